@@ -1,0 +1,44 @@
+# Everything runs from a fresh clone with Python (3.11 or newer) and make alone.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# Waiting OpenMP threads must sleep, not spin: on a busy machine spinning costs a factor of ten.
+export OMP_WAIT_POLICY = PASSIVE
+export PYTHONUNBUFFERED = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format types clean
+
+help: ## print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+install: $(STAMP) ## make .venv with the project and its pinned dependencies in it
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "$$(grep '^pip==' constraints.txt || echo pip)"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(STAMP) ## pretrain a small DeltaNet on synthetic tables, score real tables, draw figures
+	$(BIN)/python -m experiments.demo.run --output runs/demo
+
+test: $(STAMP) ## run all tests (CPU, no network)
+	$(BIN)/python -m pytest
+
+lint: $(STAMP) ## ruff, mypy and codespell
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs tabicl_linear experiments tests configs
+
+format: $(STAMP) ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv and caches (not runs/)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -1,0 +1,26 @@
+"""Linear-time in-context learners for tables.
+
+Public names are resolved on first use, so that `import tabicl_linear` imports nothing heavy.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from tabicl_linear._version import __version__
+
+_HOMES = {
+    "TabICLLinearClassifier": "tabicl_linear.estimator.classifier",
+    "build_task": "tabicl_linear.cli",
+    "load_model": "tabicl_linear.checkpoint",
+}
+__all__ = ["TabICLLinearClassifier", "__version__", "build_task", "load_model"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

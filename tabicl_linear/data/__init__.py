@@ -1,0 +1,1 @@
+"""Batches and the stream that names them."""

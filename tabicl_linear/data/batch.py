@@ -1,0 +1,44 @@
+"""One batch of tasks, as it travels from the prior to the model."""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """Tasks of one shape. The first `num_context` rows are context, the others are queries.
+
+    Attributes:
+        x: Features; may hold NaN.
+        y: Class indices.
+        categorical: Which columns hold category codes.
+        num_context: Context rows, the same for all tasks of the batch.
+        index: Position in the stream: with the seed, stage and rank it names the batch.
+    """
+
+    x: Float[Tensor, "b n m"]
+    y: Int[Tensor, "b n"]
+    categorical: Bool[Tensor, "b m"]
+    num_context: int
+    index: int
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "TaskBatch":
+        """The same batch on `device`."""
+        return replace(
+            self,
+            x=self.x.to(device, non_blocking=non_blocking),
+            y=self.y.to(device, non_blocking=non_blocking),
+            categorical=self.categorical.to(device, non_blocking=non_blocking),
+        )
+
+    def pin_memory(self) -> "TaskBatch":
+        """The same batch in page-locked memory (called by `DataLoader(pin_memory=True)`)."""
+        return replace(
+            self,
+            x=self.x.pin_memory(),
+            y=self.y.pin_memory(),
+            categorical=self.categorical.pin_memory(),
+        )

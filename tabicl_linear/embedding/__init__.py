@@ -1,0 +1,1 @@
+"""From table cells and labels to tokens."""

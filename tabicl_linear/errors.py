@@ -1,0 +1,17 @@
+"""Errors that users see. All are `ValueError`s and say what is wrong, the value, and the remedy."""
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be built, or parts that do not fit together."""
+
+
+class UnsupportedReadout(ConfigError):
+    """A readout that the mixer's update rule cannot serve."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint or export that is corrupt, foreign, or does not fit the options given."""
+
+
+class DataError(ValueError):
+    """A table, or a synthetic task, that cannot be used as asked."""

@@ -1,0 +1,1 @@
+"""Sequence mixers, one file each: projections and gates around an update rule."""

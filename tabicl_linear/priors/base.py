@@ -1,0 +1,71 @@
+"""What a prior is: a distribution over labelled tables, sampled many tables at a time."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+
+class TaskShape(NamedTuple):
+    """Sizes of one batch of tasks; equal on all ranks.
+
+    Attributes:
+        batch_size: Tasks in the batch.
+        num_rows: Rows of every task, context and queries together.
+        num_context: Rows that will be context; the others are queries.
+        num_features: Exact number of columns.
+        num_classes: The largest number of classes allowed.
+    """
+
+    batch_size: int
+    num_rows: int
+    num_context: int
+    num_features: int
+    num_classes: int
+
+    def validate(self) -> "TaskShape":
+        """Return the shape, or raise `DataError` naming the size that makes no task."""
+        if self.batch_size < 1 or self.num_features < 1:
+            raise DataError(f"A batch needs at least one task and one feature, got {self}.")
+        if self.num_classes < 2:
+            raise DataError(f"num_classes={self.num_classes}: a task needs at least two classes.")
+        if not 2 <= self.num_context < self.num_rows:
+            raise DataError(
+                f"num_context={self.num_context} with num_rows={self.num_rows}: a task needs at "
+                "least two context rows and at least one query row; lower num_context or raise "
+                "num_rows."
+            )
+        return self
+
+
+class Tasks(NamedTuple):
+    """Sampled tasks.
+
+    Attributes:
+        x: Features; may hold NaN for missing cells.
+        y: Labels 0..K-1 with K the number of classes of that task. Every class of the task occurs
+            among its first `num_context` rows, and there are at least two.
+        categorical: Which columns hold category codes.
+    """
+
+    x: Float[Tensor, "b n m"]
+    y: Int[Tensor, "b n"]
+    categorical: Bool[Tensor, "b m"]
+
+
+class Prior(ABC):
+    """A distribution over tasks. Draws depend on the generator alone and never on global RNGs."""
+
+    @abstractmethod
+    def sample_tasks(self, shape: TaskShape, generator: torch.Generator) -> Tasks:
+        """Draw `shape.batch_size` tasks on the generator's device."""
+
+    def sample(
+        self, shape: TaskShape, generator: torch.Generator
+    ) -> tuple[Float[Tensor, "b n m"], Int[Tensor, "b n"]]:
+        """Draw tasks and return their features and labels only."""
+        tasks = self.sample_tasks(shape, generator)
+        return tasks.x, tasks.y

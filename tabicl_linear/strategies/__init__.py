@@ -1,0 +1,1 @@
+"""Label embedding and target formulation: which tokens are written and which only read."""

@@ -1,0 +1,1 @@
+"""The LightningModule and what belongs to its optimisation."""
