@@ -1,0 +1,150 @@
+"""Additive memories: linear attention, gated linear attention and Mamba-2's state space dual form.
+
+Notation: C tokens a chunk, g the log decay summed from the start of the chunk, S the state before
+the chunk. Decays appear only as exp(g_i - g_j) with j <= i, never as exp(-g_j), so strong gates
+cannot overflow.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from tabicl_linear.kernels import chunks
+from tabicl_linear.kernels.matrix import (
+    cumulative_decay,
+    initial_state,
+    pairwise_decay,
+    read,
+    state_of,
+)
+from tabicl_linear.kernels.memory import MatrixMemory, Memory
+from tabicl_linear.kernels.rule import UpdateRule, at_least_float32, full_precision
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.types import Float, Tensor
+
+
+@dataclass(frozen=True)
+class AdditiveRule(UpdateRule):
+    """S_t = S_{t-1} Diag(alpha_t) + beta_t v_t k_t^T, read as o_t = S_t q_t (Equation 2).
+
+    Without `log_decay` this is linear attention and the order of the tokens does not matter for
+    the final state; with one gate per head Mamba-2, with one per key channel GLA. beta is one
+    where it is None. The initial memory is zero unless one is given.
+
+    Attributes:
+        chunk_size: Tokens per chunk. With one gate per key channel the pairwise decays of a chunk
+            take C^2 k numbers, so chunks of `channel_chunk_size` are used there.
+    """
+
+    chunk_size: int = 64
+    channel_chunk_size: int = 16
+
+    def scan(
+        self, x: Streams, memory: Memory | None = None
+    ) -> tuple[Float[Tensor, "b t h v"], MatrixMemory]:
+        """Write all tokens; every token reads the state that includes its own write."""
+        with full_precision(x.q):
+            outputs, S = scan(
+                x.q, x.k, _weighted(x), initial_state(x, memory), x.log_decay, size=self._size(x)
+            )
+        return outputs.to(x.v.dtype), MatrixMemory(S)
+
+    def fold(self, x: Streams, memory: Memory | None = None) -> MatrixMemory:
+        """The final memory alone."""
+        with full_precision(x.q):
+            return MatrixMemory(
+                fold(x.k, _weighted(x), initial_state(x, memory), x.log_decay, size=self._size(x))
+            )
+
+    def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
+        """o = S q."""
+        with full_precision(q):
+            return read(at_least_float32(q), state_of(memory)).to(q.dtype)
+
+    def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
+        """S (alpha * q) + (k.q) beta v: what a token reads after writing itself alone."""
+        with full_precision(x.q):
+            q, k = at_least_float32(x.q), at_least_float32(x.k)
+            gated = q if x.log_decay is None else q * at_least_float32(x.log_decay).exp()
+            own = (k * q).sum(-1, keepdim=True) * _weighted(x)
+            return (read(gated, state_of(memory)) + own).to(x.v.dtype)
+
+    def _size(self, x: Streams) -> int:
+        per_channel = x.log_decay is not None and x.log_decay.shape[-1] > 1
+        return self.channel_chunk_size if per_channel else self.chunk_size
+
+
+def scan(
+    q: Float[Tensor, "b t h k"],
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h g"] | None = None,
+    *,
+    size: int,
+) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
+    """All prefix reads S_i q_i and the final state."""
+    length = q.shape[1]
+    size = min(size, length)
+    q, k, v = (chunks.split(at_least_float32(z), size) for z in (q, k, v))
+    g = cumulative_decay(log_decay, size)
+    states, final = _run(k, v, g, S)
+    scores = _scores(q, k, g)
+    queries = q if g is None else q * g.exp()
+    return chunks.join(queries @ states + scores @ v, S.shape[0], length), final
+
+
+def fold(
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h g"] | None = None,
+    *,
+    size: int,
+) -> Float[Tensor, "b h v k"]:
+    """The final state."""
+    if log_decay is None:
+        k, v = (at_least_float32(z).transpose(1, 2) for z in (k, v))
+        return S + v.transpose(-1, -2) @ k
+    size = min(size, k.shape[1])
+    k, v = (chunks.split(at_least_float32(z), size) for z in (k, v))
+    return _run(k, v, cumulative_decay(log_decay, size), S)[1]
+
+
+def _run(k: Tensor, v: Tensor, g: Tensor | None, S: Tensor) -> tuple[Tensor, Tensor]:
+    """Carry the state over the chunks: transposed states before each chunk, and the final one."""
+    b, h, value_dim, key_dim = S.shape
+    state = S.reshape(b * h, value_dim, key_dim).transpose(-1, -2)
+    if g is None:
+        writes = k.transpose(-1, -2) @ v
+        totals = state + writes.cumsum(0)
+        states = torch.cat([state.unsqueeze(0), totals[:-1]])
+        final = totals[-1]
+    else:
+        last = g[..., -1:, :]
+        writes = (k * (last - g).exp()).transpose(-1, -2) @ v
+        decay = last.exp().transpose(-1, -2)
+        before = []
+        for i in range(writes.shape[0]):
+            before.append(state)
+            state = torch.addcmul(writes[i], decay[i], state)
+        states, final = torch.stack(before), state
+    return states, final.transpose(-1, -2).reshape(b, h, value_dim, key_dim)
+
+
+def _scores(q: Tensor, k: Tensor, g: Tensor | None) -> Tensor:
+    """q_i k_j, decayed from j to i, for j <= i."""
+    if g is None:
+        return (q @ k.transpose(-1, -2)).tril()
+    if g.shape[-1] == 1:
+        return (q @ k.transpose(-1, -2)) * pairwise_decay(g)
+    size = q.shape[-2]
+    later = torch.ones(size, size, dtype=torch.bool, device=q.device).tril().unsqueeze(-1)
+    difference = g.unsqueeze(-2) - g.unsqueeze(-3)
+    decayed = difference.masked_fill(~later, -torch.inf).exp() * k.unsqueeze(-3)
+    return (decayed @ q.unsqueeze(-1)).squeeze(-1)
+
+
+def _weighted(x: Streams) -> Tensor:
+    v = at_least_float32(x.v)
+    return v if x.beta is None else v * at_least_float32(x.beta).unsqueeze(-1)

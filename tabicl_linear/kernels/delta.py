@@ -1,0 +1,162 @@
+"""The delta rule and its gated form, in chunks.
+
+Notation: C tokens a chunk, g the log decay summed from the start of the chunk, S the state before
+the chunk, D_ij = exp(g_i - g_j) for j <= i. A chunk writes S' = exp(g_C) S + sum_i u_i k~_i^T with
+k~_i = exp(g_C - g_i) k_i and
+
+    u = (I + A)^-1 diag(beta) (V - diag(exp(g)) K S^T),   A = strictly lower part of beta D * K K^T.
+
+(I + A)^-1 comes from one triangular solve per chunk. Do not replace it by a product of powers of A:
+rows of a table are correlated, and with such keys that product loses every digit.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from tabicl_linear.kernels import chunks
+from tabicl_linear.kernels.matrix import (
+    cumulative_decay,
+    initial_state,
+    pairwise_decay,
+    read,
+    state_of,
+)
+from tabicl_linear.kernels.memory import MatrixMemory, Memory
+from tabicl_linear.kernels.rule import UpdateRule, at_least_float32, full_precision
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.types import Float, Tensor
+
+
+@dataclass(frozen=True)
+class DeltaRule(UpdateRule):
+    """S_t = a_t S_{t-1} (I - b_t k_t k_t^T) + b_t v_t k_t^T, read as o_t = S_t q_t (section 4.4).
+
+    With `log_decay=None` this is DeltaNet, otherwise Gated DeltaNet (one gate per head). Keys must
+    have unit norm for the recurrence to be a contraction. Order matters: permuting tokens changes
+    S. The initial memory is zero unless one is given.
+    """
+
+    chunk_size: int = 32
+
+    def scan(
+        self, x: Streams, memory: Memory | None = None
+    ) -> tuple[Float[Tensor, "b t h v"], MatrixMemory]:
+        """Write all tokens; every token reads the state that includes its own write."""
+        assert x.beta is not None, "the delta rule needs write rates"
+        with full_precision(x.q):
+            outputs, S = scan(
+                x.q, x.k, x.v, x.beta, initial_state(x, memory), x.log_decay, size=self.chunk_size
+            )
+        return outputs.to(x.v.dtype), MatrixMemory(S)
+
+    def fold(self, x: Streams, memory: Memory | None = None) -> MatrixMemory:
+        """The final memory alone: the scan without its reads."""
+        assert x.beta is not None, "the delta rule needs write rates"
+        with full_precision(x.q):
+            return MatrixMemory(
+                fold(x.k, x.v, x.beta, initial_state(x, memory), x.log_decay, size=self.chunk_size)
+            )
+
+    def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
+        """o = S q."""
+        with full_precision(q):
+            return read(at_least_float32(q), state_of(memory)).to(q.dtype)
+
+    def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
+        """a S q + b (k.q) (v - a S k): what a token reads after writing itself alone."""
+        assert x.beta is not None, "the delta rule needs write rates"
+        with full_precision(x.q):
+            q, k, v, beta = map(at_least_float32, (x.q, x.k, x.v, x.beta))
+            S = state_of(memory)
+            own, recalled = read(q, S), read(k, S)
+            if x.log_decay is not None:
+                alpha = at_least_float32(x.log_decay).exp()
+                own, recalled = alpha * own, alpha * recalled
+            weight = (beta * (k * q).sum(-1)).unsqueeze(-1)
+            return (own + weight * (v - recalled)).to(x.v.dtype)
+
+
+class _Chunks(NamedTuple):
+    """What the loop over chunks needs, computed for all chunks at once."""
+
+    W: Float[Tensor, "i bh s k"]  # (I + A)^-1 diag(beta exp(g)) K
+    U: Float[Tensor, "i bh s v"]  # (I + A)^-1 diag(beta) V
+    writes: Float[Tensor, "i bh k s"]  # keys, decayed to the end of the chunk, transposed
+    decay: Float[Tensor, "i bh 1 1"] | None  # exp(g_C)
+
+
+def scan(
+    q: Float[Tensor, "b t h k"],
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    beta: Float[Tensor, "b t h"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h 1"] | None = None,
+    *,
+    size: int,
+) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
+    """All prefix reads S_i q_i and the final state."""
+    length = q.shape[1]
+    size = min(size, length)
+    q_chunks, k_chunks = (chunks.split(at_least_float32(z), size) for z in (q, k))
+    g = cumulative_decay(log_decay, size)
+    parts = _prepare(k_chunks, v, beta, g)
+    states, updates, final = _run(parts, S)
+    scores = q_chunks @ k_chunks.transpose(-1, -2)
+    if g is None:
+        scores = scores.tril()
+    else:
+        scores, q_chunks = scores * pairwise_decay(g), q_chunks * g.exp()
+    outputs = q_chunks @ torch.stack(states) + scores @ torch.stack(updates)
+    return chunks.join(outputs, q.shape[0], length), final
+
+
+def fold(
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    beta: Float[Tensor, "b t h"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h 1"] | None = None,
+    *,
+    size: int,
+) -> Float[Tensor, "b h v k"]:
+    """The final state."""
+    size = min(size, k.shape[1])
+    k_chunks = chunks.split(at_least_float32(k), size)
+    return _run(_prepare(k_chunks, v, beta, cumulative_decay(log_decay, size)), S)[2]
+
+
+def _prepare(k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None) -> _Chunks:
+    size = k.shape[-2]
+    v_chunks = chunks.split(at_least_float32(v), size)
+    b_chunks = chunks.split(at_least_float32(beta).unsqueeze(-1), size)
+    gram = k @ k.transpose(-1, -2)
+    eye = torch.eye(size, dtype=k.dtype, device=k.device)
+    A = (b_chunks * (gram if g is None else gram * pairwise_decay(g))).tril(-1)
+    inverse = torch.linalg.solve_triangular(
+        eye + A, eye.expand_as(A), upper=False, unitriangular=True
+    ) * b_chunks.transpose(-1, -2)
+    if g is None:
+        return _Chunks(inverse @ k, inverse @ v_chunks, k.transpose(-1, -2), None)
+    last = g[..., -1:, :]
+    return _Chunks(
+        inverse @ (k * g.exp()),
+        inverse @ v_chunks,
+        (k * (last - g).exp()).transpose(-1, -2),
+        last.exp(),
+    )
+
+
+def _run(parts: _Chunks, S: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    """Carry the state over the chunks: states before each, updates of each, final state."""
+    b, h, v, k = S.shape
+    state = S.reshape(b * h, v, k).transpose(-1, -2)
+    states, updates = [], []
+    for i in range(parts.W.shape[0]):
+        states.append(state)
+        updates.append(torch.baddbmm(parts.U[i], parts.W[i], state, alpha=-1))
+        kept = state if parts.decay is None else state * parts.decay[i]
+        state = torch.baddbmm(kept, parts.writes[i], updates[-1])
+    return states, updates, state.transpose(-1, -2).reshape(b, h, v, k)

@@ -1,0 +1,43 @@
+"""What the rules with a matrix memory share."""
+
+from tabicl_linear.kernels import chunks
+from tabicl_linear.kernels.memory import MatrixMemory, Memory
+from tabicl_linear.kernels.rule import at_least_float32
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.types import Float, Tensor
+
+
+def read(q: Float[Tensor, "b t h k"], S: Float[Tensor, "b h v k"]) -> Float[Tensor, "b t h v"]:
+    """o = S q for every token."""
+    return (q.transpose(1, 2) @ S.transpose(-1, -2)).transpose(1, 2)
+
+
+def initial_state(x: Streams, memory: Memory | None) -> Float[Tensor, "b h v k"]:
+    """The state to start from: zero unless a memory is given."""
+    if memory is not None:
+        return state_of(memory)
+    b, _, h, k = x.k.shape
+    return at_least_float32(x.v).new_zeros(b, h, x.v.shape[-1], k)
+
+
+def state_of(memory: Memory) -> Float[Tensor, "b h v k"]:
+    """S of a matrix memory; any other memory is a mistake of the caller."""
+    assert isinstance(memory, MatrixMemory), f"expected a MatrixMemory, got {type(memory).__name__}"
+    return memory.S
+
+
+def cumulative_decay(
+    log_decay: Float[Tensor, "b t h g"] | None, size: int
+) -> Float[Tensor, "i bh s g"] | None:
+    """The log decay in chunks, summed from the start of each chunk up to each token."""
+    if log_decay is None:
+        return None
+    return chunks.split(at_least_float32(log_decay), size).cumsum(-2)
+
+
+def pairwise_decay(g: Float[Tensor, "i bh s 1"]) -> Float[Tensor, "i bh s s"]:
+    """D_ij = exp(g_i - g_j) for j <= i, else 0.
+
+    Masked before `exp` too, so that no infinity of the upper half reaches autograd.
+    """
+    return (g - g.transpose(-1, -2)).tril().exp().tril()

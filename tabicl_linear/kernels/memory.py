@@ -1,0 +1,53 @@
+"""Memories of the update rules, and helpers for any tree of tensors made of tuples.
+
+A memory is a value: rules take one and return a new one, nothing is changed in place.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+from tabicl_linear.types import Float, Tensor
+
+Tree = TypeVar("Tree")
+
+
+class MatrixMemory(NamedTuple):
+    """Memory of linear attention, GLA, Mamba-2, DeltaNet and Gated DeltaNet, read as o = S q."""
+
+    S: Float[Tensor, "b h v k"]
+
+
+class CacheMemory(NamedTuple):
+    """Memory of softmax attention: it grows by one key and one value per token."""
+
+    keys: Float[Tensor, "b t h k"]
+    values: Float[Tensor, "b t h v"]
+
+
+Memory = MatrixMemory | CacheMemory
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
+    """Apply `function` to every tensor of a tree of (named) tuples; other leaves stay."""
+    if isinstance(tree, Tensor):
+        return function(tree)  # type: ignore[return-value]
+    if isinstance(tree, tuple):
+        leaves: list[Any] = [map_tensors(function, leaf) for leaf in tree]
+        # A NamedTuple takes its fields as arguments, a plain tuple takes one iterable.
+        named = type(tree) is not tuple
+        return type(tree)(*leaves) if named else tuple(leaves)  # type: ignore[return-value]
+    return tree
+
+
+def tensors(tree: object) -> Iterator[Tensor]:
+    """All tensors of a tree of tuples, in order."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, tuple):
+        for leaf in tree:
+            yield from tensors(leaf)
+
+
+def num_bytes(tree: object) -> int:
+    """Bytes of all tensors of a tree."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors(tree))

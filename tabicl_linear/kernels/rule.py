@@ -1,0 +1,48 @@
+"""The contract of every update rule: scan, fold, read, step."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+
+from tabicl_linear.kernels.memory import Memory
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.types import Float, Tensor
+
+
+class UpdateRule(ABC):
+    """How a layer-local memory is built from tokens and read. Pure: no parameters, no mutation.
+
+    Memories have at least float32 precision: float32 for half and float32 inputs, float64 for
+    float64 inputs. Outputs have the dtype of the values.
+    """
+
+    has_prefix_reads: ClassVar[bool] = True
+
+    @abstractmethod
+    def scan(
+        self, x: Streams, memory: Memory | None = None
+    ) -> tuple[Float[Tensor, "b t h v"], Memory]:
+        """Write all tokens in order. Returns o_i = S_i q_i for every i, and S_n."""
+
+    @abstractmethod
+    def fold(self, x: Streams, memory: Memory | None = None) -> Memory:
+        """The final memory S_n alone."""
+
+    @abstractmethod
+    def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
+        """Read o = S q for every token; nothing is written."""
+
+    @abstractmethod
+    def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
+        """What each token would read after writing itself alone: (memory + own token) q."""
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """`x` in the precision of memories: float64 stays, everything else becomes float32."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def full_precision(x: Tensor) -> torch.autocast:
+    """Context in which autocast does not lower the precision of memories on `x`'s device."""
+    return torch.autocast(x.device.type, enabled=False)

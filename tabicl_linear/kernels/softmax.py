@@ -1,0 +1,69 @@
+"""Softmax attention as an update rule whose memory grows by one key and one value per token."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from tabicl_linear.kernels.memory import CacheMemory, Memory
+from tabicl_linear.kernels.rule import UpdateRule
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.types import Bool, Float, Tensor
+
+
+@dataclass(frozen=True)
+class SoftmaxRule(UpdateRule):
+    """o_i = sum_j softmax_j(q_i k_j) v_j over the tokens in memory.
+
+    The memory is the cache of keys and values in their own dtype: a read needs all of it, so
+    unlike the recurrent rules its size and the cost of a read grow with the context. The final
+    memory is a set: reads do not depend on the order of its tokens.
+    """
+
+    def scan(
+        self, x: Streams, memory: Memory | None = None
+    ) -> tuple[Float[Tensor, "b t h v"], CacheMemory]:
+        """Causal attention; tokens already in memory come before all others."""
+        total = self.fold(x, memory)
+        length, seen = x.q.shape[1], total.keys.shape[1]
+        if length == seen:
+            return _attend(x.q, total.keys, total.values, causal=True), total
+        mask = torch.ones(length, seen, dtype=torch.bool, device=x.q.device).tril(seen - length)
+        return _attend(x.q, total.keys, total.values, mask=mask), total
+
+    def fold(self, x: Streams, memory: Memory | None = None) -> CacheMemory:
+        """The memory with the keys and values of all tokens appended."""
+        if memory is None:
+            return CacheMemory(x.k, x.v)
+        assert isinstance(memory, CacheMemory)
+        return CacheMemory(
+            torch.cat([memory.keys, x.k], dim=1), torch.cat([memory.values, x.v], dim=1)
+        )
+
+    def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
+        """Attention to everything in memory."""
+        assert isinstance(memory, CacheMemory)
+        return _attend(q, memory.keys, memory.values)
+
+    def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
+        """Attention to everything in memory and to the token itself."""
+        assert isinstance(memory, CacheMemory)
+        scores = torch.einsum("bthk,bshk->bths", x.q, memory.keys)
+        own = (x.q * x.k).sum(-1, keepdim=True)
+        weights = torch.cat([scores, own], dim=-1).softmax(-1)
+        recalled = torch.einsum("bths,bshv->bthv", weights[..., :-1].to(x.v.dtype), memory.values)
+        return recalled + weights[..., -1:].to(x.v.dtype) * x.v
+
+
+def _attend(
+    q: Float[Tensor, "b t h k"],
+    k: Float[Tensor, "b s h k"],
+    v: Float[Tensor, "b s h v"],
+    *,
+    causal: bool = False,
+    mask: Bool[Tensor, "t s"] | None = None,
+) -> Float[Tensor, "b t h v"]:
+    """Scaled dot-product attention without a scale, which `q` already carries."""
+    q, k, v = (z.transpose(1, 2) for z in (q, k, v))
+    outputs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=1.0)
+    return outputs.transpose(1, 2)

@@ -1,0 +1,76 @@
+"""The contract of every sequence mixer.
+
+A mixer knows its queries, keys, values, gates and update rule. It knows nothing of labels,
+strategies, readouts or priors.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import nn
+
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.kernels.memory import Memory
+from tabicl_linear.kernels.rule import UpdateRule
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.types import Float, Int, Tensor
+
+
+class LayerState(NamedTuple):
+    """What one layer keeps of its context.
+
+    Attributes:
+        memory: Memory of the update rule.
+        tail: The last inputs of the mixer, as many as its short convolution looks back; None
+            without a convolution.
+        num_tokens: Tokens written so far: the clock of the write-rate decay.
+    """
+
+    memory: Memory
+    tail: Float[Tensor, "b w d"] | None
+    num_tokens: int
+
+
+class SequenceMixer(nn.Module, ABC):
+    """Projections and gates around an update rule."""
+
+    rule: UpdateRule
+
+    @abstractmethod
+    def project(
+        self,
+        x: Float[Tensor, "b t d"],
+        time: Int[Tensor, " t"],
+        tail: Float[Tensor, "b w d"] | None,
+        *,
+        independent: bool,
+    ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
+        """Inputs of the rule, and the tail after these tokens.
+
+        Args:
+            x: Tokens, normalised by the block.
+            time: Tokens written before each token.
+            tail: Tail before the first token; None at the start of a sequence.
+            independent: The tokens are queries: each follows the tail alone, none sees another.
+        """
+
+    @abstractmethod
+    def merge(
+        self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
+    ) -> Float[Tensor, "b t d"]:
+        """What the heads read, normalised, gated and projected to the width of a token."""
+
+
+MixerFactory = Callable[[int, int], SequenceMixer]
+"""Makes the mixer of one layer from (dim, num_heads)."""
+
+
+def head_dim(dim: int, num_heads: int) -> int:
+    """Width of a head, or `ConfigError` where the heads do not fit the width."""
+    if num_heads < 1 or dim < num_heads or dim % num_heads:
+        raise ConfigError(
+            f"dim={dim} cannot be cut into num_heads={num_heads} equal heads; choose a dim that is "
+            "a multiple of num_heads."
+        )
+    return dim // num_heads

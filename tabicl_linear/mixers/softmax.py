@@ -1,0 +1,51 @@
+"""Softmax attention."""
+
+import math
+
+from torch import nn
+
+from tabicl_linear.kernels.softmax import SoftmaxRule
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.mixers.base import SequenceMixer, head_dim
+from tabicl_linear.types import Float, Int, Tensor
+
+
+class Softmax(SequenceMixer):
+    """o = sum_j softmax_j(q k_j / sqrt(key_dim)) v_j: the paper's quadratic reference.
+
+    Its state is the cache of keys and values and grows with the context. Initialised as the
+    authors' layer: Xavier-like uniform queries, keys and values, output projection zero.
+
+    Args:
+        dim: Width of a token.
+        num_heads: Heads; must divide `dim`.
+    """
+
+    def __init__(self, dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.head_dim = head_dim(dim, num_heads)
+        self.rule = SoftmaxRule()
+        self.qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.out = nn.Linear(dim, dim, bias=False)
+        bound = math.sqrt(6 / (num_heads * self.head_dim + dim))
+        nn.init.uniform_(self.qkv.weight, -bound, bound)
+        nn.init.zeros_(self.out.weight)
+
+    def project(
+        self,
+        x: Float[Tensor, "b t d"],
+        time: Int[Tensor, " t"],
+        tail: Float[Tensor, "b w d"] | None,
+        *,
+        independent: bool,
+    ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
+        """Scaled queries, keys and values."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(-3)
+        return Streams(q * self.head_dim**-0.5, k, v), None
+
+    def merge(
+        self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
+    ) -> Float[Tensor, "b t d"]:
+        """The output projection."""
+        return self.out(heads.flatten(-2))

@@ -1,0 +1,41 @@
+"""Causal depthwise convolution over the last few tokens."""
+
+import torch
+from torch import nn
+
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.types import Float, Tensor
+
+
+class ShortConvolution(nn.Module):
+    """y_t = sum_j w_j x_{t-size+1+j} per channel: each token sees itself and size - 1 before it.
+
+    Args:
+        dim: Channels.
+        size: Width of the window in tokens.
+        bias: Whether to add a bias per channel.
+    """
+
+    def __init__(self, dim: int, size: int, *, bias: bool = False) -> None:
+        super().__init__()
+        if size < 2:
+            raise ConfigError(
+                f"conv_size={size} must be at least 2; leave it out for no convolution."
+            )
+        self.size = size
+        self.conv = nn.Conv1d(dim, dim, size, groups=dim, bias=bias)
+
+    def forward(
+        self, x: Float[Tensor, "b t e"], before: Float[Tensor, "b w e"]
+    ) -> Float[Tensor, "b t e"]:
+        """Convolve a sequence that follows the `size - 1` tokens `before`."""
+        return self.conv(torch.cat([before, x], dim=1).transpose(1, 2)).transpose(1, 2)
+
+    def independent(
+        self, x: Float[Tensor, "b t e"], before: Float[Tensor, "b w e"]
+    ) -> Float[Tensor, "b t e"]:
+        """Convolve every token as if it alone followed `before`: queries do not see each other."""
+        weight = self.conv.weight.squeeze(1)
+        past = torch.einsum("bwe,ew->be", before, weight[:, :-1].to(before.dtype)).unsqueeze(1)
+        y = past + x * weight[:, -1].to(x.dtype)
+        return y if self.conv.bias is None else y + self.conv.bias.to(x.dtype)
