@@ -1,7 +1,8 @@
 """The in-context model: fit a context, predict queries."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import nn
@@ -101,10 +102,15 @@ class InContextModel(nn.Module):
         backbone: Blocks that write and read tokens.
         strategy: Label embedding and target formulation.
         architecture: Shape of the network.
+
+    Attributes:
+        provenance: Where the weights come from (git commit, prior, trained range of rows, steps),
+            as their file says; empty for fresh weights.
     """
 
     def __init__(self, backbone: Backbone, strategy: Strategy, architecture: Architecture) -> None:
         super().__init__()
+        self.provenance: Mapping[str, Any] = {}
         self.architecture = architecture
         self.features = FeatureEmbedding(architecture.num_features, architecture.dim)
         self.labels = LabelEmbedding(architecture.dim)

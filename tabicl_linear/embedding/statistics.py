@@ -86,7 +86,7 @@ def context_statistics(
         upper=upper,
         mean=mean.masked_fill(raw, 0.0),
         factor=factor.masked_fill(constant, 0.0),
-        row_scale=(num_features / (~constant).sum(1).clamp(min=1)).sqrt().to(x.dtype),
+        row_scale=(num_features / (~constant).sum(1).clamp(min=1).to(x.dtype)).sqrt(),
         mean_label=y.to(x.dtype).mean(1),
     )
 
@@ -112,7 +112,7 @@ def _categories(
     # Repeats become +inf too; sorting again moves all padding to the end.
     values = values.where(first, math.inf).sort(-1).values
     width = int(values.isfinite().sum(-1).max())
-    return values[..., :width]
+    return values[..., :width].contiguous()
 
 
 def _encode(

@@ -1,0 +1,153 @@
+"""Checkpoints and exports: from a file to an `InContextModel`, without Lightning.
+
+A Lightning checkpoint holds weights, recipe and the state of training; an export (safetensors)
+holds weights, recipe and provenance. Both are read without running code from the file.
+"""
+
+import json
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tabicl_linear import recipe as recipes
+from tabicl_linear.errors import CheckpointError
+from tabicl_linear.kernels.backend import Backend, resolve
+from tabicl_linear.model import InContextModel
+
+_FORMAT = "tabicl_linear/1"
+_PREFIX = "model."
+"""Where the LightningModule keeps the `InContextModel`."""
+
+
+class Contents(NamedTuple):
+    """What a file holds of a model.
+
+    Attributes:
+        recipe: How to build it.
+        weights: Its parameters by name.
+        provenance: Git commit, prior, trained range of rows, steps.
+    """
+
+    recipe: recipes.Recipe
+    weights: dict[str, Tensor]
+    provenance: dict[str, Any]
+
+
+def load_model(
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    backend: Backend = "auto",
+    trust_code: bool = False,
+) -> InContextModel:
+    """Load a model for prediction, on the CPU, in evaluation mode.
+
+    Args:
+        path: Lightning checkpoint or safetensors export.
+        overrides: Changes to the recipe that keep the parameters' shapes, such as
+            "model.mixer.init_args.decay_constant=256".
+        backend: Which kernels compute the mixers.
+        trust_code: Also build from classes outside tabicl_linear that the file names.
+
+    Raises:
+        CheckpointError: A missing, corrupt or foreign file, or weights that do not fit.
+        ConfigError: Overrides or a backend that do not exist.
+    """
+    resolve(backend)
+    contents = read(path)
+    # Built without storage, so that no random numbers are drawn for weights that are replaced.
+    with torch.device("meta"):
+        model = recipes.build(recipes.override(contents.recipe, overrides), trust_code=trust_code)
+    try:
+        model.load_state_dict(contents.weights, assign=True)
+    except RuntimeError as error:
+        summary = " ".join(str(error).split())
+        raise CheckpointError(
+            f"{path}: the weights do not fit the model it describes"
+            f"{' with these overrides' if overrides else ''}: {summary}"
+        ) from error
+    model.provenance = contents.provenance
+    return model.eval()
+
+
+def read(path: str | Path) -> Contents:
+    """Read a checkpoint or export.
+
+    Raises:
+        CheckpointError: A missing, corrupt or foreign file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError(
+            f"There is no checkpoint {path}; name a .ckpt of a run folder or a .safetensors export."
+        )
+    return _read_export(path) if path.suffix == ".safetensors" else _read_lightning(path)
+
+
+def export(checkpoint: str | Path, output: str | Path) -> None:
+    """Write what prediction needs of a checkpoint to a safetensors file.
+
+    Raises:
+        CheckpointError: The checkpoint cannot be read, or the output cannot be written.
+    """
+    output = Path(output)
+    if output.suffix != ".safetensors":
+        raise CheckpointError(f"The export {output} must end in .safetensors.")
+    if not output.parent.is_dir():
+        raise CheckpointError(f"The folder {output.parent} of the export does not exist; make it.")
+    contents = read(checkpoint)
+    metadata = {
+        "format": _FORMAT,
+        "recipe": json.dumps(contents.recipe, sort_keys=True),
+        "provenance": json.dumps(contents.provenance, sort_keys=True),
+    }
+    weights = {name: tensor.contiguous() for name, tensor in contents.weights.items()}
+    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        save_file(weights, temporary, metadata=metadata)
+        os.replace(temporary, output)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _read_export(path: Path) -> Contents:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is not a readable safetensors file: {error}.") from error
+    if metadata.get("format") != _FORMAT:
+        raise CheckpointError(
+            f"{path} was not written by `tabicl-linear export` of this version: format "
+            f"{metadata.get('format')!r}, expected {_FORMAT!r}."
+        )
+    return Contents(
+        recipes.extract(json.loads(metadata["recipe"])), weights, json.loads(metadata["provenance"])
+    )
+
+
+def _read_lightning(path: Path) -> Contents:
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        summary = str(error).strip().splitlines()[0] if str(error).strip() else "it is empty"
+        raise CheckpointError(f"{path} is not a readable checkpoint: {summary}") from error
+    if not isinstance(checkpoint, Mapping) or not {"state_dict", "hyper_parameters"} <= set(
+        checkpoint
+    ):
+        raise CheckpointError(f"{path} is not a checkpoint of `tabicl-linear fit`.")
+    weights = {
+        name.removeprefix(_PREFIX): tensor
+        for name, tensor in checkpoint["state_dict"].items()
+        if name.startswith(_PREFIX)
+    }
+    recipe = recipes.extract(checkpoint["hyper_parameters"])
+    return Contents(recipe, weights, dict(checkpoint.get("provenance", {})))

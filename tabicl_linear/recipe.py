@@ -1,0 +1,134 @@
+"""A model as plain data: class paths and arguments, no pickled objects.
+
+The same tree that a config file holds under `model:` and a checkpoint under its hyperparameters.
+"""
+
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import yaml
+
+from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.mixers.base import SequenceMixer
+from tabicl_linear.model import Architecture, InContextModel
+from tabicl_linear.readouts import Readout
+from tabicl_linear.strategies.base import Strategy
+
+Recipe = dict[str, Any]
+_SLOTS: dict[str, tuple[type, int]] = {
+    # slot -> base class, and how many leading arguments the model itself supplies
+    "mixer": (SequenceMixer, 2),
+    "readout": (Readout, 1),
+    "strategy": (Strategy, 0),
+}
+
+
+def extract(tree: Mapping[str, Any]) -> Recipe:
+    """The recipe in a `model:` section, without optimiser and other training options.
+
+    Raises:
+        CheckpointError: A part of the model is missing.
+    """
+    missing = [name for name in (*_SLOTS, "architecture") if name not in tree]
+    if missing:
+        raise CheckpointError(
+            f"The checkpoint does not say how to build its model: {', '.join(missing)} missing. "
+            "Was it written by `tabicl-linear fit`?"
+        )
+    recipe: Recipe = {name: _slot(name, tree[name]) for name in _SLOTS}
+    recipe["architecture"] = dict(tree["architecture"])
+    return recipe
+
+
+def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+    """The recipe with `model.<path>=<YAML value>` strings applied.
+
+    Raises:
+        ConfigError: A string of another form, or a path that the recipe does not have.
+    """
+    changed = {name: _copy(part) for name, part in recipe.items()}
+    for text in overrides:
+        path, equals, value = text.partition("=")
+        keys = path.split(".")
+        node = changed.get(keys[1]) if len(keys) > 2 and keys[0] == "model" else None
+        for key in keys[2:-1]:
+            node = node.get(key) if isinstance(node, dict) else None
+        # Beside its arguments, a slot has its class path and nothing else.
+        unknown = len(keys) == 3 and keys[1] in _SLOTS and keys[2] != "class_path"
+        if not equals or unknown or not isinstance(node, dict):
+            raise ConfigError(
+                f"override {text!r} does not name a part of the model; write for example "
+                "model.mixer.init_args.decay_constant=256."
+            )
+        node[keys[-1]] = yaml.safe_load(value)
+    return changed
+
+
+def build(recipe: Recipe, *, trust_code: bool = False) -> InContextModel:
+    """Assemble the model that a recipe describes, with fresh parameters.
+
+    Args:
+        recipe: Parts of the model.
+        trust_code: Also import classes from modules outside tabicl_linear.
+
+    Raises:
+        ConfigError: A class or argument that does not exist, or parts that do not fit.
+    """
+    parts = {name: _factory(name, recipe[name], trust_code) for name in _SLOTS}
+    try:
+        architecture = Architecture(**recipe["architecture"])
+    except TypeError as error:
+        fields = [field.name for field in dataclasses.fields(Architecture)]
+        raise ConfigError(f"architecture: {error}; it has {', '.join(fields)}.") from error
+    return InContextModel.from_parts(
+        parts["mixer"],
+        parts["readout"],
+        strategy=parts["strategy"](),
+        architecture=architecture,
+    )
+
+
+def _slot(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        value = {"class_path": value}
+    if not isinstance(value, Mapping) or not isinstance(value.get("class_path"), str):
+        raise CheckpointError(f"{name} is {value!r}; expected a class_path and init_args.")
+    return {"class_path": value["class_path"], "init_args": dict(value.get("init_args") or {})}
+
+
+def _copy(part: Any) -> Any:
+    return {k: _copy(v) for k, v in part.items()} if isinstance(part, dict) else part
+
+
+def _factory(name: str, part: dict[str, Any], trust_code: bool) -> Callable[..., Any]:
+    base, supplied = _SLOTS[name]
+    cls = _import(name, part["class_path"], base, trust_code)
+    arguments = part["init_args"]
+    allowed = list(inspect.signature(cls).parameters)[supplied:]
+    unknown = sorted(set(arguments) - set(allowed))
+    if unknown:
+        raise ConfigError(
+            f"{name}: {part['class_path']} has no argument {', '.join(unknown)}; it has "
+            f"{', '.join(allowed) or 'none'}."
+        )
+    return partial(cls, **arguments)
+
+
+def _import(name: str, class_path: str, base: type, trust_code: bool) -> type:
+    module_name, _, class_name = class_path.rpartition(".")
+    if module_name.partition(".")[0] != "tabicl_linear" and not trust_code:
+        raise ConfigError(
+            f"{name}: {class_path} lies outside tabicl_linear, and importing it runs its code; "
+            "pass trust_code=True if you trust it."
+        )
+    try:
+        cls = vars(importlib.import_module(module_name)).get(class_name)
+    except ImportError as error:
+        raise ConfigError(f"{name}: {class_path} cannot be imported: {error}.") from error
+    if not (inspect.isclass(cls) and issubclass(cls, base)):
+        raise ConfigError(f"{name}: {class_path} is no {base.__name__}.")
+    return cls

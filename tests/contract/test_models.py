@@ -1,0 +1,161 @@
+"""What holds for every mixer and readout: queries are independent, states are values."""
+
+import dataclasses
+
+import pytest
+import torch
+from contract.variants import MIXERS, SMALL, STRATEGIES, make, served, task
+from tolerances import CONTRACT, assert_close, relative_rms
+
+from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.kernels.memory import map_tensors, num_bytes, tensors
+
+PAIRS = served()
+CAUSAL = [pair for pair in PAIRS if pair[1].startswith("causal")]
+pairs = pytest.mark.parametrize(("mixer", "readout"), PAIRS)
+causal = pytest.mark.parametrize(("mixer", "readout"), CAUSAL)
+strategies = pytest.mark.parametrize("strategy", ["comb_st", "int_st"])
+MOVES = 1e-6
+
+
+def fitted(model, batch):
+    """State of the context rows, and the query rows."""
+    c = batch.num_context
+    state = model.fit(batch.x[:, :c], batch.y[:, :c], categorical=batch.categorical)
+    return state, batch.x[:, c:]
+
+
+def test_every_mixer_file_is_found():
+    assert {"DeltaNet", "LinearAttention", "Softmax"} <= set(MIXERS)
+    assert len(PAIRS) >= 3 * 3
+
+
+@strategies
+@pairs
+def test_predictions_do_not_depend_on_the_other_queries(mixer, readout, strategy):
+    model, batch = make(mixer, readout, strategy), task()
+    state, queries = fitted(model, batch)
+    logits = model.predict(state, queries)
+    order = torch.randperm(queries.shape[1])
+    assert_close(model.predict(state, queries[:, order]), logits[:, order], CONTRACT, "order")
+    for i in range(queries.shape[1]):
+        alone = model.predict(state, queries[:, i : i + 1])
+        assert_close(alone, logits[:, i : i + 1], CONTRACT, "number")
+    other = queries.clone()
+    other[:, 1:] = 1e3
+    assert_close(model.predict(state, other)[:, 0], logits[:, 0], CONTRACT, "other rows")
+    assert relative_rms(model.predict(state, other)[:, 1], logits[:, 1]) > MOVES
+
+
+@pairs
+def test_context_rows_labels_and_the_query_itself_matter(mixer, readout):
+    model, batch = make(mixer, readout), task()
+    logits = model.predict(*fitted(model, batch))
+    y, x = batch.y.clone(), batch.x.clone()
+    y[:, 7] = (y[:, 7] + 1) % 4
+    x[:, 8, 0] += 0.5
+    for changed in (dataclasses.replace(batch, y=y), dataclasses.replace(batch, x=x)):
+        assert relative_rms(model.predict(*fitted(model, changed)), logits) > MOVES
+    state, queries = fitted(model, batch)
+    assert relative_rms(model.predict(state, queries + 0.5), logits) > MOVES
+
+
+@pytest.mark.parametrize("strategy", ["comb_st", "int_st"])
+@causal
+def test_a_causal_query_equals_an_appended_token(mixer, readout, strategy):
+    backbone = make(mixer, readout, strategy).backbone
+    context, queries = torch.randn(2, 12, 16).double(), torch.randn(2, 3, 16).double()
+    _, states = backbone.fit(context)
+    read = backbone.predict(queries, states)
+    appended = [
+        backbone.fit(torch.cat([context, queries[:, i : i + 1]], 1))[0][:, -1:] for i in range(3)
+    ]
+    error = relative_rms(read, torch.cat(appended, 1))
+    assert (error <= CONTRACT) == (readout == "causal"), error
+
+
+@causal
+def test_causal_outputs_ignore_later_tokens(mixer, readout):
+    backbone, tokens = make(mixer, readout).backbone, torch.randn(2, 40, 16).double()
+    outputs, _ = backbone.fit(tokens)
+    poisoned = tokens.clone()
+    poisoned[:, 25:] = 1e6
+    assert_close(backbone.fit(poisoned)[0][:, :25], outputs[:, :25], CONTRACT)
+    assert_close(backbone.fit(tokens[:, :25])[0], outputs[:, :25], CONTRACT)
+
+
+@strategies
+@causal
+def test_extending_a_state_equals_fitting_the_joined_rows(mixer, readout, strategy):
+    model, batch = make(mixer, readout, strategy), task()
+    x, y = batch.x[:, :20], batch.y[:, :20]
+    first = model.fit(x[:, :13], y[:, :13], categorical=batch.categorical)
+    before = map_tensors(torch.clone, first)
+    extended = model.fit(x[:, 13:], y[:, 13:], state=first)
+    tokens = model.strategy.context_tokens(
+        *_embedded(model, torch.cat([x[:, :13], x[:, 13:]], 1), y, first.statistics)
+    )
+    _, joined = model.backbone.fit(tokens)
+    for actual, expected in zip(tensors(extended.layers), tensors(joined), strict=True):
+        assert_close(actual, expected, CONTRACT)
+    assert [layer.num_tokens for layer in extended.layers] == [layer.num_tokens for layer in joined]
+    assert all(map(torch.equal, tensors(first), tensors(before))), "the first state was changed"
+
+
+def _embedded(model, x, y, statistics):
+    from tabicl_linear.embedding.statistics import standardise
+
+    return model.features(standardise(x, statistics)), model.labels(y.double())
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_a_state_that_cannot_be_extended_says_why(mixer):
+    model, batch = make(mixer, "final_state"), task()
+    state, queries = fitted(model, batch)
+    with pytest.raises(UnsupportedReadout, match="reads causally"):
+        model.fit(queries, batch.y[:, batch.num_context :], state=state)
+
+
+@pairs
+def test_two_states_coexist(mixer, readout):
+    model, one, two = make(mixer, readout), task(seed=1), task(seed=2, num_context=15)
+    first, queries = fitted(model, one)
+    logits = model.predict(first, queries)
+    second, others = fitted(model, two)
+    model.predict(second, others)
+    assert torch.equal(model.predict(first, queries), logits)
+
+
+@pairs
+def test_the_size_of_a_state_depends_on_the_context_for_softmax_alone(mixer, readout):
+    model = make(mixer, readout)
+    sizes = [num_bytes(fitted(model, task(60, num_context=c))[0].layers) for c in (10, 50)]
+    assert (sizes[0] != sizes[1]) == (mixer == "Softmax")
+    doubled = map_tensors(lambda z: torch.cat([z, z]), fitted(model, task())[0])
+    assert num_bytes(doubled) == 2 * num_bytes(fitted(model, task())[0])
+
+
+@pytest.mark.parametrize(
+    ("mixer", "readout", "strategy"),
+    [(*pair, name) for pair in PAIRS for name in STRATEGIES if pair in CAUSAL or name[-2:] == "st"],
+)
+def test_all_parameters_receive_finite_gradients(mixer, readout, strategy):
+    model = make(mixer, readout, strategy)
+    model(task()).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, f"{name} is unused"
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().sum() > 0, f"{name} has no influence"
+
+
+@strategies
+@pairs
+def test_training_forward_is_fit_then_predict(mixer, readout, strategy):
+    model, batch = make(mixer, readout, strategy), task()
+    assert_close(model(batch), model.predict(*fitted(model, batch)), CONTRACT)
+
+
+def test_training_mode_changes_nothing():
+    model, batch = make("DeltaNet", "causal", "int_mt"), task()
+    assert torch.equal(model.train()(batch), model.eval()(batch))
+    assert SMALL.num_classes == model(batch).shape[-1]

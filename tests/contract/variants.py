@@ -1,0 +1,85 @@
+"""Every mixer of the package, found by walking it, with every readout it serves."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+import tabicl_linear.mixers
+from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.mixers.base import SequenceMixer
+from tabicl_linear.mixers.delta import DeltaNet
+from tabicl_linear.model import Architecture, InContextModel
+from tabicl_linear.readouts import Causal, FinalState
+from tabicl_linear.strategies.base import Strategy
+from tabicl_linear.strategies.combined import Combined
+from tabicl_linear.strategies.interleaved import Interleaved
+
+
+def _discover() -> dict[str, Callable[..., SequenceMixer]]:
+    for info in pkgutil.iter_modules(tabicl_linear.mixers.__path__):
+        importlib.import_module(f"tabicl_linear.mixers.{info.name}")
+    return {cls.__name__: cls for cls in SequenceMixer.__subclasses__()}
+
+
+MIXERS: dict[str, Callable[..., SequenceMixer]] = {
+    **_discover(),
+    "DeltaNet+decay": partial(DeltaNet, decay_constant=5.0),
+    "DeltaNet+conv": partial(DeltaNet, conv_size=3),
+    "DeltaNet+decay+conv": partial(DeltaNet, decay_constant=5.0, conv_size=4),
+}
+READOUTS = {
+    "causal": Causal,
+    "causal_no_self_term": partial(Causal, self_term=False),
+    "final_state": FinalState,
+}
+STRATEGIES: dict[str, Callable[[], Strategy]] = {
+    "comb_st": Combined,
+    "comb_mt": partial(Combined, "multi"),
+    "int_st": Interleaved,
+    "int_mt": partial(Interleaved, "multi"),
+}
+SMALL = Architecture(
+    dim=16, num_heads=2, depth=2, num_features=6, num_classes=4, hidden_dim=8, decoder_dim=8
+)
+
+
+def make(mixer: str, readout: str, strategy: str = "comb_st", seed: int = 0) -> InContextModel:
+    """A small float64 model whose parameters are seeded noise, so that every part matters."""
+    model = InContextModel.from_parts(
+        MIXERS[mixer], READOUTS[readout], strategy=STRATEGIES[strategy](), architecture=SMALL
+    ).double()
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=g, dtype=torch.float64)
+            parameter.copy_(0.5 + 0.1 * noise if parameter.ndim == 1 else 0.4 * noise)
+    return model
+
+
+def served() -> list[tuple[str, str]]:
+    """All (mixer, readout) pairs that can be built."""
+    pairs = []
+    for mixer in MIXERS:
+        for readout in READOUTS:
+            try:
+                make(mixer, readout)
+            except UnsupportedReadout:
+                continue
+            pairs.append((mixer, readout))
+    return pairs
+
+
+def task(rows: int = 30, *, num_context: int = 20, seed: int = 0, batch: int = 2) -> TaskBatch:
+    """A random float64 task with a categorical column and missing cells."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(batch, rows, 5, generator=g, dtype=torch.float64)
+    x[:, :, 2] = torch.randint(0, 3, (batch, rows), generator=g).double()
+    x[:, 3, 1] = torch.nan
+    y = torch.randint(0, 4, (batch, rows), generator=g)
+    y[:, :4] = torch.arange(4)
+    categorical = torch.tensor([False, False, True, False, False]).expand(batch, 5)
+    return TaskBatch(x, y, categorical, num_context, 0)

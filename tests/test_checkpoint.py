@@ -1,0 +1,152 @@
+"""From files to models: round trips, overrides, and every kind of file that is not one."""
+
+import dataclasses
+from fractions import Fraction
+
+import pytest
+import torch
+from contract.variants import SMALL
+from safetensors.torch import save_file
+
+from tabicl_linear import recipe as recipes
+from tabicl_linear.checkpoint import export, load_model
+from tabicl_linear.errors import CheckpointError, ConfigError
+
+RECIPE = {
+    "mixer": {
+        "class_path": "tabicl_linear.mixers.delta.DeltaNet",
+        "init_args": {"decay_constant": 7.0},
+    },
+    "readout": {"class_path": "tabicl_linear.readouts.FinalState"},
+    "strategy": {
+        "class_path": "tabicl_linear.strategies.combined.Combined",
+        "init_args": {"target": "single"},
+    },
+    "architecture": dataclasses.asdict(SMALL),
+}
+PROVENANCE = {"git_commit": None, "trained_rows": [4, 50], "steps": 3}
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """A file as `tabicl-linear fit` writes it, and the model in it."""
+    model = recipes.build(recipes.extract(RECIPE))
+    path = tmp_path / "last.ckpt"
+    torch.save(
+        {
+            "state_dict": {f"model.{k}": v for k, v in model.state_dict().items()},
+            "hyper_parameters": {**RECIPE, "optimizer": {}, "_instantiator": "x"},
+            "provenance": PROVENANCE,
+        },
+        path,
+    )
+    return path, model
+
+
+def _logits(model):
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(1, 20, 5, generator=g), torch.arange(20)[None] % 3
+    with torch.no_grad():
+        return model.predict(model.fit(x, y), x)
+
+
+def test_checkpoint_and_export_give_the_same_model(checkpoint, tmp_path):
+    path, model = checkpoint
+    loaded = load_model(path)
+    assert torch.equal(_logits(loaded), _logits(model))
+    assert loaded.provenance == PROVENANCE
+    assert not loaded.training
+    export(path, tmp_path / "m.safetensors")
+    exported = load_model(tmp_path / "m.safetensors")
+    assert torch.equal(_logits(exported), _logits(model))
+    assert exported.provenance == PROVENANCE
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["last.ckpt", "m.safetensors"]
+
+
+def test_loading_leaves_global_random_state_and_threads_alone(checkpoint):
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    load_model(checkpoint[0])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+
+
+def test_the_recipe_survives_a_round_trip(checkpoint, tmp_path):
+    export(checkpoint[0], tmp_path / "m.safetensors")
+    from tabicl_linear.checkpoint import read
+
+    assert read(tmp_path / "m.safetensors").recipe == read(checkpoint[0]).recipe
+
+
+def test_decay_can_be_added_for_evaluation_alone(checkpoint):
+    path, model = checkpoint
+    other = load_model(path, ["model.mixer.init_args.decay_constant=0.5"])
+    assert not torch.equal(_logits(other), _logits(model))
+    same = load_model(path, ["model.mixer.init_args.decay_constant=7.0"])
+    assert torch.equal(_logits(same), _logits(model))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model.mixer.init_args.decay=1", "has no argument decay"),
+        ("model.mixer.decay_constant=1", "does not name a part"),
+        ("mixer.init_args.decay_constant=1", "does not name a part"),
+        ("model.mixer.init_args.decay_constant", "does not name a part"),
+        ("model.architecture.width=3", "width"),
+        ("model.readout.class_path=tabicl_linear.readouts.Nope", "is no Readout"),
+        ("model.readout.class_path=tabicl_linear.mixers.delta.DeltaNet", "is no Readout"),
+        ("model.mixer.class_path=os.path.join", "trust_code"),
+        ("model.mixer.class_path=tabicl_linear.nope.X", "cannot be imported"),
+    ],
+)
+def test_overrides_that_do_not_exist_are_refused(checkpoint, text, message):
+    with pytest.raises(ConfigError, match=message):
+        load_model(checkpoint[0], [text])
+
+
+def test_overrides_that_change_shapes_are_refused(checkpoint):
+    with pytest.raises(CheckpointError, match=r"do not fit .* with these overrides"):
+        load_model(checkpoint[0], ["model.architecture.hidden_dim=9"])
+
+
+def test_an_unknown_backend_is_refused(checkpoint):
+    with pytest.raises(ConfigError, match="'cuda'"):
+        load_model(checkpoint[0], backend="cuda")
+
+
+@pytest.mark.parametrize("suffix", ["ckpt", "safetensors"])
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"\x80\x02}q\x00."])
+def test_files_that_are_no_checkpoint_are_refused(tmp_path, suffix, content):
+    path = tmp_path / f"bad.{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="bad"):
+        load_model(path)
+
+
+def test_truncated_missing_and_foreign_files_are_refused(checkpoint, tmp_path):
+    path, _ = checkpoint
+    cut = tmp_path / "cut.ckpt"
+    cut.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(CheckpointError, match="cut"):
+        load_model(cut)
+    with pytest.raises(CheckpointError, match="There is no checkpoint"):
+        load_model(tmp_path / "none.ckpt")
+    torch.save({"weights": torch.ones(1)}, tmp_path / "foreign.ckpt")
+    with pytest.raises(CheckpointError, match="foreign"):
+        load_model(tmp_path / "foreign.ckpt")
+    save_file({"w": torch.ones(1)}, tmp_path / "foreign.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match="format 'pt'"):
+        load_model(tmp_path / "foreign.safetensors")
+
+
+def test_a_pickle_that_would_run_code_is_refused(tmp_path):
+    torch.save({"state_dict": {}, "hyper_parameters": Fraction(1, 2)}, tmp_path / "code.ckpt")
+    with pytest.raises(CheckpointError, match="code"):
+        load_model(tmp_path / "code.ckpt")
+
+
+@pytest.mark.parametrize("output", ["m.pt", "no/such/m.safetensors"])
+def test_an_export_that_cannot_be_written_leaves_nothing(checkpoint, tmp_path, output):
+    with pytest.raises(CheckpointError):
+        export(checkpoint[0], tmp_path / output)
+    assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
