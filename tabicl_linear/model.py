@@ -40,6 +40,8 @@ class Architecture:
         norm: pre_rms: RMSNorm before each sublayer. post_layer: LayerNorm without weights after.
         norm_eps: Epsilon of the block norms.
         final_norm: Whether a norm follows the last block.
+        weave_states: Start every layer from a learned state plus the final state of the layer
+            below (state weaving, section 4.2).
     """
 
     dim: int = 320
@@ -53,6 +55,7 @@ class Architecture:
     norm: Norm = "pre_rms"
     norm_eps: float = 1e-6
     final_norm: bool = True
+    weave_states: bool = False
 
     def __post_init__(self) -> None:
         for name in ("dim", "num_heads", "depth", "num_features", "hidden_dim", "decoder_dim"):
@@ -136,28 +139,35 @@ class InContextModel(nn.Module):
         Raises:
             ConfigError: Parts that do not fit together.
         """
-        if strategy.target == "multi" and not readout(architecture.num_heads).is_causal:
-            raise ConfigError(
-                "Multi-target training writes every row's own label, and a readout that is not "
-                "causal would read it back; use tabicl_linear.readouts.Causal, or target: single."
-            )
-        blocks = [
-            Block(
-                mixer(architecture.dim, architecture.num_heads),
-                readout(architecture.num_heads),
-                feed_forward=architecture.make_feed_forward(),
-                norms=(architecture.make_norm(), architecture.make_norm()),
-                norm_first=architecture.norm == "pre_rms",
-            )
-            for _ in range(architecture.depth)
-        ]
+        blocks = [cls._make_block(mixer, readout, architecture) for _ in range(architecture.depth)]
         final_norm = architecture.make_norm() if architecture.final_norm else None
-        return cls(Backbone(blocks, final_norm), strategy, architecture)
+        backbone = Backbone(blocks, final_norm, weave_states=architecture.weave_states)
+        if strategy.target == "multi" and not backbone.is_causal:
+            raise ConfigError(
+                "Multi-target training writes the rows it predicts, and a readout that is not "
+                "causal (or woven states) would let a row read its own label or later rows; use "
+                "tabicl_linear.readouts.Causal without weave_states, or target: single."
+            )
+        return cls(backbone, strategy, architecture)
+
+    @staticmethod
+    def _make_block(
+        mixer: MixerFactory, readout: ReadoutFactory, architecture: Architecture
+    ) -> Block:
+        layer = mixer(architecture.dim, architecture.num_heads)
+        return Block(
+            layer,
+            # A mixer may have heads of its own (Mamba-2).
+            readout(layer.num_heads),
+            feed_forward=architecture.make_feed_forward(),
+            norms=(architecture.make_norm(), architecture.make_norm()),
+            norm_first=architecture.norm == "pre_rms",
+        )
 
     @property
     def is_causal(self) -> bool:
         """Whether every layer reads causally, so that a fitted state can be extended."""
-        return all(block.readout.is_causal for block in self.backbone.layers())
+        return self.backbone.is_causal
 
     def fit(
         self,

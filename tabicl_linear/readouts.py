@@ -7,9 +7,11 @@ from typing import ClassVar
 from torch import nn
 
 from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.kernels.matrix import state_of
 from tabicl_linear.kernels.memory import Memory
 from tabicl_linear.kernels.rule import UpdateRule
 from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.nn.state_norm import StateNorm
 from tabicl_linear.types import Float, Tensor
 
 
@@ -20,9 +22,11 @@ class Readout(nn.Module, ABC):
         is_causal: A context token reads nothing written after it. Only then can a fitted state be
             extended by more rows, and only then may a row's own label stand in the context
             (multi-target training).
+        is_bidirectional: The block passes over its context in both directions.
     """
 
     is_causal: ClassVar[bool]
+    is_bidirectional: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, rule: UpdateRule) -> None:
@@ -50,13 +54,15 @@ class Causal(Readout):
         num_heads: Heads of the layer.
         self_term: Whether a query also reads its own write, as the authors' recurrent models do;
             then a query equals an appended token. Their softmax and own linear attention do not.
+        normalise: Replace the Frobenius norm of every state by a learned scale (section 4.3).
     """
 
     is_causal = True
 
-    def __init__(self, num_heads: int, *, self_term: bool = True) -> None:
+    def __init__(self, num_heads: int, *, self_term: bool = True, normalise: bool = False) -> None:
         super().__init__()
         self.self_term = self_term
+        self.state_norm = StateNorm(num_heads) if normalise else None
 
     def check(self, rule: UpdateRule) -> None:
         """The rule must give the read of every prefix."""
@@ -65,16 +71,30 @@ class Causal(Readout):
                 f"Causal readout needs prefix reads, which {type(rule).__name__} does not provide; "
                 "use tabicl_linear.readouts.FinalState."
             )
+        if self.state_norm is not None and not rule.has_state_norms:
+            raise UnsupportedReadout(
+                f"Causal readout with normalise needs the norms of all prefix states, which "
+                f"{type(rule).__name__} gives for plain linear attention alone; use FinalState "
+                "with normalise, or leave normalise out."
+            )
 
     def context(
         self, rule: UpdateRule, x: Streams, memory: Memory | None
     ) -> tuple[Float[Tensor, "b t h v"], Memory]:
         """Every token reads the prefix that ends with itself."""
-        return rule.scan(x, memory)
+        heads, final = rule.scan(x, memory)
+        if self.state_norm is not None:
+            factor = self.state_norm(rule.prefix_norms(x, memory), heads.shape[-1])
+            heads = heads * factor.to(heads.dtype)
+        return heads, final
 
     def query(self, rule: UpdateRule, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
         """Every query reads the context's memory, with its own write where `self_term` is set."""
-        return rule.step(x, memory) if self.self_term else rule.read(x.q, memory)
+        heads = rule.step(x, memory) if self.self_term else rule.read(x.q, memory)
+        if self.state_norm is None:
+            return heads
+        norms = rule.step_norms(x, memory) if self.self_term else memory_norm(memory)
+        return heads * self.state_norm(norms, heads.shape[-1]).to(heads.dtype)
 
 
 class FinalState(Readout):
@@ -82,23 +102,75 @@ class FinalState(Readout):
 
     Args:
         num_heads: Heads of the layer.
+        normalise: Replace the Frobenius norm of the state by a learned scale (section 4.3).
     """
 
     is_causal = False
 
-    def __init__(self, num_heads: int) -> None:
+    def __init__(self, num_heads: int, *, normalise: bool = False) -> None:
         super().__init__()
+        self.state_norm = StateNorm(num_heads) if normalise else None
 
     def check(self, rule: UpdateRule) -> None:
-        """Every rule has a final memory."""
+        """Every rule has a final memory; only a matrix has the norm to replace."""
+        if self.state_norm is not None and not rule.has_matrix_memory:
+            raise UnsupportedReadout(
+                f"FinalState with normalise needs a matrix state, which {type(rule).__name__} does "
+                "not have; leave normalise out."
+            )
 
     def context(
         self, rule: UpdateRule, x: Streams, memory: Memory | None
     ) -> tuple[Float[Tensor, "b t h v"], Memory]:
         """Write everything first, then read."""
         final = rule.fold(x, memory)
-        return rule.read(x.q, final), final
+        return self.query(rule, x, final), final
 
     def query(self, rule: UpdateRule, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
         """A plain read: no own write and no own gate."""
-        return rule.read(x.q, memory)
+        heads = rule.read(x.q, memory)
+        if self.state_norm is None:
+            return heads
+        return heads * self.state_norm(memory_norm(memory), heads.shape[-1]).to(heads.dtype)
+
+
+class Bidirectional(Readout):
+    """The block runs on the context and on its reversal with shared weights (section 4.2).
+
+    Each direction has its own clock and convolution; outputs and final memories are averaged, and
+    queries read the averaged memory with their own write. The paper's text writes both directions
+    into one state; this is what its authors run.
+
+    Args:
+        num_heads: Heads of the layer.
+    """
+
+    is_causal = False
+    is_bidirectional = True
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+
+    def check(self, rule: UpdateRule) -> None:
+        """The rule must give prefix reads and a memory that can be averaged."""
+        if not (rule.has_prefix_reads and rule.has_matrix_memory):
+            raise UnsupportedReadout(
+                f"Bidirectional readout averages the final memories of two scans, which "
+                f"{type(rule).__name__} does not allow; use tabicl_linear.readouts.FinalState, "
+                "where every token reads the whole context already."
+            )
+
+    def context(
+        self, rule: UpdateRule, x: Streams, memory: Memory | None
+    ) -> tuple[Float[Tensor, "b t h v"], Memory]:
+        """One direction: every token reads the prefix that ends with itself."""
+        return rule.scan(x, memory)
+
+    def query(self, rule: UpdateRule, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
+        """Every query reads the averaged memory and its own write."""
+        return rule.step(x, memory)
+
+
+def memory_norm(memory: Memory) -> Float[Tensor, "b 1 h"]:
+    """|S|_F per head, the same for every token that reads it."""
+    return state_of(memory).square().sum((-1, -2)).sqrt().unsqueeze(1)

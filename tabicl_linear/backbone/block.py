@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from tabicl_linear.kernels.memory import map_tensors
 from tabicl_linear.mixers.base import LayerState, SequenceMixer
 from tabicl_linear.readouts import Readout
 from tabicl_linear.types import Float, Tensor
@@ -42,6 +43,18 @@ class Block(nn.Module):
         self, x: Float[Tensor, "b t d"], state: LayerState | None = None
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
         """Write the tokens, after those of `state` where one is given."""
+        if not self.readout.is_bidirectional:
+            return self._write(x, state)
+        # Both directions in one pass, side by side in the batch.
+        twice = None if state is None else map_tensors(lambda z: torch.cat([z, z]), state)
+        both, states = self._write(torch.cat([x, x.flip(1)]), twice)
+        forward, backward = both.chunk(2)
+        mean = map_tensors(lambda z: z.unflatten(0, (2, -1)).mean(0), states)
+        return (forward + backward.flip(1)) / 2, mean
+
+    def _write(
+        self, x: Float[Tensor, "b t d"], state: LayerState | None
+    ) -> tuple[Float[Tensor, "b t d"], LayerState]:
         count = 0 if state is None else state.num_tokens
         memory, tail = (None, None) if state is None else (state.memory, state.tail)
         inputs = self.mixer_norm(x) if self.norm_first else x

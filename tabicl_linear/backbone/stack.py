@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from typing import cast
 
+import torch
 from torch import nn
 
 from tabicl_linear.backbone.block import Block
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.kernels.matrix import state_of
+from tabicl_linear.kernels.memory import MatrixMemory
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
 
@@ -16,20 +20,42 @@ class Backbone(nn.Module):
     Args:
         blocks: The blocks, first to last.
         final_norm: Norm of the last block's output, or None.
+        weave_states: Start every layer from a learned state plus the final state of the layer
+            below (state weaving, section 4.2). A layer then depends on the whole context.
+
+    Raises:
+        ConfigError: States of these mixers cannot be woven.
     """
 
-    def __init__(self, blocks: Sequence[Block], final_norm: nn.Module | None) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        final_norm: nn.Module | None,
+        *,
+        weave_states: bool = False,
+    ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
+        self.woven = nn.ParameterList()
+        if weave_states:
+            self.woven.extend(_learned_state(block) for block in blocks)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no context token depends on tokens written after it, in any layer."""
+        return not self.woven and all(block.readout.is_causal for block in self.layers())
 
     def fit(
         self, context: Float[Tensor, "b t d"], initial: Sequence[LayerState] | None = None
     ) -> tuple[Float[Tensor, "b t d"], tuple[LayerState, ...]]:
         """Write the context, after that of `initial` where given; hidden tokens and states."""
-        starts = [None] * len(self.blocks) if initial is None else initial
-        x, states = context, []
-        for block, start in zip(self.layers(), starts, strict=True):
+        x, states = context, list[LayerState]()
+        for i, block in enumerate(self.layers()):
+            start = None if initial is None else initial[i]
+            if self.woven:
+                assert start is None, "woven states start from the layer below"
+                start = self._woven_start(self.woven[i], x, states)
             x, state = block.fit(x, start)
             states.append(state)
         return self._normalise(x), tuple(states)
@@ -43,9 +69,28 @@ class Backbone(nn.Module):
             x = block.predict(x, state)
         return self._normalise(x)
 
+    @staticmethod
+    def _woven_start(learned: Tensor, x: Tensor, below: Sequence[LayerState]) -> LayerState:
+        S = learned.expand(x.shape[0], *learned.shape)
+        if below:
+            S = S + state_of(below[-1].memory)
+        return LayerState(MatrixMemory(S), None, 0)
+
     def layers(self) -> list[Block]:
         """The blocks, first to last."""
         return cast(list[Block], list(self.blocks))
 
     def _normalise(self, x: Tensor) -> Tensor:
         return x if self.final_norm is None else self.final_norm(x)
+
+
+def _learned_state(block: Block) -> nn.Parameter:
+    """A learned initial state, drawn from N(0, 1) / key_dim."""
+    rule = block.mixer.rule
+    if not rule.has_matrix_memory:
+        raise ConfigError(
+            f"weave_states passes states of one layer to the next, and {type(rule).__name__} has "
+            "no matrix state to pass; leave weave_states out."
+        )
+    shape = block.mixer.state_shape
+    return nn.Parameter(torch.randn(shape) / shape[-1])

@@ -34,10 +34,18 @@ class AdditiveRule(UpdateRule):
     Attributes:
         chunk_size: Tokens per chunk. With one gate per key channel the pairwise decays of a chunk
             take C^2 k numbers, so chunks of `channel_chunk_size` are used there.
+        normed: Whether norms of prefix states may be asked for: only without decay, and where all
+            value channels mean the same.
     """
 
     chunk_size: int = 64
     channel_chunk_size: int = 16
+    normed: bool = False
+
+    @property
+    def has_state_norms(self) -> bool:
+        """Whether `prefix_norms` and `step_norms` exist."""
+        return self.normed
 
     def scan(
         self, x: Streams, memory: Memory | None = None
@@ -68,6 +76,21 @@ class AdditiveRule(UpdateRule):
             gated = q if x.log_decay is None else q * at_least_float32(x.log_decay).exp()
             own = (k * q).sum(-1, keepdim=True) * _weighted(x)
             return (read(gated, state_of(memory)) + own).to(x.v.dtype)
+
+    def prefix_norms(self, x: Streams, memory: Memory | None = None) -> Float[Tensor, "b t h"]:
+        """|S_i|_F by |S_i|^2 = |S_{i-1}|^2 + 2 v_i.(S_{i-1} k_i) + |v_i|^2 |k_i|^2: one scan."""
+        with full_precision(x.q):
+            S, v = initial_state(x, memory), _weighted(x)
+            recalled, _ = scan(x.k, x.k, v, S, size=self._size(x))
+            growth = _growth(at_least_float32(x.k), v, recalled, own=True)
+            return (S.square().sum((-1, -2)).unsqueeze(1) + growth.cumsum(1)).clamp(min=0).sqrt()
+
+    def step_norms(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h"]:
+        """|S + v k^T|_F of every token alone."""
+        with full_precision(x.q):
+            S, k = state_of(memory), at_least_float32(x.k)
+            growth = _growth(k, _weighted(x), read(k, S), own=False)
+            return (S.square().sum((-1, -2)).unsqueeze(1) + growth).clamp(min=0).sqrt()
 
     def _size(self, x: Streams) -> int:
         per_channel = x.log_decay is not None and x.log_decay.shape[-1] > 1
@@ -148,3 +171,9 @@ def _scores(q: Tensor, k: Tensor, g: Tensor | None) -> Tensor:
 def _weighted(x: Streams) -> Tensor:
     v = at_least_float32(x.v)
     return v if x.beta is None else v * at_least_float32(x.beta).unsqueeze(-1)
+
+
+def _growth(k: Tensor, v: Tensor, recalled: Tensor, *, own: bool) -> Tensor:
+    """|S + v k^T|^2 - |S|^2, where `recalled` is S k; if `own`, it is (S + v k^T) k."""
+    square = k.square().sum(-1) * v.square().sum(-1)
+    return 2 * (v * recalled).sum(-1) + (-square if own else square)

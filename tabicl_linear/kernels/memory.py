@@ -17,6 +17,14 @@ class MatrixMemory(NamedTuple):
     S: Float[Tensor, "b h v k"]
 
 
+class GramMemory(NamedTuple):
+    """Memory of layer-local ridge: sums only, so memories of two contexts merge by addition."""
+
+    cross: Float[Tensor, "b h v k"]
+    gram: Float[Tensor, "b h k k"]
+    rows: int
+
+
 class CacheMemory(NamedTuple):
     """Memory of softmax attention: it grows by one key and one value per token."""
 
@@ -24,7 +32,7 @@ class CacheMemory(NamedTuple):
     values: Float[Tensor, "b t h v"]
 
 
-Memory = MatrixMemory | CacheMemory
+Memory = MatrixMemory | GramMemory | CacheMemory
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:

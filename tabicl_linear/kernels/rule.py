@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import torch
 
+from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.kernels.memory import Memory
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
@@ -15,9 +16,20 @@ class UpdateRule(ABC):
 
     Memories have at least float32 precision: float32 for half and float32 inputs, float64 for
     float64 inputs. Outputs have the dtype of the values.
+
+    Attributes:
+        has_prefix_reads: `scan` and `step` exist.
+        has_matrix_memory: The memory is one matrix that reads are linear in, so that memories can
+            be averaged, scaled and passed on.
     """
 
     has_prefix_reads: ClassVar[bool] = True
+    has_matrix_memory: ClassVar[bool] = True
+
+    @property
+    def has_state_norms(self) -> bool:
+        """Whether `prefix_norms` and `step_norms` exist."""
+        return False
 
     @abstractmethod
     def scan(
@@ -36,6 +48,14 @@ class UpdateRule(ABC):
     @abstractmethod
     def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
         """What each token would read after writing itself alone: (memory + own token) q."""
+
+    def prefix_norms(self, x: Streams, memory: Memory | None = None) -> Float[Tensor, "b t h"]:
+        """|S_i|_F of the state that every token of `scan` reads."""
+        raise UnsupportedReadout(f"{type(self).__name__} has no norms of prefix states.")
+
+    def step_norms(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h"]:
+        """|S|_F of the state that every token of `step` reads."""
+        raise UnsupportedReadout(f"{type(self).__name__} has no norms of prefix states.")
 
 
 def at_least_float32(x: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Softmax attention as an update rule whose memory grows by one key and one value per token."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,8 @@ class SoftmaxRule(UpdateRule):
     unlike the recurrent rules its size and the cost of a read grow with the context. The final
     memory is a set: reads do not depend on the order of its tokens.
     """
+
+    has_matrix_memory: ClassVar[bool] = False
 
     def scan(
         self, x: Streams, memory: Memory | None = None

@@ -33,9 +33,20 @@ class LayerState(NamedTuple):
 
 
 class SequenceMixer(nn.Module, ABC):
-    """Projections and gates around an update rule."""
+    """Projections and gates around an update rule.
+
+    Attributes:
+        rule: The update rule.
+        num_heads: Heads of the mixer; may differ from the architecture's.
+    """
 
     rule: UpdateRule
+    num_heads: int
+
+    @property
+    @abstractmethod
+    def state_shape(self) -> tuple[int, int, int]:
+        """Heads, value dimension and key dimension of the state."""
 
     @abstractmethod
     def project(

@@ -1,6 +1,5 @@
 """DeltaNet."""
 
-import torch
 import torch.nn.functional as F
 from torch import nn
 
@@ -50,6 +49,11 @@ class DeltaNet(SequenceMixer):
         self.out = nn.Linear(dim, dim, bias=False)
         initialise_(self)
 
+    @property
+    def state_shape(self) -> tuple[int, int, int]:
+        """Heads, value dimension, key dimension."""
+        return self.num_heads, self.head_dim, self.head_dim
+
     def project(
         self,
         x: Float[Tensor, "b t d"],
@@ -59,14 +63,10 @@ class DeltaNet(SequenceMixer):
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """Unit-norm queries and keys, values and write rates."""
-        qkv = self.qkv(x)
-        if self.conv is not None:
-            if tail is None:
-                tail = x.new_zeros(x.shape[0], self.conv.size - 1, x.shape[2])
-            convolve = self.conv.independent if independent else self.conv
-            qkv = convolve(qkv, self.qkv(tail))
-            if not independent:
-                tail = torch.cat([tail, x], dim=1)[:, -(self.conv.size - 1) :]
+        if self.conv is None:
+            qkv = self.qkv(x)
+        else:
+            qkv, tail = self.conv.project(x, self.qkv, tail, independent=independent)
         qkv = F.silu(qkv).unflatten(-1, (3, self.num_heads, self.head_dim))
         q, k, v = qkv.unbind(-3)
         streams = Streams(

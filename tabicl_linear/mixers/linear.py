@@ -1,5 +1,6 @@
 """Linear attention."""
 
+import torch.nn.functional as F
 from torch import nn
 
 from tabicl_linear.kernels.additive import AdditiveRule
@@ -19,18 +20,28 @@ class LinearAttention(SequenceMixer):
     Args:
         dim: Width of a token.
         num_heads: Heads; must divide `dim`.
+        normalise: Divide by Z_i = sum_j phi(q_i) phi(k_j) as in Equation 2, carried as one more
+            value channel of ones.
         norm_eps: Epsilon of the output norm.
     """
 
-    def __init__(self, dim: int, num_heads: int, *, norm_eps: float = 1e-5) -> None:
+    def __init__(
+        self, dim: int, num_heads: int, *, normalise: bool = False, norm_eps: float = 1e-5
+    ) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.head_dim = head_dim(dim, num_heads)
-        self.rule = AdditiveRule()
+        self.normalise = normalise
+        self.rule = AdditiveRule(normed=not normalise)
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.norm = nn.RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
         initialise_(self)
+
+    @property
+    def state_shape(self) -> tuple[int, int, int]:
+        """Heads, value dimension, key dimension."""
+        return self.num_heads, self.head_dim + self.normalise, self.head_dim
 
     def project(
         self,
@@ -42,10 +53,18 @@ class LinearAttention(SequenceMixer):
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """Feature-mapped queries and keys, and values."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(-3)
+        if self.normalise:
+            v = F.pad(v, (0, 1), value=1.0)
         return Streams(elu_plus_one(q) * self.head_dim**-0.5, elu_plus_one(k), v), None
 
     def merge(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
         """Norm per head, then the output projection."""
+        if self.normalise:
+            heads = heads[..., :-1] / (heads[..., -1:] + Z_EPS)
         return self.out(self.norm(heads).flatten(-2))
+
+
+Z_EPS = 1e-6
+"""Keeps the division by Z finite; Z > 0 since the feature map is positive."""

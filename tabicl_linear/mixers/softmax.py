@@ -32,6 +32,11 @@ class Softmax(SequenceMixer):
         nn.init.uniform_(self.qkv.weight, -bound, bound)
         nn.init.zeros_(self.out.weight)
 
+    @property
+    def state_shape(self) -> tuple[int, int, int]:
+        """Heads, value dimension, key dimension."""
+        return self.num_heads, self.head_dim, self.head_dim
+
     def project(
         self,
         x: Float[Tensor, "b t d"],

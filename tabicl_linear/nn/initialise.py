@@ -1,4 +1,4 @@
-"""The default initialisation of recurrent blocks."""
+"""Initialisation of recurrent blocks: the default, and gates that start open."""
 
 from torch import nn
 
@@ -15,3 +15,25 @@ def initialise_(module: nn.Module) -> None:
             nn.init.normal_(layer.weight, std=STD)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
+
+
+def open_output_gate_(gate: nn.Linear) -> None:
+    """Make silu(W x + b) start at one for every token (mimetic initialisation, section 4.2)."""
+    nn.init.zeros_(gate.weight)
+    nn.init.constant_(gate.bias, SILU_ONE)
+
+
+def open_decay_gate_(decay: nn.Sequential) -> None:
+    """Make a low-rank decay gate start close to one for every token (section 4.2)."""
+    first, last = decay
+    assert isinstance(first, nn.Linear)
+    assert isinstance(last, nn.Linear)
+    nn.init.zeros_(first.weight)
+    nn.init.zeros_(last.weight)
+    nn.init.constant_(last.bias, OPEN_LOGIT)
+
+
+SILU_ONE = 1.27846
+"""silu of this is one."""
+OPEN_LOGIT = 6.0
+"""sigmoid of this is 0.9975; GLA takes its 16th root."""

@@ -25,6 +25,29 @@ class ShortConvolution(nn.Module):
         self.size = size
         self.conv = nn.Conv1d(dim, dim, size, groups=dim, bias=bias)
 
+    def project(
+        self,
+        x: Float[Tensor, "b t d"],
+        projection: nn.Module,
+        tail: Float[Tensor, "b w d"] | None,
+        *,
+        independent: bool,
+    ) -> tuple[Float[Tensor, "b t e"], Float[Tensor, "b w d"]]:
+        """Project tokens and convolve the result; also the tail after these tokens.
+
+        Args:
+            x: Inputs of a mixer.
+            projection: Token-wise map from d to the channels of the convolution, without bias.
+            tail: The `size - 1` inputs before; None at the start of a sequence.
+            independent: Every token follows the tail alone, and the tail stays.
+        """
+        if tail is None:
+            tail = x.new_zeros(x.shape[0], self.size - 1, x.shape[2])
+        before = projection(tail)
+        if independent:
+            return self.independent(projection(x), before), tail
+        return self(projection(x), before), torch.cat([tail, x], dim=1)[:, 1 - self.size :]
+
     def forward(
         self, x: Float[Tensor, "b t e"], before: Float[Tensor, "b w e"]
     ) -> Float[Tensor, "b t e"]:

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 import torch
-from contract.variants import MIXERS, SMALL, STRATEGIES, make, served, task
+from contract.variants import MIXERS, READOUTS, SMALL, STRATEGIES, make, served, task
 from tolerances import CONTRACT, assert_close, relative_rms
 
-from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.errors import ConfigError, UnsupportedReadout
 from tabicl_linear.kernels.memory import map_tensors, num_bytes, tensors
 
 PAIRS = served()
@@ -26,8 +26,49 @@ def fitted(model, batch):
 
 
 def test_every_mixer_file_is_found():
-    assert {"DeltaNet", "LinearAttention", "Softmax"} <= set(MIXERS)
-    assert len(PAIRS) >= 3 * 3
+    names = {"DeltaNet", "GatedDeltaNet", "GatedLinearAttention", "LinearAttention", "Mamba2"}
+    assert names | {"Ridge", "Softmax"} <= set(MIXERS)
+
+
+REFUSED = {
+    "Ridge": {"causal", "causal_no_self_term", "bidirectional"},
+    "Softmax": {"bidirectional"},
+}
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_impossible_readouts_are_refused_and_all_others_built(mixer):
+    """Frobenius-normalised prefix reads exist for plain linear attention alone."""
+    refused = {readout for readout in READOUTS if (mixer, readout) not in PAIRS}
+    expected = set(REFUSED.get(mixer, ()))
+    if mixer != "LinearAttention":
+        expected.add("causal_frobenius")
+    if mixer in REFUSED:
+        expected |= {"final_state_frobenius", "woven_causal", "woven_final_state"}
+    assert refused == expected
+    for readout in refused:
+        with pytest.raises(ConfigError, match=r"use|leave"):
+            make(mixer, readout)
+
+
+PERMUTABLE = [
+    *(
+        (m, r)
+        for m in ("LinearAttention", "LinearAttention+Z", "Ridge", "Softmax")
+        for r in ["final_state"]
+    ),
+    ("LinearAttention", "final_state_frobenius"),
+]
+
+
+@pytest.mark.parametrize(("mixer", "readout"), [*PERMUTABLE, ("DeltaNet", "final_state")])
+def test_order_of_the_context_matters_only_where_it_must(mixer, readout):
+    model, batch = make(mixer, readout), task()
+    logits = model.predict(*fitted(model, batch))
+    order = torch.cat([torch.randperm(20), torch.arange(20, 30)])
+    shuffled = dataclasses.replace(batch, x=batch.x[:, order], y=batch.y[:, order])
+    error = relative_rms(model.predict(*fitted(model, shuffled)), logits)
+    assert error <= 1e-9 if (mixer, readout) in PERMUTABLE else error > MOVES, error
 
 
 @strategies
@@ -64,19 +105,19 @@ def test_context_rows_labels_and_the_query_itself_matter(mixer, readout):
 @causal
 def test_a_causal_query_equals_an_appended_token(mixer, readout, strategy):
     backbone = make(mixer, readout, strategy).backbone
-    context, queries = torch.randn(2, 12, 16).double(), torch.randn(2, 3, 16).double()
+    context, queries = torch.randn(2, 12, 32).double(), torch.randn(2, 3, 32).double()
     _, states = backbone.fit(context)
     read = backbone.predict(queries, states)
     appended = [
         backbone.fit(torch.cat([context, queries[:, i : i + 1]], 1))[0][:, -1:] for i in range(3)
     ]
     error = relative_rms(read, torch.cat(appended, 1))
-    assert (error <= CONTRACT) == (readout == "causal"), error
+    assert (error <= CONTRACT) == (readout != "causal_no_self_term"), error
 
 
 @causal
 def test_causal_outputs_ignore_later_tokens(mixer, readout):
-    backbone, tokens = make(mixer, readout).backbone, torch.randn(2, 40, 16).double()
+    backbone, tokens = make(mixer, readout).backbone, torch.randn(2, 40, 32).double()
     outputs, _ = backbone.fit(tokens)
     poisoned = tokens.clone()
     poisoned[:, 25:] = 1e6
@@ -108,9 +149,9 @@ def _embedded(model, x, y, statistics):
     return model.features(standardise(x, statistics)), model.labels(y.double())
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
-def test_a_state_that_cannot_be_extended_says_why(mixer):
-    model, batch = make(mixer, "final_state"), task()
+@pytest.mark.parametrize(("mixer", "readout"), [pair for pair in PAIRS if pair not in CAUSAL])
+def test_a_state_that_cannot_be_extended_says_why(mixer, readout):
+    model, batch = make(mixer, readout), task()
     state, queries = fitted(model, batch)
     with pytest.raises(UnsupportedReadout, match="reads causally"):
         model.fit(queries, batch.y[:, batch.num_context :], state=state)

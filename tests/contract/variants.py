@@ -3,17 +3,21 @@
 import importlib
 import pkgutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
 
 import tabicl_linear.mixers
 from tabicl_linear.data.batch import TaskBatch
-from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.mixers.delta import DeltaNet
+from tabicl_linear.mixers.gated_delta import GatedDeltaNet
+from tabicl_linear.mixers.gla import GatedLinearAttention
+from tabicl_linear.mixers.linear import LinearAttention
 from tabicl_linear.model import Architecture, InContextModel
-from tabicl_linear.readouts import Causal, FinalState
+from tabicl_linear.readouts import Bidirectional, Causal, FinalState
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.strategies.combined import Combined
 from tabicl_linear.strategies.interleaved import Interleaved
@@ -30,11 +34,20 @@ MIXERS: dict[str, Callable[..., SequenceMixer]] = {
     "DeltaNet+decay": partial(DeltaNet, decay_constant=5.0),
     "DeltaNet+conv": partial(DeltaNet, conv_size=3),
     "DeltaNet+decay+conv": partial(DeltaNet, decay_constant=5.0, conv_size=4),
+    "GatedDeltaNet+decay": partial(GatedDeltaNet, decay_constant=5.0),
+    "GatedDeltaNet+mimetic": partial(GatedDeltaNet, mimetic=True),
+    "GatedLinearAttention+mimetic": partial(GatedLinearAttention, mimetic=True),
+    "LinearAttention+Z": partial(LinearAttention, normalise=True),
 }
 READOUTS = {
     "causal": Causal,
     "causal_no_self_term": partial(Causal, self_term=False),
+    "causal_frobenius": partial(Causal, normalise=True),
     "final_state": FinalState,
+    "final_state_frobenius": partial(FinalState, normalise=True),
+    "bidirectional": Bidirectional,
+    "woven_causal": Causal,
+    "woven_final_state": FinalState,
 }
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "comb_st": Combined,
@@ -43,14 +56,18 @@ STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "int_mt": partial(Interleaved, "multi"),
 }
 SMALL = Architecture(
-    dim=16, num_heads=2, depth=2, num_features=6, num_classes=4, hidden_dim=8, decoder_dim=8
+    dim=32, num_heads=2, depth=2, num_features=6, num_classes=4, hidden_dim=8, decoder_dim=8
 )
 
 
 def make(mixer: str, readout: str, strategy: str = "comb_st", seed: int = 0) -> InContextModel:
     """A small float64 model whose parameters are seeded noise, so that every part matters."""
+    architecture = replace(SMALL, weave_states=readout.startswith("woven"))
     model = InContextModel.from_parts(
-        MIXERS[mixer], READOUTS[readout], strategy=STRATEGIES[strategy](), architecture=SMALL
+        MIXERS[mixer],
+        READOUTS[readout],
+        strategy=STRATEGIES[strategy](),
+        architecture=architecture,
     ).double()
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -67,7 +84,7 @@ def served() -> list[tuple[str, str]]:
         for readout in READOUTS:
             try:
                 make(mixer, readout)
-            except UnsupportedReadout:
+            except ConfigError:
                 continue
             pairs.append((mixer, readout))
     return pairs

@@ -1,5 +1,7 @@
 """Every rule with a matrix memory against the token-by-token reference, and against itself."""
 
+import dataclasses
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,6 +13,12 @@ from tabicl_linear.kernels.memory import MatrixMemory
 from tabicl_linear.kernels.streams import Streams
 
 cases = pytest.mark.parametrize("name", MATRIX_CASES)
+
+
+def _with_chunks(rule, size: int):
+    """The rule with chunks of another size."""
+    fields = [field for field in type(rule).__dataclass_fields__ if field.endswith("chunk_size")]
+    return dataclasses.replace(rule, **dict.fromkeys(fields, size))
 
 
 def _with_gradients(run, x: Streams, start: MatrixMemory | None):
@@ -71,7 +79,7 @@ def test_a_thousand_tokens_with_the_default_chunk_size(name, with_memory):
 @pytest.mark.parametrize("with_memory", [False, True])
 def test_gradcheck_across_a_chunk_boundary(name, with_memory):
     case = MATRIX_CASES[name]
-    rule = type(case.rule)(**{f: 3 for f in type(case.rule).__dataclass_fields__})
+    rule = _with_chunks(case.rule, 3)
     x = map_streams(lambda z: z.requires_grad_(), streams(case, 4, batch=1))
     inputs = [z for z in x if z is not None]
     if with_memory:
@@ -92,7 +100,7 @@ def test_gradcheck_across_a_chunk_boundary(name, with_memory):
 @given(length=st.integers(2, 70), cut=st.floats(0, 1), size=st.integers(1, 40))
 def test_splitting_composes_and_the_chunk_size_does_not_matter(name, length, cut, size):
     case = MATRIX_CASES[name]
-    rule = type(case.rule)(**{f: size for f in type(case.rule).__dataclass_fields__})
+    rule = _with_chunks(case.rule, size)
     x = streams(case, length)
     first = 1 + int(cut * (length - 2))
     whole, final = case.rule.scan(x, memory(case))

@@ -1,0 +1,108 @@
+"""Mamba-2."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.kernels.additive import AdditiveRule
+from tabicl_linear.kernels.rule import at_least_float32
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.mixers.base import SequenceMixer
+from tabicl_linear.nn.gates import draw_step_bias, draw_step_rates
+from tabicl_linear.nn.initialise import initialise_
+from tabicl_linear.nn.short_conv import ShortConvolution
+from tabicl_linear.types import Float, Int, Tensor
+
+
+class Mamba2(SequenceMixer):
+    """S_t = exp(A dt_t) S_{t-1} + dt_t x_t B_t^T, read as S_t C_t + D x_t (appendix B.1).
+
+    The state-space dual form: x are the values, B the keys and C the queries, shared by all heads;
+    dt = softplus(w x + b) is the write rate and A < 0 one number per head. x, B and C pass a short
+    convolution, which stays on although other models run without, and silu. The output is gated
+    by silu(z) before its norm. A block has no feed-forward layer.
+
+    Args:
+        dim: Width of a token.
+        num_heads: Taken from the architecture and not used: heads follow from the widths below.
+        state_dim: Width of B and C.
+        head_dim: Width of a head of x.
+        expand: Width of all heads relative to `dim`.
+        conv_size: Window of the short convolution.
+        num_layers: Layers of the stack; the output projection starts 1 / sqrt(num_layers) smaller.
+        norm_eps: Epsilon of the output norm.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        state_dim: int = 96,
+        head_dim: int = 64,
+        expand: int = 2,
+        conv_size: int = 4,
+        num_layers: int = 18,
+        norm_eps: float = 1e-6,
+    ) -> None:
+        super().__init__()
+        self.inner = expand * dim
+        if self.inner % head_dim:
+            raise ConfigError(
+                f"Mamba2: expand * dim = {self.inner} is no multiple of head_dim={head_dim}; set "
+                "init_args.head_dim to a divisor."
+            )
+        self.num_heads = self.inner // head_dim
+        self.head_dim = head_dim
+        self.state_dim = state_dim
+        self.rule = AdditiveRule()
+        self.gate = nn.Linear(dim, self.inner, bias=False)
+        self.xbc = nn.Linear(dim, self.inner + 2 * state_dim, bias=False)
+        self.conv = ShortConvolution(self.inner + 2 * state_dim, conv_size, bias=True)
+        self.step = nn.Linear(dim, self.num_heads, bias=False)
+        self.norm = nn.RMSNorm(self.inner, eps=norm_eps)
+        self.out = nn.Linear(self.inner, dim, bias=False)
+        initialise_(self)
+        self.log_rate = nn.Parameter(draw_step_rates(self.num_heads))
+        self.step_bias = nn.Parameter(draw_step_bias(self.num_heads))
+        self.skip = nn.Parameter(torch.ones(self.num_heads))
+        bound = 1 / math.sqrt(self.inner * num_layers)
+        nn.init.uniform_(self.out.weight, -bound, bound)
+
+    @property
+    def state_shape(self) -> tuple[int, int, int]:
+        """Heads, value dimension, key dimension."""
+        return self.num_heads, self.head_dim, self.state_dim
+
+    def project(
+        self,
+        x: Float[Tensor, "b t d"],
+        time: Int[Tensor, " t"],
+        tail: Float[Tensor, "b w d"] | None,
+        *,
+        independent: bool,
+    ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
+        """C as queries, B as keys, x as values, dt as write rates and A dt as log gates."""
+        xbc, tail = self.conv.project(x, self.xbc, tail, independent=independent)
+        xbc = F.silu(xbc)
+        values, keys, queries = xbc.split([self.inner, self.state_dim, self.state_dim], dim=-1)
+        shared = (*x.shape[:2], self.num_heads, self.state_dim)
+        dt = F.softplus(at_least_float32(self.step(x)) + self.step_bias)
+        streams = Streams(
+            q=queries.unsqueeze(2).expand(shared),
+            k=keys.unsqueeze(2).expand(shared),
+            v=values.unflatten(-1, (self.num_heads, self.head_dim)),
+            beta=dt,
+            log_decay=(-self.log_rate.exp() * dt).unsqueeze(-1),
+        )
+        return streams, tail
+
+    def merge(
+        self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
+    ) -> Float[Tensor, "b t d"]:
+        """Skip D x, gate, norm over all channels, output projection."""
+        y = (heads + self.skip[:, None].to(heads.dtype) * streams.v).flatten(-2)
+        return self.out(self.norm(y * F.silu(self.gate(x))))

@@ -1,0 +1,24 @@
+"""A learned scale in place of the Frobenius norm of a state."""
+
+import torch
+from torch import nn
+
+from tabicl_linear.types import Float, Tensor
+
+EPS = 1e-5
+
+
+class StateNorm(nn.Module):
+    """alpha_h sqrt(d_v) / max(|S|_F, eps), alpha_h = exp(learned), starting at one (section 4.3).
+
+    Reads are linear in the state, so a read of the normalised state is the plain read times this.
+    """
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.zeros(num_heads))
+
+    def forward(self, norm: Float[Tensor, "b t h"], value_dim: int) -> Float[Tensor, "b t h 1"]:
+        """The factor for states of the given Frobenius norms."""
+        factor = self.log_scale.exp() * value_dim**0.5 / norm.clamp(min=EPS)
+        return factor.unsqueeze(-1)

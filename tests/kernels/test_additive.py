@@ -1,0 +1,64 @@
+"""What is particular to additive memories: norms of prefix states, gates that forget nothing."""
+
+import pytest
+import torch
+from kernels.cases import MATRIX_CASES, map_streams, memory, streams, truth
+from tolerances import CONTRACT, RMS, assert_close
+
+from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.kernels.additive import AdditiveRule
+from tabicl_linear.kernels.delta import DeltaRule
+
+RULE = AdditiveRule(chunk_size=8, normed=True)
+
+
+@pytest.mark.parametrize("name", ["linear", "linear_beta"])
+@pytest.mark.parametrize("with_memory", [False, True])
+def test_prefix_and_step_norms_are_those_of_the_states(name, with_memory):
+    case = MATRIX_CASES[name]
+    x, start = streams(case, 30), memory(case) if with_memory else None
+    norms = RULE.prefix_norms(x, start)
+    for i in range(30):
+        _, S = truth(case, map_streams(lambda z, i=i: z[:, : i + 1], x), start)
+        assert_close(norms[:, i], S.square().sum((-1, -2)).sqrt(), CONTRACT)
+    start = memory(case)
+    steps = RULE.step_norms(x, start)
+    for i in range(30):
+        _, S = truth(case, map_streams(lambda z, i=i: z[:, i : i + 1], x), start)
+        assert_close(steps[:, i], S.square().sum((-1, -2)).sqrt(), CONTRACT)
+
+
+def test_gates_of_one_forget_nothing():
+    x = streams(MATRIX_CASES["linear"], 40)
+    plain = AdditiveRule().scan(x)
+    for gates in (1, 6):
+        gated = AdditiveRule().scan(x._replace(log_decay=torch.zeros(2, 40, 2, gates).double()))
+        assert_close(gated[0], plain[0], CONTRACT)
+        assert_close(gated[1].S, plain[1].S, CONTRACT)
+
+
+def test_one_gate_per_head_is_the_same_gate_for_every_channel():
+    x = streams(MATRIX_CASES["head_decay"], 40)
+    spread = x._replace(log_decay=x.log_decay.expand(-1, -1, -1, 6))
+    one, many = AdditiveRule().scan(x), AdditiveRule().scan(spread)
+    assert_close(many[0], one[0], CONTRACT)
+    assert_close(many[1].S, one[1].S, CONTRACT)
+
+
+def test_rules_without_norms_say_so():
+    x = streams(MATRIX_CASES["delta"], 3)
+    assert not DeltaRule().has_state_norms
+    with pytest.raises(UnsupportedReadout, match="DeltaRule"):
+        DeltaRule().prefix_norms(x)
+    with pytest.raises(UnsupportedReadout, match="DeltaRule"):
+        DeltaRule().step_norms(x, memory(MATRIX_CASES["delta"]))
+
+
+def test_32k_bfloat16_tokens_stay_finite_and_near_the_float64_truth():
+    case = MATRIX_CASES["head_decay"]
+    x = streams(case, 32_768, dtype=torch.bfloat16, batch=1)
+    outputs, final = AdditiveRule().scan(x)
+    exact, S = AdditiveRule().scan(map_streams(lambda z: z.double(), x))
+    assert outputs.isfinite().all()
+    assert_close(outputs, exact, RMS[torch.bfloat16])
+    assert_close(final.S, S.S, RMS[torch.float32])

@@ -1,0 +1,90 @@
+"""Layer-local ridge against its definition, and its limits."""
+
+import pytest
+import torch
+from tolerances import RMS, assert_close
+
+from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.kernels.ridge import RidgeRule
+from tabicl_linear.kernels.streams import Streams
+
+
+def _streams(length, dtype=torch.float64, key_dim=6):
+    draw = lambda e: torch.randn(2, length, 2, e, dtype=torch.float64).to(dtype)  # noqa: E731
+    return Streams(draw(key_dim), draw(key_dim).abs(), draw(5))
+
+
+def _definition(x, penalty):
+    k, v = x.k.double().transpose(1, 2), x.v.double().transpose(1, 2)
+    gram = k.mT @ k + penalty * torch.eye(k.shape[-1], dtype=torch.float64)
+    return torch.linalg.solve(gram, k.mT @ v).mT
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("regulariser", [3.0, 1e-5])
+@pytest.mark.parametrize("length", [1, 5, 50, 1000])
+def test_the_state_minimises_the_penalised_error(length, regulariser, dtype):
+    x = _streams(length, dtype)
+    for penalty, scale in (("scaled", length), ("plain", 1)):
+        rule = RidgeRule(penalty, regulariser)
+        expected = _definition(x, scale * regulariser)
+        # Below full rank the penalty alone keeps the system solvable, and float32 sums limit it.
+        if length >= 50 or dtype == torch.float64:
+            assert_close(
+                rule.solve(rule.fold(x)), expected, 1e-8 if dtype == torch.float64 else 1e-4
+            )
+
+
+def test_folding_pieces_adds_up_in_any_order():
+    x, rule = _streams(40), RidgeRule()
+    order = torch.randperm(40)
+    shuffled = Streams(*(z[:, order] for z in x[:3]))
+    pieces = rule.fold(
+        Streams(*(z[:, 15:] for z in x[:3])), rule.fold(Streams(*(z[:, :15] for z in x[:3])))
+    )
+    for other in (rule.fold(shuffled), pieces):
+        assert_close(rule.read(x.q, other), rule.read(x.q, rule.fold(x)), 1e-10)
+    assert pieces.rows == 40
+
+
+def test_a_vanishing_penalty_interpolates_distinct_keys():
+    x = _streams(4)
+    rule = RidgeRule(regulariser=1e-12)
+    assert_close(rule.read(x.k, rule.fold(x)), x.v, 1e-6)
+    least_squares = RidgeRule("none")
+    assert_close(least_squares.read(x.k, least_squares.fold(x)), x.v, 1e-6)
+
+
+@pytest.mark.parametrize("penalty", ["scaled", "plain", "none"])
+def test_identical_keys_give_the_mean_value(penalty):
+    x = _streams(30, torch.float32)
+    x = x._replace(k=x.k[:, :1].expand_as(x.k))
+    rule = RidgeRule(penalty, 1e-6)
+    read = rule.read(x.k[:, :1], rule.fold(x))
+    assert_close(read, x.v.double().mean(1, keepdim=True), 1e-4)
+
+
+def test_gradients_reach_all_inputs():
+    x = Streams(*(z.requires_grad_() for z in _streams(7)[:3]))
+    rule = RidgeRule(regulariser=0.1)
+    assert torch.autograd.gradcheck(
+        lambda q, k, v: rule.read(q, rule.fold(Streams(q, k, v))), x[:3]
+    )
+
+
+def test_there_are_no_prefix_reads():
+    x = _streams(3)
+    assert not RidgeRule().has_prefix_reads
+    with pytest.raises(UnsupportedReadout):
+        RidgeRule().scan(x)
+    with pytest.raises(UnsupportedReadout):
+        RidgeRule().step(x, RidgeRule().fold(x))
+
+
+def test_sums_are_float32_for_half_precision_inputs():
+    x = _streams(50, torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        memory = RidgeRule().fold(x)
+    assert memory.gram.dtype == memory.cross.dtype == torch.float32
+    k = x.k.double().transpose(1, 2)
+    assert_close(memory.gram, k.mT @ k, RMS[torch.float32])
