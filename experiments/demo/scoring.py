@@ -1,0 +1,98 @@
+"""Scores of a checkpoint beside logistic regression and a random forest on bundled tables."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import ClassifierMixin
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, roc_auc_score
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from tqdm import tqdm
+
+from tabicl_linear import TabICLLinearClassifier, load_model
+
+Table = tuple[np.ndarray, np.ndarray]
+SIZES = (16, 32, 64, 128, 256, 512, 1024)
+OURS = "tabicl_linear"
+
+
+def bundled_tables() -> dict[str, Table]:
+    """The four tables that scikit-learn carries (breast cancer is OpenML 1510)."""
+    loaders = {
+        "breast cancer": load_breast_cancer,
+        "wine": load_wine,
+        "iris": load_iris,
+        "digits": load_digits,
+    }
+    return {name: load(return_X_y=True) for name, load in loaders.items()}
+
+
+def classifiers(checkpoint: Path) -> Iterator[tuple[str, ClassifierMixin]]:
+    """Name and unfitted classifier; seeds are fixed and nothing is tuned."""
+    yield OURS, TabICLLinearClassifier(load_model(checkpoint))
+    yield "logistic regression", make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    yield "random forest", RandomForestClassifier(n_estimators=200, random_state=0)
+
+
+def score_tables(checkpoint: Path, tables: Mapping[str, Table], *, folds: int) -> pd.DataFrame:
+    """ROC-AUC (one against rest, weighted) and accuracy by table, model and stratified fold."""
+    rows = []
+    for table, (x, y) in tqdm(tables.items(), desc="tables", disable=not sys.stderr.isatty()):
+        splits = StratifiedKFold(folds, shuffle=True, random_state=42).split(x, y)
+        for fold, (train, test) in enumerate(splits):
+            for model, classifier in classifiers(checkpoint):
+                classifier.fit(x[train], y[train])
+                scores = _scores(classifier, x[test], y[test])
+                rows.append({"table": table, "model": model, "fold": fold, **scores})
+    return pd.DataFrame(rows)
+
+
+def score_context_sizes(checkpoint: Path, tables: Mapping[str, Table]) -> pd.DataFrame:
+    """Accuracy on a fixed test quarter of every table, fitted on ever more of the other rows."""
+    rows = []
+    for table, (x, y) in tables.items():
+        x_train, x_test, y_train, y_test = train_test_split(
+            x, y, test_size=0.25, random_state=42, stratify=y
+        )
+        for size in (*[s for s in SIZES if s < len(y_train)], len(y_train)):
+            if len(np.unique(y_train[:size])) < len(np.unique(y_train)):
+                continue
+            for model, classifier in classifiers(checkpoint):
+                classifier.fit(x_train[:size], y_train[:size])
+                scores = _scores(classifier, x_test, y_test)
+                rows.append({"table": table, "model": model, "rows": size, **scores})
+    return pd.DataFrame(rows)
+
+
+def summary(scores: pd.DataFrame) -> str:
+    """A markdown table: mean over folds, ROC-AUC and accuracy, a row for each table."""
+    means = scores.groupby(["table", "model"], sort=False)[["roc_auc", "accuracy"]].mean()
+    wide = means.unstack("model")
+    wide.loc["mean"] = wide.mean()
+    models = list(dict.fromkeys(scores["model"]))
+    header = ["", *(f"{model} {metric}" for metric in ("AUC", "acc") for model in models)]
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for name, row in wide.iterrows():
+        cells = [
+            f"{row[metric, model]:.3f}" for metric in ("roc_auc", "accuracy") for model in models
+        ]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _scores(classifier: Any, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    probabilities = classifier.predict_proba(x)
+    if probabilities.shape[1] == 2:
+        roc_auc = roc_auc_score(y, probabilities[:, 1])
+    else:
+        roc_auc = roc_auc_score(y, probabilities, multi_class="ovr", average="weighted")
+    labels = classifier.classes_[probabilities.argmax(1)]
+    return {"roc_auc": float(roc_auc), "accuracy": float(accuracy_score(y, labels))}

@@ -1,0 +1,138 @@
+"""A user's table as a float32 matrix, with everything learnt on the training rows."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns import (
+    CategoryColumn,
+    Column,
+    DroppedColumn,
+    NumericColumn,
+    fit_column,
+)
+
+Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
+CategoricalFeatures: TypeAlias = Sequence[int] | Sequence[str] | npt.NDArray[np.bool_] | None
+
+
+class TablePreprocessor:
+    """Encodes tables: numbers as z-scores, everything else as category codes.
+
+    Args:
+        categorical_features: Columns to read as categories whatever they hold, as positions,
+            names or one boolean per column. None: decided by content.
+
+    Attributes:
+        columns: One record per column of the training table, in its order, dropped ones included.
+        used: The records of the columns that make up the matrix, in its order.
+        categorical: For each column of the matrix, whether it holds category codes.
+    """
+
+    columns: tuple[Column, ...]
+    used: tuple[NumericColumn | CategoryColumn, ...]
+    categorical: npt.NDArray[np.bool_]
+    _labels: list[Hashable] | None
+
+    def __init__(self, categorical_features: CategoricalFeatures = None) -> None:
+        self.categorical_features = categorical_features
+
+    def fit(self, table: Table) -> "TablePreprocessor":
+        """Learn every column from the training rows.
+
+        Raises:
+            DataError: A label occurs twice, a column cannot be encoded, a declared categorical
+                column does not exist, or no column varies.
+        """
+        frame = pd.DataFrame(table)
+        self._labels = list(frame.columns) if isinstance(table, pd.DataFrame) else None
+        twice = frame.columns[frame.columns.duplicated()]
+        if len(twice):
+            raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
+        declared = self._declared(frame)
+        self.columns = tuple(
+            fit_column(cells, name, position, declared_categorical=bool(declared[position]))
+            for position, (name, cells) in enumerate(frame.items())
+        )
+        self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
+        if not self.used:
+            raise DataError(
+                f"None of the {len(self.columns)} columns varies over the {len(frame)} training "
+                "rows (constant or missing), so there is nothing to learn from; give other columns."
+            )
+        self.categorical = np.array([isinstance(c, CategoryColumn) for c in self.used])
+        return self
+
+    def transform(self, table: Table) -> npt.NDArray[np.float32]:
+        """The matrix of a table, NaN where a value is missing.
+
+        Args:
+            table: A frame with the training columns in any order, or an array with the columns in
+                the training order.
+
+        Raises:
+            DataError: A frame's columns are not those of the training table, or a column holds
+                something else than it did there.
+        """
+        frame = pd.DataFrame(self.align(table))
+        matrix = np.empty((len(frame), len(self.used)), dtype=np.float32)
+        for index, column in enumerate(self.used):
+            matrix[:, index] = column.encode(frame.iloc[:, column.position])
+        return matrix
+
+    def align(self, table: Table) -> Table:
+        """The table with its columns in training order, matched by name where both have names.
+
+        Raises:
+            DataError: Columns are missing or unknown; lists them.
+        """
+        if self._labels is None or not isinstance(table, pd.DataFrame):
+            return table
+        labels = list(table.columns)
+        if labels == self._labels:
+            return table
+        lacking = [label for label in self._labels if label not in set(labels)]
+        extra = [label for label in labels if label not in set(self._labels)]
+        if lacking or extra or len(labels) != len(self._labels):
+            parts = [f"missing {_shown(lacking)}"] if lacking else []
+            parts += [f"unknown {_shown(extra)}"] if extra else []
+            parts = parts or ["a name occurs twice"]
+            raise DataError(
+                f"The columns differ from those of the training table: {'; '.join(parts)}. Give "
+                "the same columns, in any order."
+            )
+        return table[self._labels]
+
+    def _declared(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+        width = frame.shape[1]
+        declared = np.zeros(width, dtype=bool)
+        if self.categorical_features is None:
+            return declared
+        mask = np.asarray(self.categorical_features)
+        if mask.dtype == bool:
+            if mask.shape != (width,):
+                raise DataError(
+                    f"categorical_features is a mask of shape {mask.shape} for {width} columns; "
+                    "give one boolean per column."
+                )
+            return mask
+        names = self._labels or []
+        for feature in self.categorical_features:
+            position = names.index(feature) if feature in names else feature
+            if not isinstance(position, int | np.integer) or not 0 <= position < width:
+                known = f"names ({_shown(names)}) or " if names else ""
+                raise DataError(
+                    f"categorical_features has {feature!r}, which is no column: give {known}"
+                    f"positions from 0 to {width - 1}."
+                )
+            declared[position] = True
+        return declared
+
+
+def _shown(labels: Sequence[Hashable], most: int = 10) -> str:
+    shown = ", ".join(repr(label) for label in labels[:most])
+    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"

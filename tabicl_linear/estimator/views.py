@@ -1,0 +1,143 @@
+"""The preprocessing ensemble: each member sees the same table in another, equivalent form.
+
+After the authors' evaluation protocol: members combine a cyclic shift of the classes with one of
+the columns, every second member sees power-transformed columns, and each writes the rows in its own
+random order. A linear-time learner is sensitive to all of these; the mean over members is less so.
+"""
+
+import logging
+import random
+import warnings
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.preprocessing import PowerTransformer
+
+from tabicl_linear.estimator.columns import CLIP
+
+_log = logging.getLogger(__name__)
+
+
+class View(NamedTuple):
+    """How one ensemble member sees the table.
+
+    Attributes:
+        columns: Columns of the table's matrix in the order in which the member sees them.
+        power: Whether numeric columns are power-transformed.
+        class_shift: The member is told class `(y + class_shift) mod C` for class `y`.
+        row_seed: Seed of the order in which the context rows are written.
+    """
+
+    columns: npt.NDArray[np.int64]
+    power: bool
+    class_shift: int
+    row_seed: int
+
+    def row_order(self, num_rows: int) -> npt.NDArray[np.int64]:
+        """A permutation of the context rows; the same at every call."""
+        return np.random.default_rng(self.row_seed).permutation(num_rows)
+
+
+def draw_views(
+    num_views: int, *, num_columns: int, max_columns: int, num_classes: int, seed: int
+) -> tuple[View, ...]:
+    """Draw the members of an ensemble, all with the same number of columns.
+
+    Args:
+        num_views: How many.
+        num_columns: Columns of the table's matrix.
+        max_columns: Columns that the model takes. Where the table has more, each member gets its
+            own uniform choice without replacement.
+        num_classes: Classes of the table.
+        seed: Of all random choices.
+    """
+    rng = random.Random(seed)
+    width = min(num_columns, max_columns)
+    shifts = list(
+        product(rng.sample(range(num_classes), num_classes), rng.sample(range(width), width))
+    )
+    rng.shuffle(shifts)
+    views = []
+    for member in range(num_views):
+        turn, index = divmod(member, len(shifts))
+        class_shift, column_shift = shifts[index]
+        chosen = np.array(sorted(rng.sample(range(num_columns), width)), dtype=np.int64)
+        # The alternation flips in each turn, so that reused shifts meet the other transform.
+        power = bool((member + turn * (len(shifts) + 1)) % 2)
+        columns = np.roll(chosen, column_shift)
+        views.append(View(columns, power, class_shift, rng.randrange(2**32)))
+    return tuple(views)
+
+
+class PowerColumns:
+    """Yeo-Johnson transforms of the numeric columns, fitted on the training rows.
+
+    A column whose transform fails keeps its z-scores.
+
+    Attributes:
+        skipped: Position in the matrix and reason, for every numeric column without a transform.
+    """
+
+    def __init__(self) -> None:
+        self._transforms: dict[int, PowerTransformer] = {}
+        self.skipped: dict[int, str] = {}
+
+    def fit(
+        self, matrix: npt.NDArray[np.float32], categorical: npt.NDArray[np.bool_]
+    ) -> "PowerColumns":
+        """Fit one transform for each column that holds no category codes."""
+        for column in np.flatnonzero(~categorical):
+            index = int(column)
+            transform = PowerTransformer(method="yeo-johnson", standardize=True)
+            problem = _fit_or_reason(transform, matrix[:, [index]].astype(np.float64))
+            if problem is None:
+                self._transforms[index] = transform
+            else:
+                self.skipped[index] = problem
+                _log.info("column %d of the matrix keeps its z-scores: %s", index, problem)
+        return self
+
+    def transform(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """The matrix with its numeric columns transformed, clipped at +-100; NaN stays."""
+        out = matrix.copy()
+        for index, transform in self._transforms.items():
+            # A query far outside the training range may overflow, and is then clipped.
+            with np.errstate(over="ignore", invalid="ignore"):
+                values = transform.transform(matrix[:, [index]].astype(np.float64))
+            out[:, index] = np.clip(values[:, 0], -CLIP, CLIP)
+        return out
+
+
+def _fit_or_reason(transform: PowerTransformer, values: npt.NDArray[np.float64]) -> str | None:
+    """Fit the transform; return why it is unusable, or None."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fitted = transform.fit_transform(values)
+        except ValueError as error:
+            return f"the power transform failed ({error})"
+    if caught:
+        return f"the power transform warned ({caught[0].message})"
+    present = fitted[~np.isnan(values)]
+    if not np.isfinite(present).all():
+        return "the power transform is not finite"
+    if present.std() < 0.5:
+        return "the power transform makes the column constant"
+    return None
+
+
+def sum_logits(
+    member_logits: npt.NDArray[np.float64], views: Sequence[View]
+) -> npt.NDArray[np.float64]:
+    """Undo each member's class shift and sum over the members.
+
+    Args:
+        member_logits: Logits of the table's classes `[member, row, class]`, as the members see
+            the classes.
+        views: The members.
+    """
+    pairs = zip(member_logits, views, strict=True)
+    return np.sum([np.roll(logits, -view.class_shift, axis=-1) for logits, view in pairs], axis=0)

@@ -1,0 +1,99 @@
+import datetime
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.cells import category_names, find_kind, missing, number_of
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (pd.Series(pd.to_timedelta([1, 2], unit="D")), "holds durations"),
+        (pd.Series([datetime.timedelta(1), None], dtype=object), "holds durations"),
+        (pd.Series(pd.period_range("2024", periods=2, freq="M")), "holds period"),
+        (pd.Series([1 + 2j, 2.0]), "holds complex128"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(cells, message):
+    with pytest.raises(DataError, match=message):
+        find_kind(cells, "a")
+
+
+@pytest.mark.parametrize(
+    "values", [[1, 2, 3, "?"], ["1", "2", "3", "?"], ["x", "y", 7], [1, {"a": 1}, 2]]
+)
+def test_mixed_types_are_categories_with_a_warning(values):
+    cells = pd.Series(values, dtype=object)
+    with pytest.warns(UserWarning, match="Column 'a' mixes numbers"):
+        assert find_kind(cells, "a") == "categorical"
+
+
+def test_text_with_some_digits_is_no_reason_to_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert find_kind(pd.Series(["a", "b", "7"]), "a") == "categorical"
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "kind"),
+    [
+        ([1, 2], "int64", "numeric"),
+        ([1, 2], "category", "categorical"),
+        (["1", "2"], "category", "categorical"),
+        (["1", "2"], "str", "numeric"),
+        (["1", None], "string[pyarrow]", "numeric"),
+        (["1", "x"], pd.ArrowDtype(pa.string()), "categorical"),
+        (["1", "2"], pd.ArrowDtype(pa.string()), "numeric"),
+        ([True, None], "bool[pyarrow]", "boolean"),
+        ([True, None], "object", "boolean"),
+        (["2024-01-01", None], "datetime64[ns]", "datetime"),
+        (["2024-01-01", None], "timestamp[us][pyarrow]", "datetime"),
+        (["2024-01-01", None], "object", "categorical"),
+        ([None, None], "object", "categorical"),
+    ],
+)
+def test_kinds(values, dtype, kind):
+    assert find_kind(pd.Series(values, dtype=dtype), "a") == kind
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (pd.Series([1.0, np.nan, np.inf, -np.inf]), [0, 1, 1, 1]),
+        (pd.Series([1, pd.NA], dtype="Int64"), [0, 1]),
+        (
+            pd.Series([None, pd.NA, np.nan, pd.NaT, "", "nan", "NaN", 0], dtype=object),
+            [1] * 6 + [0] * 2,
+        ),
+        (pd.Series(["", "nan", "x", None]), [1, 1, 0, 1]),
+        (pd.Series(["", "nan", "x", None], dtype="category"), [1, 1, 0, 1]),
+        (pd.Series([pd.NaT, pd.Timestamp(0)]), [1, 0]),
+        (pd.Series([[1], {"a": 1}, None], dtype=object), [0, 0, 1]),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", "")),
+)
+def test_missing(cells, expected):
+    assert missing(cells).astype(int).tolist() == expected
+
+
+def test_category_names_are_one_text_for_one_value():
+    expected = ["1", "2", None]
+    for values, dtype in (
+        ([1, 2, None], "Int64"),
+        ([1.0, 2.0, np.nan], "float32"),
+        (["1", "2", None], "str"),
+        ([1.0, "2", None], "object"),
+        ([1, 2, None], "category"),
+    ):
+        assert category_names(pd.Series(values, dtype=dtype)).tolist() == expected
+    spelled = pd.Series(["TRUE", "0", None, True], dtype=object)
+    assert category_names(spelled, boolean=True).tolist() == ["True", "False", None, "True"]
+
+
+def test_number_of():
+    assert [number_of(text) for text in ("3", "-1e2", "x", "nan")] == [3.0, -100.0, None, None]

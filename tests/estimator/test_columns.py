@@ -1,0 +1,210 @@
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns import (
+    MAX_CATEGORIES,
+    CategoryColumn,
+    DroppedColumn,
+    NumericColumn,
+    fit_column,
+)
+
+NAN = float("nan")
+OBJECT = {"dtype": object}
+
+
+def encode(values, **options):
+    cells = pd.Series(values, **options)
+    return fit_column(cells, "a", 0).encode(cells)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pd.Series([1, 2, 4]),
+        pd.Series([1, 2, 4], dtype="int8"),
+        pd.Series([1.0, 2.0, 4.0], dtype="float32"),
+        pd.Series([1, 2, 4], dtype="Int64"),
+        pd.Series([1, 2, 4], dtype="Float64"),
+        pd.Series([1, 2, 4], dtype=object),
+        pd.Series(["1", "2", "4"]),
+        pd.Series(["1", "2", "4"], dtype=object),
+        pd.Series(["1", "2.0", "4e0"], dtype="string"),
+        pd.Series([Decimal(1), Decimal(2), Decimal(4)], dtype=object),
+        pd.Series([1, 2, 4], dtype="int64[pyarrow]"),
+    ],
+    ids=lambda cells: str(cells.dtype),
+)
+def test_numbers_of_every_dtype_are_the_same_scores(cells):
+    column = fit_column(cells, "a", 0)
+    assert isinstance(column, NumericColumn)
+    values = np.array([1.0, 2.0, 4.0])
+    np.testing.assert_allclose(column.encode(cells), (values - values.mean()) / values.std())
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pd.Series([1.0, NAN, 3.0]),
+        pd.Series([1.0, np.inf, 3.0]),
+        pd.Series([1.0, -np.inf, 3.0]),
+        pd.Series([1, pd.NA, 3], dtype="Int64"),
+        pd.Series([1, pd.NA, 3], dtype="Float64"),
+        pd.Series([1, None, 3], dtype=object),
+        pd.Series([1, pd.NA, 3], dtype=object),
+        pd.Series(["1", "", "3"]),
+        pd.Series(["1", "nan", "3"], dtype=object),
+    ],
+    ids=lambda cells: f"{cells.dtype}-{cells.iloc[1]!r}",
+)
+def test_missing_and_infinite_numbers_stay_missing(cells):
+    np.testing.assert_allclose(fit_column(cells, "a", 0).encode(cells), [-1.0, NAN, 1.0])
+
+
+@pytest.mark.parametrize("scale", [1e-290, 1.0, 1e290])
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+def test_scores_keep_precision_at_large_offsets_and_extreme_scales(scale, offset):
+    steps = np.arange(50.0)
+    values = (steps + offset) * scale
+    expected = (steps - steps.mean()) / steps.std()
+    np.testing.assert_allclose(encode(values), expected, rtol=1e-5)
+
+
+def test_full_range_of_float64():
+    assert encode([-1.7e308, 1.7e308]).tolist() == [-1.0, 1.0]
+
+
+def test_query_values_are_clipped():
+    column = fit_column(pd.Series([0.0, 1.0]), "a", 0)
+    assert column.encode(pd.Series([1e308, -1e308])).tolist() == [100.0, -100.0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        (pd.Series([3.0, 3.0, NAN]), "the same value"),
+        (pd.Series([NAN, NAN]), "no training row"),
+        (pd.Series([np.inf, -np.inf]), "no training row"),
+        (pd.Series([0.0, 5e-324]), "the same value"),  # half their difference is zero
+        (pd.Series([None, None], dtype=object), "no training row"),
+        (pd.Series(["a", "a", None]), "the same value"),
+        (pd.Series([True, True]), "the same value"),
+        (pd.Series([None, None], dtype="category"), "no training row"),
+        (pd.Series([pd.NaT, pd.NaT]), "no training row"),
+    ],
+)
+def test_columns_that_say_nothing_are_dropped(cells, reason):
+    column = fit_column(cells, "a", 0)
+    assert isinstance(column, DroppedColumn)
+    assert reason in column.reason
+
+
+@pytest.mark.parametrize(
+    "dtype", ["object", "str", "string", "string[pyarrow]", "category"], ids=str
+)
+def test_text_of_every_dtype_is_the_same_codes(dtype):
+    cells = pd.Series(["b", "a", None, "b"], dtype=dtype)
+    column = fit_column(cells, "a", 0)
+    assert isinstance(column, CategoryColumn)
+    np.testing.assert_array_equal(column.encode(cells), [1, 0, NAN, 1])
+    np.testing.assert_array_equal(column.encode(pd.Series(["c", None, "a"])), [-1, NAN, 0])
+
+
+def test_training_text_read_with_another_dtype_keeps_its_codes():
+    column = fit_column(pd.Series(["b", "a", "b"], dtype="category"), "a", 0)
+    for dtype in ("object", "str", "string", "category"):
+        assert column.encode(pd.Series(["a", "b"], dtype=dtype)).tolist() == [0, 1]
+
+
+def test_categories_follow_the_order_of_their_dtype_and_skip_unused_ones():
+    dtype = pd.CategoricalDtype(["low", "never", "mid", "high"], ordered=True)
+    cells = pd.Series(["high", "low", "mid"], dtype=dtype)
+    assert encode(cells).tolist() == [2, 0, 1]
+
+
+def test_declared_categories_are_ordered_as_numbers_and_known_by_value():
+    column = fit_column(pd.Series([10, 9, 2]), "a", 0, declared_categorical=True)
+    assert column.encode(pd.Series([2, 9, 10])).tolist() == [0, 1, 2]
+    assert column.encode(pd.Series([2.0, 9.0, 10.0])).tolist() == [0, 1, 2]
+    assert column.encode(pd.Series(["2", "9", "11"])).tolist() == [0, 1, -1]
+    np.testing.assert_array_equal(column.encode(pd.Series([NAN, 9.0, np.inf])), [NAN, 1, NAN])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pd.Series([True, False]),
+        pd.Series([True, False], dtype="boolean"),
+        pd.Series([True, False], dtype=object),
+    ],
+    ids=lambda cells: str(cells.dtype),
+)
+def test_booleans_are_categories_of_any_spelling(cells):
+    column = fit_column(cells, "a", 0)
+    assert column.kind == "boolean"
+    assert column.encode(cells).tolist() == [1, 0]
+    np.testing.assert_array_equal(
+        column.encode(pd.Series([True, pd.NA], dtype="boolean")), [1, NAN]
+    )
+    np.testing.assert_array_equal(column.encode(pd.Series([1.0, 0.0, NAN])), [1, 0, NAN])
+    assert column.encode(pd.Series(["true", "False"])).tolist() == [1, 0]
+    with pytest.raises(DataError, match=r"'a' held booleans .* 'yes'"):
+        column.encode(pd.Series(["yes"]))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02", None, "2024-01-05"])),
+        pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02", None, "2024-01-05"], utc=True)),
+        pd.Series([datetime.date(2024, 1, d) if d else None for d in (1, 2, 0, 5)], **OBJECT),
+    ],
+    ids=lambda cells: str(cells.dtype),
+)
+def test_dates_are_days(cells):
+    column = fit_column(cells, "when", 0)
+    assert column.kind == "datetime"
+    days = np.array([1.0, 2.0, 5.0])
+    scores = (days - days.mean()) / days.std()
+    expected = [*scores[:2], NAN, scores[2]]
+    np.testing.assert_allclose(column.encode(cells), expected, atol=1e-9)
+    with pytest.raises(DataError, match=r"'when' held dates .* holds no dates"):
+        column.encode(pd.Series([1.5]))
+
+
+def test_numbers_that_turn_into_text_are_refused_with_the_first_one():
+    column = fit_column(pd.Series([1, 2]), "age", 0)
+    assert column.encode(pd.Series(["1", "2"])).tolist() == [-1, 1]
+    assert column.encode(pd.Series([1, 2], dtype="category")).tolist() == [-1, 1]
+    with pytest.raises(DataError, match=r"'age' held numbers .* holds 'old' here"):
+        column.encode(pd.Series(["1", "old"]))
+    with pytest.raises(DataError, match=r"'age' held numbers .* holds dates here"):
+        column.encode(pd.Series(pd.to_datetime(["2024-01-01"])))
+
+
+def test_text_that_turns_into_numbers_is_refused():
+    column = fit_column(pd.Series(["x", "y"]), "a", 0)
+    with pytest.raises(DataError, match=r"'a' held categories such as 'x' .* holds numbers"):
+        column.encode(pd.Series([1.5]))
+    with pytest.raises(DataError, match=r"'a' held categories .* holds dates"):
+        column.encode(pd.Series(pd.to_datetime(["2024-01-01"])))
+    # A column without any value is read as numbers by pandas: that is no change.
+    np.testing.assert_array_equal(column.encode(pd.Series([NAN, NAN])), [NAN, NAN])
+
+
+def test_rare_categories_share_one_code_above_the_limit():
+    frequent = [f"f{i:03d}" for i in range(MAX_CATEGORIES - 1)]
+    cells = pd.Series(frequent * 2 + [f"rare{i}" for i in range(1000)])
+    with pytest.warns(UserWarning, match=f"'a' has {1000 + MAX_CATEGORIES - 1} categories"):
+        column = fit_column(cells, "a", 0)
+    codes = column.encode(cells)
+    assert codes.max() == MAX_CATEGORIES - 1
+    assert len(np.unique(codes)) == MAX_CATEGORIES
+    assert np.unique(codes[-1000:]).tolist() == [MAX_CATEGORIES - 1]
+    assert len(column.codes) == MAX_CATEGORIES - 1  # nothing of the rare ones is kept
+    assert column.encode(pd.Series(["never seen"])).tolist() == [MAX_CATEGORIES - 1]

@@ -1,0 +1,67 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits, load_wine
+from sklearn.model_selection import train_test_split
+
+from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.kernels.memory import map_tensors
+
+
+@pytest.fixture(scope="module")
+def wine():
+    table, labels = load_wine(return_X_y=True)
+    return train_test_split(table, labels, random_state=0, stratify=labels)
+
+
+def test_members_fitted_one_by_one_and_together_agree(checkpoint, wine):
+    train, test, labels, _ = wine
+    options = {"n_estimators": 5}
+    together = TabICLLinearClassifier(checkpoint, **options).fit(train, labels)
+    apart = TabICLLinearClassifier(checkpoint, rows_per_batch=1, **options).fit(train, labels)
+    pairs = TabICLLinearClassifier(checkpoint, rows_per_batch=2 * len(train), **options).fit(
+        train, labels
+    )
+    assert [len(c.ensemble_.states) for c in (together, apart, pairs)] == [1, 5, 3]
+    expected = together.predict_proba(test)
+    np.testing.assert_allclose(apart.predict_proba(test), expected, atol=1e-5)
+    np.testing.assert_allclose(pairs.predict_proba(test), expected, atol=1e-5)
+    assert together.state_bytes_ == apart.state_bytes_ == pairs.state_bytes_
+
+
+def test_ensemble_is_the_mean_over_its_members(checkpoint, wine):
+    train, test, labels, _ = wine
+    pair = TabICLLinearClassifier(checkpoint, n_estimators=2).fit(train, labels)
+    ensemble = pair.ensemble_
+    matrix = pair.preprocessor_.transform(test)
+
+    def logits(members):
+        (state,) = ensemble.states
+        part = replace(
+            ensemble,
+            views=ensemble.views[members],
+            states=(map_tensors(lambda tensor: tensor[members], state),),
+        )
+        device = torch.device("cpu")
+        return part.logits(matrix, device=device, rows_per_batch=1000, progress=False)
+
+    first, second = logits(slice(0, 1)), logits(slice(1, 2))
+    mean = (first + second) / 2
+    assert np.abs(first - second).max() > 1e-2
+    np.testing.assert_allclose(logits(slice(0, 2)), mean, atol=1e-5)
+    scaled = np.exp(mean / 0.8)
+    expected = scaled / scaled.sum(1, keepdims=True)
+    np.testing.assert_allclose(pair.predict_proba(test), expected, atol=1e-5)
+
+
+def test_wide_tables_are_sampled_with_one_warning(checkpoint):
+    table, labels = load_digits(return_X_y=True)
+    classifier = TabICLLinearClassifier(checkpoint, n_estimators=3)
+    with pytest.warns(UserWarning, match="has 56 usable columns and the model takes 20") as told:
+        classifier.fit(table[:400], labels[:400])
+    assert len(told) == 1
+    chosen = {tuple(sorted(view.columns)) for view in classifier.ensemble_.views}
+    assert len(chosen) == 3
+    assert classifier.predict_proba(table[400:410]).shape == (10, 10)
