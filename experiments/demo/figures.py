@@ -40,7 +40,10 @@ def draw_context_sizes(sizes: pd.DataFrame, output: Path) -> None:
     for axis, table in zip(axes, tables, strict=True):
         for model, rows in sizes[sizes["table"] == table].groupby("model", sort=False):
             axis.plot(rows["rows"], rows["accuracy"], "o-", markersize=4, label=model)
-        axis.set(xscale="log", title=table, xlabel="context rows")
+        axis.set_xscale("log", base=2)
+        ticks = sorted(sizes.loc[sizes["table"] == table, "rows"].unique())
+        axis.set_xticks(ticks, [str(tick) for tick in ticks], rotation=60)
+        axis.set(title=table, xlabel="context rows")
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("accuracy on held-out rows")
