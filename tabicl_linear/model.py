@@ -1,86 +1,21 @@
 """The in-context model: fit a context, predict queries."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from tabicl_linear.architecture import Architecture
 from tabicl_linear.backbone.block import Block
 from tabicl_linear.backbone.stack import Backbone
 from tabicl_linear.data.batch import TaskBatch
-from tabicl_linear.embedding.features import FeatureEmbedding
-from tabicl_linear.embedding.labels import LabelEmbedding
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
 from tabicl_linear.mixers.base import LayerState, MixerFactory
-from tabicl_linear.nn.feed_forward import MLP, SwiGLU
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.types import Bool, Float, Int, Tensor
-
-FeedForward = Literal["swiglu", "gelu", "none"]
-Norm = Literal["pre_rms", "post_layer"]
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """Shape of the network; the defaults are the paper's recurrent models (appendix B).
-
-    Attributes:
-        dim: Width of a token.
-        num_heads: Heads of every mixer.
-        depth: Layers.
-        num_features: Most columns of a table; fewer are padded.
-        num_classes: Most classes of a table, the number of logits.
-        feed_forward: Token-wise layer of a block: swiglu, gelu or none.
-        hidden_dim: Width inside the feed-forward layer.
-        decoder_dim: Width inside the head.
-        norm: pre_rms: RMSNorm before each sublayer. post_layer: LayerNorm without weights after.
-        norm_eps: Epsilon of the block norms.
-        final_norm: Whether a norm follows the last block.
-        weave_states: Start every layer from a learned state plus the final state of the layer
-            below (state weaving, section 4.2).
-    """
-
-    dim: int = 320
-    num_heads: int = 4
-    depth: int = 12
-    num_features: int = 20
-    num_classes: int = 10
-    feed_forward: FeedForward = "swiglu"
-    hidden_dim: int = 640
-    decoder_dim: int = 512
-    norm: Norm = "pre_rms"
-    norm_eps: float = 1e-6
-    final_norm: bool = True
-    weave_states: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "num_heads", "depth", "num_features", "hidden_dim", "decoder_dim"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"architecture.{name}={getattr(self, name)} must be at least 1.")
-        if self.num_classes < 2:
-            raise ConfigError(f"architecture.num_classes={self.num_classes} must be at least 2.")
-        for name, choices in (("feed_forward", get_args(FeedForward)), ("norm", get_args(Norm))):
-            if getattr(self, name) not in choices:
-                raise ConfigError(
-                    f"architecture.{name}={getattr(self, name)!r} must be one of {choices}."
-                )
-
-    def make_norm(self) -> nn.Module:
-        """A norm over tokens."""
-        if self.norm == "pre_rms":
-            return nn.RMSNorm(self.dim, eps=self.norm_eps)
-        return nn.LayerNorm(self.dim, eps=self.norm_eps, elementwise_affine=False)
-
-    def make_feed_forward(self) -> nn.Module | None:
-        """The token-wise layer of a block."""
-        if self.feed_forward == "none":
-            return None
-        layer = SwiGLU if self.feed_forward == "swiglu" else MLP
-        return layer(self.dim, self.hidden_dim)
 
 
 class InContextState(NamedTuple):
@@ -115,8 +50,7 @@ class InContextModel(nn.Module):
         super().__init__()
         self.provenance: Mapping[str, Any] = {}
         self.architecture = architecture
-        self.features = FeatureEmbedding(architecture.num_features, architecture.dim)
-        self.labels = LabelEmbedding(architecture.dim)
+        self.embedding = architecture.make_embedding()
         self.strategy = strategy
         self.backbone = backbone
         self.head = nn.Sequential(
@@ -141,7 +75,12 @@ class InContextModel(nn.Module):
         """
         blocks = [cls._make_block(mixer, readout, architecture) for _ in range(architecture.depth)]
         final_norm = architecture.make_norm() if architecture.final_norm else None
-        backbone = Backbone(blocks, final_norm, weave_states=architecture.weave_states)
+        backbone = Backbone(
+            blocks,
+            final_norm,
+            weave_states=architecture.weave_states,
+            cell_attention=architecture.make_cell_attention(),
+        )
         if strategy.target == "multi" and not backbone.is_causal:
             raise ConfigError(
                 "Multi-target training writes the rows it predicts, and a readout that is not "
@@ -196,9 +135,12 @@ class InContextModel(nn.Module):
             initial = None
         else:
             statistics, initial = state.statistics, state.layers
-        rows = self.features(standardise(x, statistics))
-        tokens = self.strategy.context_tokens(rows, self.labels(y.to(x.dtype)))
-        _, layers = self.backbone.fit(tokens, initial)
+        num_columns = x.shape[2]
+        rows = self.embedding.rows(standardise(x, statistics))
+        labels = self.embedding.labels(y.to(x.dtype), num_columns)
+        tokens = self.strategy.context_tokens(rows, labels)
+        num_cells = self.embedding.num_cells(num_columns)
+        _, layers = self.backbone.fit(tokens, initial, num_cells=num_cells)
         return InContextState(layers, statistics)
 
     def predict(self, state: InContextState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
@@ -214,9 +156,12 @@ class InContextModel(nn.Module):
                 f"Queries of {x.shape[0]} tasks with {x.shape[2]} columns do not match the fitted "
                 f"context of {expected[0]} tasks with {expected[1]} columns."
             )
-        rows = self.features(standardise(x, statistics))
+        num_columns = x.shape[2]
+        rows = self.embedding.rows(standardise(x, statistics))
         tokens = self.strategy.query_tokens(rows, self._placeholder(statistics))
-        return self.head(self.backbone.predict(tokens, state.layers))
+        num_cells = self.embedding.num_cells(num_columns)
+        hidden = self.backbone.predict(tokens, state.layers, num_cells=num_cells)
+        return self.head(self.embedding.outputs(hidden, num_columns))
 
     def forward(self, batch: TaskBatch) -> Float[Tensor, "b q y"]:
         """Logits of the query rows in the training layout of the strategy.
@@ -232,29 +177,30 @@ class InContextModel(nn.Module):
             )
         context = slice(None), slice(None, num_context)
         statistics = self._statistics(batch.x[context], batch.y[context], batch.categorical)
-        rows = self.features(standardise(batch.x, statistics))
+        num_columns = batch.x.shape[2]
+        num_cells = self.embedding.num_cells(num_columns)
         tokens = self.strategy.training_tokens(
-            rows,
-            self.labels(batch.y.to(batch.x.dtype)),
+            self.embedding.rows(standardise(batch.x, statistics)),
+            self.embedding.labels(batch.y.to(batch.x.dtype), num_columns),
             self._placeholder(statistics),
             num_context=num_context,
         )
-        context_outputs, layers = self.backbone.fit(tokens.context)
+        context_outputs, layers = self.backbone.fit(tokens.context, num_cells=num_cells)
         query_outputs = tokens.queries
         if query_outputs.shape[1]:
-            query_outputs = self.backbone.predict(query_outputs, layers)
-        return self.head(
-            self.strategy.predictions(context_outputs, query_outputs, num_context=num_context)
-        )
+            query_outputs = self.backbone.predict(query_outputs, layers, num_cells=num_cells)
+        hidden = self.strategy.predictions(context_outputs, query_outputs, num_context=num_context)
+        return self.head(self.embedding.outputs(hidden, num_columns))
 
     def _statistics(self, x: Tensor, y: Tensor, categorical: Tensor | None) -> ContextStatistics:
-        self.features.check(x.shape[2])
+        self.embedding.check(x.shape[2])
         if categorical is None:
             categorical = torch.zeros(x.shape[0], x.shape[2], dtype=torch.bool, device=x.device)
-        return context_statistics(x, y, categorical, num_features=self.architecture.num_features)
+        num_features = self.architecture.num_features if self.embedding.scales_rows else None
+        return context_statistics(x, y, categorical, num_features=num_features)
 
-    def _placeholder(self, statistics: ContextStatistics) -> Float[Tensor, "b 1 d"]:
-        return self.labels(statistics.mean_label[:, None])
+    def _placeholder(self, statistics: ContextStatistics) -> Float[Tensor, "g 1 d"]:
+        return self.embedding.labels(statistics.mean_label[:, None], statistics.fill.shape[1])
 
     def _check_context(
         self, x: Tensor, y: Tensor, categorical: Tensor | None, state: InContextState | None

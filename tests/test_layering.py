@@ -19,11 +19,22 @@ MAY_IMPORT = {
     "strategies": {"nn"},
     "priors": set(),
     "data": {"priors"},
-    "model": {"mixers.base", "readouts", "backbone", "embedding", "strategies", "data.batch", "nn"},
+    "architecture": {"backbone", "embedding", "nn"},
+    "model": {
+        "architecture",
+        "mixers.base",
+        "readouts",
+        "backbone",
+        "embedding",
+        "strategies",
+        "data.batch",
+        "nn",
+    },
 }
 BELOW_LEARNER = {*MAY_IMPORT, "recipe", "checkpoint", "learner"} - {"priors"}
 MAY_IMPORT |= {
     "recipe": set(MAY_IMPORT),
+    "learner": set(MAY_IMPORT),
     "checkpoint": BELOW_LEARNER,
     "training": BELOW_LEARNER | {"data"},
     "callbacks": {"analysis", "model", "priors", "data", "kernels", "nn", "training"},

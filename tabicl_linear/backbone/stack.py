@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 from tabicl_linear.backbone.block import Block
+from tabicl_linear.backbone.two_axis import CellAttention
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.matrix import state_of
 from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.kernels.rule import at_least_float32
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
 
@@ -17,11 +19,15 @@ from tabicl_linear.types import Float, Tensor
 class Backbone(nn.Module):
     """Blocks in order and an optional norm at the end.
 
+    The sum that runs through the blocks is kept in at least float32, under autocast too.
+
     Args:
         blocks: The blocks, first to last.
         final_norm: Norm of the last block's output, or None.
         weave_states: Start every layer from a learned state plus the final state of the layer
             below (state weaving, section 4.2). A layer then depends on the whole context.
+        cell_attention: Attention across the cells of a row, before every second block; none for
+            one token per row.
 
     Raises:
         ConfigError: States of these mixers cannot be woven.
@@ -33,10 +39,12 @@ class Backbone(nn.Module):
         final_norm: nn.Module | None,
         *,
         weave_states: bool = False,
+        cell_attention: Sequence[CellAttention] = (),
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
+        self.cell_attention = nn.ModuleList(cell_attention)
         self.woven = nn.ParameterList()
         if weave_states:
             self.woven.extend(_learned_state(block) for block in blocks)
@@ -47,26 +55,40 @@ class Backbone(nn.Module):
         return not self.woven and all(block.readout.is_causal for block in self.layers())
 
     def fit(
-        self, context: Float[Tensor, "b t d"], initial: Sequence[LayerState] | None = None
+        self,
+        context: Float[Tensor, "b t d"],
+        initial: Sequence[LayerState] | None = None,
+        *,
+        num_cells: int = 1,
     ) -> tuple[Float[Tensor, "b t d"], tuple[LayerState, ...]]:
-        """Write the context, after that of `initial` where given; hidden tokens and states."""
-        x, states = context, list[LayerState]()
+        """Write the context, after that of `initial` where given; hidden tokens and states.
+
+        Args:
+            context: Tokens, the cells of a row side by side in the batch.
+            initial: States to start from; zero if left out.
+            num_cells: Cells of a row.
+        """
+        x, states = at_least_float32(context), list[LayerState]()
         for i, block in enumerate(self.layers()):
             start = None if initial is None else initial[i]
             if self.woven:
                 assert start is None, "woven states start from the layer below"
                 start = self._woven_start(self.woven[i], x, states)
-            x, state = block.fit(x, start)
+            x, state = block.fit(self._mix_cells(i, x, num_cells), start)
             states.append(state)
         return self._normalise(x), tuple(states)
 
     def predict(
-        self, queries: Float[Tensor, "b u d"], states: Sequence[LayerState]
+        self,
+        queries: Float[Tensor, "b u d"],
+        states: Sequence[LayerState],
+        *,
+        num_cells: int = 1,
     ) -> Float[Tensor, "b u d"]:
         """Read the states; queries are independent of each other."""
-        x = queries
-        for block, state in zip(self.layers(), states, strict=True):
-            x = block.predict(x, state)
+        x = at_least_float32(queries)
+        for i, (block, state) in enumerate(zip(self.layers(), states, strict=True)):
+            x = block.predict(self._mix_cells(i, x, num_cells), state)
         return self._normalise(x)
 
     @staticmethod
@@ -79,6 +101,12 @@ class Backbone(nn.Module):
     def layers(self) -> list[Block]:
         """The blocks, first to last."""
         return cast(list[Block], list(self.blocks))
+
+    def _mix_cells(self, layer: int, x: Tensor, num_cells: int) -> Tensor:
+        if not self.cell_attention or layer % 2:
+            return x
+        mixed: Tensor = self.cell_attention[layer // 2](x, num_cells)
+        return mixed
 
     def _normalise(self, x: Tensor) -> Tensor:
         return x if self.final_norm is None else self.final_norm(x)

@@ -32,7 +32,7 @@ class ContextStatistics(NamedTuple):
         mean: Subtracted from clipped values.
         factor: Multiplied onto centred values: 1 / standard deviation, 1 for raw category codes,
             0 for columns that are constant in the context and so carry no information.
-        row_scale: sqrt(num_features / number of columns that are not constant).
+        row_scale: sqrt(num_features / number of columns that are not constant), or one.
         mean_label: Mean context label, the value behind the label placeholder.
     """
 
@@ -52,7 +52,7 @@ def context_statistics(
     y: Int[Tensor, "b c"],
     categorical: Bool[Tensor, "b m"],
     *,
-    num_features: int,
+    num_features: int | None,
 ) -> ContextStatistics:
     """Statistics of context rows (the authors' encoder; appendix B.2 leaves them open).
 
@@ -60,7 +60,7 @@ def context_statistics(
         x: Context features; NaN and infinities are missing values.
         y: Context labels.
         categorical: Which columns hold category codes.
-        num_features: Features that the model was built for.
+        num_features: Features that rows are scaled to; None leaves their scale.
     """
     categories = _categories(x, categorical)
     x = _encode(x, categorical, categories)
@@ -86,7 +86,7 @@ def context_statistics(
         upper=upper,
         mean=mean.masked_fill(raw, 0.0),
         factor=factor.masked_fill(constant, 0.0),
-        row_scale=(num_features / (~constant).sum(1).clamp(min=1).to(x.dtype)).sqrt(),
+        row_scale=_row_scale(constant, num_features).to(x.dtype),
         mean_label=y.to(x.dtype).mean(1),
     )
 
@@ -128,6 +128,11 @@ def _encode(
     known = categories.gather(-1, rank) == columns
     code = rank.to(x.dtype).where(known, -1.0).where(columns.isfinite(), math.nan)
     return code.where(categorical.unsqueeze(-1), columns).transpose(1, 2)
+
+
+def _row_scale(constant: Bool[Tensor, "b m"], num_features: int | None) -> Float[Tensor, " b"]:
+    used = (~constant).sum(1).clamp(min=1).double()
+    return torch.ones_like(used) if num_features is None else (num_features / used).sqrt()
 
 
 def _clip_bounds(x: Float[Tensor, "b c m"]) -> tuple[Tensor, Tensor]:

@@ -148,9 +148,10 @@ def _run(k: Tensor, v: Tensor, g: Tensor | None, S: Tensor) -> tuple[Tensor, Ten
         writes = (k * (last - g).exp()).transpose(-1, -2) @ v
         decay = last.exp().transpose(-1, -2)
         before = []
-        for i in range(writes.shape[0]):
+        # `unbind`, not indexing: the gradient of an index is a whole tensor of zeros per chunk.
+        for write, kept in zip(writes.unbind(0), decay.unbind(0), strict=True):
             before.append(state)
-            state = torch.addcmul(writes[i], decay[i], state)
+            state = torch.addcmul(write, kept, state)
         states, final = torch.stack(before), state
     return states, final.transpose(-1, -2).reshape(b, h, value_dim, key_dim)
 

@@ -154,9 +154,11 @@ def _run(parts: _Chunks, S: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]
     b, h, v, k = S.shape
     state = S.reshape(b * h, v, k).transpose(-1, -2)
     states, updates = [], []
-    for i in range(parts.W.shape[0]):
+    decays = [None] * len(parts.W) if parts.decay is None else parts.decay.unbind(0)
+    # `unbind`, not indexing: the gradient of an index is a whole tensor of zeros per chunk.
+    rows = zip(parts.W.unbind(0), parts.U.unbind(0), parts.writes.unbind(0), decays, strict=True)
+    for W, U, writes, decay in rows:
         states.append(state)
-        updates.append(torch.baddbmm(parts.U[i], parts.W[i], state, alpha=-1))
-        kept = state if parts.decay is None else state * parts.decay[i]
-        state = torch.baddbmm(kept, parts.writes[i], updates[-1])
+        updates.append(torch.baddbmm(U, W, state, alpha=-1))
+        state = torch.baddbmm(state if decay is None else state * decay, writes, updates[-1])
     return states, updates, state.transpose(-1, -2).reshape(b, h, v, k)

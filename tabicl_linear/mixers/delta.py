@@ -9,6 +9,7 @@ from tabicl_linear.mixers.base import SequenceMixer, head_dim
 from tabicl_linear.nn.feature_maps import unit_norm
 from tabicl_linear.nn.gates import WriteRate
 from tabicl_linear.nn.initialise import initialise_
+from tabicl_linear.nn.norms import RMSNorm
 from tabicl_linear.nn.short_conv import ShortConvolution
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -45,7 +46,7 @@ class DeltaNet(SequenceMixer):
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.conv = None if conv_size is None else ShortConvolution(3 * dim, conv_size)
         self.write_rate = WriteRate(dim, num_heads, decay_constant)
-        self.norm = nn.RMSNorm(self.head_dim, eps=norm_eps)
+        self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
         initialise_(self)
 

@@ -9,6 +9,7 @@ from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.nn.feature_maps import unit_norm
 from tabicl_linear.nn.gates import ForgetGate, WriteRate
 from tabicl_linear.nn.initialise import initialise_, open_output_gate_
+from tabicl_linear.nn.norms import RMSNorm
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -47,7 +48,7 @@ class GatedDeltaNet(SequenceMixer):
         self.write_rate = WriteRate(dim, num_heads, decay_constant)
         self.forget = ForgetGate(dim, num_heads)
         self.gate = nn.Linear(dim, width, bias=mimetic)
-        self.norm = nn.RMSNorm(head_dim, eps=norm_eps)
+        self.norm = RMSNorm(head_dim, eps=norm_eps)
         self.out = nn.Linear(width, dim, bias=False)
         initialise_(self)
         if mimetic:

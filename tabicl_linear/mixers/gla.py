@@ -9,6 +9,7 @@ from tabicl_linear.kernels.rule import at_least_float32
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer, head_dim
 from tabicl_linear.nn.initialise import initialise_, open_decay_gate_, open_output_gate_
+from tabicl_linear.nn.norms import RMSNorm
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -54,7 +55,7 @@ class GatedLinearAttention(SequenceMixer):
             nn.Linear(dim, gate_rank, bias=False), nn.Linear(gate_rank, key_width)
         )
         self.gate = nn.Linear(dim, dim, bias=mimetic)
-        self.norm = nn.RMSNorm(self.head_dim, eps=norm_eps)
+        self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
         initialise_(self)
         if mimetic:

@@ -8,6 +8,7 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer, head_dim
 from tabicl_linear.nn.feature_maps import elu_plus_one
 from tabicl_linear.nn.initialise import initialise_
+from tabicl_linear.nn.norms import RMSNorm
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -34,7 +35,7 @@ class LinearAttention(SequenceMixer):
         self.normalise = normalise
         self.rule = AdditiveRule(normed=not normalise)
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
-        self.norm = nn.RMSNorm(self.head_dim, eps=norm_eps)
+        self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
         initialise_(self)
 

@@ -13,6 +13,7 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.nn.gates import draw_step_bias, draw_step_rates
 from tabicl_linear.nn.initialise import initialise_
+from tabicl_linear.nn.norms import RMSNorm
 from tabicl_linear.nn.short_conv import ShortConvolution
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -63,7 +64,7 @@ class Mamba2(SequenceMixer):
         self.xbc = nn.Linear(dim, self.inner + 2 * state_dim, bias=False)
         self.conv = ShortConvolution(self.inner + 2 * state_dim, conv_size, bias=True)
         self.step = nn.Linear(dim, self.num_heads, bias=False)
-        self.norm = nn.RMSNorm(self.inner, eps=norm_eps)
+        self.norm = RMSNorm(self.inner, eps=norm_eps)
         self.out = nn.Linear(self.inner, dim, bias=False)
         initialise_(self)
         self.log_rate = nn.Parameter(draw_step_rates(self.num_heads))

@@ -1,7 +1,5 @@
 """What holds for every mixer and readout: queries are independent, states are values."""
 
-import dataclasses
-
 import pytest
 import torch
 from contract.variants import MIXERS, READOUTS, SMALL, STRATEGIES, make, served, task
@@ -15,6 +13,12 @@ CAUSAL = [pair for pair in PAIRS if pair[1].startswith("causal")]
 pairs = pytest.mark.parametrize(("mixer", "readout"), PAIRS)
 causal = pytest.mark.parametrize(("mixer", "readout"), CAUSAL)
 strategies = pytest.mark.parametrize("strategy", ["comb_st", "int_st"])
+# Options of a mixer do not interact with the cells of a row: two axes are run on plain mixers.
+AXES = [(*pair, False) for pair in PAIRS] + [(*pair, True) for pair in PAIRS if "+" not in pair[0]]
+axes = pytest.mark.parametrize(("mixer", "readout", "two_axis"), AXES)
+causal_axes = pytest.mark.parametrize(
+    ("mixer", "readout", "two_axis"), [row for row in AXES if row[:2] in CAUSAL]
+)
 MOVES = 1e-6
 
 
@@ -66,15 +70,15 @@ def test_order_of_the_context_matters_only_where_it_must(mixer, readout):
     model, batch = make(mixer, readout), task()
     logits = model.predict(*fitted(model, batch))
     order = torch.cat([torch.randperm(20), torch.arange(20, 30)])
-    shuffled = dataclasses.replace(batch, x=batch.x[:, order], y=batch.y[:, order])
+    shuffled = batch._replace(x=batch.x[:, order], y=batch.y[:, order])
     error = relative_rms(model.predict(*fitted(model, shuffled)), logits)
     assert error <= 1e-9 if (mixer, readout) in PERMUTABLE else error > MOVES, error
 
 
 @strategies
-@pairs
-def test_predictions_do_not_depend_on_the_other_queries(mixer, readout, strategy):
-    model, batch = make(mixer, readout, strategy), task()
+@axes
+def test_predictions_do_not_depend_on_the_other_queries(mixer, readout, strategy, two_axis):
+    model, batch = make(mixer, readout, strategy, two_axis=two_axis), task()
     state, queries = fitted(model, batch)
     logits = model.predict(state, queries)
     order = torch.randperm(queries.shape[1])
@@ -88,14 +92,14 @@ def test_predictions_do_not_depend_on_the_other_queries(mixer, readout, strategy
     assert relative_rms(model.predict(state, other)[:, 1], logits[:, 1]) > MOVES
 
 
-@pairs
-def test_context_rows_labels_and_the_query_itself_matter(mixer, readout):
-    model, batch = make(mixer, readout), task()
+@axes
+def test_context_rows_labels_and_the_query_itself_matter(mixer, readout, two_axis):
+    model, batch = make(mixer, readout, two_axis=two_axis), task()
     logits = model.predict(*fitted(model, batch))
     y, x = batch.y.clone(), batch.x.clone()
     y[:, 7] = (y[:, 7] + 1) % 4
     x[:, 8, 0] += 0.5
-    for changed in (dataclasses.replace(batch, y=y), dataclasses.replace(batch, x=x)):
+    for changed in (batch._replace(y=y), batch._replace(x=x)):
         assert relative_rms(model.predict(*fitted(model, changed)), logits) > MOVES
     state, queries = fitted(model, batch)
     assert relative_rms(model.predict(state, queries + 0.5), logits) > MOVES
@@ -126,9 +130,9 @@ def test_causal_outputs_ignore_later_tokens(mixer, readout):
 
 
 @strategies
-@causal
-def test_extending_a_state_equals_fitting_the_joined_rows(mixer, readout, strategy):
-    model, batch = make(mixer, readout, strategy), task()
+@causal_axes
+def test_extending_a_state_equals_fitting_the_joined_rows(mixer, readout, strategy, two_axis):
+    model, batch = make(mixer, readout, strategy, two_axis=two_axis), task()
     x, y = batch.x[:, :20], batch.y[:, :20]
     first = model.fit(x[:, :13], y[:, :13], categorical=batch.categorical)
     before = map_tensors(torch.clone, first)
@@ -136,7 +140,7 @@ def test_extending_a_state_equals_fitting_the_joined_rows(mixer, readout, strate
     tokens = model.strategy.context_tokens(
         *_embedded(model, torch.cat([x[:, :13], x[:, 13:]], 1), y, first.statistics)
     )
-    _, joined = model.backbone.fit(tokens)
+    _, joined = model.backbone.fit(tokens, num_cells=model.embedding.num_cells(x.shape[2]))
     for actual, expected in zip(tensors(extended.layers), tensors(joined), strict=True):
         assert_close(actual, expected, CONTRACT)
     assert [layer.num_tokens for layer in extended.layers] == [layer.num_tokens for layer in joined]
@@ -146,7 +150,8 @@ def test_extending_a_state_equals_fitting_the_joined_rows(mixer, readout, strate
 def _embedded(model, x, y, statistics):
     from tabicl_linear.embedding.statistics import standardise
 
-    return model.features(standardise(x, statistics)), model.labels(y.double())
+    rows = model.embedding.rows(standardise(x, statistics))
+    return rows, model.embedding.labels(y.double(), x.shape[2])
 
 
 @pytest.mark.parametrize(("mixer", "readout"), [pair for pair in PAIRS if pair not in CAUSAL])
@@ -177,11 +182,11 @@ def test_the_size_of_a_state_depends_on_the_context_for_softmax_alone(mixer, rea
 
 
 @pytest.mark.parametrize(
-    ("mixer", "readout", "strategy"),
-    [(*pair, name) for pair in PAIRS for name in STRATEGIES if pair in CAUSAL or name[-2:] == "st"],
+    ("mixer", "readout", "two_axis", "strategy"),
+    [(*row, name) for row in AXES for name in STRATEGIES if row[:2] in CAUSAL or name[-2:] == "st"],
 )
-def test_all_parameters_receive_finite_gradients(mixer, readout, strategy):
-    model = make(mixer, readout, strategy)
+def test_all_parameters_receive_finite_gradients(mixer, readout, strategy, two_axis):
+    model = make(mixer, readout, strategy, two_axis=two_axis)
     model(task()).square().sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, f"{name} is unused"
@@ -190,9 +195,9 @@ def test_all_parameters_receive_finite_gradients(mixer, readout, strategy):
 
 
 @strategies
-@pairs
-def test_training_forward_is_fit_then_predict(mixer, readout, strategy):
-    model, batch = make(mixer, readout, strategy), task()
+@axes
+def test_training_forward_is_fit_then_predict(mixer, readout, strategy, two_axis):
+    model, batch = make(mixer, readout, strategy, two_axis=two_axis), task()
     assert_close(model(batch), model.predict(*fitted(model, batch)), CONTRACT)
 
 
@@ -200,3 +205,16 @@ def test_training_mode_changes_nothing():
     model, batch = make("DeltaNet", "causal", "int_mt"), task()
     assert torch.equal(model.train()(batch), model.eval()(batch))
     assert SMALL.num_classes == model(batch).shape[-1]
+
+
+def test_two_axis_models_do_not_depend_on_the_order_of_column_groups():
+    model, batch = make("DeltaNet", "causal", two_axis=True), task()
+    x = torch.cat([batch.x, batch.x[..., :1]], -1)
+    plain = torch.zeros(2, 6, dtype=torch.bool)
+    batch = batch._replace(x=x, categorical=plain)
+    order = [4, 5, 0, 1, 2, 3]
+    logits = model.predict(*fitted(model, batch))
+    moved = model.predict(*fitted(model, batch._replace(x=x[..., order])))
+    assert_close(moved, logits, CONTRACT)
+    swapped = model.predict(*fitted(model, batch._replace(x=x[..., [1, 0, 2, 3, 4, 5]])))
+    assert relative_rms(swapped, logits) > MOVES

@@ -60,9 +60,11 @@ SMALL = Architecture(
 )
 
 
-def make(mixer: str, readout: str, strategy: str = "comb_st", seed: int = 0) -> InContextModel:
+def make(
+    mixer: str, readout: str, strategy: str = "comb_st", *, seed: int = 0, two_axis: bool = False
+) -> InContextModel:
     """A small float64 model whose parameters are seeded noise, so that every part matters."""
-    architecture = replace(SMALL, weave_states=readout.startswith("woven"))
+    architecture = replace(SMALL, weave_states=readout.startswith("woven"), two_axis=two_axis)
     model = InContextModel.from_parts(
         MIXERS[mixer],
         READOUTS[readout],

@@ -1,0 +1,43 @@
+"""Attention across the cells of a row, between mixers that run across rows."""
+
+from torch import nn
+
+from tabicl_linear.kernels.softmax import SoftmaxRule
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.mixers.base import head_dim
+from tabicl_linear.nn.initialise import initialise_
+from tabicl_linear.types import Float, Tensor
+
+
+class CellAttention(nn.Module):
+    """x + softmax attention of every cell to all cells of its own row (appendix D.9).
+
+    Cells stand side by side in the batch. A row never sees another row here, so what is written
+    and what is only read stays as it is.
+
+    Args:
+        dim: Width of a token.
+        num_heads: Heads; must divide `dim`.
+        norm: Norm of the input.
+    """
+
+    def __init__(self, dim: int, num_heads: int, norm: nn.Module) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.head_dim = head_dim(dim, num_heads)
+        self.rule = SoftmaxRule()
+        self.norm = norm
+        self.qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.out = nn.Linear(dim, dim, bias=False)
+        initialise_(self)
+
+    def forward(self, x: Float[Tensor, "g t d"], num_cells: int) -> Float[Tensor, "g t d"]:
+        """Mix the cells of every token position."""
+        length = x.shape[1]
+        cells = x.unflatten(0, (-1, num_cells)).transpose(1, 2).flatten(0, 1)
+        qkv = self.qkv(self.norm(cells)).unflatten(-1, (3, self.num_heads, self.head_dim))
+        q, k, v = qkv.unbind(-3)
+        streams = Streams(q * self.head_dim**-0.5, k, v)
+        heads = self.rule.read(streams.q, self.rule.fold(streams))
+        mixed = cells + self.out(heads.flatten(-2))
+        return mixed.unflatten(0, (-1, length)).transpose(1, 2).flatten(0, 1)

@@ -1,0 +1,50 @@
+"""The contract of an embedding: how standardised cells and labels become tokens."""
+
+from abc import ABC, abstractmethod
+
+from torch import nn
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.types import Float, Tensor
+
+
+class Embedding(nn.Module, ABC):
+    """psi_x and psi_y (section 3.2), for one token per row or for one per cell of a row.
+
+    The cells of a row are folded into the batch: `g` is the number of tasks times the number of
+    cells, which `num_cells` tells. Strategies and mixers do not know the difference.
+
+    The placeholder of an unknown label is psi_y of the mean context label, as in the authors'
+    code; the paper (section 2) describes a learned one.
+
+    Attributes:
+        num_features: Most columns of a table.
+        scales_rows: Whether rows are scaled by the share of columns that carry information.
+    """
+
+    num_features: int
+    scales_rows: bool
+
+    def check(self, num_columns: int) -> None:
+        """Raise `DataError` where a table does not fit."""
+        if not 1 <= num_columns <= self.num_features:
+            raise DataError(
+                f"The table has {num_columns} columns; this model takes 1 to {self.num_features}. "
+                "Select columns, or ensemble over subsets of them as TabICLLinearClassifier does."
+            )
+
+    @abstractmethod
+    def num_cells(self, num_columns: int) -> int:
+        """Tokens that stand side by side for one row."""
+
+    @abstractmethod
+    def rows(self, x: Float[Tensor, "b n m"]) -> Float[Tensor, "g n d"]:
+        """psi_x of standardised rows."""
+
+    @abstractmethod
+    def labels(self, y: Float[Tensor, "b n"], num_columns: int) -> Float[Tensor, "g n d"]:
+        """psi_y of class indices."""
+
+    @abstractmethod
+    def outputs(self, hidden: Float[Tensor, "g n d"], num_columns: int) -> Float[Tensor, "b n d"]:
+        """The hidden token of each row that the head classifies."""
