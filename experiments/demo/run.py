@@ -12,7 +12,13 @@ import sys
 from pathlib import Path
 
 from experiments.demo.figures import draw_context_sizes, draw_learning_curve
-from experiments.demo.scoring import bundled_tables, score_context_sizes, score_tables, summary
+from experiments.demo.scoring import (
+    LOADERS,
+    bundled_tables,
+    score_context_sizes,
+    score_tables,
+    summary,
+)
 
 ROOT = Path(__file__).parents[2]
 CHECKPOINT = "last.ckpt"
@@ -49,6 +55,7 @@ def main() -> int:
     )
     parser.add_argument("--max-steps", type=int, help="optimiser steps, instead of the config's")
     parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--tables", nargs="+", choices=list(LOADERS), default=list(LOADERS))
     arguments = parser.parse_args()
     output: Path = arguments.output.resolve()
     config = arguments.config or [ROOT / "configs" / "quick.yaml"]
@@ -61,7 +68,7 @@ def main() -> int:
     draw_learning_curve(checkpoint.parent / "metrics.csv", output / "learning_curve.png")
 
     print("\nScoring real tables that the model has never seen ...", flush=True)
-    tables = bundled_tables()
+    tables = bundled_tables(arguments.tables)
     scores = score_tables(checkpoint, tables, folds=arguments.folds)
     scores.to_csv(output / "scores.csv", index=False)
     text = summary(scores)

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,17 @@ warnings.filterwarnings("ignore", message="The table has", category=UserWarning)
 Table = tuple[np.ndarray, np.ndarray]
 SIZES = (16, 32, 64, 128, 256, 512, 1024)
 OURS = "tabicl_linear"
+LOADERS = {
+    "breast_cancer": load_breast_cancer,  # OpenML 1510
+    "wine": load_wine,
+    "iris": load_iris,
+    "digits": load_digits,
+}
 
 
-def bundled_tables() -> dict[str, Table]:
-    """The four tables that scikit-learn carries (breast cancer is OpenML 1510)."""
-    loaders = {
-        "breast cancer": load_breast_cancer,
-        "wine": load_wine,
-        "iris": load_iris,
-        "digits": load_digits,
-    }
-    return {name: load(return_X_y=True) for name, load in loaders.items()}
+def bundled_tables(names: Sequence[str]) -> dict[str, Table]:
+    """Features and labels of tables that scikit-learn carries."""
+    return {name: LOADERS[name](return_X_y=True) for name in names}
 
 
 def classifiers(checkpoint: Path) -> Iterator[tuple[str, ClassifierMixin]]:

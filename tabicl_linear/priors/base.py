@@ -15,7 +15,8 @@ class TaskShape(NamedTuple):
     Attributes:
         batch_size: Tasks in the batch.
         num_rows: Rows of every task, context and queries together.
-        num_context: Rows that will be context; the others are queries.
+        num_context: Rows that will be context; the others are queries. At least `num_classes`,
+            so that every class can occur in the context whatever the split.
         num_features: Exact number of columns.
         num_classes: The largest number of classes allowed.
     """
@@ -37,6 +38,11 @@ class TaskShape(NamedTuple):
                 f"num_context={self.num_context} with num_rows={self.num_rows}: a task needs at "
                 "least two context rows and at least one query row; lower num_context or raise "
                 "num_rows."
+            )
+        if self.num_context < self.num_classes:
+            raise DataError(
+                f"num_context={self.num_context} with num_classes={self.num_classes}: every class "
+                "must fit into the context; raise num_context or lower num_classes."
             )
         return self
 

@@ -1,0 +1,64 @@
+"""Inputs of the random networks: normal causes, or a mixture of types."""
+
+import numpy as np
+import torch
+from scipy.special import zeta
+
+from tabicl_linear.priors import draws
+from tabicl_linear.types import Float, Tensor
+
+MAX_LEVELS = 10
+LARGEST_SKIP = 0.66
+
+
+def draw_causes(
+    is_mixed: np.ndarray,
+    num_causes: int,
+    *,
+    num_rows: int,
+    rng: np.random.Generator,
+    generator: torch.Generator,
+) -> Float[Tensor, "b k n"]:
+    """Draw `num_causes` inputs for each task: N(0, 1), or a mixture of types where `is_mixed`.
+
+    In a mixed task each cause is normal with probability `1 - p`; else, with probability `1 - q`,
+    a standardised categorical with 2 to 10 levels of random weights; else a centred
+    `min(Zipf(2 + 2 U), 10)`. `p` and `q` are uniform on [0, 0.66] for each task.
+    """
+    b = len(is_mixed)
+    causes = draws.normal(b, num_causes, num_rows, generator=generator)
+    not_normal, not_categorical = rng.uniform(0, LARGEST_SKIP, (2, b, 1))
+    discrete = is_mixed[:, None] & (rng.uniform(size=(b, num_causes)) < not_normal)
+    index = np.flatnonzero(discrete)
+    if not index.size:
+        return causes
+    is_zipf = (rng.uniform(size=(b, num_causes)) < not_categorical)[discrete]
+    cumulative = np.where(
+        is_zipf[:, None], _zipf_levels(rng, index.size), _random_levels(rng, index.size)
+    )
+    bounds = torch.as_tensor(cumulative[:, :-1], dtype=torch.float32, device=generator.device)
+    levels = torch.searchsorted(
+        bounds, draws.uniform(index.size, num_rows, generator=generator), right=True
+    ).float()
+    levels -= levels.mean(1, keepdim=True)
+    keep_scale = torch.as_tensor(is_zipf, device=levels.device).unsqueeze(1)
+    # A categorical that shows one level only has no scale: NaN, so that the draw is not kept.
+    levels /= torch.where(keep_scale, 1.0, levels.std(1, keepdim=True))
+    causes.view(b * num_causes, num_rows)[torch.as_tensor(index, device=levels.device)] = levels
+    return causes
+
+
+def _random_levels(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Return cumulative probabilities `[count, 10]` of 2 to 10 levels with uniform weights."""
+    used = np.arange(MAX_LEVELS) < rng.integers(2, MAX_LEVELS, count, endpoint=True)[:, None]
+    weights = np.where(used, rng.uniform(size=(count, MAX_LEVELS)), 0.0)
+    # Float32 rounding must not leave room above the last level that is used.
+    cumulative = weights.cumsum(1) / weights.sum(1, keepdims=True)
+    return np.where(used[:, 1:].sum(1, keepdims=True) > np.arange(MAX_LEVELS), cumulative, 2.0)
+
+
+def _zipf_levels(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Return cumulative probabilities `[count, 10]` of `min(Zipf(a), 10)`, a ~ U(2, 4)."""
+    exponent = 2 + 2 * rng.uniform(size=(count, 1))
+    probability = np.arange(1.0, MAX_LEVELS + 1) ** -exponent / zeta(exponent)
+    return probability.cumsum(1)

@@ -1,0 +1,34 @@
+"""Experiments run from their command, on the smallest scale, and leave what they promise."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SMALLEST = [
+    ROOT / "configs" / name for name in ("quick.yaml", "smoke.yaml", "prior/gaussian_uniform.yaml")
+]
+
+
+@pytest.mark.slow
+def test_the_demo_trains_scores_draws_and_goes_on_where_it_was(tmp_path):
+    command = [sys.executable, "-m", "experiments.demo.run", "--output", str(tmp_path / "demo")]
+    command += [part for path in SMALLEST for part in ("--config", str(path))]
+    command += ["--folds", "2", "--tables", "iris", "wine"]
+    first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "| iris |" in first.stdout
+    assert "tensorboard --logdir" in first.stdout
+    scores = pd.read_csv(tmp_path / "demo" / "scores.csv")
+    assert set(scores["table"]) == {"iris", "wine"}
+    assert len(scores) == 2 * 2 * 3
+    assert scores["roc_auc"].between(0, 1).all()
+    others = scores[scores["model"] != "tabicl_linear"]
+    assert others["accuracy"].min() > 0.8
+    for figure in ("learning_curve.png", "context_sizes.png"):
+        assert (tmp_path / "demo" / figure).read_bytes().startswith(b"\x89PNG")
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert [p.name for p in (tmp_path / "demo").glob("version_*")] == ["version_0"]
+    assert again.stdout.split("| iris |")[1] == first.stdout.split("| iris |")[1]
