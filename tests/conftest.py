@@ -11,9 +11,12 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
+# Compares with a library that only the environment of `make test-fla` has.
+collect_ignore = ["fla"]
+
 # Shapes in signatures are checked while testing, at no cost in production. Left out are the
 # modules that check what users pass in themselves, with errors of their own.
-CHECKED = ["kernels", "nn", "mixers", "readouts", "backbone", "embedding", "priors", "data"]
+CHECKED = ["kernels", "nn", "mixers", "readouts", "backbone", "embedding", "priors", "data.batch"]
 install_import_hook([f"tabicl_linear.{name}" for name in CHECKED], "beartype.beartype")
 
 

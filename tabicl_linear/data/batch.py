@@ -1,14 +1,13 @@
 """One batch of tasks, as it travels from the prior to the model."""
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
-@dataclass(frozen=True)
-class TaskBatch:
+class TaskBatch(NamedTuple):
     """Tasks of one shape. The first `num_context` rows are context, the others are queries.
 
     Attributes:
@@ -23,12 +22,11 @@ class TaskBatch:
     y: Int[Tensor, "b n"]
     categorical: Bool[Tensor, "b m"]
     num_context: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "TaskBatch":
         """The same batch on `device`."""
-        return replace(
-            self,
+        return self._replace(
             x=self.x.to(device, non_blocking=non_blocking),
             y=self.y.to(device, non_blocking=non_blocking),
             categorical=self.categorical.to(device, non_blocking=non_blocking),
@@ -36,8 +34,7 @@ class TaskBatch:
 
     def pin_memory(self) -> "TaskBatch":
         """The same batch in page-locked memory (called by `DataLoader(pin_memory=True)`)."""
-        return replace(
-            self,
+        return self._replace(
             x=self.x.pin_memory(),
             y=self.y.pin_memory(),
             categorical=self.categorical.pin_memory(),

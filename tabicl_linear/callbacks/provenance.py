@@ -1,0 +1,136 @@
+"""Writes down what a run is: its config beside it, and its origin inside every checkpoint."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from tabicl_linear._version import __version__
+from tabicl_linear.data.batch import TaskBatch
+
+CONFIG = "config.yaml"
+UNSET_METRICS = dict.fromkeys(("val/loss", "val/accuracy", "val/roc_auc"), float("nan"))
+
+
+class Provenance(Callback):
+    """Keeps `config.yaml` in the run folder, and config and origin in every checkpoint.
+
+    A checkpoint gets two keys of plain data: `config`, the whole config tree, and `provenance` with
+    `package_version`, `git_commit` (None outside a git checkout; `-dirty` marks changed files),
+    `prior` (class path and arguments), `seed`, `steps`, `datasets`, `trained_rows` (fewest and most
+    context rows met in training) and `trained_features` (fewest and most columns), both
+    None before the first batch.
+
+    Args:
+        config: The config tree as plain data.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.text = yaml.safe_dump(config, sort_keys=False)
+        self._git_commit = git_commit(Path(__file__).parent)
+        self._ranges: dict[str, list[int]] = {}
+        self._datasets = 0
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Save the config; one that it replaces is kept as `config.1.yaml`, `config.2.yaml` ..."""
+        if stage == "fit" and trainer.is_global_zero:
+            save_config(Path(trainer.default_root_dir), self.text)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log the hyper-parameters, with the metrics that make TensorBoard's tab show them."""
+        flat = {
+            key: value if isinstance(value, (bool, int, float, str)) else str(value)
+            for key, value in flatten(self.config).items()
+            if key.startswith(("model.", "data.", "seed", "trainer.max_steps"))
+        }
+        for logger in trainer.loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.log_hyperparams(flat, metrics=UNSET_METRICS)
+                logger.experiment.add_text("config", f"```yaml\n{self.text}\n```")
+            else:
+                logger.log_hyperparams(flat)
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: TaskBatch,
+        batch_idx: int,
+    ) -> None:
+        """Widen the trained ranges."""
+        self._datasets += len(batch.y) * trainer.world_size
+        for name, value in (("rows", batch.num_context), ("features", batch.x.shape[2])):
+            low, high = self._ranges.get(name, [value, value])
+            self._ranges[name] = [min(low, value), max(high, value)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The trained ranges and the number of datasets so far."""
+        return {"ranges": self._ranges, "datasets": self._datasets}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue the counts of an earlier run."""
+        self._ranges = state_dict["ranges"]
+        self._datasets = state_dict["datasets"]
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Add config and origin."""
+        checkpoint["config"] = self.config
+        checkpoint["provenance"] = {
+            "package_version": __version__,
+            "git_commit": self._git_commit,
+            "prior": self.config["data"]["prior"],
+            "seed": self.config["seed_everything"],
+            "steps": trainer.global_step,
+            "datasets": self._datasets,
+            "trained_rows": self._ranges.get("rows"),
+            "trained_features": self._ranges.get("features"),
+        }
+
+
+def save_config(folder: Path, text: str) -> None:
+    """Write `config.yaml` whole, after moving a different earlier one to the next free number."""
+    path = folder / CONFIG
+    if path.exists() and path.read_text() != text:
+        number = 1
+        while (kept := folder / f"config.{number}.yaml").exists():
+            number += 1
+        os.replace(path, kept)
+    partial = folder / f"{CONFIG}.partial"
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dictionaries as one, with dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def git_commit(folder: Path) -> str | None:
+    """The commit of the checkout that tracks this package; None where there is none."""
+    describe = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    tracked = ("ls-files", "--error-unmatch", "__init__.py")
+    try:
+        _git(folder, *tracked)
+        return _git(folder, *describe)
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.strip()

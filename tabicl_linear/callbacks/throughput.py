@@ -1,0 +1,49 @@
+"""Measures how many datasets and rows a second training goes through."""
+
+import time
+from collections import deque
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from tabicl_linear.data.batch import TaskBatch
+
+
+class Throughput(Callback):
+    """Logs `datasets_per_s` and `rows_per_s` over the last batches, of all processes together.
+
+    Time spent in validation does not count.
+
+    Args:
+        window: Batches to average over.
+    """
+
+    def __init__(self, window: int = 50) -> None:
+        self._ends: deque[tuple[float, int, int]] = deque(maxlen=window)
+        self._mark = 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Start the clock."""
+        self._mark = time.monotonic()
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: TaskBatch,
+        batch_idx: int,
+    ) -> None:
+        """Add the batch and log both rates."""
+        now = time.monotonic()
+        datasets, rows = batch.x.shape[:2]
+        self._ends.append((now - self._mark, datasets, datasets * rows))
+        self._mark = now
+        seconds, datasets, rows = (sum(column) for column in zip(*self._ends, strict=True))
+        per_second = trainer.world_size / max(seconds, 1e-9)
+        rates = {"datasets_per_s": datasets * per_second, "rows_per_s": rows * per_second}
+        pl_module.log_dict(rates, prog_bar=True, batch_size=1)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Restart the clock."""
+        self._mark = time.monotonic()

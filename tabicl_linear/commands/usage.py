@@ -1,0 +1,99 @@
+"""Usage errors in one line: which key, which value, what to do."""
+
+import difflib
+import re
+from collections.abc import Callable
+from typing import NoReturn
+
+from jsonargparse import ArgumentParser
+from lightning.pytorch.cli import LightningArgumentParser
+
+from tabicl_linear.errors import ConfigError
+
+HELP = "`tabicl-linear fit --help` lists all keys, `--model.mixer.help=CLASS_PATH` those of a class"
+
+
+class OneLineParser(LightningArgumentParser):
+    """Raises `ConfigError` with one line where jsonargparse prints its usage and exits."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Raise the message as one line."""
+        raise ConfigError(one_line(message, self)) from ex
+
+
+def one_line(message: str, parser: ArgumentParser) -> str:
+    """Reduce a message of jsonargparse to one line that names key, value and remedy."""
+    # The parts of a class path are tried as a file first; that they are none is no news.
+    lines = [line.strip(" -") for line in message.splitlines() if "Expected a path but" not in line]
+    text = " ".join(line for line in lines if line)
+    text = re.sub(r'^(Parser key "config": )+', "", text)
+    text = re.sub(r"^Call to compute_fn .*? failed: ", "", text)
+    for pattern, rewrite in REWRITES:
+        if match := re.match(pattern, text):
+            return rewrite(match, parser)
+    return text
+
+
+def _unknown(option: str, parser: ArgumentParser) -> str:
+    key = option.lstrip("-").split("=")[0].split()[0]
+    known = [name.lstrip("-") for name in parser._option_string_actions]
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean {close[0]}?" if close and ".init_args." not in key else f"{HELP}."
+    return f"Unknown option or config key {option!r}; {hint}"
+
+
+def _example(key: str, parser: ArgumentParser) -> str:
+    default = parser.get_defaults().get(key)
+    if default is None:
+        return f"{HELP}"
+    return f"such as {default['class_path']}"
+
+
+def _no_class(match: re.Match[str], parser: ArgumentParser) -> str:
+    key, value = match.groups()
+    return f"{key}={value}: no such class; give a class path, {_example(key, parser)}."
+
+
+def _other_class(match: re.Match[str], parser: ArgumentParser) -> str:
+    key, value, base = match.groups()
+    return f"{key}={value}: not a {base}; give a class path, {_example(key, parser)}."
+
+
+def _wrong_value(match: re.Match[str], parser: ArgumentParser) -> str:
+    key, expected, value = match.groups()
+    readable = re.sub(r"<class '(.*?)'>|typing[.]", r"\1", expected)
+    return f"{key}={value}: expected {readable}."
+
+
+REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
+    (r"unrecognized arguments: (.*)", lambda m, p: _unknown(m[1], p)),
+    (r"Group '(.*?)' does not accept option '(.*?)'", lambda m, p: _unknown(f"{m[1]}.{m[2]}", p)),
+    (r"Subcommand '.*?' does not accept option '(.*?)'", lambda m, p: _unknown(m[1], p)),
+    (r"Option '(.*?)' is not accepted", lambda m, p: _unknown(m[1], p)),
+    (
+        r'Parser key "(.*?)": Unknown option or config key \'(.*?)\'',
+        lambda m, p: _unknown(f"{m[1]}.init_args.{m[2]}", p),
+    ),
+    (
+        r'Linked "(.*?)" must be given via "(.*?)"',
+        lambda m, p: f"{m[1]} follows {m[2]}; set {m[2]} instead.",
+    ),
+    (
+        r"File does not exist: '(.*)'",
+        lambda m, p: f"--config {m[1]}: no such file; give the path of a YAML file.",
+    ),
+    (
+        r"Unexpected config: (.*)",
+        lambda m, p: f"--config {m[1]}: no config; give a YAML file with keys such as model, data.",
+    ),
+    (r"while (?:parsing|scanning) .*", lambda m, p: f"--config is not valid YAML: {m[0]}"),
+    (r'Parser key "(.*?)": Expected a dot import path string: (.*)', _no_class),
+    (r'Parser key "(.*?)": .*has no attribute .*Got value: (.*)', _no_class),
+    (
+        r"Parser key \"(.*?)\": .*Expected '(.*?)' to be a subclass of (?:<class ')?(\w+)",
+        _other_class,
+    ),
+    (r'Parser key "(.*?)": .*Subtypes: \[(.*)\] Errors: .*Given value: (.*)', _wrong_value),
+    (r'Parser key "(.*?)": Expected an? (.*?)\.? Got value: (.*)', _wrong_value),
+]
+"""Messages of jsonargparse and what to say instead; the first that fits is taken."""

@@ -1,0 +1,90 @@
+"""A logger that appends to one CSV file and survives a kill and a resume."""
+
+import csv
+import os
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+
+class MetricsFile(Logger):
+    """Writes metrics to `metrics.csv` in the run folder, a row for each step and group of metrics.
+
+    Rows are flushed as they come. A metric that was not seen before makes a new column, and the
+    file is rewritten and replaced as a whole.
+
+    Args:
+        folder: The run folder; made when the first row is written.
+        resumed_step: Optimiser step of the checkpoint that the run continues from: rows of that
+            step and later ones, left by the interrupted run, are dropped.
+    """
+
+    def __init__(self, folder: Path, resumed_step: int = 0) -> None:
+        super().__init__()
+        self._path = folder / "metrics.csv"
+        self._resumed_step = resumed_step
+        self._columns: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """Empty: the run folder itself names the run."""
+        return ""
+
+    @property
+    def version(self) -> str:
+        """Empty: the run folder itself names the run."""
+        return ""
+
+    @property
+    def save_dir(self) -> str:
+        """The run folder."""
+        return str(self._path.parent)
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> Path:
+        """The file."""
+        return self._path
+
+    @rank_zero_only
+    def log_hyperparams(
+        self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any
+    ) -> None:
+        """Nothing: the run folder's config.yaml has them."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Append a row."""
+        row = {"step": step, **{k: v for k, v in metrics.items() if k != "epoch"}}
+        if not self._columns:
+            self._open()
+        new = [name for name in row if name not in self._columns]
+        if new:
+            self._rewrite(self._read(), [*self._columns, *new])
+        with self._path.open("a", newline="") as file:
+            csv.DictWriter(file, self._columns).writerow(row)
+
+    def _open(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [row for row in self._read() if int(row["step"]) < self._resumed_step]
+        self._rewrite(kept, list(kept[0]) if kept else ["step"])
+
+    def _read(self) -> list[dict[str, str]]:
+        if not self._path.exists():
+            return []
+        with self._path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        # A kill can leave a last line that is not complete.
+        return [row for row in rows if None not in row.values()]
+
+    def _rewrite(self, rows: list[dict[str, str]], columns: list[str]) -> None:
+        partial = self._path.with_suffix(".partial")
+        with partial.open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        os.replace(partial, self._path)
+        self._columns = columns

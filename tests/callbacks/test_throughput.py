@@ -1,0 +1,38 @@
+"""Rates from a clock that is set by hand."""
+
+import pytest
+import torch
+
+from tabicl_linear.callbacks import throughput
+from tabicl_linear.callbacks.throughput import Throughput
+from tabicl_linear.data.batch import TaskBatch
+
+
+class Recorder:
+    def __init__(self):
+        self.logged = None
+
+    def log_dict(self, metrics, **kwargs):
+        self.logged = metrics
+
+
+class Ranks:
+    world_size = 2
+
+
+def test_rates_count_all_ranks_and_leave_validation_out(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(throughput.time, "monotonic", lambda: now)
+    labels, categorical = torch.zeros(4, 50, dtype=torch.int64), torch.zeros(4, 3).bool()
+    batch = TaskBatch(torch.zeros(4, 50, 3), labels, categorical, num_context=10, index=0)
+    callback, module = Throughput(window=2), Recorder()
+    callback.on_train_start(Ranks(), module)
+    for seconds in (9.0, 2.0, 2.0):
+        now += seconds
+        callback.on_train_batch_end(Ranks(), module, None, batch, 0)
+    assert module.logged == pytest.approx({"datasets_per_s": 4.0, "rows_per_s": 200.0})
+    now += 1000.0
+    callback.on_validation_end(Ranks(), module)
+    now += 2.0
+    callback.on_train_batch_end(Ranks(), module, None, batch, 0)
+    assert module.logged == pytest.approx({"datasets_per_s": 4.0, "rows_per_s": 200.0})

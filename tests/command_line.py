@@ -1,0 +1,43 @@
+"""Fixtures that run the real command line in this process, on the smallest model."""
+
+from pathlib import Path
+
+# Now, not within a test: its log handler keeps the standard error that it finds.
+import lightning.pytorch  # noqa: F401
+import pytest
+import torch
+
+from tabicl_linear.__main__ import main
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+TINY = [
+    *("--config", str(CONFIGS / "deltanet_fs_decay.yaml")),
+    *("--config", str(CONFIGS / "smoke.yaml")),
+    *("--config", str(CONFIGS / "prior" / "gaussian_uniform.yaml")),
+    *("--model.architecture.depth", "1"),
+    *("--trainer.enable_progress_bar", "false"),
+    *("--trainer.enable_model_summary", "false"),
+]
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    """Options of a run of seconds."""
+    return TINY
+
+
+@pytest.fixture
+def fit(tmp_path):
+    """Call `tabicl-linear fit` under a root of its own and return the exit code."""
+
+    def call(*options, root="runs", base=TINY):
+        where = [] if root is None else ["--trainer.default_root_dir", str(tmp_path / root)]
+        return main(["fit", *base, *where, *map(str, options)])
+
+    return call
+
+
+@pytest.fixture
+def load():
+    """Read a checkpoint safely."""
+    return lambda path: torch.load(path, weights_only=True, map_location="cpu")

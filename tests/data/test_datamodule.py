@@ -1,0 +1,85 @@
+"""Which seeds count where, and what resuming continues."""
+
+from itertools import islice
+
+import pytest
+import torch
+
+from tabicl_linear.data.datamodule import PriorDataModule
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.priors import GaussianUniformPrior
+from tabicl_linear.priors.shapes import TaskShapes
+
+SHAPES = TaskShapes(batch_size=2, num_rows=40, min_context=12)
+
+
+def data(**kwargs):
+    return PriorDataModule(GaussianUniformPrior(), SHAPES, val_batches=3, test_batches=3, **kwargs)
+
+
+def contents(loader, count=3):
+    return [batch.x for batch in islice(loader, count)]
+
+
+def equal(one, two):
+    return all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_runs_of_all_seeds_are_scored_on_the_same_tasks():
+    first, second = data(seed=0), data(seed=1)
+    assert equal(contents(first.val_dataloader()), contents(second.val_dataloader()))
+    assert equal(contents(first.test_dataloader()), contents(second.test_dataloader()))
+    assert not equal(contents(first.train_dataloader()), contents(second.train_dataloader()))
+
+
+def test_the_three_sets_are_disjoint():
+    module = data()
+    loaders = module.train_dataloader(), module.val_dataloader(), module.test_dataloader()
+    sums = [x.sum().item() for loader in loaders for x in contents(loader)]
+    assert len(set(sums)) == 9
+
+
+def test_every_validation_pass_sees_the_same_tasks():
+    module = data()
+    first, second = list(module.val_dataloader()), list(module.val_dataloader())
+    assert len(first) == 3
+    assert all(a.x is b.x for a, b in zip(first, second, strict=True))
+
+
+def test_evaluation_batches_have_enough_queries():
+    for batch in data().val_dataloader():
+        assert batch.x.shape[1] - batch.num_context >= 100
+
+
+def test_a_loaded_state_continues_the_stream():
+    module, resumed = data(), data()
+    resumed.load_state_dict({"next_index": 4})
+    assert resumed.state_dict() == {"next_index": 4}
+    expected = contents(module.train_dataloader(), 7)[4:]
+    assert equal(expected, contents(resumed.train_dataloader()))
+
+
+def test_another_rank_s_batch_can_be_drawn():
+    module = data()
+    assert not torch.equal(
+        module.stream("train").batch(2).x, module.stream("train", rank=1).batch(2).x
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seed": -1}, "seed=-1"),
+        ({"num_workers": -1}, "num_workers=-1"),
+        ({"device": "cuda", "num_workers": 2}, "data.num_workers=0"),
+    ],
+)
+def test_bad_options_are_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        data(**options)
+
+
+def test_drawing_on_a_missing_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="use auto or cpu"):
+        data(device="cuda")

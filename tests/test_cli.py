@@ -1,0 +1,222 @@
+"""The command line: verbs, options of Lightning, bad input, run folders."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import yaml
+from command_line import CONFIGS, TINY, fit, load, tiny
+
+from tabicl_linear import __version__, load_model
+from tabicl_linear.__main__ import VERBS, main
+
+__all__ = ["fit", "load", "tiny"]
+
+
+def test_help_lists_every_verb_with_one_line(capsys):
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for verb in ("fit", "validate", "test", "predict", "export"):
+        assert verb in VERBS
+        assert sum(line.startswith(f"  {verb} ") for line in lines) == 1
+    assert main([]) == 0
+    assert main(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+def test_unknown_verbs_are_refused(capsys):
+    assert main(["train"]) == 2
+    assert "fit, validate" in capsys.readouterr().err
+
+
+def test_only_training_imports_lightning():
+    code = (
+        "import sys; from tabicl_linear.__main__ import main; main(['--help']); "
+        "main(['export', '/nowhere.ckpt', '/tmp/nowhere.safetensors']); "
+        "main(['predict', '/no.csv', '/no.csv', '--target', 'y', '--output', '/no/y.csv']); "
+        "sys.exit('lightning' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model.architecture.dimm=3"], ["model.architecture.dimm", "model.architecture.dim?"]),
+        (["--config", '{"model": {"architekture": {"dim": 3}}}'], ["model.architekture.dim"]),
+        (["--model.mixer=Nope"], ["model.mixer=Nope", "tabicl_linear.mixers.delta.DeltaNet"]),
+        (["--model.mixer=tabicl_linear.mixers.delta.Nope"], ["model.mixer", "Nope", "class path"]),
+        (["--model.mixer=tabicl_linear.readouts.Causal"], ["Causal", "SequenceMixer"]),
+        (["--model.mixer.init_args.foo=3"], ["model.mixer.init_args.foo"]),
+        (["--model.architecture.dim=abc"], ["model.architecture.dim=abc", "int"]),
+        (["--model.architecture.dim=33"], ["dim=33", "num_heads=4"]),
+        (["--model.architecture.num_classes=4"], ["data.shapes.max_classes"]),
+        (["--model.schedule.init_args.floor=1"], ["floor=1.0", "0.001"]),
+        (["--data.shapes.max_context=48"], ["max_context=48", "num_rows"]),
+        (["--data.shapes.min_context=48"], ["min_context=48", "query"]),
+        (["--config", "/nowhere.yaml"], ["/nowhere.yaml", "no such file"]),
+        (["--config", "{a: [1"], ["YAML"]),
+        (["--config", "[1, 2]"], ["no config"]),
+        (["--ckpt_path", "/nowhere.ckpt"], ["/nowhere.ckpt", "no such file"]),
+        (["--config", '{"ckpt_path": "a.ckpt"}'], ["--ckpt_path a.ckpt"]),
+        (["--trainer.max_steps=-1"], ["trainer.max_steps=-1"]),
+        (["--trainer.accumulate_grad_batches=0"], ["accumulate_grad_batches=0"]),
+        (["--trainer.precision=foo"], ["trainer.precision=foo", "bf16-mixed"]),
+        (["--seed_everything=-1"], ["seed_everything=-1"]),
+        (["--seed_everything=true"], ["seed_everything=True"]),
+        (["--data.device=cuda", "--data.num_workers=1"], ["data.num_workers=0"]),
+        (["--model.backend=fla"], ["backend='fla'", "torch"]),
+        (["--checkpoint.every_n_steps=0"], ["every_n_steps=0"]),
+        (
+            ["--model.strategy.init_args.target=multi"],
+            ["tabicl_linear.readouts.Causal", "single"],
+        ),
+    ],
+)
+def test_bad_input_is_one_line_exit_code_2_and_no_folder(fit, tmp_path, capfd, options, words):
+    assert fit(*options) == 2
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("tabicl-linear fit: ")
+    assert all(word in lines[0] for word in words), lines[0]
+    assert not (tmp_path / "runs").exists()
+
+
+class TestForeignCheckpoints:
+    def refused(self, fit, path, capfd, *words):
+        assert fit("--ckpt_path", path) == 2
+        line = capfd.readouterr().err.splitlines()[-1]
+        assert line.startswith("tabicl-linear fit: --ckpt_path")
+        assert str(path) in line
+        assert all(word in line for word in words), line
+
+    def test_noise(self, fit, tmp_path, capfd):
+        path = tmp_path / "noise.ckpt"
+        path.write_bytes(b"no checkpoint at all" * 50)
+        self.refused(fit, path, capfd, "damaged")
+
+    def test_cut_off(self, fit, tmp_path, capfd):
+        assert fit("--trainer.max_steps", 1) == 0
+        path = tmp_path / "cut.ckpt"
+        path.write_bytes((tmp_path / "runs" / "version_0" / "last.ckpt").read_bytes()[:5000])
+        self.refused(fit, path, capfd, "damaged")
+        assert not (tmp_path / "runs" / "version_1").exists()
+
+    def test_another_program_s(self, fit, tmp_path, capfd):
+        path = tmp_path / "other.ckpt"
+        torch.save({"state_dict": {}, "pytorch-lightning_version": "2.6.6"}, path)
+        self.refused(fit, path, capfd, "not a checkpoint of this package", "provenance")
+
+    def test_a_plain_tensor(self, fit, tmp_path, capfd):
+        path = tmp_path / "tensor.ckpt"
+        torch.save(torch.zeros(3), path)
+        self.refused(fit, path, capfd, "not a checkpoint of this package")
+
+    def test_one_that_would_run_code(self, fit, tmp_path, capfd):
+        path = tmp_path / "code.ckpt"
+        torch.save({"config": print}, path)
+        self.refused(fit, path, capfd, "cannot be read")
+
+
+ONE_STEP = ("--trainer.max_steps", 2, "--trainer.val_check_interval", 4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--trainer.logger", "false"),
+        ("--trainer.enable_progress_bar", "true"),
+        ("--trainer.enable_checkpointing", "false"),
+        ("--trainer.fast_dev_run", "true"),
+        pytest.param(
+            ("--trainer.precision", "bf16-mixed"),
+            marks=pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight"),
+        ),
+        ("--trainer.precision", "64-true"),
+        ("--trainer.num_sanity_val_steps", "1"),
+        ("--trainer.limit_val_batches", "1"),
+        ("--trainer.detect_anomaly", "true"),
+        ("--trainer.logger+=lightning.pytorch.loggers.CSVLogger", "--trainer.logger.save_dir=csv"),
+        ("--trainer.callbacks+=lightning.pytorch.callbacks.LearningRateMonitor",),
+        ("--trainer.enable_model_summary", "true"),
+        ("--trainer.max_time", "00:00:10:00"),
+    ],
+    ids=" ".join,
+)
+def test_options_of_lightning_work(fit, tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    assert fit(*ONE_STEP, *options) == 0
+    kept = (tmp_path / "runs" / "version_0" / "last.ckpt").exists()
+    assert kept == (not {"--trainer.enable_checkpointing", "--trainer.fast_dev_run"} & set(options))
+
+
+def test_a_new_run_takes_a_new_folder_also_without_loggers(fit, tmp_path):
+    for _ in range(2):
+        assert fit("--trainer.max_steps", 1, "--trainer.logger", "false") == 0
+    found = sorted(path.relative_to(tmp_path / "runs") for path in tmp_path.rglob("*.*t*"))
+    assert [str(path) for path in found] == ["version_0/last.ckpt", "version_1/last.ckpt"]
+    assert all((tmp_path / "runs" / f"version_{i}" / "config.yaml").exists() for i in (0, 1))
+
+
+def test_a_saved_config_runs_as_it_is(fit, load, tmp_path):
+    assert fit(*ONE_STEP) == 0
+    saved = tmp_path / "runs" / "version_0" / "config.yaml"
+    assert fit(root="again", base=["--config", str(saved)]) == 0
+    again = tmp_path / "again" / "version_0"
+    one, two = (
+        yaml.safe_load(saved.read_text()),
+        yaml.safe_load((again / "config.yaml").read_text()),
+    )
+    one["trainer"].pop("default_root_dir")
+    two["trainer"].pop("default_root_dir")
+    assert one == two
+    first, second = load(saved.parent / "last.ckpt"), load(again / "last.ckpt")
+    for name, value in first["state_dict"].items():
+        assert value.equal(second["state_dict"][name])
+
+
+def test_export_writes_what_load_model_reads(fit, tmp_path, capsys):
+    assert fit(*ONE_STEP) == 0
+    last, out = tmp_path / "runs" / "version_0" / "last.ckpt", tmp_path / "model.safetensors"
+    assert main(["export", str(last), str(out)]) == 0
+    one, two = load_model(last), load_model(out)
+    assert one.provenance == two.provenance
+    assert one.provenance["steps"] == 2
+    for name, value in one.state_dict().items():
+        assert value.equal(two.state_dict()[name])
+    capsys.readouterr()
+    assert main(["export", str(last)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["validate", "test"])
+def test_scores_come_from_the_checkpoint_alone(fit, tmp_path, capsys, verb):
+    assert fit(*ONE_STEP) == 0
+    folder = tmp_path / "runs" / "version_0"
+    before = sorted(tmp_path.rglob("*"))
+    capsys.readouterr()
+    assert main([verb, "--ckpt_path", str(folder / "last.ckpt")]) == 0
+    out = capsys.readouterr().out
+    prefix = {"validate": "val", "test": "test"}[verb]
+    assert all(f"{prefix}/{name}" in out for name in ("loss", "accuracy", "roc_auc"))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_training_learns(fit, tmp_path):
+    """60 small steps teach which two of the ten classes occur: far below log 10 = 2.30."""
+    options = ("--trainer.max_steps", 60, "--data.shapes.max_classes", 2)
+    more = ("--model.optimizer.init_args.lr", 5e-3, "--trainer.val_check_interval", 120)
+    assert fit(*options, *more) == 0
+    lines = (tmp_path / "runs" / "version_0" / "metrics.csv").read_text().splitlines()
+    header, last = lines[0].split(","), lines[-1].split(",")
+    assert float(last[header.index("val/loss")]) < 0.75
+
+
+def test_the_module_runs_as_a_program():
+    config = [*TINY, "--config", str(CONFIGS / "smoke.yaml"), "--nope"]
+    command = [sys.executable, "-m", "tabicl_linear", "fit", *config]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
