@@ -64,12 +64,19 @@ def _export(arguments: list[str]) -> int:
     return export(arguments[1:])
 
 
+def _models(arguments: list[str]) -> int:
+    from tabicl_linear.commands.models import main as models
+
+    return models(arguments[1:])
+
+
 VERBS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "fit": ("pretrain a model on synthetic tables, or resume with --ckpt_path", _train),
     "validate": ("score a checkpoint on the synthetic validation set", _train),
     "test": ("score a checkpoint on a second synthetic set", _train),
     "predict": ("classify the rows of a table, given a labelled one", _predict),
     "export": ("write a checkpoint's model as one safetensors file", _export),
+    "models": ("list every trained model of the paper with its size", _models),
 }
 
 if __name__ == "__main__":
