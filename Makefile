@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# The yardstick brings packages that the project itself does without (docs/fla_yardstick.md).
+FLA_VENV  ?= .venv-fla
+FLA_BIN   := $(FLA_VENV)/bin
+FLA_STAMP := $(FLA_VENV)/.installed
 
 # Waiting OpenMP threads must sleep, not spin: on a busy machine spinning costs a factor of ten.
 export OMP_WAIT_POLICY = PASSIVE
 export PYTHONUNBUFFERED = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format types clean
+.PHONY: help install demo test test-fla lint format types clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -30,6 +34,19 @@ demo: $(STAMP) ## pretrain a small DeltaNet on synthetic tables, score real tabl
 test: $(STAMP) ## run all tests (CPU, no network)
 	$(BIN)/python -m pytest
 
+test-fla: export TRITON_INTERPRET = 1
+test-fla: export CUDA_VISIBLE_DEVICES =
+test-fla: $(FLA_STAMP) ## compare with flash-linear-attention, in an environment of its own
+	$(FLA_BIN)/python -m pytest -c tests/fla_yardstick/pytest.ini --confcutdir tests/fla_yardstick tests/fla_yardstick
+
+$(FLA_STAMP): pyproject.toml constraints-fla.txt
+	$(PYTHON) -m venv $(FLA_VENV)
+	$(FLA_BIN)/python -m pip install --quiet --constraint constraints-fla.txt torch==2.13.0
+	$(FLA_BIN)/python -m pip install --quiet --constraint constraints-fla.txt flash-linear-attention \
+		triton packaging pytest jaxtyping pyyaml safetensors numpy
+	$(FLA_BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
 lint: $(STAMP) ## ruff, mypy and codespell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -40,5 +57,5 @@ format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean: ## remove .venv and caches (not runs/)
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+clean: ## remove environments and caches (not runs/)
+	rm -rf $(VENV) $(FLA_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

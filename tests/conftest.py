@@ -12,7 +12,7 @@ import torch
 from jaxtyping import install_import_hook
 
 # Compares with a library that only the environment of `make test-fla` has.
-collect_ignore = ["fla"]
+collect_ignore = ["fla_yardstick"]
 
 # Shapes in signatures are checked while testing, at no cost in production. Left out are the
 # modules that check what users pass in themselves, with errors of their own.

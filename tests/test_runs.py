@@ -1,0 +1,62 @@
+"""Every trained model that the paper names: builds, has its published size, takes a step."""
+
+import pytest
+import torch
+from command_line import CONFIGS
+
+from tabicl_linear import build_task
+from tabicl_linear.__main__ import main
+from tabicl_linear.cli import build_data
+from tabicl_linear.runs import RUNS
+
+
+def _paths(run):
+    return [CONFIGS / f"{overlay}.yaml" for overlay in run.overlays]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_builds_and_takes_a_step_with_the_smoke_overlay(name):
+    run = RUNS[name]
+    smoke = [*_paths(run), CONFIGS / "prior/gaussian_uniform.yaml", CONFIGS / "smoke.yaml"]
+    task = build_task(*smoke)
+    batch = build_data(*smoke).stream("validate").batch(0)
+    before = [parameter.detach().clone() for parameter in task.parameters()]
+    optimizer = task.optimizer(task.parameters())
+    loss = torch.nn.functional.cross_entropy(
+        task.model(batch).flatten(0, 1), batch.y[:, batch.num_context :].flatten()
+    )
+    loss.backward()
+    optimizer.step()
+    assert loss.isfinite()
+    assert all(parameter.isfinite().all() for parameter in task.parameters())
+    moved = [not torch.equal(a, b) for a, b in zip(before, task.parameters(), strict=True)]
+    assert sum(moved) > len(moved) / 2
+
+
+@pytest.mark.parametrize("name", [name for name, run in RUNS.items() if run.parameters])
+def test_a_run_has_its_published_number_of_parameters(name):
+    with torch.device("meta"):
+        model = build_task(*_paths(RUNS[name])).model
+    assert sum(parameter.numel() for parameter in model.parameters()) == RUNS[name].parameters
+
+
+def test_models_prints_a_row_for_every_run(capsys):
+    assert main(["models", "--configs", str(CONFIGS)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split(" | ")[0].strip("| "): line for line in lines[2:]}
+    assert set(rows) == set(RUNS)
+    assert "| 12,489,162 | 12,489,162 | 1,228,800 |" in rows["delta"]
+    assert "| DeltaNet | Int-MT | Causal |" in rows["delta_int_mt"]
+    assert "38,400 per token" in rows["softmax"]
+    assert "614,400" in rows["gla"]
+    assert "786,432" in rows["gated_delta"]
+    assert "per column group" in rows["delta_two_axis"]
+    mitigated = {name: row.split(" | ")[5] for name, row in rows.items()}
+    assert mitigated["delta_weaving"] == "12,796,362"
+    assert mitigated["gla_mimetic"] == "12,571,722"
+    assert mitigated["linear_causal_frobenius"] == "12,473,850"
+
+
+def test_models_needs_the_configs(tmp_path, capsys):
+    assert main(["models", "--configs", str(tmp_path)]) == 2
+    assert "deltanet.yaml" in capsys.readouterr().err
