@@ -31,8 +31,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## pretrain a small DeltaNet on synthetic tables, score real tables, draw figures
 	$(BIN)/python -m experiments.demo.run --output runs/demo
 
+# A worker for each core and one thread for each worker.
+test: export OMP_NUM_THREADS = 1
 test: $(STAMP) ## run all tests (CPU, no network)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=auto
 
 test-fla: export TRITON_INTERPRET = 1
 test-fla: export CUDA_VISIBLE_DEVICES =

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from command_line import CONFIGS, TINY
@@ -9,9 +10,13 @@ from command_line import CONFIGS, TINY
 from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
 from tabicl_linear.cli import build_data
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.priors.rows import FixedRows, LogUniformRows, ShiftedLogNormalRows, UniformRows
 
 MODELS = sorted(p for p in CONFIGS.glob("*.yaml") if p.stem != "smoke")
 OVERLAYS = sorted(CONFIGS.glob("*/*.yaml"))
+# What an overlay is laid over where DeltaNet does not have what it sets.
+BASES = {"mitigation/mimetic": "gla", "readout/causal_frobenius": "linear_causal"}
 QUIET = TINY[-4:]
 STEP = ["--trainer.max_steps", "1", "--trainer.val_check_interval", "2", "--data.val_batches", "1"]
 
@@ -30,8 +35,9 @@ def test_a_model_takes_a_step_with_the_smoke_overlay(path, tmp_path):
 
 
 @pytest.mark.parametrize("path", OVERLAYS, ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_an_overlay_takes_a_step_on_deltanet(path, tmp_path):
-    assert fit(tmp_path, CONFIGS / "deltanet.yaml", path, CONFIGS / "smoke.yaml") == 0
+def test_an_overlay_takes_a_step_on_a_model(path, tmp_path):
+    base = BASES.get(f"{path.parent.name}/{path.stem}", "deltanet")
+    assert fit(tmp_path, CONFIGS / f"{base}.yaml", path, CONFIGS / "smoke.yaml") == 0
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
@@ -46,7 +52,7 @@ def test_deltanet_is_the_paper_s_run():
     shapes = data.shapes
     assert (shapes.batch_size, shapes.num_rows, shapes.min_context) == (8, 1000, 64)
     assert (shapes.min_features, shapes.max_features, shapes.max_classes) == (2, 20, 10)
-    assert shapes.largest_context == 999
+    assert shapes.context_range == (64, 999)
     assert type(data.prior).__name__ == "TabPFNv1Prior"
     task = build_task(CONFIGS / "deltanet.yaml")
     architecture = task.model.architecture
@@ -68,3 +74,78 @@ def test_the_protocol_of_the_trainer_is_the_paper_s(capsys):
     assert trainer["accumulate_grad_batches"] == 2
     assert trainer["gradient_clip_val"] == 1.0
     assert trainer["gradient_clip_algorithm"] is None  # by norm
+
+
+def test_length_overlays_say_what_their_names_say():
+    shapes = {path.stem: build_data(path).shapes for path in (CONFIGS / "length").iterdir()}
+    assert {name: s.row_range for name, s in shapes.items()} == {
+        "rows_1k": (1000, 1000),
+        "log_uniform_8k": (200, 8000),
+        "log_uniform_16k": (200, 16_000),
+        "log_uniform_64k": (200, 64_000),
+        "long_compute_matched": (200, 64_000),
+    }
+    assert shapes["rows_1k"] == build_data().shapes
+    assert shapes["long_compute_matched"].num_rows == ShiftedLogNormalRows()
+    assert {s.context_range[0] for s in shapes.values()} == {64}
+
+
+@pytest.mark.parametrize("most", [8, 16, 64])
+def test_log_uniform_runs_see_6_4_million_datasets(most):
+    path = CONFIGS / "length" / f"log_uniform_{most}k.yaml"
+    shapes = build_data(path).shapes
+    sizes = shapes.batch_size
+    if isinstance(sizes, int):
+        sizes = {1000 * most: sizes}
+    limits = np.log(np.minimum([200, *sizes], 1000 * most))
+    mean_size = np.diff(limits) @ list(sizes.values()) / np.log(5 * most)
+    steps = yaml.safe_load(path.read_text()).get("trainer", {}).get("max_steps", 400_000)
+    assert steps * 2 * mean_size == pytest.approx(6_400_000, rel=1e-4)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("length/*.yaml")), ids=lambda p: p.stem)
+def test_a_later_file_takes_back_a_length_overlay(path):
+    shapes = build_data(path, CONFIGS / "smoke.yaml").shapes
+    assert shapes == build_data(CONFIGS / "smoke.yaml").shapes
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["num_rows.max_rows=100"], "min_rows=200, max_rows=100: use"),
+        (["num_rows.max_row=100"], "data.shapes.num_rows: .*max_row.*did you mean max_rows"),
+        (["num_rows=tabicl_linear.priors.rows.Rows"], "data.shapes.num_rows: .*'Rows'"),
+        (["num_rows=many"], "data.shapes.num_rows=many: expected int"),
+        (["batch_size={10000: 0}"], "batch_size={10000: 0}"),
+        (["batch_size={1000: 8}"], "no entry for num_rows=8000"),
+        (["stages={5: {class_path: tabicl_linear.priors.rows.UniformRows}}"], "min_rows, max_rows"),
+    ],
+)
+def test_bad_lengths_are_refused_in_one_line(overrides, message):
+    path = CONFIGS / "length" / "log_uniform_8k.yaml"
+    with pytest.raises(ConfigError, match=message) as error:
+        build_data(path, overrides=[f"data.shapes.{option}" for option in overrides])
+    assert "\n" not in str(error.value)
+
+
+def test_rows_and_stages_can_be_set_on_the_command_line():
+    uniform = "{class_path: tabicl_linear.priors.rows.UniformRows, init_args: {min_rows: 90, "
+    data = build_data(
+        CONFIGS / "length" / "log_uniform_8k.yaml",
+        overrides=[
+            "data.shapes.num_rows.max_rows=300",
+            f"data.shapes.stages={{8: 2000, 16: {uniform}max_rows: 5000}}}}}}",
+            "data.shapes.batch_size={300: 4, 5000: 2}",
+            "data.shapes.min_context=0.2",
+            "data.shapes.max_context=0.8",
+        ],
+    )
+    assert data.shapes.rows(7) == LogUniformRows(200, 300)
+    assert data.shapes.rows(8) == FixedRows(2000)
+    assert data.shapes.rows(16) == UniformRows(90, 5000)
+    assert data.shapes.context_range == (18, 4000)
+    shapes = [data.stream("train").shape(index) for index in range(8, 16)]
+    assert {(s.num_rows, s.batch_size) for s in shapes} == {(2000, 2)}
+    evaluation = [data.stream("validate").shape(index) for index in range(64)]
+    assert len({s.num_rows for s in evaluation}) > 50
+    assert max(s.num_rows for s in evaluation) > 4000

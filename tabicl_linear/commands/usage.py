@@ -3,14 +3,27 @@
 import difflib
 import re
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 
 from tabicl_linear.errors import ConfigError
 
 HELP = "`tabicl-linear fit --help` lists all keys, `--model.mixer.help=CLASS_PATH` those of a class"
+
+ABOUT_TYPES = "|".join(
+    [
+        "Expected ",
+        "Does not validate",
+        "Not a valid subclass",
+        "Unexpected import path",
+        "invalid literal",
+        "a class path",
+        "a dict with",
+    ]
+)
+"""How jsonargparse begins the lines that only say that a value is of another type."""
 
 
 class OneLineParser(LightningArgumentParser):
@@ -20,9 +33,20 @@ class OneLineParser(LightningArgumentParser):
         """Raise the message as one line."""
         raise ConfigError(one_line(message, self)) from ex
 
+    def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:
+        """Build the objects; what a class in a union of types objects to is a `ConfigError`."""
+        try:
+            return super().instantiate(namespace, *args, **kwargs)
+        except ValueError as error:
+            if reason := union_reason(str(error)):
+                raise ConfigError(reason) from error
+            raise
+
 
 def one_line(message: str, parser: ArgumentParser) -> str:
     """Reduce a message of jsonargparse to one line that names key, value and remedy."""
+    if reason := union_reason(message):
+        return reason
     # The parts of a class path are tried as a file first; that they are none is no news.
     lines = [line.strip(" -") for line in message.splitlines() if "Expected a path but" not in line]
     text = " ".join(line for line in lines if line)
@@ -32,6 +56,19 @@ def one_line(message: str, parser: ArgumentParser) -> str:
         if match := re.match(pattern, text):
             return rewrite(match, parser)
     return text
+
+
+def union_reason(message: str) -> str | None:
+    """What is wrong with a value that fits none of several types.
+
+    That is the first objection which is not about its type. None for other messages.
+    """
+    text = " ".join(message.split())
+    match = re.match(r'(?:Parser key "(.*?)": )?.*?Does not validate against any of .*', text)
+    reason = re.search(rf"- (?!{ABOUT_TYPES})(.*?)(?= - | Given value)", text)
+    if match is None or reason is None:
+        return None
+    return f"{match[1]}: {reason[1]}" if match[1] else reason[1]
 
 
 def _unknown(option: str, parser: ArgumentParser) -> str:

@@ -59,8 +59,10 @@ class PriorStream(IterableDataset[TaskBatch]):
 
     def shape(self, index: int) -> TaskShape:
         """The sizes of batch `index`; the same on every rank."""
-        shape = self.shapes.sample(np.random.default_rng(self._seed(index)))
-        return shape if self.stage is Stage.TRAIN else with_enough_queries(shape)
+        rng = np.random.default_rng(self._seed(index))
+        if self.stage is Stage.TRAIN:
+            return self.shapes.sample(rng, index)
+        return with_enough_queries(self.shapes.sample(rng))
 
     def batch(self, index: int) -> TaskBatch:
         """Draw batch `index` of this rank."""

@@ -1,4 +1,4 @@
-"""Samples the sizes of a batch of tasks: columns and the split into context and queries."""
+"""Samples the sizes of a batch of tasks: rows, columns, the split, and how many tasks."""
 
 from dataclasses import dataclass
 
@@ -6,37 +6,46 @@ import numpy as np
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.priors.base import TaskShape
+from tabicl_linear.priors.rows import FixedRows, RowDistribution
 
 
 @dataclass(frozen=True)
 class TaskShapes:
-    """Shapes with a fixed number of rows, drawn as the paper trains (appendix, hyper-parameters).
+    """Sizes of batches of tasks; the defaults are the paper's (appendix, hyper-parameters).
 
-    The number of columns is uniform on `min_features..max_features` and the number of context rows
-    uniform on `min_context..max_context`. One draw serves a whole batch. Impossible bounds raise
-    `ConfigError` at construction.
+    The number of columns is uniform on `min_features..max_features`, the number of rows follows
+    `num_rows`, and the number of context rows is uniform on `min_context..max_context`. One draw
+    serves a whole batch. Bounds of the context are whole numbers of rows or, below 1, shares of the
+    task's rows; the context always holds `max_classes` rows or more and leaves one query row or
+    more. Impossible settings raise `ConfigError` at construction.
 
     Attributes:
-        batch_size: Tasks in a batch.
-        num_rows: Rows of every task, context and queries together.
+        batch_size: Tasks in a batch, or `{most rows: tasks}`: the entry with the lowest limit that
+            the rows of the batch do not exceed.
+        num_rows: Rows of every task, context and queries together, or their distribution.
         min_context: Fewest context rows; at least `max_classes`, so that every class fits.
         min_features: Fewest columns.
         max_features: Most columns.
         max_classes: The largest number of classes a task may have.
-        max_context: Most context rows; `num_rows - 1` (a single query) if None.
+        max_context: Most context rows; all but a single query if None.
+        num_queries: Query rows of every task, so that all other rows are context; if None, the
+            split is drawn.
+        stages: `{index: rows}`: from the training batch with that index on, these rows (a number
+            or a distribution) take the place of `num_rows`. Batches are counted, not optimiser
+            steps, of which each takes `trainer.accumulate_grad_batches` batches.
     """
 
-    batch_size: int = 8
-    num_rows: int = 1000
-    min_context: int = 64
+    batch_size: int | dict[int, int] = 8
+    num_rows: int | RowDistribution = 1000
+    min_context: int | float = 64
     min_features: int = 2
     max_features: int = 20
     max_classes: int = 10
-    max_context: int | None = None
+    max_context: int | float | None = None
+    num_queries: int | None = None
+    stages: dict[int, int | RowDistribution] | None = None
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size={self.batch_size}: a batch needs at least one task.")
         if self.max_classes < 2:
             raise ConfigError(f"max_classes={self.max_classes}: a task needs at least two classes.")
         if not 1 <= self.min_features <= self.max_features:
@@ -44,35 +53,125 @@ class TaskShapes:
                 f"min_features={self.min_features}, max_features={self.max_features}: use "
                 "1 <= min_features <= max_features."
             )
-        if self.min_context < self.max_classes:
+        if self.stages and (first := min(self.stages)) < 1:
             raise ConfigError(
-                f"min_context={self.min_context} with max_classes={self.max_classes}: every class "
-                "must fit into the context; raise min_context or lower max_classes."
+                f"stages has an entry for batch {first}, but num_rows holds from batch 0 on; use "
+                "numbers of at least 1."
             )
-        if self.min_context >= self.num_rows:
-            raise ConfigError(
-                f"min_context={self.min_context} with num_rows={self.num_rows} leaves no query "
-                "row; lower min_context or raise num_rows."
-            )
-        if not self.min_context <= self.largest_context < self.num_rows:
-            raise ConfigError(
-                f"max_context={self.max_context}: use a value from min_context="
-                f"{self.min_context} to num_rows - 1 = {self.num_rows - 1}."
-            )
+        self._check_batch_sizes()
+        self._check_split()
 
     @property
-    def largest_context(self) -> int:
-        """The most context rows a sampled shape can have."""
-        return self.num_rows - 1 if self.max_context is None else self.max_context
+    def row_range(self) -> tuple[int, int]:
+        """The fewest and the most rows that a task can have, in any stage."""
+        every = [self.num_rows, *(self.stages or {}).values()]
+        fewest, most = zip(*(_distribution(rows).bounds for rows in every), strict=True)
+        return min(fewest), max(most)
 
-    def sample(self, rng: np.random.Generator) -> TaskShape:
-        """Draw one shape; the result depends on the state of `rng` alone."""
+    @property
+    def context_range(self) -> tuple[int, int]:
+        """The fewest and the most context rows that a task can have, in any stage."""
+        fewest, most = self.row_range
+        return self._split_range(fewest)[0], self._split_range(most)[1]
+
+    def rows(self, index: int | None = None) -> RowDistribution:
+        """The distribution of the rows of training batch `index`; the last stage's if None."""
+        stages = {0: self.num_rows, **(self.stages or {})}
+        return _distribution(stages[max(i for i in stages if index is None or i <= index)])
+
+    def sample(self, rng: np.random.Generator, index: int | None = None) -> TaskShape:
+        """Draw one shape; the result depends on the state of `rng` and on the stage alone.
+
+        Args:
+            rng: The only source of chance.
+            index: Which training batch the shape is for; the last stage holds if None.
+        """
         num_features = rng.integers(self.min_features, self.max_features, endpoint=True)
-        num_context = rng.integers(self.min_context, self.largest_context, endpoint=True)
+        num_rows = self.rows(index).sample(rng)
+        num_context = rng.integers(*self._split_range(num_rows), endpoint=True)
         return TaskShape(
-            batch_size=self.batch_size,
-            num_rows=self.num_rows,
+            batch_size=self._num_tasks(num_rows),
+            num_rows=num_rows,
             num_context=int(num_context),
             num_features=int(num_features),
             num_classes=self.max_classes,
         ).validate()
+
+    def _num_tasks(self, num_rows: int) -> int:
+        if isinstance(self.batch_size, int):
+            return self.batch_size
+        return self.batch_size[min(limit for limit in self.batch_size if num_rows <= limit)]
+
+    def _split_range(self, num_rows: int) -> tuple[int, int]:
+        """Fewest and most context rows of a task; neither falls as `num_rows` grows."""
+        if self.num_queries is not None:
+            return num_rows - self.num_queries, num_rows - self.num_queries
+        most = num_rows - 1 if self.max_context is None else self.max_context
+        return self._context_rows(self.min_context, num_rows), self._context_rows(most, num_rows)
+
+    def _context_rows(self, bound: int | float, num_rows: int) -> int:
+        # By value, not by type: a config may well hold 500.0 for 500.
+        wanted = round(bound * num_rows) if bound < 1 else int(bound)
+        return min(max(wanted, self.max_classes), num_rows - 1)
+
+    def _check_batch_sizes(self) -> None:
+        most = self.row_range[1]
+        sizes = {most: self.batch_size} if isinstance(self.batch_size, int) else self.batch_size
+        if min(sizes.values(), default=0) < 1:
+            raise ConfigError(f"batch_size={self.batch_size}: a batch needs at least one task.")
+        if max(sizes) < most:
+            raise ConfigError(
+                f"batch_size={self.batch_size} has no entry for num_rows={most}; add one with a "
+                "limit of at least that many rows."
+            )
+
+    def _check_split(self) -> None:
+        """Check the bounds at the fewest and the most rows; between them nothing else can fail."""
+        fewest, most = self.row_range
+        for name, bound in (("min_context", self.min_context), ("max_context", self.max_context)):
+            if bound is not None and not (0 <= bound < 1 or (bound >= 1 and bound % 1 == 0)):
+                raise ConfigError(f"{name}={bound}: use a whole number, or a share below 1.")
+            if bound is not None and 1 <= bound < self.max_classes:
+                raise ConfigError(
+                    f"{name}={bound} with max_classes={self.max_classes}: every class must fit "
+                    f"into the context; raise {name} or lower max_classes."
+                )
+        least = self.max_classes if self.min_context < 1 else self.min_context
+        if least >= fewest:
+            raise ConfigError(
+                f"min_context={self.min_context} with max_classes={self.max_classes} and "
+                f"num_rows={fewest} leaves no query row; lower min_context or raise num_rows."
+            )
+        if self.num_queries is not None:
+            self._check_num_queries(self.num_queries, fewest)
+            return
+        if self.max_context is not None and self.max_context >= most:
+            raise ConfigError(
+                f"max_context={self.max_context} with num_rows={most} leaves no query row; lower "
+                "max_context or raise num_rows."
+            )
+        for num_rows in (fewest, most):
+            low, high = self._split_range(num_rows)
+            if low > high:
+                raise ConfigError(
+                    f"max_context={self.max_context} allows {high} context rows of "
+                    f"num_rows={num_rows}, fewer than min_context={self.min_context}; raise "
+                    "max_context or lower min_context."
+                )
+
+    def _check_num_queries(self, num_queries: int, fewest: int) -> None:
+        if self.max_context is not None:
+            raise ConfigError(
+                f"max_context={self.max_context} with num_queries={num_queries}: either fixes the "
+                "split; leave one out."
+            )
+        most = fewest - self._context_rows(self.min_context, fewest)
+        if not 1 <= num_queries <= most:
+            raise ConfigError(
+                f"num_queries={num_queries} with min_context={self.min_context} and "
+                f"num_rows={fewest}: use a value from 1 to {most}."
+            )
+
+
+def _distribution(rows: int | RowDistribution) -> RowDistribution:
+    return FixedRows(rows) if isinstance(rows, int) else rows
