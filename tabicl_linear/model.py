@@ -1,6 +1,6 @@
 """The in-context model: fit a context, predict queries."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -169,6 +169,20 @@ class InContextModel(nn.Module):
         Raises:
             DataError: The batch has no query row, or none of context.
         """
+        return self.train_pass(batch)[0]
+
+    def train_pass(
+        self, batch: TaskBatch, initial: Sequence[LayerState] | None = None
+    ) -> tuple[Float[Tensor, "b q y"], tuple[LayerState, ...]]:
+        """What `forward` returns, and the state of every layer after all that was written.
+
+        Args:
+            batch: Tasks to train on.
+            initial: States to start the context from; zero if left out.
+
+        Raises:
+            DataError: The batch has no query row, or none of context.
+        """
         num_context = batch.num_context
         if not 1 <= num_context < batch.x.shape[1]:
             raise DataError(
@@ -185,12 +199,12 @@ class InContextModel(nn.Module):
             self._placeholder(statistics),
             num_context=num_context,
         )
-        context_outputs, layers = self.backbone.fit(tokens.context, num_cells=num_cells)
+        context_outputs, layers = self.backbone.fit(tokens.context, initial, num_cells=num_cells)
         query_outputs = tokens.queries
         if query_outputs.shape[1]:
             query_outputs = self.backbone.predict(query_outputs, layers, num_cells=num_cells)
         hidden = self.strategy.predictions(context_outputs, query_outputs, num_context=num_context)
-        return self.head(self.embedding.outputs(hidden, num_columns))
+        return self.head(self.embedding.outputs(hidden, num_columns)), layers
 
     def _statistics(self, x: Tensor, y: Tensor, categorical: Tensor | None) -> ContextStatistics:
         self.embedding.check(x.shape[2])

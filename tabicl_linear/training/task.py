@@ -10,14 +10,22 @@ from torch.optim import Optimizer
 
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.backend import Backend, resolve
-from tabicl_linear.mixers.base import MixerFactory
+from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.training.schedule import WarmupCosine
 from tabicl_linear.training.scores import MeanScores, cross_entropy, score
+from tabicl_linear.training.state_passing import (
+    Memories,
+    StatePassing,
+    final_memories,
+    gather,
+    reset_seed,
+)
 from tabicl_linear.types import Float, Tensor
 
 
@@ -36,6 +44,8 @@ class InContextTask(LightningModule):
         optimizer: Makes the optimiser from the parameters, all in one group.
         schedule: Makes the learning-rate schedule from the optimiser; stepped once per optimiser
             step. `WarmupCosine` is stretched over `trainer.max_steps`.
+        state_passing: Start each training batch from the states of the one before; from zero if
+            left out.
         backend: Which kernels compute the mixers.
     """
 
@@ -47,6 +57,7 @@ class InContextTask(LightningModule):
         architecture: Architecture,
         optimizer: OptimizerCallable,
         schedule: LRSchedulerCallable,
+        state_passing: StatePassing | None = None,
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
@@ -55,12 +66,48 @@ class InContextTask(LightningModule):
         self.model = InContextModel.from_parts(
             mixer, readout, strategy=strategy, architecture=architecture
         )
+        if state_passing is not None:
+            state_passing.check(self.model)
         self.optimizer = optimizer
         self.schedule = schedule
+        self.state_passing = state_passing
         self.backend = resolve(backend)
         self.val_scores = MeanScores()
         self.test_scores = MeanScores()
         self._window: list[int] = []
+        self._memories: Memories = ()
+        self._restored: Memories = ()
+        self._stream_seed = 0
+
+    def setup(self, stage: str) -> None:
+        """Forget memories that were loaded for something else; those of this run come after."""
+        self._restored = ()
+
+    def on_train_start(self) -> None:
+        """Take up the memories of a checkpoint, if one was loaded, or start without any.
+
+        Raises:
+            ConfigError: State passing with data of no known seed, or memories of another number of
+                processes.
+        """
+        self._memories, restored, self._restored = (), self._restored, ()
+        if self.state_passing is None:
+            return
+        datamodule = self.trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(datamodule, PriorDataModule):
+            raise ConfigError(
+                "state_passing draws the samples that start from zero by the seed of the training "
+                "stream: train from a PriorDataModule (a Prior of your own fits in it), or leave "
+                "state_passing out."
+            )
+        ranks = self.trainer.world_size
+        if restored and len(restored[0]) != ranks:
+            raise ConfigError(
+                f"The checkpoint holds passed states of {len(restored[0])} processes and this run "
+                f"has {ranks}; resume with as many, or with --model.state_passing null."
+            )
+        self._stream_seed = datamodule.seed
+        self._memories = tuple(S[self.global_rank].to(self.device) for S in restored)
 
     def training_step(self, batch: TaskBatch, batch_idx: int) -> Float[Tensor, ""]:
         """Cross-entropy of the query rows: mean over each task's rows, then over tasks.
@@ -68,7 +115,10 @@ class InContextTask(LightningModule):
         Raises:
             NonFiniteTraining: Before the optimiser sees a loss that is not finite.
         """
-        loss = cross_entropy(self.model(batch), batch.y[:, batch.num_context :]).mean()
+        logits, layers = self.model.train_pass(batch, self._initial(batch))
+        if self.state_passing is not None:
+            self._memories = final_memories(layers)
+        loss = cross_entropy(logits, batch.y[:, batch.num_context :]).mean()
         self._window.append(batch.index)
         if not loss.isfinite():
             self._stop(f"The loss is {loss.item()}", [batch.index])
@@ -105,15 +155,30 @@ class InContextTask(LightningModule):
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Let this run's optimiser options (weight decay, betas ...) replace the stored ones.
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the memories that the next batch of every process starts from."""
+        if self._memories:
+            memories = gather(self._memories, self.trainer.world_size)
+            checkpoint["state_passing"] = {"memories": memories}
 
-        The learning rate is the schedule's business.
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep passed memories for the start of training, and this run's optimiser options.
+
+        The options (weight decay, betas ...) replace the stored ones; the learning rate is the
+        schedule's business.
         """
+        self._restored = checkpoint.get("state_passing", {}).get("memories", ())
         for stored in checkpoint.get("optimizer_states", []):
             fresh = self.optimizer(self.parameters()).param_groups
             for old, new in zip(stored["param_groups"], fresh, strict=True):
                 old.update({k: v for k, v in new.items() if k not in ("params", "lr")})
+
+    def _initial(self, batch: TaskBatch) -> tuple[LayerState, ...] | None:
+        """The states that a training batch starts from; None for zero."""
+        if self.state_passing is None or not self._memories:
+            return None
+        seed = reset_seed(self._stream_seed, batch.index, self.global_rank)
+        return self.state_passing.initial(self._memories, len(batch.y), seed)
 
     def _evaluate(self, batch: TaskBatch, scores: MeanScores, prefix: str) -> None:
         context, queries = batch.x.tensor_split([batch.num_context], dim=1)

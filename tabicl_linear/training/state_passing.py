@@ -1,0 +1,124 @@
+"""State passing: a training batch starts from the final memories of the batch before it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from tabicl_linear.data.stream import Stage
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.kernels.matrix import state_of
+from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.mixers.base import LayerState
+from tabicl_linear.model import InContextModel
+from tabicl_linear.types import Float, Tensor
+
+Memories = tuple[Float[Tensor, "b h v k"], ...]
+"""One memory S per layer, first to last; empty before the first batch."""
+
+
+@dataclass(frozen=True)
+class StatePassing:
+    """S_0 of a training batch is the detached S_n of the batch before it (section 4.2).
+
+    Sample i takes the memory of sample i modulo the size of the batch before. The memory alone is
+    passed: clock and short convolution start anew. The first batch, and all validation, test and
+    prediction, start from zero. S_n is the memory after everything that the strategy writes, which
+    in multi-target training includes the query rows.
+
+    Attributes:
+        reset_probability: Chance that a sample starts from zero in all layers; 0.1 in the authors'
+            code.
+    """
+
+    reset_probability: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.reset_probability <= 1:
+            raise ConfigError(
+                f"state_passing.reset_probability={self.reset_probability}: give a probability, "
+                "from 0 to 1."
+            )
+
+    def check(self, model: InContextModel) -> None:
+        """Refuse networks that have no memories to pass.
+
+        Raises:
+            ConfigError: No matrix memory, woven states, or cells of a row in the batch.
+        """
+        rule = model.backbone.layers()[0].mixer.rule
+        if not rule.has_matrix_memory:
+            raise ConfigError(
+                f"state_passing starts a batch from the matrix states of the batch before, and "
+                f"{type(rule).__name__} has none; use a recurrent mixer such as "
+                "tabicl_linear.mixers.gla.GatedLinearAttention, or leave state_passing out."
+            )
+        if model.architecture.weave_states:
+            raise ConfigError(
+                "state_passing and architecture.weave_states=true both set the state that a layer "
+                "starts from: choose one, set weave_states to false or leave state_passing out."
+            )
+        if model.architecture.two_axis:
+            raise ConfigError(
+                "state_passing with architecture.two_axis=true: each group of columns has states "
+                "of its own, and batches differ in their columns, so there is no state to pass on "
+                "to; set two_axis to false or leave state_passing out."
+            )
+
+    def initial(
+        self, memories: Memories, batch_size: int, seed: np.random.SeedSequence
+    ) -> tuple[LayerState, ...] | None:
+        """States to start a batch from; None, for zero, where there was no batch before.
+
+        Args:
+            memories: Those of the batch before.
+            batch_size: Tasks of the batch to start.
+            seed: Decides which samples start from zero.
+        """
+        if not memories:
+            return None
+        device = memories[0].device
+        draws = np.random.default_rng(seed).random(batch_size)
+        reset = torch.from_numpy(draws < self.reset_probability).to(device)
+        source = torch.arange(batch_size, device=device) % len(memories[0])
+        return tuple(
+            LayerState(MatrixMemory(S[source].masked_fill(reset[:, None, None, None], 0)), None, 0)
+            for S in memories
+        )
+
+
+def final_memories(layers: Sequence[LayerState]) -> Memories:
+    """The memories of fitted layers, cut from the graph that computed them."""
+    return tuple(state_of(layer.memory).detach() for layer in layers)
+
+
+def gather(memories: Memories, num_ranks: int) -> tuple[Float[Tensor, "r b h v k"], ...]:
+    """The memories of all processes, in order of rank; every process must call this.
+
+    The shape of a batch is the same on every rank, and so are those of its memories.
+    """
+    if num_ranks == 1:
+        return tuple(S.unsqueeze(0) for S in memories)
+    gathered = []
+    for S in memories:
+        everyone = [S.new_empty(S.shape) for _ in range(num_ranks)]
+        torch.distributed.all_gather(everyone, S.contiguous())
+        gathered.append(torch.stack(everyone))
+    return tuple(gathered)
+
+
+def reset_seed(seed: int, index: int, rank: int) -> np.random.SeedSequence:
+    """Seed of the resets of training batch `index`.
+
+    Args:
+        seed: Seed of the training stream.
+        index: Position of the batch in the stream.
+        rank: Process that trains on the batch.
+    """
+    # The stream's own keys are one word shorter, so that none of them is one of these.
+    return np.random.SeedSequence(seed, spawn_key=(int(Stage.TRAIN), index, rank, _RESETS))
+
+
+_RESETS = 1
+"""Names the resets among what may be drawn beside the content of a batch."""
