@@ -84,7 +84,9 @@ def test_imports_point_downwards(path):
 
 
 def test_every_module_has_a_place_in_the_table():
-    known = set(MAY_IMPORT) | ALWAYS | {"__init__", "__main__", "cli", "commands", "prediction", "runs"}
+    known = (
+        set(MAY_IMPORT) | ALWAYS | {"__init__", "__main__", "cli", "commands", "prediction", "runs"}
+    )
     assert {_layer(p) for p in PACKAGE.rglob("*.py")} <= known
 
 
