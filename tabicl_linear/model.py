@@ -64,7 +64,6 @@ class InContextModel(nn.Module):
         cls,
         mixer: MixerFactory,
         readout: ReadoutFactory,
-        *,
         strategy: Strategy,
         architecture: Architecture,
     ) -> "InContextModel":

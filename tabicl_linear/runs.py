@@ -69,6 +69,7 @@ def _runs() -> dict[str, Run]:
     for mitigation, overlay in _MITIGATIONS.items():
         runs[f"delta_{mitigation}"] = Run((_FAMILIES["delta"][0], overlay), "figure 2b")
         runs[f"gla_{mitigation}"] = Run((_FAMILIES["gla"][0], overlay), "appendix D.5")
+    runs["delta_fs"] = Run(("deltanet_fs",), "table 3 and figure 2b", 12_489_162)
     return dict(sorted(runs.items()))
 
 

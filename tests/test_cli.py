@@ -70,6 +70,20 @@ def test_only_training_imports_lightning():
         (["--model.backend=fla"], ["backend='fla'", "torch"]),
         (["--checkpoint.every_n_steps=0"], ["every_n_steps=0"]),
         (
+            [
+                "--model.mixer=tabicl_linear.mixers.ridge.Ridge",
+                "--model.readout=tabicl_linear.readouts.Causal",
+            ],
+            ["prefix reads", "RidgeRule", "tabicl_linear.readouts.FinalState"],
+        ),
+        (
+            [
+                "--model.mixer=tabicl_linear.mixers.softmax.Softmax",
+                "--model.readout=tabicl_linear.readouts.Bidirectional",
+            ],
+            ["SoftmaxRule", "tabicl_linear.readouts.FinalState"],
+        ),
+        (
             ["--model.strategy.init_args.target=multi"],
             ["tabicl_linear.readouts.Causal", "single"],
         ),

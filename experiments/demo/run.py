@@ -29,7 +29,7 @@ def pretrain(config: list[Path], root: Path, max_steps: int | None) -> Path:
     command = [sys.executable, "-m", "tabicl_linear", "fit"]
     for path in config:
         command += ["--config", str(path)]
-    command += ["--trainer.default_root_dir", str(root)]
+    command += ["--trainer.default_root_dir", str(root), "--trainer.enable_model_summary", "false"]
     if max_steps is not None:
         command += ["--trainer.max_steps", str(max_steps)]
     checkpoint = _newest_checkpoint(root)

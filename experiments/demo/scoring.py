@@ -67,7 +67,7 @@ def score_context_sizes(checkpoint: Path, tables: Mapping[str, Table]) -> pd.Dat
         x_train, x_test, y_train, y_test = train_test_split(
             x, y, test_size=0.25, random_state=42, stratify=y
         )
-        for size in (*[s for s in SIZES if s < len(y_train)], len(y_train)):
+        for size in (*[s for s in SIZES if s < 0.8 * len(y_train)], len(y_train)):
             if len(np.unique(y_train[:size])) < len(np.unique(y_train)):
                 continue
             for model, classifier in classifiers(checkpoint):

@@ -70,6 +70,26 @@ def softmax(
     return torch.stack(outputs, 1)
 
 
+def ridge(
+    q: Float[Tensor, "b t h k"],
+    k: Float[Tensor, "b s h k"],
+    v: Float[Tensor, "b s h v"],
+    *,
+    penalty: float,
+) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
+    """S = V^T K (K^T K + penalty I)^-1 from sums over tokens, o_i = S q_i (appendix B.5)."""
+    q, k, v = q.double(), k.double(), v.double()
+    cross = _zeros(k, v)
+    gram = penalty * torch.eye(k.shape[-1], dtype=torch.float64).expand(
+        k.shape[0], k.shape[2], -1, -1
+    )
+    for t in range(k.shape[1]):
+        cross = cross + torch.einsum("bhv,bhk->bhvk", v[:, t], k[:, t])
+        gram = gram + torch.einsum("bhj,bhk->bhjk", k[:, t], k[:, t])
+    S = torch.linalg.solve(gram, cross, left=False)
+    return torch.einsum("bhvk,bthk->bthv", S, q), S
+
+
 def _zeros(k: Tensor, v: Tensor) -> Tensor:
     b, _, h, key_dim = k.shape
     return k.new_zeros(b, h, v.shape[-1], key_dim)

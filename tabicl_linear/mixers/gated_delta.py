@@ -10,6 +10,7 @@ from tabicl_linear.nn.feature_maps import unit_norm
 from tabicl_linear.nn.gates import ForgetGate, WriteRate
 from tabicl_linear.nn.initialise import initialise_, open_output_gate_
 from tabicl_linear.nn.norms import RMSNorm
+from tabicl_linear.nn.short_conv import ShortConvolution
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -25,6 +26,7 @@ class GatedDeltaNet(SequenceMixer):
         num_heads: Heads.
         head_dim: Width of a head; independent of `dim`.
         decay_constant: c of the write-rate decay c / (t + c), in tokens; None for no decay.
+        conv_size: Window of the short convolution over projected tokens; None for none.
         mimetic: Start with write rates of one half and an open output gate (section 4.2).
         norm_eps: Epsilon of the output norm.
     """
@@ -36,6 +38,7 @@ class GatedDeltaNet(SequenceMixer):
         *,
         head_dim: int = 64,
         decay_constant: float | None = None,
+        conv_size: int | None = None,
         mimetic: bool = False,
         norm_eps: float = 1e-6,
     ) -> None:
@@ -45,6 +48,7 @@ class GatedDeltaNet(SequenceMixer):
         width = num_heads * head_dim
         self.rule = DeltaRule()
         self.qkv = nn.Linear(dim, 3 * width, bias=False)
+        self.conv = None if conv_size is None else ShortConvolution(3 * width, conv_size)
         self.write_rate = WriteRate(dim, num_heads, decay_constant)
         self.forget = ForgetGate(dim, num_heads)
         self.gate = nn.Linear(dim, width, bias=mimetic)
@@ -70,7 +74,11 @@ class GatedDeltaNet(SequenceMixer):
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """Unit-norm queries and keys, values, write rates and log gates."""
-        qkv = F.silu(self.qkv(x)).unflatten(-1, (3, self.num_heads, self.head_dim))
+        if self.conv is None:
+            qkv = self.qkv(x)
+        else:
+            qkv, tail = self.conv.project(x, self.qkv, tail, independent=independent)
+        qkv = F.silu(qkv).unflatten(-1, (3, self.num_heads, self.head_dim))
         q, k, v = qkv.unbind(-3)
         streams = Streams(
             q=unit_norm(q) * self.head_dim**-0.5,
@@ -79,7 +87,7 @@ class GatedDeltaNet(SequenceMixer):
             beta=self.write_rate(x, time),
             log_decay=self.forget(x).unsqueeze(-1),
         )
-        return streams, None
+        return streams, tail
 
     def merge(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]

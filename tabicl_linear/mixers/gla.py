@@ -1,5 +1,6 @@
 """Gated linear attention."""
 
+import torch
 import torch.nn.functional as F
 from torch import nn
 
@@ -10,6 +11,7 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer, head_dim
 from tabicl_linear.nn.initialise import initialise_, open_decay_gate_, open_output_gate_
 from tabicl_linear.nn.norms import RMSNorm
+from tabicl_linear.nn.short_conv import ShortConvolution
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -17,14 +19,15 @@ class GatedLinearAttention(SequenceMixer):
     """S_t = S_{t-1} Diag(alpha_t) + v_t k_t^T, one gate per key channel (section 2.2).
 
     alpha_t = sigmoid(W2 W1 x_t + b)^(1 / 16) with a low-rank projection. Queries are scaled by
-    key_dim^-0.5; no feature map. The state starts at zero and is float32. Outputs pass a norm per
-    head and a silu gate.
+    key_dim^-0.5; no feature map, but silu after the short convolution where there is one. The state
+    starts at zero and is float32. Outputs pass a norm per head and a silu gate.
 
     Args:
         dim: Width of a token.
         num_heads: Heads; must divide `dim` and the width of all keys.
         expand_k: Width of all keys relative to `dim`.
         gate_rank: Rank of the gate's projection.
+        conv_size: Window of the short convolution over projected tokens; None for none.
         mimetic: Start with gates that keep everything (mimetic initialisation, section 4.2).
         norm_eps: Epsilon of the output norm.
     """
@@ -36,6 +39,7 @@ class GatedLinearAttention(SequenceMixer):
         *,
         expand_k: float = 0.5,
         gate_rank: int = 16,
+        conv_size: int | None = None,
         mimetic: bool = False,
         norm_eps: float = 1e-6,
     ) -> None:
@@ -51,6 +55,8 @@ class GatedLinearAttention(SequenceMixer):
         self.rule = AdditiveRule()
         self.qk = nn.Linear(dim, 2 * key_width, bias=False)
         self.value = nn.Linear(dim, dim, bias=False)
+        width = 2 * key_width + dim
+        self.conv = None if conv_size is None else ShortConvolution(width, conv_size)
         self.decay = nn.Sequential(
             nn.Linear(dim, gate_rank, bias=False), nn.Linear(gate_rank, key_width)
         )
@@ -76,15 +82,24 @@ class GatedLinearAttention(SequenceMixer):
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """Scaled queries, keys, values and log gates."""
-        q, k = self.qk(x).unflatten(-1, (2, self.num_heads, self.key_dim)).unbind(-3)
+        if self.conv is None:
+            qkv = self._qkv(x)
+        else:
+            qkv, tail = self.conv.project(x, self._qkv, tail, independent=independent)
+            qkv = F.silu(qkv)
+        key_width = self.num_heads * self.key_dim
+        q, k, v = qkv.split([key_width, key_width, self.num_heads * self.head_dim], dim=-1)
         log_decay = F.logsigmoid(at_least_float32(self.decay(x))) / GATE_NORMALISER
         streams = Streams(
-            q=q * self.key_dim**-0.5,
-            k=k,
-            v=self.value(x).unflatten(-1, (self.num_heads, self.head_dim)),
+            q=q.unflatten(-1, (self.num_heads, self.key_dim)) * self.key_dim**-0.5,
+            k=k.unflatten(-1, (self.num_heads, self.key_dim)),
+            v=v.unflatten(-1, (self.num_heads, self.head_dim)),
             log_decay=log_decay.unflatten(-1, (self.num_heads, self.key_dim)),
         )
-        return streams, None
+        return streams, tail
+
+    def _qkv(self, x: Tensor) -> Tensor:
+        return torch.cat([self.qk(x), self.value(x)], dim=-1)
 
     def merge(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]

@@ -1,5 +1,7 @@
 """Causal depthwise convolution over the last few tokens."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -28,7 +30,7 @@ class ShortConvolution(nn.Module):
     def project(
         self,
         x: Float[Tensor, "b t d"],
-        projection: nn.Module,
+        projection: Callable[[Tensor], Tensor],
         tail: Float[Tensor, "b w d"] | None,
         *,
         independent: bool,

@@ -7,6 +7,7 @@ from tolerances import CONTRACT, assert_close, relative_rms
 
 from tabicl_linear.errors import ConfigError, UnsupportedReadout
 from tabicl_linear.kernels.memory import map_tensors, num_bytes, tensors
+from tabicl_linear.nn.gates import WriteRate
 
 PAIRS = served()
 CAUSAL = [pair for pair in PAIRS if pair[1].startswith("causal")]
@@ -199,6 +200,20 @@ def test_all_parameters_receive_finite_gradients(mixer, readout, strategy, two_a
 def test_training_forward_is_fit_then_predict(mixer, readout, strategy, two_axis):
     model, batch = make(mixer, readout, strategy, two_axis=two_axis), task()
     assert_close(model(batch), model.predict(*fitted(model, batch)), CONTRACT)
+
+
+@pytest.mark.parametrize(("strategy", "written"), [("comb_st", 20), ("int_st", 40)])
+@pytest.mark.parametrize("mixer", ["DeltaNet+decay", "GatedDeltaNet+decay"])
+def test_every_query_has_the_clock_of_the_tokens_written(mixer, strategy, written):
+    model, batch, times = make(mixer, "causal", strategy), task(), []
+    rates = [module for module in model.modules() if isinstance(module, WriteRate)]
+    hooks = [m.register_forward_hook(lambda _, x, __: times.append(x[1])) for m in rates]
+    state, queries = fitted(model, batch)
+    assert all(torch.equal(time, torch.arange(written)) for time in times)
+    times.clear()
+    model.predict(state, queries)
+    assert len(times) == len(hooks) == 2
+    assert all((time == written).all() for time in times)
 
 
 def test_training_mode_changes_nothing():

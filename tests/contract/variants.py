@@ -35,6 +35,8 @@ MIXERS: dict[str, Callable[..., SequenceMixer]] = {
     "DeltaNet+conv": partial(DeltaNet, conv_size=3),
     "DeltaNet+decay+conv": partial(DeltaNet, decay_constant=5.0, conv_size=4),
     "GatedDeltaNet+decay": partial(GatedDeltaNet, decay_constant=5.0),
+    "GatedDeltaNet+conv": partial(GatedDeltaNet, conv_size=4),
+    "GatedLinearAttention+conv": partial(GatedLinearAttention, conv_size=4),
     "GatedDeltaNet+mimetic": partial(GatedDeltaNet, mimetic=True),
     "GatedLinearAttention+mimetic": partial(GatedLinearAttention, mimetic=True),
     "LinearAttention+Z": partial(LinearAttention, normalise=True),

@@ -64,7 +64,7 @@ def _gated_delta(p: Weights) -> dict[str, torch.Tensor]:
 
 
 def _gla(p: Weights) -> dict[str, torch.Tensor]:
-    return {
+    own = {
         **_cut(p["qk.weight"], "q_proj.weight", "k_proj.weight"),
         "v_proj.weight": p["value.weight"],
         "gk_proj.0.weight": p["decay.0.weight"],
@@ -74,6 +74,12 @@ def _gla(p: Weights) -> dict[str, torch.Tensor]:
         "g_norm_swish_gate.weight": p["norm.weight"],
         "o_proj.weight": p["out.weight"],
     }
+    if "conv.conv.weight" in p:
+        # Queries, keys and values of one convolution, values being wider.
+        widths = [len(p["qk.weight"]) // 2] * 2 + [len(p["value.weight"])]
+        names = ("q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight")
+        own |= dict(zip(names, p["conv.conv.weight"].split(widths), strict=True))
+    return own
 
 
 def _linear(p: Weights) -> dict[str, torch.Tensor]:
@@ -129,6 +135,27 @@ PAIRS = {
             use_short_conv=False,
         ),
         _gated_delta,
+        keys_first=False,
+    ),
+    "Gated DeltaNet, convolution": Pair(
+        partial(GatedDeltaNet, 32, 4, head_dim=24, conv_size=4),
+        _layer(
+            layers.GatedDeltaNet, hidden_size=32, num_heads=4, head_dim=24, expand_v=1, conv_size=4
+        ),
+        _gated_delta,
+        keys_first=False,
+    ),
+    "GLA, convolution": Pair(
+        partial(GatedLinearAttention, 64, 2, conv_size=4),
+        _layer(
+            layers.GatedLinearAttention,
+            hidden_size=64,
+            num_heads=2,
+            expand_k=0.5,
+            use_short_conv=True,
+            conv_size=4,
+        ),
+        _gla,
         keys_first=False,
     ),
     "GLA": Pair(

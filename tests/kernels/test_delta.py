@@ -18,15 +18,17 @@ def _inputs(length, dtype=torch.float64):
 
 
 @pytest.mark.parametrize("chunk_size", [16, 32, 64])
+@pytest.mark.parametrize("log_gate", [None, -1e-6, -0.1, -20.0])
 @pytest.mark.parametrize(("cosine", "beta"), [(0.9, 0.9), (1.0, 0.9), (1.0, 1e-4), (1.0, 0.9999)])
-def test_correlated_and_identical_keys_stay_exact_in_float32(cosine, beta, chunk_size):
+def test_correlated_and_identical_keys_stay_exact_in_float32(cosine, beta, log_gate, chunk_size):
     q, k, v, _ = _inputs(200)
     shared = F.normalize(torch.randn(2, 1, 2, 16, dtype=torch.float64), dim=-1)
     k = F.normalize(cosine**0.5 * shared + (1 - cosine) ** 0.5 * k, dim=-1)
     q, k, v = (z.float() for z in (q, k, v))
     rates = torch.full((2, 200, 2), beta)
-    outputs, final = DeltaRule(chunk_size).scan(Streams(q, k, v, rates))
-    o_true, S_true = reference.delta(q, k, v, beta=rates)
+    decay = None if log_gate is None else torch.full((2, 200, 2, 1), log_gate)
+    outputs, final = DeltaRule(chunk_size).scan(Streams(q, k, v, rates, decay))
+    o_true, S_true = reference.delta(q, k, v, beta=rates, log_decay=decay)
     assert_close(outputs, o_true, RMS[torch.float32])
     assert_close(final.S, S_true, RMS[torch.float32])
 
