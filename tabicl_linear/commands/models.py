@@ -53,8 +53,10 @@ def _row(name: str, run: Run, folder: Path) -> list[str]:
 def state_bytes(model: InContextModel) -> str:
     """Bytes of all fitted layers for one dataset; per token or column group where they grow."""
     layers = model.backbone.layers()
-    # Any values do: all layers have states of one shape, and only the shape matters.
+    # All layers have states of one shape, and only the shape matters: any finite weights do.
     block = layers[0].to_empty(device="cpu")
+    for parameter in block.parameters():
+        torch.nn.init.zeros_(parameter)
     dim = model.architecture.dim
     with torch.no_grad():
         sizes = [num_bytes(block.fit(torch.zeros(1, n, dim))[1]) for n in (8, 9)]
