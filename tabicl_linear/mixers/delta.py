@@ -10,7 +10,7 @@ from tabicl_linear.nn.feature_maps import unit_norm
 from tabicl_linear.nn.gates import WriteRate
 from tabicl_linear.nn.initialise import initialise_
 from tabicl_linear.nn.norms import RMSNorm
-from tabicl_linear.nn.short_conv import ShortConvolution
+from tabicl_linear.nn.short_conv import ShortConvolution, project
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -64,10 +64,7 @@ class DeltaNet(SequenceMixer):
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """Unit-norm queries and keys, values and write rates."""
-        if self.conv is None:
-            qkv = self.qkv(x)
-        else:
-            qkv, tail = self.conv.project(x, self.qkv, tail, independent=independent)
+        qkv, tail = project(self.conv, x, self.qkv, tail, independent=independent)
         qkv = F.silu(qkv).unflatten(-1, (3, self.num_heads, self.head_dim))
         q, k, v = qkv.unbind(-3)
         streams = Streams(

@@ -11,7 +11,7 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer, head_dim
 from tabicl_linear.nn.initialise import initialise_, open_decay_gate_, open_output_gate_
 from tabicl_linear.nn.norms import RMSNorm
-from tabicl_linear.nn.short_conv import ShortConvolution
+from tabicl_linear.nn.short_conv import ShortConvolution, project
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -82,10 +82,8 @@ class GatedLinearAttention(SequenceMixer):
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """Scaled queries, keys, values and log gates."""
-        if self.conv is None:
-            qkv = self._qkv(x)
-        else:
-            qkv, tail = self.conv.project(x, self._qkv, tail, independent=independent)
+        qkv, tail = project(self.conv, x, self._qkv, tail, independent=independent)
+        if self.conv is not None:
             qkv = F.silu(qkv)
         key_width = self.num_heads * self.key_dim
         q, k, v = qkv.split([key_width, key_width, self.num_heads * self.head_dim], dim=-1)

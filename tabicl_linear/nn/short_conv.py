@@ -64,3 +64,17 @@ class ShortConvolution(nn.Module):
         past = torch.einsum("bwe,ew->be", before, weight[:, :-1].to(before.dtype)).unsqueeze(1)
         y = past + x * weight[:, -1].to(x.dtype)
         return y if self.conv.bias is None else y + self.conv.bias.to(x.dtype)
+
+
+def project(
+    conv: ShortConvolution | None,
+    x: Float[Tensor, "b t d"],
+    projection: Callable[[Tensor], Tensor],
+    tail: Float[Tensor, "b w d"] | None,
+    *,
+    independent: bool,
+) -> tuple[Float[Tensor, "b t e"], Float[Tensor, "b w d"] | None]:
+    """Project tokens, through a short convolution where there is one; also the tail after them."""
+    if conv is None:
+        return projection(x), None
+    return conv.project(x, projection, tail, independent=independent)
