@@ -6,7 +6,6 @@ holds weights, recipe and provenance. Both are read without running code from th
 
 import json
 import os
-import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,7 +85,8 @@ def read(path: str | Path) -> Contents:
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(
-            f"There is no checkpoint {path}; name a .ckpt of a run folder or a .safetensors export."
+            f"There is no checkpoint file {path}; name a .ckpt of a run folder or a .safetensors "
+            "export."
         )
     return _read_export(path) if path.suffix == ".safetensors" else _read_lightning(path)
 
@@ -102,6 +102,8 @@ def export(checkpoint: str | Path, output: str | Path) -> None:
         raise CheckpointError(f"The export {output} must end in .safetensors.")
     if not output.parent.is_dir():
         raise CheckpointError(f"The folder {output.parent} of the export does not exist; make it.")
+    if output.is_dir():
+        raise CheckpointError(f"The export {output} is a folder; give a file name in it.")
     contents = read(checkpoint)
     metadata = {
         "format": _FORMAT,
@@ -112,7 +114,13 @@ def export(checkpoint: str | Path, output: str | Path) -> None:
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         save_file(weights, temporary, metadata=metadata)
+        # The library makes files for the owner alone; give it the rights of any new file.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
         os.replace(temporary, output)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"The export {output} cannot be written: {error}.") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -137,9 +145,11 @@ def _read_export(path: Path) -> Contents:
 def _read_lightning(path: Path) -> Contents:
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
-        summary = str(error).strip().splitlines()[0] if str(error).strip() else "it is empty"
-        raise CheckpointError(f"{path} is not a readable checkpoint: {summary}") from error
+    except Exception as error:  # bytes that are no checkpoint make the unpickler raise anything
+        raise CheckpointError(
+            f"{path} is not a readable checkpoint ({type(error).__name__}: it is damaged or of "
+            "another program); name a .ckpt of a run folder or a .safetensors export."
+        ) from error
     if not isinstance(checkpoint, Mapping) or not {"state_dict", "hyper_parameters"} <= set(
         checkpoint
     ):

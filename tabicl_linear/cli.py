@@ -4,8 +4,10 @@ One config tree with the sections `model`, `data` and `trainer` builds everythin
 the paper's shared protocol, so that a file only says what differs.
 """
 
+import pkgutil
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
+from tabicl_linear import mixers, strategies
 from tabicl_linear.callbacks.checkpoint import RunCheckpoint, StoppedBySignal
 from tabicl_linear.callbacks.progress import Progress
 from tabicl_linear.callbacks.provenance import Provenance
@@ -56,6 +59,10 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 }
 
 
+HELP = {"-h", "--help", "--print_config"}
+"""Options after which nothing runs."""
+
+
 class PretrainingCLI(LightningCLI):
     """`fit`, `validate` and `test`, and with `run=False` only the objects of a config.
 
@@ -91,6 +98,10 @@ class PretrainingCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the callbacks as sections of their own, the defaults, and the linked numbers."""
+        # Help lists the subclasses that are imported.
+        for package in (mixers, strategies):
+            for module in pkgutil.iter_modules(package.__path__):
+                import_module(f"{package.__name__}.{module.name}")
         parser.add_lightning_class_args(RunCheckpoint, "checkpoint")
         parser.add_lightning_class_args(Progress, "progress")
         parser.add_lightning_class_args(Throughput, "throughput")
@@ -225,6 +236,8 @@ def run(argv: list[str]) -> int:
     try:
         with signals_raise(), without_noise():
             path = ckpt_path_option(options)
+            if path is None and verb != "fit" and not HELP.intersection(options):
+                raise ConfigError(f"--ckpt_path is missing: name the checkpoint to {verb}.")
             resume = None if path is None else Resume.read(path)
             base = [] if resume is None else resume.base_options
             PretrainingCLI([verb, *base, *options], run=True, resume=resume)

@@ -48,8 +48,8 @@ def _predict(options: argparse.Namespace) -> None:
     target = options.target
     if target not in train.columns:
         raise DataError(
-            f"{options.train} has no target column {target!r}; its columns are "
-            f"{_shown(train.columns)}."
+            f"{options.train} has no target column {target!r}; its columns (commas separate them) "
+            f"are {_shown(train.columns)}."
         )
     labels = train.pop(target)
     absent = int(labels.isna().sum())
@@ -92,20 +92,35 @@ def read_table(path: Path) -> pd.DataFrame:
     Raises:
         DataError: No such file, an unknown suffix, an unreadable or empty file, or no rows.
     """
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give a CSV or Parquet file.")
     if not path.is_file():
         raise DataError(f"{path}: no such file.")
     suffix = _suffix(path)
     try:
+        names = _header(path) if suffix == CSV else []
         # low_memory=False reads in one piece; in pieces, pandas may give one column several types.
         table = pd.read_csv(path, low_memory=False) if suffix == CSV else pd.read_parquet(path)
     except pd.errors.EmptyDataError as error:
         raise DataError(f"{path} is empty; give a header line and rows.") from error
     except (ValueError, OSError) as error:  # pandas' and pyarrow's reading errors are ValueErrors
         reason = " ".join(str(error).split())
-        raise DataError(f"{path} is no readable {suffix[1:]} file: {reason}") from error
+        raise DataError(
+            f"{path} is no readable {suffix[1:]} file ({reason}); CSV files are comma-separated "
+            "UTF-8 with a header."
+        ) from error
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{path}: column name {twice[0]!r} occurs more than once; rename it.")
     if len(table) == 0:
         raise DataError(f"{path} has a header but no rows; give at least one row.")
     return table
+
+
+def _header(path: Path) -> list[str]:
+    """Column names as the file has them: pandas would rename a second `y` to `y.1`."""
+    first = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
+    return [str(name) for name in first.iloc[0] if name != ""]
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

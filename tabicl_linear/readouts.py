@@ -84,7 +84,7 @@ class Causal(Readout):
         """Every token reads the prefix that ends with itself."""
         heads, final = rule.scan(x, memory)
         if self.state_norm is not None:
-            factor = self.state_norm(rule.prefix_norms(x, memory), heads.shape[-1])
+            factor = self.state_norm(rule.prefix_square_norms(x, memory), heads.shape[-1])
             heads = heads * factor.to(heads.dtype)
         return heads, final
 
@@ -93,7 +93,7 @@ class Causal(Readout):
         heads = rule.step(x, memory) if self.self_term else rule.read(x.q, memory)
         if self.state_norm is None:
             return heads
-        norms = rule.step_norms(x, memory) if self.self_term else memory_norm(memory)
+        norms = rule.step_square_norms(x, memory) if self.self_term else memory_square_norm(memory)
         return heads * self.state_norm(norms, heads.shape[-1]).to(heads.dtype)
 
 
@@ -113,10 +113,10 @@ class FinalState(Readout):
 
     def check(self, rule: UpdateRule) -> None:
         """Every rule has a final memory; only a matrix has the norm to replace."""
-        if self.state_norm is not None and not rule.has_matrix_memory:
+        if self.state_norm is not None and not rule.has_one_norm:
             raise UnsupportedReadout(
-                f"FinalState with normalise needs a matrix state, which {type(rule).__name__} does "
-                "not have; leave normalise out."
+                f"FinalState with normalise needs a matrix state of values alone, which "
+                f"{type(rule).__name__} here does not have; leave normalise out."
             )
 
     def context(
@@ -131,7 +131,7 @@ class FinalState(Readout):
         heads = rule.read(x.q, memory)
         if self.state_norm is None:
             return heads
-        return heads * self.state_norm(memory_norm(memory), heads.shape[-1]).to(heads.dtype)
+        return heads * self.state_norm(memory_square_norm(memory), heads.shape[-1]).to(heads.dtype)
 
 
 class Bidirectional(Readout):
@@ -171,6 +171,6 @@ class Bidirectional(Readout):
         return rule.step(x, memory)
 
 
-def memory_norm(memory: Memory) -> Float[Tensor, "b 1 h"]:
-    """|S|_F per head, the same for every token that reads it."""
-    return state_of(memory).square().sum((-1, -2)).sqrt().unsqueeze(1)
+def memory_square_norm(memory: Memory) -> Float[Tensor, "b 1 h"]:
+    """|S|_F^2 per head, the same for every token that reads it."""
+    return state_of(memory).square().sum((-1, -2)).unsqueeze(1)

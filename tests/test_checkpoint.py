@@ -115,7 +115,9 @@ def test_an_unknown_backend_is_refused(checkpoint):
 
 
 @pytest.mark.parametrize("suffix", ["ckpt", "safetensors"])
-@pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"\x80\x02}q\x00."])
+@pytest.mark.parametrize(
+    "content", [b"", b"not a checkpoint", b"\x80\x02}q\x00.", b"a,b,y\n1,2,0\n3,4,1\n"]
+)
 def test_files_that_are_no_checkpoint_are_refused(tmp_path, suffix, content):
     path = tmp_path / f"bad.{suffix}"
     path.write_bytes(content)
@@ -129,7 +131,7 @@ def test_truncated_missing_and_foreign_files_are_refused(checkpoint, tmp_path):
     cut.write_bytes(path.read_bytes()[:-2000])
     with pytest.raises(CheckpointError, match="cut"):
         load_model(cut)
-    with pytest.raises(CheckpointError, match="There is no checkpoint"):
+    with pytest.raises(CheckpointError, match="There is no checkpoint file"):
         load_model(tmp_path / "none.ckpt")
     torch.save({"weights": torch.ones(1)}, tmp_path / "foreign.ckpt")
     with pytest.raises(CheckpointError, match="foreign"):
@@ -150,3 +152,13 @@ def test_an_export_that_cannot_be_written_leaves_nothing(checkpoint, tmp_path, o
     with pytest.raises(CheckpointError):
         export(checkpoint[0], tmp_path / output)
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_an_export_onto_a_folder_is_refused_and_a_file_has_the_usual_rights(checkpoint, tmp_path):
+    (tmp_path / "folder.safetensors").mkdir()
+    with pytest.raises(CheckpointError, match="is a folder"):
+        export(checkpoint[0], tmp_path / "folder.safetensors")
+    export(checkpoint[0], tmp_path / "m.safetensors")
+    (tmp_path / "plain").touch()
+    rights = [(tmp_path / name).stat().st_mode for name in ("m.safetensors", "plain")]
+    assert rights[0] == rights[1]

@@ -119,7 +119,10 @@ BAD_TRAIN = {
     "header only": (text(b"x,y\n"), "train.csv has a header but no rows"),
     "ragged": (text(b"x,y\n1,2\n1,2,3\n"), "train.csv is no readable csv file"),
     "binary": (text(b"x,y\n\xff\xfe,1\n"), "train.csv is no readable csv file"),
-    "no target column": (frame(**ROWS, z=[0, 1, 0, 1]), "no target column 'y'; its columns are x"),
+    "no target column": (
+        frame(**ROWS, z=[0, 1, 0, 1]),
+        "no target column 'y'; its columns (commas separate them) are x",
+    ),
     "target missing in a row": (frame(**ROWS, y=[0, 1, None, 1]), "missing in 1 of 4 rows"),
     "target only": (frame(y=[0, 1, 0, 1]), "no column beside the target 'y'"),
     "one class": (frame(**ROWS, y=["a"] * 4), "one class only ('a')"),

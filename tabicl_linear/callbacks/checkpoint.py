@@ -54,6 +54,7 @@ class RunCheckpoint(Checkpoint):
         self.keep_every_n_steps = keep_every_n_steps
         self._signum = 0
         self._stop_wanted = False
+        self._ending = 0
         self._window_open = False
         self._seen_step = 0
         self._saved_step = 0
@@ -93,8 +94,19 @@ class RunCheckpoint(Checkpoint):
             self._saved_at = time.monotonic()
         if self.keep_every_n_steps and trainer.global_step % self.keep_every_n_steps == 0:
             self._save(trainer, f"step_{trainer.global_step:07d}.ckpt")
-        if signum:
-            self._stop(trainer, signum)
+        self._ending = signum
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Stop before the next batch: only now do the loggers have the metrics of the last one."""
+        if self._ending:
+            self._stop(trainer, self._ending)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stop where there is no next batch."""
+        if self._ending:
+            self._stop(trainer, self._ending)
 
     def on_validation_batch_start(
         self,

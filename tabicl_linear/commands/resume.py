@@ -86,6 +86,11 @@ class Resume(NamedTuple):
                 )
         if not training:
             return
+        if config["trainer"]["max_steps"] < self.step:
+            raise ConfigError(
+                f"trainer.max_steps={config['trainer']['max_steps']}: {self.path} is at step "
+                f"{self.step} already; give more."
+            )
         changed = {key for key, _, _ in changes}
         if "model.optimizer.class_path" in changed:
             raise ConfigError(

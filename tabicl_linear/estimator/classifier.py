@@ -258,7 +258,10 @@ def _checked_labels(y: Any) -> npt.NDArray[Any]:
     try:
         check_classification_targets(labels)
     except ValueError as error:
-        raise DataError(str(error)) from error
+        raise DataError(
+            f"{error} Labels such as {labels.flat[0]!r} name no classes; give one class per row, "
+            "for example by cutting numbers into ranges."
+        ) from error
     return labels
 
 

@@ -34,18 +34,25 @@ class AdditiveRule(UpdateRule):
     Attributes:
         chunk_size: Tokens per chunk. With one gate per key channel the pairwise decays of a chunk
             take C^2 k numbers, so chunks of `channel_chunk_size` are used there.
-        normed: Whether norms of prefix states may be asked for: only without decay, and where all
-            value channels mean the same.
+        normed: Whether norms of prefix states may be asked for: only without decay.
+        carries_normaliser: The last value channel sums keys (Z of Equation 2); a norm of the whole
+            state would mix it with the values.
     """
 
     chunk_size: int = 64
     channel_chunk_size: int = 16
     normed: bool = False
+    carries_normaliser: bool = False
 
     @property
     def has_state_norms(self) -> bool:
-        """Whether `prefix_norms` and `step_norms` exist."""
-        return self.normed
+        """Whether `prefix_square_norms` and `step_square_norms` exist."""
+        return self.normed and not self.carries_normaliser
+
+    @property
+    def has_one_norm(self) -> bool:
+        """Whether the Frobenius norm of the state means one thing."""
+        return not self.carries_normaliser
 
     def scan(
         self, x: Streams, memory: Memory | None = None
@@ -77,20 +84,22 @@ class AdditiveRule(UpdateRule):
             own = (k * q).sum(-1, keepdim=True) * _weighted(x)
             return (read(gated, state_of(memory)) + own).to(x.v.dtype)
 
-    def prefix_norms(self, x: Streams, memory: Memory | None = None) -> Float[Tensor, "b t h"]:
-        """|S_i|_F by |S_i|^2 = |S_{i-1}|^2 + 2 v_i.(S_{i-1} k_i) + |v_i|^2 |k_i|^2: one scan."""
+    def prefix_square_norms(
+        self, x: Streams, memory: Memory | None = None
+    ) -> Float[Tensor, "b t h"]:
+        """|S_i|^2 = |S_{i-1}|^2 + 2 v_i.(S_{i-1} k_i) + |v_i|^2 |k_i|^2: one more scan."""
         with full_precision(x.q):
             S, v = initial_state(x, memory), _weighted(x)
             recalled, _ = scan(x.k, x.k, v, S, size=self._size(x))
             growth = _growth(at_least_float32(x.k), v, recalled, own=True)
-            return (S.square().sum((-1, -2)).unsqueeze(1) + growth.cumsum(1)).clamp(min=0).sqrt()
+            return S.square().sum((-1, -2)).unsqueeze(1) + growth.cumsum(1)
 
-    def step_norms(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h"]:
-        """|S + v k^T|_F of every token alone."""
+    def step_square_norms(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h"]:
+        """|S + v k^T|^2 of every token alone."""
         with full_precision(x.q):
             S, k = state_of(memory), at_least_float32(x.k)
             growth = _growth(k, _weighted(x), read(k, S), own=False)
-            return (S.square().sum((-1, -2)).unsqueeze(1) + growth).clamp(min=0).sqrt()
+            return S.square().sum((-1, -2)).unsqueeze(1) + growth
 
     def _size(self, x: Streams) -> int:
         per_channel = x.log_decay is not None and x.log_decay.shape[-1] > 1

@@ -8,7 +8,7 @@ import torch
 from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.kernels.matrix import read
 from tabicl_linear.kernels.memory import GramMemory, Memory
-from tabicl_linear.kernels.rule import UpdateRule, at_least_float32, full_precision
+from tabicl_linear.kernels.rule import UpdateRule, full_precision
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -20,8 +20,9 @@ class RidgeRule(UpdateRule):
     """S = V^T K (K^T K + n lambda I)^-1, read as o = S q (appendix B.5).
 
     The memory holds V^T K, K^T K and n: fitted contexts merge by addition and the order of tokens
-    does not matter. The system is solved when the memory is read, in float64: rows of a table are
-    correlated and lambda may be tiny. There are no prefix reads.
+    does not matter. Sums and solution are float64 for inputs of any dtype: rows of a table are
+    correlated and lambda may be tiny. The system is solved when the memory is read. There are no
+    prefix reads.
 
     Attributes:
         penalty: scaled: n lambda, as in the paper; plain: lambda; none: least squares, by the
@@ -44,8 +45,7 @@ class RidgeRule(UpdateRule):
     def fold(self, x: Streams, memory: Memory | None = None) -> GramMemory:
         """The sums, with those of all tokens added."""
         with full_precision(x.k):
-            k = at_least_float32(x.k).transpose(1, 2)
-            v = at_least_float32(x.v).transpose(1, 2)
+            k, v = x.k.double().transpose(1, 2), x.v.double().transpose(1, 2)
             cross, gram = v.transpose(-1, -2) @ k, k.transpose(-1, -2) @ k
         rows = x.k.shape[1]
         if memory is None:
@@ -58,25 +58,24 @@ class RidgeRule(UpdateRule):
         assert isinstance(memory, GramMemory)
         with full_precision(q):
             S = self.solve(memory)
-            return read(q.to(S.dtype), S).to(q.dtype)
+            return read(q.double(), S).to(q.dtype)
 
     def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
         """Not provided: the own token would need a solve of its own."""
         raise UnsupportedReadout("RidgeRule has no self term; use readouts.FinalState.")
 
     def solve(self, memory: GramMemory) -> Float[Tensor, "b h v k"]:
-        """The state S of a memory, in the memory's dtype."""
-        gram, cross = memory.gram.double(), memory.cross.double()
+        """The state S of a memory, in float64."""
         if self.penalty == "none":
-            S = cross @ torch.linalg.pinv(gram, hermitian=True)
+            S = memory.cross @ torch.linalg.pinv(memory.gram, hermitian=True, rtol=PINV_RTOL)
         else:
             scale = memory.rows if self.penalty == "scaled" else 1
-            # Sums rounded to the memory's dtype are indefinite by about this much; a smaller
-            # penalty could not be told from rounding and would break the factorisation.
-            rounding = gram.shape[-1] * torch.finfo(memory.gram.dtype).eps
-            floor = rounding * gram.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
-            penalty = floor.clamp(min=scale * self.regulariser).expand(gram.shape[:-1])
-            factor = torch.linalg.cholesky(gram + torch.diag_embed(penalty))
-            S = torch.cholesky_solve(cross.mT, factor).mT
-        solution: Tensor = S.to(memory.gram.dtype)
+            eye = torch.eye(memory.gram.shape[-1], dtype=torch.float64, device=memory.gram.device)
+            factor = torch.linalg.cholesky(memory.gram + scale * self.regulariser * eye)
+            S = torch.cholesky_solve(memory.cross.mT, factor).mT
+        solution: Tensor = S
         return solution
+
+
+PINV_RTOL = 1e-10
+"""Directions of keys weaker than this, relative to the strongest, count as absent."""

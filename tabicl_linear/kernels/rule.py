@@ -28,7 +28,7 @@ class UpdateRule(ABC):
 
     @property
     def has_state_norms(self) -> bool:
-        """Whether `prefix_norms` and `step_norms` exist."""
+        """Whether `prefix_square_norms` and `step_square_norms` exist."""
         return False
 
     @abstractmethod
@@ -49,12 +49,19 @@ class UpdateRule(ABC):
     def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
         """What each token would read after writing itself alone: (memory + own token) q."""
 
-    def prefix_norms(self, x: Streams, memory: Memory | None = None) -> Float[Tensor, "b t h"]:
-        """|S_i|_F of the state that every token of `scan` reads."""
+    @property
+    def has_one_norm(self) -> bool:
+        """Whether the Frobenius norm of the state means one thing: all channels are values."""
+        return self.has_matrix_memory
+
+    def prefix_square_norms(
+        self, x: Streams, memory: Memory | None = None
+    ) -> Float[Tensor, "b t h"]:
+        """|S_i|_F^2 of the state that every token of `scan` reads."""
         raise UnsupportedReadout(f"{type(self).__name__} has no norms of prefix states.")
 
-    def step_norms(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h"]:
-        """|S|_F of the state that every token of `step` reads."""
+    def step_square_norms(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h"]:
+        """|S|_F^2 of the state that every token of `step` reads."""
         raise UnsupportedReadout(f"{type(self).__name__} has no norms of prefix states.")
 
 

@@ -33,7 +33,7 @@ class LinearAttention(SequenceMixer):
         self.num_heads = num_heads
         self.head_dim = head_dim(dim, num_heads)
         self.normalise = normalise
-        self.rule = AdditiveRule(normed=not normalise)
+        self.rule = AdditiveRule(normed=True, carries_normaliser=normalise)
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)

@@ -18,7 +18,8 @@ class StateNorm(nn.Module):
         super().__init__()
         self.log_scale = nn.Parameter(torch.zeros(num_heads))
 
-    def forward(self, norm: Float[Tensor, "b t h"], value_dim: int) -> Float[Tensor, "b t h 1"]:
-        """The factor for states of the given Frobenius norms."""
-        factor = self.log_scale.exp() * value_dim**0.5 / norm.clamp(min=EPS)
+    def forward(self, square: Float[Tensor, "b t h"], value_dim: int) -> Float[Tensor, "b t h 1"]:
+        """The factor for states of the given squared Frobenius norms."""
+        # Clamped before the root, whose gradient at zero is infinite: a state may be zero.
+        factor = self.log_scale.exp() * value_dim**0.5 * square.clamp(min=EPS**2).rsqrt()
         return factor.unsqueeze(-1)
