@@ -1,5 +1,7 @@
 """Every config file builds, trains a step with the smoke overlay, and is what its name says."""
 
+import itertools
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +109,33 @@ def test_log_uniform_runs_see_6_4_million_datasets(most):
 def test_a_later_file_takes_back_a_length_overlay(path):
     shapes = build_data(path, CONFIGS / "smoke.yaml").shapes
     assert shapes == build_data(CONFIGS / "smoke.yaml").shapes
+
+
+@pytest.mark.parametrize("folder", ["mixer", "readout", "strategy", "axis", "length"])
+def test_an_overlay_means_the_same_whatever_sibling_lies_below_it(folder):
+    """Arguments of a class outlive a change of file unless the later file names them."""
+    paths = sorted((CONFIGS / folder).glob("*.yaml"))
+    # Readouts are laid over linear attention, which serves all of them.
+    base = [CONFIGS / "linear_causal.yaml"] if folder == "readout" else []
+    compared = 0
+    for first, second in itertools.permutations(paths, 2):
+        if second.stem != "ridge" and first.stem != "ridge":  # brings its readout along
+            assert _parts(*base, first, second) == _parts(*base, second), (first.stem, second.stem)
+            compared += 1
+    assert compared >= 2
+
+
+@cache
+def _parts(*overlays: Path) -> tuple:
+    """What overlays on the defaults make of the model and its tasks."""
+    model, data = build_task(*overlays).hparams, build_data(*overlays)
+    parts = {name: model[name] for name in ("mixer", "readout", "strategy", "architecture")}
+    return str(parts), data.shapes
+
+
+def test_every_length_says_how_many_steps_it_trains():
+    for path in (CONFIGS / "length").glob("*.yaml"):
+        assert yaml.safe_load(path.read_text())["trainer"]["max_steps"] >= 400_000, path.stem
 
 
 @pytest.mark.parametrize(
