@@ -137,9 +137,13 @@ def _read_export(path: Path) -> Contents:
             f"{path} was not written by `tabicl-linear export` of this version: format "
             f"{metadata.get('format')!r}, expected {_FORMAT!r}."
         )
-    return Contents(
-        recipes.extract(json.loads(metadata["recipe"])), weights, json.loads(metadata["provenance"])
-    )
+    try:
+        recipe, provenance = (json.loads(metadata[key]) for key in ("recipe", "provenance"))
+        return Contents(recipes.extract(recipe), weights, dict(provenance))
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise CheckpointError(
+            f"{path} does not describe its model readably; export again."
+        ) from error
 
 
 def _read_lightning(path: Path) -> Contents:
@@ -154,10 +158,15 @@ def _read_lightning(path: Path) -> Contents:
         checkpoint
     ):
         raise CheckpointError(f"{path} is not a checkpoint of `tabicl-linear fit`.")
-    weights = {
-        name.removeprefix(_PREFIX): tensor
-        for name, tensor in checkpoint["state_dict"].items()
-        if name.startswith(_PREFIX)
-    }
-    recipe = recipes.extract(checkpoint["hyper_parameters"])
-    return Contents(recipe, weights, dict(checkpoint.get("provenance", {})))
+    try:
+        weights = {
+            name.removeprefix(_PREFIX): tensor
+            for name, tensor in checkpoint["state_dict"].items()
+            if name.startswith(_PREFIX)
+        }
+        recipe = recipes.extract(checkpoint["hyper_parameters"])
+        return Contents(recipe, weights, dict(checkpoint.get("provenance", {})))
+    except (TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"{path} is not a checkpoint of `tabicl-linear fit`.") from error

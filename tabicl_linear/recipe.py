@@ -64,7 +64,7 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
                 f"override {text!r} does not name a part of the model; write for example "
                 "model.mixer.init_args.decay_constant=256."
             )
-        node[keys[-1]] = yaml.safe_load(value)
+        node[keys[-1]] = _value(text, value)
     return changed
 
 
@@ -78,6 +78,13 @@ def build(recipe: Recipe, *, trust_code: bool = False) -> InContextModel:
     Raises:
         ConfigError: A class or argument that does not exist, or parts that do not fit.
     """
+    try:
+        return _assemble(recipe, trust_code)
+    except (TypeError, AttributeError) as error:  # a value of a type that no argument takes
+        raise ConfigError(f"The model cannot be built as described: {error}.") from error
+
+
+def _assemble(recipe: Recipe, trust_code: bool) -> InContextModel:
     parts = {name: _factory(name, recipe[name], trust_code) for name in _SLOTS}
     try:
         architecture = Architecture(**recipe["architecture"])
@@ -90,6 +97,19 @@ def build(recipe: Recipe, *, trust_code: bool = False) -> InContextModel:
         strategy=parts["strategy"](),
         architecture=architecture,
     )
+
+
+def _value(text: str, value: str) -> Any:
+    try:
+        parsed = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"override {text!r}: the value is not valid YAML.") from error
+    if isinstance(parsed, str):
+        try:
+            return float(parsed)  # YAML 1.1 takes 1e-6, without a dot, for text
+        except ValueError:
+            return parsed
+    return parsed
 
 
 def _slot(name: str, value: Any) -> dict[str, Any]:

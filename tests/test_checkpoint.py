@@ -141,6 +141,43 @@ def test_truncated_missing_and_foreign_files_are_refused(checkpoint, tmp_path):
         load_model(tmp_path / "foreign.safetensors")
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"hyper_parameters": None},
+        {"hyper_parameters": RECIPE | {"architecture": None}},
+        {"hyper_parameters": RECIPE | {"mixer": {"class_path": 5}}},
+        {"state_dict": None},
+        {"state_dict": {1: torch.ones(1)}},
+        {"provenance": 3},
+    ],
+)
+def test_checkpoints_of_the_wrong_shape_are_refused(tmp_path, parts):
+    whole = {"state_dict": {}, "hyper_parameters": RECIPE, "provenance": {}}
+    torch.save(whole | parts, tmp_path / "odd.ckpt")
+    with pytest.raises(CheckpointError):
+        load_model(tmp_path / "odd.ckpt")
+
+
+@pytest.mark.parametrize("recipe", ["{", "3", "[]", "null"])
+def test_exports_that_do_not_describe_a_model_are_refused(tmp_path, recipe):
+    metadata = {"format": "tabicl_linear/1", "recipe": recipe, "provenance": "{}"}
+    save_file({"w": torch.ones(1)}, tmp_path / "odd.safetensors", metadata=metadata)
+    with pytest.raises(CheckpointError):
+        load_model(tmp_path / "odd.safetensors")
+
+
+def test_override_values_may_be_written_without_a_dot(checkpoint):
+    model = load_model(checkpoint[0], ["model.architecture.norm_eps=1e-3"])
+    assert model.architecture.norm_eps == 1e-3
+
+
+@pytest.mark.parametrize("text", ["model.architecture.depth=1.5", "model.architecture.depth={"])
+def test_override_values_of_another_type_are_refused(checkpoint, text):
+    with pytest.raises(ConfigError):
+        load_model(checkpoint[0], [text])
+
+
 def test_a_pickle_that_would_run_code_is_refused(tmp_path):
     torch.save({"state_dict": {}, "hyper_parameters": Fraction(1, 2)}, tmp_path / "code.ckpt")
     with pytest.raises(CheckpointError, match="code"):

@@ -50,7 +50,7 @@ def test_models_prints_a_row_for_every_run(capsys):
     assert "38,400 per token" in rows["softmax"]
     assert "614,400" in rows["gla"]
     assert "786,432" in rows["gated_delta"]
-    assert "per column group" in rows["delta_two_axis"]
+    assert "per cell of a row" in rows["delta_two_axis"]
     mitigated = {name: row.split(" | ")[5] for name, row in rows.items()}
     assert mitigated["delta_weaving"] == "12,796,362"
     assert mitigated["gla_mimetic"] == "12,571,722"

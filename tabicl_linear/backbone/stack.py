@@ -11,7 +11,7 @@ from tabicl_linear.backbone.two_axis import CellAttention
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.matrix import state_of
 from tabicl_linear.kernels.memory import MatrixMemory
-from tabicl_linear.kernels.rule import at_least_float32
+from tabicl_linear.kernels.rule import lifted
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
 
@@ -68,7 +68,7 @@ class Backbone(nn.Module):
             initial: States to start from; zero if left out.
             num_cells: Cells of a row.
         """
-        x, states = at_least_float32(context), list[LayerState]()
+        x, states = lifted(context), list[LayerState]()
         for i, block in enumerate(self.layers()):
             start = None if initial is None else initial[i]
             if self.woven:
@@ -86,7 +86,7 @@ class Backbone(nn.Module):
         num_cells: int = 1,
     ) -> Float[Tensor, "b u d"]:
         """Read the states; queries are independent of each other."""
-        x = at_least_float32(queries)
+        x = lifted(queries)
         for i, (block, state) in enumerate(zip(self.layers(), states, strict=True)):
             x = block.predict(self._mix_cells(i, x, num_cells), state)
         return self._normalise(x)

@@ -51,7 +51,7 @@ def _row(name: str, run: Run, folder: Path) -> list[str]:
 
 
 def state_bytes(model: InContextModel) -> str:
-    """Bytes of all fitted layers for one dataset; per token or column group where they grow."""
+    """Bytes of all fitted layers for one dataset; per token or cell where they grow."""
     layers = model.backbone.layers()
     # All layers have states of one shape, and only the shape matters: any finite weights do.
     block = layers[0].to_empty(device="cpu")
@@ -63,5 +63,5 @@ def state_bytes(model: InContextModel) -> str:
     growth = (sizes[1] - sizes[0]) * len(layers)
     if growth:
         return f"{growth:,} per token"
-    unit = " per column group" if model.architecture.two_axis else ""
+    unit = " per cell of a row" if model.architecture.two_axis else ""
     return f"{sizes[0] * len(layers):,}{unit}"

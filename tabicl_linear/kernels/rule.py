@@ -70,6 +70,11 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
+def lifted(x: Tensor) -> Tensor:
+    """`x` in float32 where autocast has lowered it; a model in half precision throughout stays."""
+    return at_least_float32(x) if torch.is_autocast_enabled(x.device.type) else x
+
+
 def full_precision(x: Tensor) -> torch.autocast:
     """Context in which autocast does not lower the precision of memories on `x`'s device."""
     return torch.autocast(x.device.type, enabled=False)

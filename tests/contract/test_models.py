@@ -205,6 +205,30 @@ def test_all_parameters_receive_finite_gradients(mixer, readout, strategy, two_a
         assert parameter.grad.abs().sum() > 0, f"{name} has no influence"
 
 
+@pytest.mark.parametrize(
+    ("mixer", "readout", "two_axis", "strategy"),
+    [(*row, name) for row in AXES for name in STRATEGIES if row[:2] in CAUSAL or name[-2:] == "st"],
+)
+def test_query_labels_reach_only_later_predictions_and_only_in_int_mt(
+    mixer, readout, two_axis, strategy
+):
+    model, batch = make(mixer, readout, strategy, two_axis=two_axis), task()
+    logits, changed, j = model(batch), batch.y.clone(), batch.num_context + 3
+    changed[:, j] = (changed[:, j] + 1) % 4
+    moved = (model(batch._replace(y=changed)) - logits).abs().amax((0, 2)) > 0
+    expected = torch.zeros_like(moved)
+    if strategy == "int_mt":
+        expected[4:] = True
+    assert torch.equal(moved, expected)
+
+
+@pytest.mark.parametrize(("mixer", "readout"), [pair for pair in PAIRS if pair not in CAUSAL])
+def test_multi_target_is_refused_wherever_a_row_could_read_its_own_label(mixer, readout):
+    for strategy in ("comb_mt", "int_mt"):
+        with pytest.raises(ConfigError, match=r"readouts\.Causal"):
+            make(mixer, readout, strategy)
+
+
 @strategies
 @axes
 def test_training_forward_is_fit_then_predict(mixer, readout, strategy, two_axis):

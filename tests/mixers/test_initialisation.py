@@ -1,10 +1,11 @@
 """How mixers start: the default scale, gates of Mamba and Gated DeltaNet, mimetic gates."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
-from contract.variants import MIXERS
+from contract.variants import MIXERS, READOUTS, SMALL, task
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.mixers.delta import DeltaNet
@@ -14,7 +15,9 @@ from tabicl_linear.mixers.linear import LinearAttention
 from tabicl_linear.mixers.mamba2 import Mamba2
 from tabicl_linear.mixers.ridge import Ridge
 from tabicl_linear.mixers.softmax import Softmax
+from tabicl_linear.model import InContextModel
 from tabicl_linear.nn.norms import RMSNorm
+from tabicl_linear.strategies.combined import Combined
 
 
 def _streams(mixer, dim=320):
@@ -128,3 +131,16 @@ def test_rms_norm_is_its_definition_in_float32():
     expected = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
     assert torch.allclose(norm(x), expected, atol=1e-6)
     assert norm(x.bfloat16()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("readout", ["causal", "final_state"])
+@pytest.mark.parametrize("norm", ["pre_rms", "post_layer"])
+def test_whole_models_run_in_bfloat16_throughout_with_and_without_a_final_norm(norm, readout):
+    for final_norm in (False, True):
+        architecture = replace(SMALL, norm=norm, final_norm=final_norm)
+        model = InContextModel.from_parts(
+            DeltaNet, READOUTS[readout], strategy=Combined(), architecture=architecture
+        ).bfloat16()
+        batch = task()._replace(x=task().x.bfloat16())
+        model(batch).float().sum().backward()
+        assert all(p.grad.isfinite().all() for p in model.parameters())
