@@ -18,7 +18,7 @@ from tabicl_linear.kernels.matrix import (
     state_of,
 )
 from tabicl_linear.kernels.memory import MatrixMemory, Memory
-from tabicl_linear.kernels.rule import UpdateRule, at_least_float32, full_precision
+from tabicl_linear.kernels.rule import Kernel, UpdateRule, at_least_float32, full_precision
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -37,12 +37,18 @@ class AdditiveRule(UpdateRule):
         normed: Whether norms of prefix states may be asked for: only without decay.
         carries_normaliser: The last value channel sums keys (Z of Equation 2); a norm of the whole
             state would mix it with the values.
+        kernel: What computes it; plain PyTorch (`TORCH`) if left out.
     """
 
     chunk_size: int = 64
     channel_chunk_size: int = 16
     normed: bool = False
     carries_normaliser: bool = False
+    kernel: Kernel | None = None
+
+    @property
+    def _kernel(self) -> Kernel:
+        return self.kernel or TORCH
 
     @property
     def has_state_norms(self) -> bool:
@@ -59,7 +65,7 @@ class AdditiveRule(UpdateRule):
     ) -> tuple[Float[Tensor, "b t h v"], MatrixMemory]:
         """Write all tokens; every token reads the state that includes its own write."""
         with full_precision(x.q):
-            outputs, S = scan(
+            outputs, S = self._kernel.scan(
                 x.q, x.k, _weighted(x), initial_state(x, memory), x.log_decay, size=self._size(x)
             )
         return outputs.to(x.v.dtype), MatrixMemory(S)
@@ -68,7 +74,9 @@ class AdditiveRule(UpdateRule):
         """The final memory alone."""
         with full_precision(x.q):
             return MatrixMemory(
-                fold(x.k, _weighted(x), initial_state(x, memory), x.log_decay, size=self._size(x))
+                self._kernel.fold(
+                    x.k, _weighted(x), initial_state(x, memory), x.log_decay, size=self._size(x)
+                )
             )
 
     def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
@@ -90,7 +98,7 @@ class AdditiveRule(UpdateRule):
         """|S_i|^2 = |S_{i-1}|^2 + 2 v_i.(S_{i-1} k_i) + |v_i|^2 |k_i|^2: one more scan."""
         with full_precision(x.q):
             S, v = initial_state(x, memory), _weighted(x)
-            recalled, _ = scan(x.k, x.k, v, S, size=self._size(x))
+            recalled, _ = self._kernel.scan(x.k, x.k, v, S, size=self._size(x))
             growth = _growth(at_least_float32(x.k), v, recalled, own=True)
             return S.square().sum((-1, -2)).unsqueeze(1) + growth.cumsum(1)
 
@@ -187,3 +195,7 @@ def _growth(k: Tensor, v: Tensor, recalled: Tensor, *, own: bool) -> Tensor:
     """|S + v k^T|^2 - |S|^2, where `recalled` is S k; if `own`, it is (S + v k^T) k."""
     square = k.square().sum(-1) * v.square().sum(-1)
     return 2 * (v * recalled).sum(-1) + (-square if own else square)
+
+
+TORCH = Kernel(scan, fold)
+"""Additive memories in plain PyTorch."""

@@ -24,7 +24,7 @@ from tabicl_linear.kernels.matrix import (
     state_of,
 )
 from tabicl_linear.kernels.memory import MatrixMemory, Memory
-from tabicl_linear.kernels.rule import UpdateRule, at_least_float32, full_precision
+from tabicl_linear.kernels.rule import Kernel, UpdateRule, at_least_float32, full_precision
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -36,9 +36,18 @@ class DeltaRule(UpdateRule):
     With `log_decay=None` this is DeltaNet, otherwise Gated DeltaNet (one gate per head). Keys must
     have unit norm for the recurrence to be a contraction. Order matters: permuting tokens changes
     S. The initial memory is zero unless one is given.
+
+    Attributes:
+        chunk_size: Tokens per chunk.
+        kernel: What computes it; plain PyTorch (`TORCH`) if left out.
     """
 
     chunk_size: int = 32
+    kernel: Kernel | None = None
+
+    @property
+    def _kernel(self) -> Kernel:
+        return self.kernel or TORCH
 
     def scan(
         self, x: Streams, memory: Memory | None = None
@@ -46,7 +55,7 @@ class DeltaRule(UpdateRule):
         """Write all tokens; every token reads the state that includes its own write."""
         assert x.beta is not None, "the delta rule needs write rates"
         with full_precision(x.q):
-            outputs, S = scan(
+            outputs, S = self._kernel.scan(
                 x.q, x.k, x.v, x.beta, initial_state(x, memory), x.log_decay, size=self.chunk_size
             )
         return outputs.to(x.v.dtype), MatrixMemory(S)
@@ -56,7 +65,9 @@ class DeltaRule(UpdateRule):
         assert x.beta is not None, "the delta rule needs write rates"
         with full_precision(x.q):
             return MatrixMemory(
-                fold(x.k, x.v, x.beta, initial_state(x, memory), x.log_decay, size=self.chunk_size)
+                self._kernel.fold(
+                    x.k, x.v, x.beta, initial_state(x, memory), x.log_decay, size=self.chunk_size
+                )
             )
 
     def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
@@ -162,3 +173,7 @@ def _run(parts: _Chunks, S: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]
         updates.append(torch.baddbmm(U, W, state, alpha=-1))
         state = torch.baddbmm(state if decay is None else state * decay, writes, updates[-1])
     return states, updates, state.transpose(-1, -2).reshape(b, h, v, k)
+
+
+TORCH = Kernel(scan, fold)
+"""The delta rule in plain PyTorch."""

@@ -1,7 +1,8 @@
 """The contract of every update rule: scan, fold, read, step."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import torch
 
@@ -63,6 +64,23 @@ class UpdateRule(ABC):
     def step_square_norms(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h"]:
         """|S|_F^2 of the state that every token of `step` reads."""
         raise UnsupportedReadout(f"{type(self).__name__} has no norms of prefix states.")
+
+
+class Kernel(NamedTuple):
+    """One implementation of what a rule does along a sequence; rules with a matrix memory have one.
+
+    Both take the tensors of the rule's streams (16-bit inputs as they are), the initial state
+    S [b h v k] in at least float32, the log decay or None, and `size`, the tokens of a chunk, which
+    an implementation without chunks may ignore. Arguments are those of `scan` and `fold` in the
+    module of the rule.
+
+    Attributes:
+        scan: Returns all prefix reads [b t h v] and the final state.
+        fold: Returns the final state alone.
+    """
+
+    scan: Callable[..., tuple[Tensor, Tensor]]
+    fold: Callable[..., Tensor]
 
 
 def at_least_float32(x: Tensor) -> Tensor:
