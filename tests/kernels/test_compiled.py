@@ -176,7 +176,7 @@ def test_several_python_threads_may_call_it_at_once():
 @built
 def test_strided_broadcast_and_half_precision_inputs():
     x, start = _wide("head")
-    x = map_streams(torch.Tensor.float, x)
+    x, start = map_streams(torch.Tensor.float, x), MatrixMemory(start.S.float())
     packed = torch.cat([x.q, x.k, x.v], -1)
     q, k, v = packed.split([80, 80, 72], -1)
     k_shared = k[:, :, :1].expand_as(k)
