@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY = PASSIVE
 export PYTHONUNBUFFERED = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fla lint format types clean
+.PHONY: help install demo test test-fla gpu-check lint format types clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -41,6 +41,10 @@ test-fla: export CUDA_VISIBLE_DEVICES =
 test-fla: $(FLA_STAMP) ## compare with flash-linear-attention, in an environment of its own
 	$(FLA_BIN)/python -m pytest -c tests/fla_yardstick/pytest.ini --confcutdir tests/fla_yardstick tests/fla_yardstick
 
+# Needs nothing but torch: no installation, no network (tools/gpu_check).
+gpu-check: ## check kernels, training, prior and long contexts on this machine's CUDA device
+	$(PYTHON) -m tools.gpu_check --output runs/gpu_check.md
+
 $(FLA_STAMP): pyproject.toml constraints-fla.txt
 	$(PYTHON) -m venv $(FLA_VENV)
 	$(FLA_BIN)/python -m pip install --quiet --constraint constraints-fla.txt torch==2.13.0
@@ -53,7 +57,7 @@ lint: $(STAMP) ## ruff, mypy and codespell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs tabicl_linear experiments tests configs
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs tabicl_linear experiments tests tools configs
 
 format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .

@@ -72,12 +72,19 @@ def _models(arguments: list[str]) -> int:
     return models(arguments[1:])
 
 
+def _bench(arguments: list[str]) -> int:
+    from tabicl_linear.commands.bench import main as bench
+
+    return bench(arguments[1:])
+
+
 VERBS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "fit": ("pretrain a model on synthetic tables, or resume with --ckpt_path", _train),
     "validate": ("score a checkpoint on the synthetic validation set", _train),
     "test": ("score a checkpoint on a second synthetic set", _train),
     "predict": ("classify the rows of a table, given a labelled one", _predict),
     "export": ("write a checkpoint's model as one safetensors file", _export),
+    "bench": ("measure prior, kernels, training and inference on this machine", _bench),
     "models": ("list every trained model of the paper with its size", _models),
 }
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tabicl_linear import recipe as recipes
 from tabicl_linear.errors import CheckpointError
-from tabicl_linear.kernels.backend import Backend, resolve
+from tabicl_linear.kernels.backend import Backend, check
 from tabicl_linear.model import InContextModel
 
 _FORMAT = "tabicl_linear/1"
@@ -52,14 +52,16 @@ def load_model(
         path: Lightning checkpoint or safetensors export.
         overrides: Changes to the recipe that keep the parameters' shapes, such as
             "model.mixer.init_args.decay_constant=256".
-        backend: Which kernels compute the mixers.
+        backend: Which kernels compute the mixers: plain PyTorch (torch), the compiled kernel on a
+            CPU (compiled), flash-linear-attention on CUDA (fla), or the fastest that runs where
+            the model is put (auto).
         trust_code: Also build from classes outside tabicl_linear that the file names.
 
     Raises:
         CheckpointError: A missing, corrupt or foreign file, or weights that do not fit.
-        ConfigError: Overrides or a backend that do not exist.
+        ConfigError: Overrides that do not exist, or a backend that cannot run here.
     """
-    resolve(backend)
+    check(backend)
     contents = read(path)
     # Built without storage, so that no random numbers are drawn for weights that are replaced.
     with torch.device("meta"):
@@ -73,6 +75,7 @@ def load_model(
             f"{' with these overrides' if overrides else ''}: {summary}"
         ) from error
     model.provenance = contents.provenance
+    model.place(backend)
     return model.eval()
 
 

@@ -24,7 +24,8 @@ from tabicl_linear.callbacks.checkpoint import RunCheckpoint, StoppedBySignal
 from tabicl_linear.callbacks.progress import Progress
 from tabicl_linear.callbacks.provenance import Provenance
 from tabicl_linear.callbacks.throughput import Throughput
-from tabicl_linear.commands.process import signals_raise, without_noise
+from tabicl_linear.commands.launch import Launch
+from tabicl_linear.commands.process import log_lines, signals_raise, without_noise
 from tabicl_linear.commands.resume import Resume, ckpt_path_option
 from tabicl_linear.commands.run_folder import RunFolder
 from tabicl_linear.commands.usage import OneLineParser
@@ -159,6 +160,9 @@ class PretrainingCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer; in `fit` it writes into the run folder."""
         options = {**self._get(self.config_init, "trainer"), **kwargs}
+        launch = Launch.detect()
+        if launch is not None:
+            options = launch.completed(options)
         if self.subcommand != "fit":
             options["callbacks"] = [
                 *_as_list(options["callbacks"]),
@@ -234,7 +238,7 @@ def run(argv: list[str]) -> int:
     """
     verb, *options = argv
     try:
-        with signals_raise(), without_noise():
+        with signals_raise(), without_noise(), log_lines():
             path = ckpt_path_option(options)
             if path is None and verb != "fit" and not HELP.intersection(options):
                 raise ConfigError(f"--ckpt_path is missing: name the checkpoint to {verb}.")

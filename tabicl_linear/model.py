@@ -1,6 +1,6 @@
 """The in-context model: fit a context, predict queries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -8,14 +8,20 @@ from torch import nn
 
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.backbone.block import Block
+from tabicl_linear.backbone.placement import Backend, PlacedModule
 from tabicl_linear.backbone.stack import Backbone
 from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.embedding.inputs import Limits, check_context, check_rows
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.types import Bool, Float, Int, Tensor
+
+CPU_ROWS, GPU_ROWS = 2048, 16384
+"""Rows of a task in the network at a time unless told otherwise: what stays in a CPU's cache, and
+what keeps a GPU busy."""
 
 
 class InContextState(NamedTuple):
@@ -30,7 +36,7 @@ class InContextState(NamedTuple):
     statistics: ContextStatistics
 
 
-class InContextModel(nn.Module):
+class InContextModel(PlacedModule):
     """Classifies rows of a table given labelled rows, without training on it.
 
     `predict(fit(context), queries)` is the only way through the network, in training too: a token
@@ -47,7 +53,7 @@ class InContextModel(nn.Module):
     """
 
     def __init__(self, backbone: Backbone, strategy: Strategy, architecture: Architecture) -> None:
-        super().__init__()
+        super().__init__(architecture.dim)
         self.provenance: Mapping[str, Any] = {}
         self.architecture = architecture
         self.embedding = architecture.make_embedding()
@@ -66,6 +72,7 @@ class InContextModel(nn.Module):
         readout: ReadoutFactory,
         strategy: Strategy,
         architecture: Architecture,
+        backend: Backend = "auto",
     ) -> "InContextModel":
         """Assemble a model, one mixer and one readout per layer.
 
@@ -86,7 +93,7 @@ class InContextModel(nn.Module):
                 "causal (or woven states) would let a row read its own label or later rows; use "
                 "tabicl_linear.readouts.Causal without weave_states, or target: single."
             )
-        return cls(backbone, strategy, architecture)
+        return cls(backbone, strategy, architecture).place(backend)
 
     @staticmethod
     def _make_block(
@@ -114,40 +121,63 @@ class InContextModel(nn.Module):
         *,
         categorical: Bool[Tensor, "b m"] | None = None,
         state: InContextState | None = None,
+        rows_per_chunk: int | None = None,
     ) -> InContextState:
         """Write labelled rows and return the state.
 
+        Takes memory beside its arguments for one chunk of rows in a causal model; otherwise also
+        for one hidden token per row (two where the readout is bidirectional; see "Long contexts"
+        in docs/architecture.md). Gradients, where they are recorded, keep everything.
+
         Args:
-            x: Features; NaN and infinities count as missing.
+            x: Features; NaN and infinities count as missing. Any floating dtype: rows are
+                standardised in float64, then take the dtype of the weights.
             y: Class indices from 0.
             categorical: Which columns hold category codes; none if left out.
             state: Fitted state to extend by these rows, under its statistics: the result is that
                 of fitting all rows at once under the statistics of the first.
+            rows_per_chunk: Most rows of each task in the network at a time, 2048 on a CPU and 16384
+                elsewhere if left out. The result does not depend on it, up to rounding.
 
         Raises:
             DataError: Rows or labels that the model cannot take.
+            ConfigError: `rows_per_chunk` is less than one.
             UnsupportedReadout: `state` is given, but a layer reads tokens written later.
         """
-        self._check_context(x, y, categorical, state)
+        size = chunk_length(self._weight.device, rows_per_chunk)
+        limits = Limits(self._weight.device, self.architecture.num_classes)
+        check_context(x, y, categorical, limits=limits)
         if state is None:
-            statistics = self._statistics(x, y, categorical)
+            statistics = self._statistics(x, y, categorical, size)
             initial = None
         else:
+            self._check_extension(x, categorical, state)
             statistics, initial = state.statistics, state.layers
-        num_columns = x.shape[2]
-        rows = self.embedding.rows(standardise(x, statistics))
-        labels = self.embedding.labels(y.to(x.dtype), num_columns)
-        tokens = self.strategy.context_tokens(rows, labels)
-        num_cells = self.embedding.num_cells(num_columns)
-        _, layers = self.backbone.fit(tokens, initial, num_cells=num_cells)
+        num_cells = self.embedding.num_cells(x.shape[2])
+        tokens = self._context_tokens(x, y, statistics, size)
+        layers = self.backbone.write(tokens, initial, num_cells=num_cells)
         return InContextState(layers, statistics)
 
-    def predict(self, state: InContextState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
+    def predict(
+        self,
+        state: InContextState,
+        x: Float[Tensor, "b q m"],
+        *,
+        rows_per_chunk: int | None = None,
+    ) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows; every row is predicted independently of the others.
+
+        Args:
+            state: Fitted context.
+            x: Features, as in `fit`.
+            rows_per_chunk: Most rows of each task in the network at a time, as in `fit`.
 
         Raises:
             DataError: Rows that do not have the columns of the context.
+            ConfigError: `rows_per_chunk` is less than one.
         """
+        size = chunk_length(self._weight.device, rows_per_chunk)
+        check_rows(x, self._weight.device)
         statistics = state.statistics
         expected = statistics.fill.shape
         if (x.shape[0], x.shape[2]) != tuple(expected):
@@ -155,12 +185,18 @@ class InContextModel(nn.Module):
                 f"Queries of {x.shape[0]} tasks with {x.shape[2]} columns do not match the fitted "
                 f"context of {expected[0]} tasks with {expected[1]} columns."
             )
+        # Pieces of equal length: matrix products of very few rows run other kernels.
+        pieces = x.tensor_split(max(1, -(-x.shape[1] // size)), dim=1)
+        return torch.cat([self._predict(state, piece) for piece in pieces], dim=1)
+
+    def _predict(self, state: InContextState, x: Tensor) -> Tensor:
         num_columns = x.shape[2]
-        rows = self.embedding.rows(standardise(x, statistics))
-        tokens = self.strategy.query_tokens(rows, self._placeholder(statistics))
+        rows = self.embedding.rows(self._standardised(x, state.statistics))
+        tokens = self.strategy.query_tokens(rows, self._placeholder(state.statistics))
         num_cells = self.embedding.num_cells(num_columns)
         hidden = self.backbone.predict(tokens, state.layers, num_cells=num_cells)
-        return self.head(self.embedding.outputs(hidden, num_columns))
+        logits: Tensor = self.head(self.embedding.outputs(hidden, num_columns))
+        return logits
 
     def forward(self, batch: TaskBatch) -> Float[Tensor, "b q y"]:
         """Logits of the query rows in the training layout of the strategy.
@@ -193,8 +229,8 @@ class InContextModel(nn.Module):
         num_columns = batch.x.shape[2]
         num_cells = self.embedding.num_cells(num_columns)
         tokens = self.strategy.training_tokens(
-            self.embedding.rows(standardise(batch.x, statistics)),
-            self.embedding.labels(batch.y.to(batch.x.dtype), num_columns),
+            self.embedding.rows(self._standardised(batch.x, statistics)),
+            self.embedding.labels(batch.y.to(self._weight.dtype), num_columns),
             self._placeholder(statistics),
             num_context=num_context,
         )
@@ -205,31 +241,42 @@ class InContextModel(nn.Module):
         hidden = self.strategy.predictions(context_outputs, query_outputs, num_context=num_context)
         return self.head(self.embedding.outputs(hidden, num_columns)), layers
 
-    def _statistics(self, x: Tensor, y: Tensor, categorical: Tensor | None) -> ContextStatistics:
+    @property
+    def _weight(self) -> Tensor:
+        """Any of the weights: tells their dtype and device."""
+        return next(self.parameters())
+
+    def _statistics(
+        self, x: Tensor, y: Tensor, categorical: Tensor | None, rows_per_chunk: int | None = None
+    ) -> ContextStatistics:
         self.embedding.check(x.shape[2])
         if categorical is None:
             categorical = torch.zeros(x.shape[0], x.shape[2], dtype=torch.bool, device=x.device)
         num_features = self.architecture.num_features if self.embedding.scales_rows else None
-        return context_statistics(x, y, categorical, num_features=num_features)
+        return context_statistics(
+            x, y, categorical, num_features=num_features, rows_per_chunk=rows_per_chunk
+        )
+
+    def _standardised(self, x: Tensor, statistics: ContextStatistics) -> Float[Tensor, "b n m"]:
+        return standardise(x, statistics).to(self._weight.dtype)
+
+    def _context_tokens(
+        self, x: Tensor, y: Tensor, statistics: ContextStatistics, rows_per_chunk: int
+    ) -> Iterator[Float[Tensor, "g t d"]]:
+        pairs = zip(x.split(rows_per_chunk, dim=1), y.split(rows_per_chunk, dim=1), strict=True)
+        for rows, labels in pairs:
+            yield self.strategy.context_tokens(
+                self.embedding.rows(self._standardised(rows, statistics)),
+                self.embedding.labels(labels.to(self._weight.dtype), x.shape[2]),
+            )
 
     def _placeholder(self, statistics: ContextStatistics) -> Float[Tensor, "g 1 d"]:
-        return self.embedding.labels(statistics.mean_label[:, None], statistics.fill.shape[1])
+        mean_label = statistics.mean_label[:, None].to(self._weight.dtype)
+        return self.embedding.labels(mean_label, statistics.fill.shape[1])
 
-    def _check_context(
-        self, x: Tensor, y: Tensor, categorical: Tensor | None, state: InContextState | None
+    def _check_extension(
+        self, x: Tensor, categorical: Tensor | None, state: InContextState
     ) -> None:
-        if x.shape[:2] != y.shape or x.shape[1] == 0:
-            raise DataError(
-                f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; expected [tasks, rows, "
-                "columns] and [tasks, rows] with at least one row."
-            )
-        if int(y.min()) < 0 or int(y.max()) >= self.architecture.num_classes:
-            raise DataError(
-                f"Labels lie between {int(y.min())} and {int(y.max())}; this model takes class "
-                f"indices 0 to {self.architecture.num_classes - 1}."
-            )
-        if state is None:
-            return
         if not self.is_causal:
             raise UnsupportedReadout(
                 "A fitted state can be extended only where every layer reads causally: here "
@@ -242,3 +289,12 @@ class InContextModel(nn.Module):
                 f"x [{', '.join(map(str, state.statistics.fill.shape))}] tasks and columns, got "
                 f"{x.shape[0]} and {x.shape[2]}."
             )
+
+
+def chunk_length(device: torch.device, most: int | None = None) -> int:
+    """Rows of a task in the network at a time: `most`, or what suits the device."""
+    if most is None:
+        return CPU_ROWS if device.type == "cpu" else GPU_ROWS
+    if most < 1:
+        raise ConfigError(f"rows_per_chunk={most} must be at least 1.")
+    return most

@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from tabicl_linear.kernels.memory import map_tensors
+from tabicl_linear.kernels.memory import Memory, map_tensors
+from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import LayerState, SequenceMixer
 from tabicl_linear.readouts import Readout
 from tabicl_linear.types import Float, Tensor
@@ -44,25 +45,55 @@ class Block(nn.Module):
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
         """Write the tokens, after those of `state` where one is given."""
         if not self.readout.is_bidirectional:
-            return self._write(x, state)
+            return self.write(x, state)
         # Both directions in one pass, side by side in the batch.
         twice = None if state is None else map_tensors(lambda z: torch.cat([z, z]), state)
-        both, states = self._write(torch.cat([x, x.flip(1)]), twice)
+        both, states = self.write(torch.cat([x, x.flip(1)]), twice)
         forward, backward = both.chunk(2)
         mean = map_tensors(lambda z: z.unflatten(0, (2, -1)).mean(0), states)
         return (forward + backward.flip(1)) / 2, mean
 
-    def _write(
-        self, x: Float[Tensor, "b t d"], state: LayerState | None
+    def write(
+        self, x: Float[Tensor, "b t d"], state: LayerState | None = None
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
-        count = 0 if state is None else state.num_tokens
-        memory, tail = (None, None) if state is None else (state.memory, state.tail)
+        """Write the tokens in one direction; what becomes of them, and the state."""
+        inputs, streams, tail = self._project(x, state)
+        heads, memory = self.readout.context(self.mixer.rule, streams, _memory(state))
+        mixed = self.mixer.merge(heads, streams, inputs)
+        return self._finish(x, mixed), LayerState(memory, tail, _clock(state) + x.shape[1])
+
+    def fold(self, x: Float[Tensor, "b t d"], state: LayerState | None = None) -> LayerState:
+        """The state that `write` returns, where what becomes of the tokens is not needed."""
+        _, streams, tail = self._project(x, state)
+        memory = self.mixer.rule.fold(streams, _memory(state))
+        return LayerState(memory, tail, _clock(state) + x.shape[1])
+
+    def reread(
+        self, x: Float[Tensor, "b t d"], before: LayerState | None, memory: Memory
+    ) -> tuple[Float[Tensor, "b t d"], LayerState]:
+        """What becomes of tokens that have been folded and now read a final memory.
+
+        Args:
+            x: The tokens.
+            before: Convolution and clock just before them.
+            memory: What they read.
+
+        Returns:
+            Their new hidden tokens, and `before` of the tokens that follow.
+        """
+        inputs, streams, tail = self._project(x, before)
+        heads = self.readout.query(self.mixer.rule, streams, memory)
+        after = LayerState(memory, tail, _clock(before) + x.shape[1])
+        return self._finish(x, self.mixer.merge(heads, streams, inputs)), after
+
+    def _project(
+        self, x: Tensor, state: LayerState | None
+    ) -> tuple[Tensor, Streams, Float[Tensor, "b w d"] | None]:
+        count = _clock(state)
         inputs = self.mixer_norm(x) if self.norm_first else x
         time = torch.arange(count, count + x.shape[1], device=x.device)
-        streams, tail = self.mixer.project(inputs, time, tail, independent=False)
-        heads, memory = self.readout.context(self.mixer.rule, streams, memory)
-        mixed = self.mixer.merge(heads, streams, inputs)
-        return self._finish(x, mixed), LayerState(memory, tail, count + x.shape[1])
+        tail = None if state is None else state.tail
+        return inputs, *self.mixer.project(inputs, time, tail, independent=False)
 
     def predict(self, x: Float[Tensor, "b u d"], state: LayerState) -> Float[Tensor, "b u d"]:
         """Read the state; every query has the same clock, the number of tokens written."""
@@ -79,3 +110,11 @@ class Block(nn.Module):
         if self.norm_first:
             return x + self.feed_forward(self.feed_forward_norm(x))
         return self.feed_forward_norm(x + self.feed_forward(x))
+
+
+def _memory(state: LayerState | None) -> Memory | None:
+    return None if state is None else state.memory
+
+
+def _clock(state: LayerState | None) -> int:
+    return 0 if state is None else state.num_tokens

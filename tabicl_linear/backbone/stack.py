@@ -1,12 +1,14 @@
 """The stack of blocks: context in, states out; queries in, hidden tokens out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import cast
 
 import torch
 from torch import nn
 
 from tabicl_linear.backbone.block import Block
+from tabicl_linear.backbone.long_context import HeldTokens, advance, fold
 from tabicl_linear.backbone.two_axis import CellAttention
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.matrix import state_of
@@ -77,6 +79,45 @@ class Backbone(nn.Module):
             x, state = block.fit(self._mix_cells(i, x, num_cells), start)
             states.append(state)
         return self._normalise(x), tuple(states)
+
+    def write(
+        self,
+        chunks: Iterable[Float[Tensor, "b _t d"]],
+        initial: Sequence[LayerState] | None = None,
+        *,
+        num_cells: int = 1,
+    ) -> tuple[LayerState, ...]:
+        """The states that `fit` returns, from a context that comes in chunks of tokens.
+
+        A causal stack takes one chunk after the other through all blocks and holds no more than
+        one, so `chunks` may be a generator. Otherwise every block needs the whole context before
+        its tokens read: blocks are passed one by one, and the hidden tokens of the whole context
+        are held once (twice while a bidirectional block runs).
+
+        Args:
+            chunks: Tokens in order, the cells of a row side by side in the batch; at least one.
+            initial: States to start from; zero if left out.
+            num_cells: Cells of a row.
+        """
+        states: Sequence[LayerState | None] = initial or [None] * len(self.blocks)
+        for together in ([chunk] for chunk in chunks) if self.is_causal else [chunks]:
+            tokens = HeldTokens(map(lifted, together))
+            states = self._write_held(tokens, states, num_cells)
+        return cast(tuple[LayerState, ...], tuple(states))
+
+    def _write_held(
+        self, tokens: HeldTokens, before: Sequence[LayerState | None], num_cells: int
+    ) -> list[LayerState]:
+        states = list[LayerState]()
+        for i, (block, start) in enumerate(zip(self.layers(), before, strict=True)):
+            if self.woven:
+                assert start is None, "woven states start from the layer below"
+                start = self._woven_start(self.woven[i], tokens.slabs[0], states)
+            if self.cell_attention:
+                tokens.replace(partial(self._mix_cells, i, num_cells=num_cells))
+            is_last = i == len(self.blocks) - 1
+            states.append((fold if is_last else advance)(block, tokens, start))
+        return states
 
     def predict(
         self,

@@ -16,6 +16,8 @@ from tabicl_linear.errors import ConfigError
 
 LAST = "last.ckpt"
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+ONE_SIGNAL_SECONDS = 1.0
+"""Signals within this time are one: launchers pass on what the process group has got as well."""
 
 
 class StoppedBySignal(BaseException):
@@ -30,18 +32,24 @@ class RunCheckpoint(Checkpoint):
     """Replaces `last.ckpt` in the run folder as a whole, always right after an optimiser step.
 
     It is written when one of the intervals is over, before a validation, after the last step, and
-    when SIGTERM or SIGINT arrives; then `StoppedBySignal` ends the run. A second signal ends it at
-    once. Because every checkpoint is taken at the same point of Lightning's loop, all of them
-    resume alike, and none lies inside an accumulation window.
+    when SIGTERM or SIGINT arrives; then `StoppedBySignal` ends the run. A second signal, more than
+    a second later, ends it at once. Because every checkpoint is taken at the same point of
+    Lightning's loop, all of them resume alike, and none lies inside an accumulation window.
 
     Args:
         every_n_steps: Optimiser steps between checkpoints.
         every_minutes: Minutes between checkpoints, where this is sooner.
         keep_every_n_steps: Also keep a copy `step_<n>.ckpt` each so many steps; none if 0.
+        other_processes: Resume a checkpoint with another number of processes. The steps to come
+            then take other datasets, and as many more or fewer as there are processes.
     """
 
     def __init__(
-        self, every_n_steps: int = 1000, every_minutes: float = 5.0, keep_every_n_steps: int = 0
+        self,
+        every_n_steps: int = 1000,
+        every_minutes: float = 5.0,
+        keep_every_n_steps: int = 0,
+        other_processes: bool = False,
     ) -> None:
         if every_n_steps < 1 or every_minutes <= 0 or keep_every_n_steps < 0:
             raise ConfigError(
@@ -52,13 +60,32 @@ class RunCheckpoint(Checkpoint):
         self.every_n_steps = every_n_steps
         self.every_minutes = every_minutes
         self.keep_every_n_steps = keep_every_n_steps
+        self.other_processes = other_processes
         self._signum = 0
+        self._signalled_at = 0.0
         self._stop_wanted = False
         self._ending = 0
         self._window_open = False
         self._seen_step = 0
         self._saved_step = 0
         self._saved_at = 0.0
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Refuse a checkpoint of another number of processes, unless that is asked for.
+
+        Raises:
+            ConfigError: The number differs.
+        """
+        # Checkpoints of versions that could not tell hold no number.
+        before = checkpoint["provenance"].get("processes", trainer.world_size)
+        if before != trainer.world_size and not self.other_processes:
+            raise ConfigError(
+                f"The checkpoint is of a run with {before} processes and this one has "
+                f"{trainer.world_size}: its steps would take other datasets, and other numbers of "
+                f"them; resume with {before}, or with --checkpoint.other_processes true."
+            )
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take over the signals; Lightning would stop inside an accumulation window."""
@@ -156,9 +183,11 @@ class RunCheckpoint(Checkpoint):
                 signal.signal(signum, self._on_signal)
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
-        if self._signum:
+        now = time.monotonic()
+        if not self._signum:
+            self._signum, self._signalled_at = signum, now
+        elif now - self._signalled_at > ONE_SIGNAL_SECONDS:
             raise StoppedBySignal(signum, "Stopped by a second signal, without a new checkpoint.")
-        self._signum = signum
 
     def _stop(self, trainer: Trainer, signum: int) -> None:
         path = Path(trainer.default_root_dir) / LAST

@@ -21,9 +21,9 @@ class Provenance(Callback):
 
     A checkpoint gets two keys of plain data: `config`, the whole config tree, and `provenance` with
     `package_version`, `git_commit` (None outside a git checkout; `-dirty` marks changed files),
-    `prior` (class path and arguments), `seed`, `steps`, `datasets`, `trained_rows` (fewest and most
-    context rows met in training) and `trained_features` (fewest and most columns), both
-    None before the first batch.
+    `prior` (class path and arguments), `seed`, `processes`, `steps`, `datasets`, `trained_rows`
+    (fewest and most context rows met in training) and `trained_features` (fewest and most columns),
+    both None before the first batch.
 
     Args:
         config: The config tree as plain data.
@@ -88,6 +88,7 @@ class Provenance(Callback):
             "git_commit": self._git_commit,
             "prior": self.config["data"]["prior"],
             "seed": self.config["seed_everything"],
+            "processes": trainer.world_size,
             "steps": trainer.global_step,
             "datasets": self._datasets,
             "trained_rows": self._ranges.get("rows"),

@@ -48,6 +48,20 @@ def without_noise() -> Iterator[None]:
         logger.removeFilter(_is_no_advertisement)
 
 
+@contextmanager
+def log_lines() -> Iterator[None]:
+    """Show on standard error what the package logs: which kernels are used, and why."""
+    logger, handler = logging.getLogger("tabicl_linear"), logging.StreamHandler()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
 def _is_no_advertisement(record: logging.LogRecord) -> bool:
     return "Tip: For seamless" not in record.getMessage()
 

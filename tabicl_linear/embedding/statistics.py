@@ -1,10 +1,16 @@
 """What a model learns about columns from the context alone, and how it is applied to rows.
 
 Everything is a value of the fitted state, none of it a buffer of the model: two fitted states can
-coexist. All of it runs batched over tasks, without a loop over tasks or columns.
+coexist. All of it runs batched over tasks, without a loop over tasks or columns, and in chunks of
+rows, so that what it needs beside the table does not grow with the number of rows.
+
+Statistics and the arithmetic with them are float64 whatever the dtype of the table: float32 means
+over a million rows lose digits, and the deviation of values such as 1e6 + noise, or the range of
+values such as 1e38, does not survive float32.
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -17,6 +23,8 @@ MAX_RAW_CATEGORIES = 10
 """Categorical columns with more distinct values than this are standardised like numbers."""
 MAX_STANDARDISED = 100.0
 """Bound on standardised values."""
+LARGEST = 1e100
+"""Larger values count as this: sums of their squares stay finite in float64."""
 
 
 class ContextStatistics(NamedTuple):
@@ -53,29 +61,40 @@ def context_statistics(
     categorical: Bool[Tensor, "b m"],
     *,
     num_features: int | None,
+    rows_per_chunk: int | None = None,
 ) -> ContextStatistics:
-    """Statistics of context rows (the authors' encoder; appendix B.2 leaves them open).
+    """Statistics of context rows in float64 (the authors' encoder; appendix B.2 leaves them open).
+
+    Four passes over the rows: categories; means and extremes; clip bounds; moments of what is
+    clipped.
 
     Args:
         x: Context features; NaN and infinities are missing values.
         y: Context labels.
         categorical: Which columns hold category codes.
         num_features: Features that rows are scaled to; None leaves their scale.
+        rows_per_chunk: Rows looked at together, all if left out. The result is the same up to
+            rounding.
     """
-    categories = _categories(x, categorical)
-    x = _encode(x, categorical, categories)
-    finite = x.isfinite()
-    x = x.where(finite, 0.0)
-    fill = x.sum(1) / finite.sum(1).clamp(min=1)
-    x = x.where(finite, fill[:, None])
+    size = rows_per_chunk or x.shape[1]
+    categories = _categories(x, categorical, size)
 
-    lower, upper = _clip_bounds(x)
-    lower = lower.masked_fill(categorical, -math.inf)
-    upper = upper.masked_fill(categorical, math.inf)
-    constant = x.amax(1) == x.amin(1)
+    def parts() -> Iterator[Tensor]:
+        for rows in x.split(size, dim=1):
+            yield _encode(_readable(rows), categorical, categories)
 
-    clipped = _soft_clip(x, lower, upper)
-    deviation, mean = torch.std_mean(clipped, dim=1, correction=min(1, x.shape[1] - 1))
+    present = _moments((part, part.isfinite()) for part in parts())
+    fill = present.mean
+    # Missing values lie at the mean, so they add to the count of the deviation alone.
+    deviation = _deviation(present.square, x.shape[1])
+    inner = _moments(_inside(part, fill, CLIP_SIGMAS * deviation) for part in parts())
+    reach = CLIP_SIGMAS * _deviation(inner.square, inner.rows)
+    lower = (inner.mean - reach).masked_fill(categorical, -math.inf)
+    upper = (inner.mean + reach).masked_fill(categorical, math.inf)
+    clipped = _moments((_soft_clip(_filled(part, fill), lower, upper), None) for part in parts())
+    deviation = _deviation(clipped.square, x.shape[1])
+    # The second: a deviation too small for float64, whose reciprocal would be infinite.
+    constant = _is_constant(x.split(size, dim=1)) | (deviation == 0)
     raw = categorical & (categories.isfinite().sum(-1) <= MAX_RAW_CATEGORIES)
     factor = deviation.where(~constant, 1.0).reciprocal().masked_fill(raw, 1.0)
     return ContextStatistics(
@@ -84,29 +103,117 @@ def context_statistics(
         fill=fill,
         lower=lower,
         upper=upper,
-        mean=mean.masked_fill(raw, 0.0),
+        mean=clipped.mean.masked_fill(raw, 0.0),
         factor=factor.masked_fill(constant, 0.0),
-        row_scale=_row_scale(constant, num_features).to(x.dtype),
-        mean_label=y.to(x.dtype).mean(1),
+        row_scale=_row_scale(constant, num_features),
+        mean_label=y.sum(1).double() / y.shape[1],
     )
 
 
 def standardise(x: Float[Tensor, "b n m"], by: ContextStatistics) -> Float[Tensor, "b n m"]:
-    """Encode, impute, clip, standardise and scale rows by the statistics of their context."""
-    x = _encode(x, by.categorical, by.categories)
-    x = x.where(x.isfinite(), by.fill[:, None])
-    x = (_soft_clip(x, by.lower, by.upper) - by.mean[:, None]) * by.factor[:, None]
-    return x.clamp(-MAX_STANDARDISED, MAX_STANDARDISED) * by.row_scale[:, None, None]
+    """Encode, impute, clip, standardise and scale rows by the statistics of their context.
+
+    Computed in float64, returned in the dtype of `x`.
+    """
+    rows = _filled(_encode(_readable(x), by.categorical, by.categories), by.fill)
+    rows = (_soft_clip(rows, by.lower, by.upper) - by.mean[:, None]) * by.factor[:, None]
+    rows = rows.clamp(-MAX_STANDARDISED, MAX_STANDARDISED) * by.row_scale[:, None, None]
+    return rows.to(x.dtype)
+
+
+class _Moments(NamedTuple):
+    """Moments of the used values of each column; merged by the formula of Chan et al."""
+
+    rows: Float[Tensor, "b m"]
+    mean: Float[Tensor, "b m"]
+    square: Float[Tensor, "b m"]  # sum of squared deviations from the mean
+
+
+def _moments(parts: Iterable[tuple[Tensor, Tensor | None]]) -> _Moments:
+    """Moments of values where they are used (all for None), given chunk by chunk."""
+    total: _Moments | None = None
+    for x, used in parts:
+        if used is None:
+            rows = x.new_full((x.shape[0], x.shape[2]), x.shape[1])
+            mean = x.mean(1)
+            square = (x - mean[:, None]).square().sum(1)
+        else:
+            rows = used.sum(1).double()
+            mean = x.where(used, 0.0).sum(1) / rows.clamp(min=1)
+            square = (x - mean[:, None]).where(used, 0.0).square().sum(1)
+        part = _Moments(rows, mean, square)
+        total = part if total is None else _merged(total, part)
+    assert total is not None, "statistics of no rows"
+    return total
+
+
+def _merged(a: _Moments, b: _Moments) -> _Moments:
+    rows = a.rows + b.rows
+    share, shift = b.rows / rows.clamp(min=1), b.mean - a.mean
+    return _Moments(
+        rows, a.mean + shift * share, a.square + b.square + shift.square() * a.rows * share
+    )
+
+
+def _is_constant(parts: Iterable[Tensor]) -> Bool[Tensor, "b m"]:
+    """Columns with at most one distinct finite value."""
+    low, high = torch.tensor(math.inf), torch.tensor(-math.inf)
+    for x in parts:
+        finite = x.isfinite()
+        low = torch.minimum(low.to(x), x.where(finite, math.inf).amin(1))
+        high = torch.maximum(high.to(x), x.where(finite, -math.inf).amax(1))
+    return low >= high
+
+
+def _deviation(square: Tensor, count: Tensor | int) -> Tensor:
+    """Sample standard deviation; 0 for a single value."""
+    degrees = torch.as_tensor(count, device=square.device) - 1
+    deviation: Tensor = (square / degrees.clamp(min=1)).sqrt()
+    return deviation
+
+
+def _readable(x: Tensor) -> Tensor:
+    """The values in float64, bounded; missing ones stay NaN or infinite."""
+    if x.dtype != torch.float64:
+        return x.double()
+    return torch.where(x.isfinite(), x.clamp(-LARGEST, LARGEST), math.nan)
+
+
+def _filled(x: Tensor, fill: Tensor) -> Tensor:
+    return x.where(x.isfinite(), fill[:, None])
+
+
+def _inside(x: Tensor, fill: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+    """Imputed values, and which of them lie within `reach` of the mean."""
+    x = _filled(x, fill)
+    return x, (x - fill[:, None]).abs() <= reach[:, None]
 
 
 def _categories(
-    x: Float[Tensor, "b c m"], categorical: Bool[Tensor, "b m"]
+    x: Float[Tensor, "b c m"], categorical: Bool[Tensor, "b m"], size: int
 ) -> Float[Tensor, "b m e"]:
     """Sorted distinct finite values of categorical columns, padded with +inf."""
     if not categorical.any():
-        return x.new_empty(*categorical.shape, 0)
-    values = x.where(x.isfinite() & categorical[:, None], math.inf)
-    values = values.transpose(1, 2).sort(-1).values
+        return x.new_empty(*categorical.shape, 0, dtype=torch.float64)
+    columns = categorical.any(0).nonzero().squeeze(1)
+    mask = categorical[:, None, columns]
+    found = x.new_empty(x.shape[0], len(columns), 0, dtype=torch.float64)
+    start = 0
+    while start < x.shape[1]:
+        # Pieces grow with what was found, so that the sorting adds up to n log n for codes that
+        # are nearly all distinct too.
+        stop = start + max(size, found.shape[-1])
+        values = _readable(x[:, start:stop, columns])
+        values = values.where(values.isfinite() & mask, math.inf).transpose(1, 2)
+        found = _distinct(torch.cat([found, values], dim=-1))
+        start = stop
+    categories = found.new_full((*categorical.shape, found.shape[-1]), math.inf)
+    return categories.index_copy(1, columns, found)
+
+
+def _distinct(values: Float[Tensor, "b m t"]) -> Float[Tensor, "b m e"]:
+    """Sorted finite values without repeats, padded with +inf."""
+    values = values.sort(-1).values
     first = torch.ones_like(values, dtype=torch.bool)
     first[..., 1:] = values[..., 1:] != values[..., :-1]
     # Repeats become +inf too; sorting again moves all padding to the end.
@@ -135,22 +242,9 @@ def _row_scale(constant: Bool[Tensor, "b m"], num_features: int | None) -> Float
     return torch.ones_like(used) if num_features is None else (num_features / used).sqrt()
 
 
-def _clip_bounds(x: Float[Tensor, "b c m"]) -> tuple[Tensor, Tensor]:
-    """mean -+ 4 std of the values within mean -+ 4 std of all values."""
-    if x.shape[1] == 1:
-        return x[:, 0], x[:, 0]
-    deviation, mean = torch.std_mean(x, dim=1)
-    inside = (x - mean[:, None]).abs() <= CLIP_SIGMAS * deviation[:, None]
-    count = inside.sum(1)
-    mean = x.where(inside, 0.0).sum(1) / count.clamp(min=1)
-    squares = (x - mean[:, None]).square().where(inside, 0.0).sum(1)
-    deviation = (squares / (count - 1).clamp(min=1)).sqrt()
-    return mean - CLIP_SIGMAS * deviation, mean + CLIP_SIGMAS * deviation
-
-
 def _soft_clip(
     x: Float[Tensor, "b n m"], lower: Float[Tensor, "b m"], upper: Float[Tensor, "b m"]
 ) -> Float[Tensor, "b n m"]:
     """Let values beyond a bound pass it only by the logarithm of their size."""
-    x = torch.maximum(x, lower[:, None] - x.abs().log1p())
-    return torch.minimum(x, upper[:, None] + x.abs().log1p())
+    excess = x.abs().log1p()
+    return torch.minimum(torch.maximum(x, lower[:, None] - excess), upper[:, None] + excess)

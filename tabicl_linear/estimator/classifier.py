@@ -49,8 +49,9 @@ class TabICLLinearClassifier(ClassifierMixin, BaseEstimator):
         device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
         random_state: Seed of the ensemble.
         n_jobs: CPU threads while fitting and predicting (-1: all); None leaves torch's setting.
-        rows_per_batch: Most rows in one call of the model, all members together. Lower it when
-            memory runs out; the context rows of one member are never split.
+        rows_per_batch: Most rows in the network at a time, all members together; longer tables go
+            through it in chunks, which changes predictions by rounding alone. Lower it when
+            memory runs out.
         verbose: 1 shows progress on stderr (on a terminal).
 
     Attributes:

@@ -3,6 +3,7 @@
 import copy
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from tqdm import tqdm
 
 from tabicl_linear.estimator.views import PowerColumns, View, draw_views, sum_logits
 from tabicl_linear.kernels.memory import map_tensors, num_bytes
-from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.model import InContextModel, InContextState, chunk_length
 
 MIN_ROWS = 8
 """Fewer query rows than this are filled up: matrix products of one or two rows run other kernels,
@@ -57,28 +58,24 @@ class FittedEnsemble:
         Args:
             matrix: Query rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
             device: Where to compute; model and states are moved there.
-            rows_per_batch: Most rows in one call of the model, all its members together.
+            rows_per_batch: Most rows in the network at a time, all members of a batch together.
             progress: Whether to show a bar.
         """
         model = self.model.to(device)
-        powered = self.power.transform(matrix)
+        states = [map_tensors(lambda tensor: tensor.to(device), state) for state in self.states]
         total = np.zeros((len(matrix), self.num_classes))
+        step = max(1, rows_per_batch // self.group_size)
         work = len(self.views) * len(matrix)
         with _bar("predict", work, progress) as bar, torch.inference_mode():
-            for group, state in enumerate(self.states):
-                state = map_tensors(lambda tensor: tensor.to(device), state)
-                members = slice(group * self.group_size, (group + 1) * self.group_size)
-                views = self.views[members]
-                step = max(1, rows_per_batch // len(views))
-                for start in range(0, len(matrix), step):
-                    rows = slice(start, start + step)
-                    x = _stack(views, matrix[rows], powered[rows], like=model)
-                    num_rows = x.shape[1]
-                    if num_rows < MIN_ROWS:
-                        x = torch.cat([x, x[:, :1].expand(-1, MIN_ROWS - num_rows, -1)], dim=1)
-                    out = model.predict(state, x)[:, :num_rows, : self.num_classes]
-                    total[rows] += sum_logits(out.double().cpu().numpy(), views)
-                    bar.update(len(views) * num_rows)
+            for start in range(0, len(matrix), step):
+                rows = slice(start, start + step)
+                plain, powered = matrix[rows], self.power.transform(matrix[rows])
+                for group, state in enumerate(states):
+                    views = self.views[group * self.group_size :][: self.group_size]
+                    x = _joined([(powered if v.power else plain)[:, v.columns] for v in views])
+                    logits = _read(model, state, x.to(device))[..., : self.num_classes]
+                    total[rows] += sum_logits(logits.double().cpu().numpy(), views)
+                    bar.update(len(views) * len(plain))
         return total / len(self.views)
 
     def on(self, device: str) -> "FittedEnsemble":
@@ -113,7 +110,7 @@ def fit_ensemble(
         categorical: Which columns hold category codes.
         num_members: Size of the ensemble.
         seed: Of the views.
-        rows_per_batch: Most rows in one call of the model; one member is never split.
+        rows_per_batch: Most rows in the network at a time, all members together.
         progress: Whether to show a bar.
     """
     num_rows, num_columns = matrix.shape
@@ -137,40 +134,54 @@ def fit_ensemble(
     power = PowerColumns()
     if any(view.power for view in views):
         power.fit(matrix, categorical)
-    powered = power.transform(matrix)
-    group_size = max(1, rows_per_batch // num_rows)
-    states = []
+    ensemble = FittedEnsemble(
+        model, views, power, (), max(1, rows_per_batch // num_rows), num_classes
+    )
     with _bar("fit", num_members * num_rows, progress) as bar, torch.inference_mode():
-        for first in range(0, num_members, group_size):
-            group = views[first : first + group_size]
-            orders = [view.row_order(num_rows) for view in group]
-            x = _stack(group, matrix, powered, like=model, orders=orders)
-            shown = [
-                (labels[order] + view.class_shift) % num_classes
-                for view, order in zip(group, orders, strict=True)
-            ]
-            y = torch.from_numpy(np.stack(shown)).to(x.device)
-            mask = torch.from_numpy(np.stack([categorical[view.columns] for view in group]))
-            states.append(model.fit(x, y, categorical=mask.to(x.device)))
+        for first in range(0, num_members, ensemble.group_size):
+            group = views[first : first + ensemble.group_size]
+            state = _write(ensemble, group, matrix, labels, categorical, rows_per_batch)
+            ensemble = replace(ensemble, states=(*ensemble.states, state))
             bar.update(len(group) * num_rows)
-    return FittedEnsemble(model, views, power, tuple(states), group_size, num_classes)
+    return ensemble
 
 
-def _stack(
+def _write(
+    ensemble: FittedEnsemble,
     views: tuple[View, ...],
     matrix: npt.NDArray[np.float32],
-    powered: npt.NDArray[np.float32],
-    *,
-    like: torch.nn.Module,
-    orders: list[npt.NDArray[np.int64]] | None = None,
-) -> torch.Tensor:
-    """Rows as the members see them `[members, rows, columns]`, in the dtype and place of `like`."""
-    tables = []
-    for member, view in enumerate(views):
-        table = (powered if view.power else matrix)[:, view.columns]
-        tables.append(table if orders is None else table[orders[member]])
-    parameter = next(like.parameters())
-    return torch.from_numpy(np.stack(tables)).to(parameter.device, parameter.dtype)
+    labels: npt.NDArray[np.int64],
+    categorical: npt.NDArray[np.bool_],
+    rows_per_batch: int,
+) -> InContextState:
+    """The states of some members; their rows exist in memory while they are written."""
+    device = next(ensemble.model.parameters()).device
+    tables, shown = [], []
+    for view in views:
+        order = view.row_order(len(matrix))
+        table = matrix[np.ix_(order, view.columns)]
+        tables.append(ensemble.power.transform(table, view.columns) if view.power else table)
+        shown.append((labels[order] + view.class_shift) % ensemble.num_classes)
+    mask = np.stack([categorical[view.columns] for view in views])
+    return ensemble.model.fit(
+        _joined(tables).to(device),
+        _joined(shown).to(device),
+        categorical=torch.from_numpy(mask).to(device),
+        rows_per_chunk=min(chunk_length(device), max(1, rows_per_batch // len(views))),
+    )
+
+
+def _read(model: InContextModel, state: InContextState, x: torch.Tensor) -> torch.Tensor:
+    """Logits of rows, which are filled up where they are few."""
+    num_rows = x.shape[1]
+    if num_rows < MIN_ROWS:
+        x = torch.cat([x, x[:, :1].expand(-1, MIN_ROWS - num_rows, -1)], dim=1)
+    return model.predict(state, x)[:, :num_rows]
+
+
+def _joined(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
+    """The tables of the members side by side; a single one is not copied."""
+    return torch.from_numpy(np.stack(tables) if len(tables) > 1 else tables[0][None])
 
 
 def _bar(what: str, total: int, progress: bool) -> tqdm:

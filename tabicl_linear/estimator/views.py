@@ -20,6 +20,9 @@ from tabicl_linear.estimator.columns import CLIP
 
 _log = logging.getLogger(__name__)
 
+MAX_POWER_ROWS = 100_000
+"""Most rows that power transforms are fitted on, so that they take seconds for any table."""
+
 
 class View(NamedTuple):
     """How one ensemble member sees the table.
@@ -88,7 +91,13 @@ class PowerColumns:
     def fit(
         self, matrix: npt.NDArray[np.float32], categorical: npt.NDArray[np.bool_]
     ) -> "PowerColumns":
-        """Fit one transform for each column that holds no category codes."""
+        """Fit one transform for each column that holds no category codes.
+
+        On a random sample where there are more than `MAX_POWER_ROWS` rows.
+        """
+        if len(matrix) > MAX_POWER_ROWS:
+            rows = np.random.default_rng(0).choice(len(matrix), MAX_POWER_ROWS, replace=False)
+            matrix = matrix[np.sort(rows)]
         for column in np.flatnonzero(~categorical):
             index = int(column)
             transform = PowerTransformer(method="yeo-johnson", standardize=True)
@@ -100,14 +109,24 @@ class PowerColumns:
                 _log.info("column %d of the matrix keeps its z-scores: %s", index, problem)
         return self
 
-    def transform(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """The matrix with its numeric columns transformed, clipped at +-100; NaN stays."""
+    def transform(
+        self, matrix: npt.NDArray[np.float32], columns: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """The matrix with its numeric columns transformed, clipped at +-100; NaN stays.
+
+        Args:
+            matrix: Rows of the table's matrix.
+            columns: Which of the table's columns `matrix` has, in its order; all if left out.
+        """
         out = matrix.copy()
-        for index, transform in self._transforms.items():
+        for position, column in enumerate(range(matrix.shape[1]) if columns is None else columns):
+            transform = self._transforms.get(int(column))
+            if transform is None:
+                continue
             # A query far outside the training range may overflow, and is then clipped.
             with np.errstate(over="ignore", invalid="ignore"):
-                values = transform.transform(matrix[:, [index]].astype(np.float64))
-            out[:, index] = np.clip(values[:, 0], -CLIP, CLIP)
+                values = transform.transform(matrix[:, [position]].astype(np.float64))
+            out[:, position] = np.clip(values[:, 0], -CLIP, CLIP)
         return out
 
 

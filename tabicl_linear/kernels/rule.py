@@ -88,6 +88,16 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
+def computed_in(*inputs: Tensor) -> torch.dtype:
+    """The dtype that a kernel for these inputs works in: a 16-bit one, where any has it.
+
+    Under autocast queries, keys and values come in different dtypes; what is already rounded to 16
+    bits gains nothing from wider company.
+    """
+    dtypes = [x.dtype for x in inputs]
+    return min(dtypes, key=lambda dtype: dtype.itemsize)
+
+
 def lifted(x: Tensor) -> Tensor:
     """`x` in float32 where autocast has lowered it; a model in half precision throughout stays."""
     return at_least_float32(x) if torch.is_autocast_enabled(x.device.type) else x

@@ -11,6 +11,9 @@ from tabicl_linear.kernels.rule import UpdateRule
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Bool, Float, Tensor
 
+QUERY_BLOCK = 256
+"""Queries whose scores or mask are held together where no fused kernel takes them one by one."""
+
 
 @dataclass(frozen=True)
 class SoftmaxRule(UpdateRule):
@@ -31,8 +34,15 @@ class SoftmaxRule(UpdateRule):
         length, seen = x.q.shape[1], total.keys.shape[1]
         if length == seen:
             return _attend(x.q, total.keys, total.values, causal=True), total
-        mask = torch.ones(length, seen, dtype=torch.bool, device=x.q.device).tril(seen - length)
-        return _attend(x.q, total.keys, total.values, mask=mask), total
+        # Block by block, so that the mask stays small beside the memory.
+        outputs = []
+        for start in range(0, length, QUERY_BLOCK):
+            q = x.q[:, start : start + QUERY_BLOCK]
+            first = seen - length + start
+            end = first + q.shape[1]
+            mask = torch.ones(q.shape[1], end, dtype=torch.bool, device=q.device).tril(first)
+            outputs.append(_attend(q, total.keys[:, :end], total.values[:, :end], mask=mask))
+        return torch.cat(outputs, dim=1), total
 
     def fold(self, x: Streams, memory: Memory | None = None) -> CacheMemory:
         """The memory with the keys and values of all tokens appended."""
@@ -51,11 +61,17 @@ class SoftmaxRule(UpdateRule):
     def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
         """Attention to everything in memory and to the token itself."""
         assert isinstance(memory, CacheMemory)
-        scores = torch.einsum("bthk,bshk->bths", x.q, memory.keys)
-        own = (x.q * x.k).sum(-1, keepdim=True)
-        weights = torch.cat([scores, own], dim=-1).softmax(-1)
-        recalled = torch.einsum("bths,bshv->bthv", weights[..., :-1].to(x.v.dtype), memory.values)
-        return recalled + weights[..., -1:].to(x.v.dtype) * x.v
+        # Block by block: the scores of all queries together would take t times the memory.
+        blocks = zip(*(z.split(QUERY_BLOCK, dim=1) for z in (x.q, x.k, x.v)), strict=True)
+        return torch.cat([_step(q, k, v, memory) for q, k, v in blocks], dim=1)
+
+
+def _step(q: Tensor, k: Tensor, v: Tensor, memory: CacheMemory) -> Tensor:
+    scores = torch.einsum("bthk,bshk->bths", q, memory.keys)
+    own = (q * k).sum(-1, keepdim=True)
+    weights = torch.cat([scores, own], dim=-1).softmax(-1)
+    recalled = torch.einsum("bths,bshv->bthv", weights[..., :-1].to(v.dtype), memory.values)
+    return recalled + weights[..., -1:].to(v.dtype) * v
 
 
 def _attend(

@@ -12,7 +12,7 @@ from tabicl_linear.architecture import Architecture
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels.backend import Backend, resolve
+from tabicl_linear.kernels.backend import Backend, check
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
@@ -27,6 +27,9 @@ from tabicl_linear.training.state_passing import (
     reset_seed,
 )
 from tabicl_linear.types import Float, Tensor
+
+AUTOCAST = {"bf16-mixed": (torch.bfloat16,), "16-mixed": (torch.float16,)}
+"""What the Trainer's precisions lower to, where they do."""
 
 
 class NonFiniteTraining(RuntimeError):
@@ -46,7 +49,8 @@ class InContextTask(LightningModule):
             step. `WarmupCosine` is stretched over `trainer.max_steps`.
         state_passing: Start each training batch from the states of the one before; from zero if
             left out.
-        backend: Which kernels compute the mixers.
+        backend: Which kernels compute the mixers: plain PyTorch (torch), the compiled kernel on a
+            CPU (compiled), flash-linear-attention on CUDA (fla), or the fastest that runs (auto).
     """
 
     def __init__(
@@ -63,15 +67,16 @@ class InContextTask(LightningModule):
         super().__init__()
         self.save_hyperparameters(logger=False)
         _check(optimizer, schedule)
+        check(backend)
         self.model = InContextModel.from_parts(
-            mixer, readout, strategy=strategy, architecture=architecture
+            mixer, readout, strategy=strategy, architecture=architecture, backend=backend
         )
         if state_passing is not None:
             state_passing.check(self.model)
         self.optimizer = optimizer
         self.schedule = schedule
         self.state_passing = state_passing
-        self.backend = resolve(backend)
+        self.backend = backend
         self.val_scores = MeanScores()
         self.test_scores = MeanScores()
         self._window: list[int] = []
@@ -80,8 +85,12 @@ class InContextTask(LightningModule):
         self._stream_seed = 0
 
     def setup(self, stage: str) -> None:
-        """Forget memories that were loaded for something else; those of this run come after."""
+        """Choose kernels for the Trainer's precision, before the model moves to its device.
+
+        Memories that were loaded for something else are forgotten; those of this run come after.
+        """
         self._restored = ()
+        self.model.place(self.backend, autocast=AUTOCAST.get(str(self.trainer.precision), ()))
 
     def on_train_start(self) -> None:
         """Take up the memories of a checkpoint, if one was loaded, or start without any.

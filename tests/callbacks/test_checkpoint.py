@@ -72,11 +72,28 @@ def test_a_signal_in_a_validation(fit, load, tmp_path, monkeypatch, interval, se
 def test_a_second_signal_ends_the_run_at_once(fit, monkeypatch, capfd):
     def signalled(self, batch, batch_idx):
         os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
+    monkeypatch.setattr(f"{RunCheckpoint.__module__}.ONE_SIGNAL_SECONDS", 0.005)
     monkeypatch.setattr(InContextTask, "training_step", signalled)
     assert fit() == 130
     assert "second signal" in capfd.readouterr().err
+
+
+def test_a_signal_that_a_launcher_passes_on_as_well_is_one(fit, load, monkeypatch, tmp_path):
+    """A group gets SIGTERM from the scheduler, and its workers once more from torchrun."""
+    original = InContextTask.training_step
+
+    def signalled(self, batch, batch_idx):
+        if batch.index == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, batch, batch_idx)
+
+    monkeypatch.setattr(InContextTask, "training_step", signalled)
+    assert fit() == 143
+    assert load(tmp_path / "runs" / "version_0" / "last.ckpt")["global_step"] == 1
 
 
 def test_every_checkpoint_closes_a_window(fit, load, tmp_path):

@@ -133,3 +133,63 @@ def test_rows_never_change_the_statistics_of_their_context(dtype):
     joined = standardise(torch.cat([x[:, :1], torch.full((1, 5, 3), 1e9, dtype=dtype)], 1), by)
     assert torch.equal(alone, joined[:, :1])
     assert alone.dtype == dtype
+
+
+@pytest.mark.parametrize("rows_per_chunk", [1, 7, 64, 1000])
+def test_chunks_of_rows_give_the_statistics_of_the_whole(rows_per_chunk):
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 200, 5, generator=g, dtype=torch.float64) * 1e3 + 1e6
+    x[0, 17, 0] = 1e12  # an outlier
+    x[:, :, 1] = torch.randint(0, 40, (3, 200), generator=g).double()
+    x[:, :, 2] = torch.arange(200.0, dtype=torch.float64) * 3.5  # every row a category of its own
+    x[1, 50:, 3] = torch.nan
+    x[2, :, 4] = 0.1
+    x[:, 60, :] = torch.inf
+    categorical = torch.tensor([[False, True, True, False, False]]).repeat(3, 1)
+    categorical[1, 2] = False
+    y = torch.randint(0, 3, (3, 200), generator=g)
+    whole = context_statistics(x, y, categorical, num_features=6)
+    pieces = context_statistics(x, y, categorical, num_features=6, rows_per_chunk=rows_per_chunk)
+    for name, actual, expected in zip(whole._fields, pieces, whole, strict=True):
+        assert actual.dtype == expected.dtype, name
+        finite = expected.isfinite()
+        assert torch.equal(actual.isfinite(), finite), name
+        assert_close(actual[finite].double(), expected[finite].double(), CONTRACT, name)
+
+
+@pytest.mark.parametrize("offset", [1e6, -3e5])
+def test_float32_columns_far_from_zero_keep_their_digits(offset):
+    """A float32 mean over this many rows is off by more than the deviation of the column."""
+    g = torch.Generator().manual_seed(0)
+    x = (torch.randn(1, 200_000, 1, generator=g) / 4 + offset).float()
+    y, numeric = torch.zeros(1, 200_000, dtype=torch.long), torch.zeros(1, 1, dtype=torch.bool)
+    by = context_statistics(x, y, numeric, num_features=None, rows_per_chunk=4096)
+    truth = x.double()
+    z = standardise(x, by).double()
+    assert_close(z, (truth - truth.mean()) / truth.std(), 1e-4)
+    assert abs(z.mean().item()) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest"), [(torch.float32, 3.4e38), (torch.float64, 1.7e308), (torch.float64, 1e90)]
+)
+def test_the_largest_numbers_of_a_dtype_are_standardised(dtype, largest):
+    x = torch.tensor([-1.0, 0.5, 1.0, 0.0], dtype=dtype)[None, :, None] * largest
+    y, numeric = torch.zeros(1, 4, dtype=torch.long), torch.zeros(1, 1, dtype=torch.bool)
+    for rows_per_chunk in (1, 4):
+        by = context_statistics(x, y, numeric, num_features=1, rows_per_chunk=rows_per_chunk)
+        z = standardise(x, by)[0, :, 0]
+        assert z.isfinite().all()
+        assert z[0] < z[3] < z[2]
+        assert z.double().std().item() == pytest.approx(1, abs=1e-5)
+
+
+def test_deviations_too_small_for_float64_make_a_column_constant():
+    rows, by = _apply([[0.0], [1e-200]], [[0.0], [1e-200], [5.0]])
+    assert np.array_equal(rows, np.zeros((3, 1)))
+    assert by.factor.item() == 0
+
+
+def test_missing_cells_do_not_make_a_constant_column_vary():
+    rows, _ = _apply([[0.1], [0.1], [math.nan], [0.1]], [[0.1], [math.nan], [7.0]])
+    assert np.array_equal(rows, np.zeros((3, 1)))

@@ -53,6 +53,16 @@ def test_a_state_moves_a_schedule_with_other_options_to_its_step():
     assert rates(other_optimizer, other, 5) == pytest.approx(expected, rel=1e-12)
 
 
+def test_an_extended_budget_raises_the_rate_to_that_of_a_run_of_the_new_total():
+    """The cosine is stretched over the new total at the step reached; nothing else is kept."""
+    optimizer, schedule = make(total=100)
+    rates(optimizer, schedule, 90)
+    schedule.plan(300)
+    extended = rates(optimizer, schedule, 210)
+    assert extended == pytest.approx(rates(*make(total=300), 300)[90:], rel=1e-12)
+    assert extended[0] > 5 * rates(*make(total=100), 91)[90]
+
+
 @pytest.mark.parametrize(
     "options", [{"floor": 1e-3}, {"floor": -1.0}, {"warmup": 1.5}, {"warmup": -0.1}, {"total": 0}]
 )

@@ -291,6 +291,7 @@ class TestTraining:
         assert_same(final, load(tmp_path / "resumed" / "version_0" / "last.ckpt"))
 
         alone = ("--trainer.devices", 1, "--trainer.strategy", "auto")
+        alone = (*alone, "--checkpoint.other_processes", "true")
         capfd.readouterr()
         assert fit("--ckpt_path", path, *alone, root="alone", base=[]) == 2
         assert "of 2 processes and this run has 1; resume with" in capfd.readouterr().err

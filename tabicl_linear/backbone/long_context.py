@@ -1,0 +1,142 @@
+"""One block over a context that comes in chunks.
+
+What a token reads decides how. Causal: chunk after chunk, the state carried over. Final state:
+everything is folded before any token reads, so the chunks are passed twice, and projected twice,
+which costs less than keeping queries and gates of all tokens. Bidirectional: once in each
+direction. Results are those of the whole sequence up to rounding.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+
+from tabicl_linear.backbone.block import Block
+from tabicl_linear.kernels.matrix import state_of
+from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.mixers.base import LayerState
+from tabicl_linear.types import Float, Tensor
+
+SLAB_BYTES = 1 << 26
+"""Tokens are held in tensors of at least this size, which allocators return whole: holes that small
+tensors leave are hardly ever filled and would double the memory."""
+
+
+class HeldTokens:
+    """The hidden tokens of a context, in slabs of several chunks.
+
+    Nothing is written into a tensor, so that gradients can pass; a slab is freed when its
+    replacement stands.
+
+    Args:
+        chunks: Tokens in order, all chunks but the last equally long; at least one.
+    """
+
+    def __init__(self, chunks: Iterable[Float[Tensor, "b _t d"]]) -> None:
+        self.slabs: list[Tensor] = []
+        self.chunk_length = 0
+        pending: list[Tensor] = []
+        for chunk in chunks:
+            self.chunk_length = self.chunk_length or chunk.shape[1]
+            pending.append(chunk)
+            if len(pending) * chunk.nbytes >= SLAB_BYTES:
+                self.slabs.append(_joined(pending))
+                pending = []
+        if pending:
+            self.slabs.append(_joined(pending))
+
+    def __iter__(self) -> Iterator[Float[Tensor, "b _t d"]]:
+        for slab in self.slabs:
+            yield from slab.split(self.chunk_length, dim=1)
+
+    def backwards(self) -> Iterator[Float[Tensor, "b _t d"]]:
+        """Chunks of the reversed sequence."""
+        for slab in reversed(self.slabs):
+            yield from slab.flip(1).split(self.chunk_length, dim=1)
+
+    def replace(self, step: Callable[[Tensor], Tensor]) -> None:
+        """Put `step(chunk)` in the place of every chunk, in order."""
+        for i in range(len(self.slabs)):
+            self.slabs[i] = self._stepped(self.slabs[i], step)
+
+    def replace_by_mean(
+        self, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]
+    ) -> None:
+        """Put the mean of two steps in their place, one of which runs from the end.
+
+        Holds all tokens twice: those that the second step has still to see.
+        """
+        steps = [self._stepped(slab, forward) for slab in self.slabs]
+        for i in reversed(range(len(self.slabs))):
+            reverse = self._stepped(self.slabs[i].flip(1), backward).flip(1)
+            self.slabs[i] = (steps.pop() + reverse) / 2
+
+    def _stepped(self, slab: Tensor, step: Callable[[Tensor], Tensor]) -> Tensor:
+        return _joined([step(chunk) for chunk in slab.split(self.chunk_length, dim=1)])
+
+
+def advance(block: Block, tokens: HeldTokens, start: LayerState | None) -> LayerState:
+    """Replace tokens by what becomes of them in the block; the state after all of them.
+
+    Args:
+        block: The block.
+        tokens: Those of the context.
+        start: State before the first token; None at the start of a sequence.
+    """
+    if len(tokens.slabs) == 1 and tokens.slabs[0].shape[1] <= tokens.chunk_length:
+        tokens.slabs[0], state = block.fit(tokens.slabs[0], start)
+        return state
+    if block.readout.is_bidirectional:
+        forward, backward = _Run(block, start), _Run(block, start)
+        tokens.replace_by_mean(forward.write, backward.write)
+        return _mean(forward.last(), backward.last())
+    run = _Run(block, start)
+    if block.readout.is_causal:
+        tokens.replace(run.write)
+        return run.last()
+    final = fold(block, tokens, start)
+    tokens.replace(lambda x: run.reread(x, final))
+    return final
+
+
+def fold(block: Block, tokens: HeldTokens, start: LayerState | None) -> LayerState:
+    """The state of `advance` alone: for the last block of a stack, whose tokens nobody reads."""
+    forward = _Run(block, start).fold(tokens)
+    if not block.readout.is_bidirectional:
+        return forward
+    return _mean(forward, _Run(block, start).fold(tokens.backwards()))
+
+
+class _Run:
+    """A block on its way through the chunks of a context."""
+
+    def __init__(self, block: Block, state: LayerState | None) -> None:
+        self.block = block
+        self.state = state
+
+    def write(self, x: Tensor) -> Tensor:
+        x, self.state = self.block.write(x, self.state)
+        return x
+
+    def reread(self, x: Tensor, final: LayerState) -> Tensor:
+        x, self.state = self.block.reread(x, self.state, final.memory)
+        return x
+
+    def fold(self, chunks: Iterable[Tensor]) -> LayerState:
+        for x in chunks:
+            self.state = self.block.fold(x, self.state)
+        return self.last()
+
+    def last(self) -> LayerState:
+        assert self.state is not None, "a context without tokens"
+        return self.state
+
+
+def _joined(chunks: list[Tensor]) -> Tensor:
+    return chunks[0] if len(chunks) == 1 else torch.cat(chunks, dim=1)
+
+
+def _mean(a: LayerState, b: LayerState) -> LayerState:
+    """Mean of the states of both directions, which only matrix memories have."""
+    tail = None if a.tail is None or b.tail is None else (a.tail + b.tail) / 2
+    memory = MatrixMemory((state_of(a.memory) + state_of(b.memory)) / 2)
+    return LayerState(memory, tail, a.num_tokens)

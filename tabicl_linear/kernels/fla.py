@@ -1,0 +1,151 @@
+"""flash-linear-attention's Triton kernels behind the slot of the rules (`Kernel`).
+
+Their states are [b h k v], ours [b h v k]; queries come scaled, keys normalised and write rates
+effective, so the library adds nothing to the formulas in `delta.py` and `additive.py`. 16-bit
+inputs go to the tensor cores as they are; float32 inputs stay float32, which Triton multiplies in
+TF32 on cards that have it. Initial and final states, gates and write rates are float32 throughout.
+
+Nothing is imported before the first call, and nothing of the library is changed. Whether a call
+works on a card is not known here: `backend.py` finds out by running it.
+"""
+
+from importlib import metadata
+
+import torch
+
+from tabicl_linear.kernels import additive
+from tabicl_linear.kernels.rule import Kernel, computed_in
+from tabicl_linear.types import Float, Tensor
+
+DISTRIBUTION = "fla-core"
+"""The package with the kernels; flash-linear-attention adds layers, which are not needed."""
+
+
+def unavailable() -> str | None:
+    """Why the library is not there, or None where it is installed."""
+    try:
+        metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return (
+            f"{DISTRIBUTION} is not installed (pip install 'tabicl-linear[fla]', or {DISTRIBUTION} "
+            "einops packaging beside torch's own triton)"
+        )
+    return None
+
+
+def _delta_scan(
+    q: Float[Tensor, "b t h k"],
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    beta: Float[Tensor, "b t h"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h 1"] | None = None,
+    *,
+    size: int,
+) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
+    from fla.ops.delta_rule import chunk_delta_rule
+    from fla.ops.delta_rule.chunk import ChunkDeltaRuleFunction
+    from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+
+    dtype = computed_in(q, k, v)
+    q, k, v, beta = q.to(dtype), k.to(dtype), v.to(dtype), beta.float()
+    state = _keys_first(S)
+    if log_decay is not None:
+        outputs, final = chunk_gated_delta_rule(
+            q,
+            k,
+            v,
+            log_decay.squeeze(-1).float(),
+            beta,
+            scale=1.0,
+            initial_state=state,
+            output_final_state=True,
+        )
+    elif dtype == torch.float32:
+        # The public function refuses float32, which its kernels compute as they stand; the last
+        # argument is that they shall not normalise queries and keys.
+        outputs, final = ChunkDeltaRuleFunction.apply(q, k, v, beta, 1.0, state, True, False)
+    else:
+        outputs, final = chunk_delta_rule(
+            q, k, v, beta, scale=1.0, initial_state=state, output_final_state=True
+        )
+    return outputs, _values_first(final)
+
+
+def _delta_fold(
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    beta: Float[Tensor, "b t h"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h 1"] | None = None,
+    *,
+    size: int,
+) -> Float[Tensor, "b h v k"]:
+    # The library has no operation without reads; the reads of these queries are thrown away.
+    return _delta_scan(k.detach(), k, v, beta, S, log_decay, size=size)[1]
+
+
+def _additive_scan(
+    q: Float[Tensor, "b t h k"],
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h g"] | None = None,
+    *,
+    size: int,
+) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
+    from fla.ops.gla import chunk_gla
+    from fla.ops.linear_attn import chunk_linear_attn
+    from fla.ops.simple_gla import chunk_simple_gla
+
+    # Values come weighted, in float32; keys say what was computed before.
+    dtype = computed_in(q, k, v)
+    if log_decay is None and dtype == torch.float16:
+        # The states of the chunks are kept in the dtype of the keys, and sums over many thousand
+        # rows leave the range of float16.
+        dtype = torch.float32
+    inputs = [z.to(dtype) for z in (q, k, v)]
+    state = _keys_first(S)
+    if log_decay is None:
+        outputs, final = chunk_linear_attn(
+            *inputs, scale=1.0, initial_state=state, output_final_state=True, normalize=False
+        )
+    elif log_decay.shape[-1] == 1:
+        gates = log_decay.squeeze(-1).float()
+        outputs, final = chunk_simple_gla(
+            *inputs, gates, scale=1.0, initial_state=state, output_final_state=True
+        )
+    else:
+        outputs, final = chunk_gla(
+            *inputs, log_decay.float(), scale=1.0, initial_state=state, output_final_state=True
+        )
+    return outputs, _values_first(final)
+
+
+def _additive_fold(
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h g"] | None = None,
+    *,
+    size: int,
+) -> Float[Tensor, "b h v k"]:
+    if log_decay is None:
+        # One matrix product, for which no kernel is needed.
+        return additive.fold(k, v, S, size=size)
+    return _additive_scan(k.detach(), k, v, S, log_decay, size=size)[1]
+
+
+def _keys_first(S: Float[Tensor, "b h v k"]) -> Float[Tensor, "b h k v"]:
+    return S.float().transpose(-1, -2).contiguous()
+
+
+def _values_first(S: Float[Tensor, "b h k v"]) -> Float[Tensor, "b h v k"]:
+    return S.transpose(-1, -2).contiguous()
+
+
+DELTA = Kernel(_delta_scan, _delta_fold)
+"""The delta rule, plain and gated."""
+
+ADDITIVE = Kernel(_additive_scan, _additive_fold)
+"""Additive memories without decay, with one gate per head and with one per key channel."""

@@ -1,0 +1,155 @@
+"""Whether a kernel works where it is to be used: found out by running it once.
+
+Importing tells nothing: compilers refuse cards, and some versions compute wrong gradients on some
+of them without a word (docs/decisions.md). So the very operation is run, forward and backward, on
+random inputs of the shapes and dtypes that it will see, and compared with plain PyTorch in float64.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from tabicl_linear.kernels.additive import AdditiveRule
+from tabicl_linear.kernels.delta import DeltaRule
+from tabicl_linear.kernels.memory import MatrixMemory, map_tensors
+from tabicl_linear.kernels.rule import at_least_float32, full_precision
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.types import Tensor
+
+KernelRule = DeltaRule | AdditiveRule
+"""The rules that name their kernel."""
+
+Layout = tuple[tuple[tuple[int, ...], torch.dtype] | None, ...]
+"""Shape of one token and dtype of every field of `Streams`."""
+
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
+"""Largest relative root mean square error, by the dtype that the kernel works in.
+
+Rounding alone costs a third of this; what is broken is off by half and more.
+"""
+
+TF32_TOLERANCE = TOLERANCE[torch.float16]
+"""For float32 inputs where products may be taken in TF32, which has float16's mantissa."""
+
+VANISHED = 1e-2
+"""Size below which a result is noise; all that count are about one. A gradient that has passed
+through a thousand writes can be smaller than what float16 can hold."""
+
+SHAPE = {"cuda": (8, 967)}
+"""Tasks and tokens of the probe where not (2, 70). Triton chooses tile sizes by timing the first
+call of each kind and keeps them, so on a GPU that call has the size of a training step."""
+
+
+def layout(x: Streams) -> Layout:
+    """What a mixer hands to its rule, as a key."""
+    return tuple(None if z is None else (tuple(z.shape[2:]), z.dtype) for z in x)
+
+
+@cache
+def why_not(
+    rule: KernelRule, like: Layout, device: torch.device, *, tolerance: float
+) -> str | None:
+    """Why the kernel of `rule` cannot be used on a device, or None where it can.
+
+    The verdict is kept for the life of the process.
+
+    Args:
+        rule: Names the kernel.
+        like: Heads, dimensions, gates and dtypes.
+        device: Where to run.
+        tolerance: Largest relative root mean square error of outputs, states and gradients.
+    """
+    tasks, tokens = SHAPE.get(device.type, (2, 70))
+    with torch.inference_mode(False), torch.enable_grad():
+        x, memory = draw(like, tasks, tokens, device)
+        try:
+            found = evaluate(rule, x, memory)
+        except Exception as error:  # compilers, drivers and assertions raise anything
+            return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        # Tasks do not see each other: in float64 one of them is enough.
+        last, start = map_tensors(lambda z: z[-1:].double(), (x, memory))
+        truth = evaluate(replace(rule, kernel=None), last, start)
+        for name, expected in truth.items():
+            difference = relative_error(found[name][-1:], expected)
+            if not difference <= tolerance:
+                return (
+                    f"its {name} differ from PyTorch's by {difference:.1e} (relative RMS; at most "
+                    f"{tolerance:.0e} is taken)"
+                )
+    return None
+
+
+def relative_error(actual: Tensor, truth: Tensor) -> float:
+    """Root mean square error relative to that of the truth, or to `VANISHED` if that is less."""
+    error = (actual.double() - truth.double()).square().mean().sqrt().item()
+    return error / max(truth.double().square().mean().sqrt().item(), VANISHED)
+
+
+def draw(
+    like: Layout, tasks: int, tokens: int, device: torch.device
+) -> tuple[Streams, MatrixMemory]:
+    """Random inputs as mixers make them: unit keys, write rates in (0, 1), gates below one."""
+    generator = torch.Generator().manual_seed(0)
+
+    def field(
+        entry: tuple[tuple[int, ...], torch.dtype] | None, make: Callable[..., Tensor]
+    ) -> Any:
+        if entry is None:
+            return None
+        shape, dtype = entry
+        normal = torch.randn(tasks, tokens, *shape, generator=generator)
+        return make(normal).to(device, dtype)
+
+    q, k, v, beta, log_decay = like
+    x = Streams(
+        q=field(q, _unit_norm),
+        k=field(k, _unit_norm),
+        v=field(v, torch.clone),
+        beta=field(beta, torch.sigmoid),
+        log_decay=field(log_decay, _log_gates),
+    )
+    shape = tasks, x.v.shape[2], x.v.shape[3], x.k.shape[3]
+    return x, MatrixMemory(torch.randn(shape, generator=generator).to(device))
+
+
+def evaluate(rule: KernelRule, x: Streams, memory: MatrixMemory) -> dict[str, Tensor]:
+    """Results of scan and fold after a memory, and the gradients of a projection of each."""
+    names = [name for name, z in x._asdict().items() if z is not None]
+    leaves = {name: getattr(x, name).detach().requires_grad_() for name in names}
+    leaves["initial states"] = memory.S.detach().requires_grad_()
+    start = MatrixMemory(leaves["initial states"])
+    streams = x._replace(**{name: leaves[name] for name in names})
+    with full_precision(x.q):
+        outputs, scanned = rule.scan(streams, start)
+        folded = rule.fold(streams, start)
+        results = {"outputs": outputs, "states": scanned.S, "folded states": folded.S}
+        loss = _projection(outputs) + _projection(scanned.S)
+        gradients = torch.autograd.grad(loss, list(leaves.values()))
+        kept = {name: leaf for name, leaf in leaves.items() if name != "q"}
+        of_fold = torch.autograd.grad(_projection(folded.S), list(kept.values()))
+    of = "gradients of "
+    results |= {of + name: z for name, z in zip(leaves, gradients, strict=True)}
+    return results | {f"{of}{name} in fold": z for name, z in zip(kept, of_fold, strict=True)}
+
+
+def _log_gates(z: Tensor) -> Tensor:
+    """Logarithms of gates: some forget within a chunk, others remember the whole sequence."""
+    tokens, gates = z.shape[1], z.shape[2:]
+    strength = torch.logspace(math.log10(5 / tokens), math.log10(1 / 8), gates.numel())
+    return F.logsigmoid(z) * strength.view(gates)
+
+
+def _unit_norm(z: Tensor) -> Tensor:
+    return F.normalize(z, dim=-1)
+
+
+def _projection(z: Tensor) -> Tensor:
+    """A fixed random combination of the entries, the same for every task."""
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.randn(z.shape[1:], generator=generator)
+    return at_least_float32(z).mul(weight.to(z.device)).sum()

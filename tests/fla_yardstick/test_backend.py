@@ -1,0 +1,115 @@
+"""`kernels/fla.py` in Triton's interpreter: the slot of the rules, and the probe that guards it."""
+
+from dataclasses import replace
+
+import ops
+import pytest
+import torch
+from ops import OPS, Size
+from tolerances import RMS
+
+from tabicl_linear.kernels import fla, probe
+from tabicl_linear.kernels.additive import AdditiveRule
+from tabicl_linear.kernels.delta import DeltaRule
+from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.mixers.delta import DeltaNet
+from tabicl_linear.mixers.gated_delta import GatedDeltaNet
+from tabicl_linear.mixers.gla import GatedLinearAttention
+from tabicl_linear.mixers.linear import LinearAttention
+from tabicl_linear.mixers.mamba2 import Mamba2
+
+KERNELS = {DeltaRule: fla.DELTA, AdditiveRule: fla.ADDITIVE}
+MIXERS = [DeltaNet, GatedDeltaNet, GatedLinearAttention, LinearAttention, Mamba2]
+
+
+def _gradients(method, rule, x):
+    """Results of a method of a rule, and the gradients of a random projection of all of them."""
+    leaves = {name: z.detach().requires_grad_() for name, z in x._asdict().items() if z is not None}
+    x = x._replace(**leaves)
+    streams = Streams(x.q * x.q.shape[-1] ** -0.5, x.k, x.v, x.beta, x.log_decay)
+    start = None if x.S is None else MatrixMemory(x.S)
+    if method == "scan":
+        o, memory = rule.scan(streams, start)
+        results = {"output": o, "state": memory.S}
+    else:
+        leaves.pop("q")
+        results = {"state": rule.fold(streams, start).S}
+    g = torch.Generator().manual_seed(7)
+    loss = sum((z * torch.randn(z.shape, generator=g)).sum() for z in results.values())
+    gradients = torch.autograd.grad(loss, list(leaves.values()))
+    return {**results, **dict(zip(leaves, gradients, strict=True))}
+
+
+def _compare(agree, name, method, x):
+    rule = OPS[name].rule
+    fast = replace(rule, kernel=KERNELS[type(rule)])
+    expected = _gradients(method, rule, x)
+    agree(f"{name}, backend {method}", _gradients(method, fast, x), expected)
+
+
+@pytest.mark.parametrize("length", [1, 3, 63, 100])
+@pytest.mark.parametrize("name", OPS)
+def test_scan_after_a_state(agree, name, length):
+    _compare(agree, name, "scan", ops.inputs(OPS[name], Size(2, length, 2, 16, 24), state=True))
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_scan_of_a_thousand_rows(agree, name):
+    x = ops.inputs(OPS[name], Size(1, 1000, 1, 16, 16), state=False, gate_power=1 / 16)
+    _compare(agree, name, "scan", x)
+
+
+@pytest.mark.parametrize("length", [3, 65])
+@pytest.mark.parametrize("name", OPS)
+def test_fold_after_a_state(agree, name, length):
+    _compare(agree, name, "fold", ops.inputs(OPS[name], Size(2, length, 2, 16, 24), state=True))
+
+
+def test_scan_of_float16(agree):
+    """Inputs that autocast has lowered in part: the kernels get one dtype, states stay float32."""
+    for name, op in OPS.items():
+        x = ops.inputs(op, Size(2, 70, 2, 16, 16), state=True)
+        lowered = x._replace(v=x.v.half(), q=x.q.half(), k=x.k.half())
+        rule = replace(op.rule, kernel=KERNELS[type(op.rule)])
+        streams = Streams(lowered.q / 4, lowered.k.float(), lowered.v, x.beta, x.log_decay)
+        o, memory = rule.scan(streams, MatrixMemory(x.S))
+        expected, truth = op.rule.scan(streams, MatrixMemory(x.S))
+        assert (o.dtype, memory.S.dtype) == (torch.float16, torch.float32), name
+        tolerance = probe.TOLERANCE[torch.float16]
+        assert probe.relative_error(o, expected) < tolerance, name
+        assert probe.relative_error(memory.S, truth.S) < tolerance, name
+
+
+def test_sums_without_decay_do_not_overflow_in_float16():
+    ones = torch.full((1, 130, 1, 16), 30.0).half()
+    x = Streams(ones, ones, 10 * ones)
+    o, memory = replace(AdditiveRule(), kernel=fla.ADDITIVE).scan(x)
+    assert memory.S.isfinite().all()
+    assert memory.S.min() == 130 * 30 * 300
+    assert o.dtype == torch.float16
+
+
+@pytest.mark.parametrize("mixer", MIXERS, ids=lambda m: m.__name__)
+def test_the_probe_accepts_the_library(mixer):
+    layer = mixer(32, 2)
+    with torch.no_grad():
+        time = torch.zeros(1, dtype=torch.long)
+        x, _ = layer.project(torch.zeros(1, 1, 32), time, None, independent=False)
+    rule = replace(layer.rule, kernel=KERNELS[type(layer.rule)])
+    like, device = probe.layout(x), torch.device("cpu")
+    assert probe.why_not(rule, like, device, tolerance=RMS[torch.float32]) is None
+
+
+def test_the_probe_reports_what_the_library_refuses():
+    """Keys of more than 256 channels are an assertion in the library's kernels."""
+    rule = replace(DeltaRule(), kernel=fla.DELTA)
+    wide, narrow = ((1, 300), torch.float32), ((1, 16), torch.float32)
+    like = (wide, wide, narrow, ((1,), torch.float32), None)
+    reason = probe.why_not(rule, like, torch.device("cpu"), tolerance=1e-4)
+    assert reason is not None
+    assert reason.startswith("AssertionError: ")
+
+
+def test_the_installed_library_is_found():
+    assert fla.unavailable() is None

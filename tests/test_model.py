@@ -1,0 +1,101 @@
+"""What `InContextModel.fit` and `predict` take, and what they say about everything else."""
+
+import pytest
+import tiny_model
+import torch
+from tolerances import RMS, assert_close
+
+from tabicl_linear.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model.untrained(num_features=4, num_classes=3)
+
+
+@pytest.fixture
+def table():
+    g = torch.Generator().manual_seed(0)
+    return torch.randn(2, 30, 4, generator=g), torch.randint(0, 3, (2, 30), generator=g)
+
+
+def logits(model, x, y, **options):
+    with torch.inference_mode():
+        return model.predict(model.fit(x, y, **options), x[:, :9])
+
+
+MISTAKES = [
+    (dict(x=lambda x: x.long()), "x is a int64 tensor of shape"),
+    (dict(x=lambda x: x[0]), r"x is a float32 tensor of shape \(30, 4\)"),
+    (dict(x=lambda x: x[:, :0]), "at least one of each"),
+    (dict(x=lambda x: x[..., :0]), "at least one of each"),
+    (dict(x=lambda x: x[:, :-1]), "x has shape .* and y"),
+    (dict(x=lambda x: x.to("meta")), "x is on meta and the model on cpu"),
+    (dict(x=lambda x: torch.cat([x, x], -1)), "8 columns; this model takes 1 to 4"),
+    (dict(y=lambda y: y.float()), "y is a float32 tensor .*integers"),
+    (dict(y=lambda y: y == 1), "y is a bool tensor"),
+    (dict(y=lambda y: y[0]), "x has shape .* and y"),
+    (dict(y=lambda y: y[..., None]), "x has shape .* and y"),
+    (dict(y=lambda y: y + 1), "between 1 and 3; this model takes class indices 0 to 2"),
+    (dict(y=lambda y: y - 1), "between -1 and 1"),
+    (dict(y=lambda y: y.to("meta")), "y is on meta"),
+    (dict(categorical=torch.zeros(4, dtype=torch.bool)), r"categorical .*\[2, 4\]"),
+    (dict(categorical=torch.zeros(2, 4)), "categorical is a float32 tensor"),
+    (dict(categorical=torch.zeros(2, 3, dtype=torch.bool)), r"categorical .*\[2, 4\]"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), MISTAKES)
+def test_contexts_that_cannot_be_used_are_refused_by_name(model, table, change, message):
+    x, y = table
+    x, y = change.get("x", lambda z: z)(x), change.get("y", lambda z: z)(y)
+    with pytest.raises(DataError, match=message) as refusal:
+        model.fit(x, y, categorical=change.get("categorical"))
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x.long(), "x is a int64"),
+        (lambda x: x[0], "x is a float32 tensor of shape"),
+        (lambda x: x[..., :3], "3 columns do not match"),
+        (lambda x: x[:1], "1 tasks"),
+        (lambda x: x.to("meta"), "x is on meta"),
+    ],
+)
+def test_queries_that_cannot_be_used_are_refused_by_name(model, table, change, message):
+    x, y = table
+    with torch.inference_mode():
+        state = model.fit(x, y)
+        with pytest.raises(DataError, match=message):
+            model.predict(state, change(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_tables_of_any_floating_dtype_are_taken(model, table, dtype):
+    x, y = table
+    x = x.bfloat16().clamp(-2, 2)
+    expected = logits(model, x.float(), y)
+    actual = logits(model, x.to(dtype), y)
+    # In 16 bits the standardised rows are rounded.
+    assert_close(actual, expected, RMS[torch.float32] if dtype == torch.float64 else 5e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16])
+def test_labels_of_any_signed_integer_dtype_are_taken(model, table, dtype):
+    x, y = table
+    assert torch.equal(logits(model, x, y.to(dtype)), logits(model, x, y))
+
+
+def test_huge_float32_values_do_not_turn_into_nan(model, table):
+    x, y = table
+    for column in (3.4e38 * x[..., :1].sign(), 1e38 * x[..., :1].clamp(-2, 2)):
+        mixed = torch.cat([column, x[..., 1:]], dim=-1)
+        assert logits(model, mixed, y).isfinite().all()
+
+
+def test_no_query_rows_give_no_logits(model, table):
+    x, y = table
+    with torch.inference_mode():
+        assert model.predict(model.fit(x, y), x[:, :0]).shape == (2, 0, 3)

@@ -1,0 +1,195 @@
+"""Several processes: the same step as one with the joined batch, and resumed bit-identically."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from command_line import CONFIGS
+
+from tabicl_linear import build_task
+from tabicl_linear.__main__ import main
+from tabicl_linear.cli import build_data
+from tabicl_linear.training.scores import cross_entropy
+
+pytestmark = [
+    # Python 3.12 and newer warn when processes are forked beside TensorBoard's writer thread.
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:GPU available but not used"),
+    pytest.mark.skipif(
+        torch.cuda.is_available(), reason="a process that uses CUDA must not be forked"
+    ),
+]
+CPU = ("--trainer.accelerator", "cpu")
+FORKED = (*CPU, "--trainer.devices", 2, "--trainer.strategy", "ddp_fork")
+KEPT = ("--trainer.max_steps", 3, "--checkpoint.keep_every_n_steps", 1)
+
+
+def assert_same(first, second):
+    for name, value in first["state_dict"].items():
+        assert torch.equal(value, second["state_dict"][name]), name
+    moments = (c["optimizer_states"][0]["state"] for c in (first, second))
+    for one, two in zip(*(s.values() for s in moments), strict=True):
+        for name, value in one.items():
+            assert torch.equal(value, two[name]), name
+    for key in ("global_step", "PriorDataModule", "lr_schedulers", "provenance"):
+        assert first[key] == second[key], key
+
+
+def differ(first, second):
+    return any(not torch.equal(v, second["state_dict"][n]) for n, v in first["state_dict"].items())
+
+
+class TestGradient:
+    """One step of plain gradient descent at rate 1 takes the gradient off the weights."""
+
+    DESCENT = (
+        "model.optimizer=torch.optim.SGD",
+        "model.optimizer.init_args.lr=1",
+        "model.optimizer.init_args.weight_decay=0",
+        "model.schedule.init_args.warmup=0",
+        "data.shapes.batch_size=3",
+    )
+
+    def test_two_ranks_take_the_gradient_of_the_joined_batch(self, fit, load, tiny, tmp_path):
+        """Over a window of two batches, which differ in shape."""
+        options = [part for option in self.DESCENT for part in f"--{option}".split("=")]
+        options += ["--trainer.gradient_clip_val", "null", "--trainer.precision", "64-true"]
+        assert fit(*FORKED, *options, "--trainer.max_steps", 1) == 0
+        checkpoint = load(tmp_path / "runs" / "version_0" / "last.ckpt")
+        assert checkpoint["provenance"]["datasets"] == 2 * 2 * 3
+
+        task = build_task(*tiny[1:6:2], overrides=[*self.DESCENT, "model.architecture.depth=1"])
+        model = task.model.double()
+        data = build_data(*tiny[1:6:2], overrides=self.DESCENT)
+        for index in range(2):
+            ranks = [data.stream("train", rank=rank).batch(index) for rank in range(2)]
+            assert ranks[0].x.shape == ranks[1].x.shape
+            assert ranks[0].num_context == ranks[1].num_context
+            assert not torch.equal(ranks[0].x, ranks[1].x)
+            fields = [(rank.x, rank.y, rank.categorical) for rank in ranks]
+            x, y, categorical = (torch.cat(parts) for parts in zip(*fields, strict=True))
+            joined = ranks[0]._replace(x=x.double(), y=y, categorical=categorical)
+            logits = model.train_pass(joined)[0]
+            loss = cross_entropy(logits, y[:, joined.num_context :]).mean()
+            (loss / 2).backward()
+        for name, parameter in model.named_parameters():
+            taken = parameter.detach() - checkpoint["state_dict"][f"model.{name}"]
+            assert taken.dtype == torch.float64
+            torch.testing.assert_close(taken, parameter.grad, rtol=1e-9, atol=1e-12, msg=name)
+            assert parameter.grad.abs().sum() > 0, name
+
+
+CONFIGURED = sorted(path for path in CONFIGS.glob("*.yaml") if path.stem != "smoke")
+
+
+@pytest.mark.parametrize("path", CONFIGURED, ids=lambda path: path.stem)
+def test_no_parameter_of_a_config_is_unused(path):
+    """DDP waits for the gradient of each: `find_unused_parameters` is not needed."""
+    files = (path, CONFIGS / "smoke.yaml", CONFIGS / "prior" / "gaussian_uniform.yaml")
+    task, batch = build_task(*files), build_data(*files).stream("train").batch(0)
+    task.model.train_pass(batch)[0].square().sum().backward()
+    unused = [name for name, p in task.named_parameters() if p.grad is None]
+    assert not unused
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, tmp_path_factory):
+    """An uninterrupted run of two processes."""
+    root = tmp_path_factory.mktemp("ddp")
+    command = ["fit", *tiny, *map(str, (*FORKED, *KEPT)), "--trainer.default_root_dir", str(root)]
+    assert main(command) == 0
+    return root / "version_0"
+
+
+class TestResume:
+    def test_by_two_processes_it_is_bit_identical(self, fit, load, whole, tmp_path):
+        path = whole / "step_0000001.ckpt"
+        assert load(path)["provenance"]["processes"] == 2
+        assert fit("--ckpt_path", path, root="same", base=[]) == 0
+        final, same = load(whole / "last.ckpt"), load(tmp_path / "same/version_0/last.ckpt")
+        assert final["global_step"] == 3
+        assert_same(final, same)
+        # The twin that must fail: other data after the same checkpoint.
+        assert fit("--ckpt_path", path, "--seed_everything", 1, root="other", base=[]) == 0
+        assert differ(final, load(tmp_path / "other/version_0/last.ckpt"))
+
+    def test_by_another_number_it_is_refused_unless_asked_for(
+        self, fit, load, whole, tmp_path, capfd
+    ):
+        path = whole / "step_0000001.ckpt"
+        alone = ("--ckpt_path", path, "--trainer.devices", 1, "--trainer.strategy", "auto")
+        capfd.readouterr()
+        assert fit(*alone, root="alone", base=[]) == 2
+        error = capfd.readouterr().err.splitlines()[-1]
+        assert "a run with 2 processes and this one has 1" in error
+        assert not (tmp_path / "alone").exists()
+        assert fit(*alone, "--checkpoint.other_processes", "true", root="alone", base=[]) == 0
+        assert load(tmp_path / "alone/version_0/last.ckpt")["provenance"]["processes"] == 1
+
+
+def start(*options, root, launcher=(sys.executable,), env=None):
+    """`tabicl-linear fit` as a process of its own."""
+    command = [*launcher, "-m", "tabicl_linear", "fit", *map(str, options)]
+    return subprocess.Popen(
+        [*command, "--trainer.default_root_dir", str(root)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def finish(process):
+    """Wait for a process; its standard error shows where it failed."""
+    errors = process.communicate(timeout=180)[1]
+    assert process.returncode == 0, errors
+
+
+@pytest.mark.slow
+class TestLaunched:
+    """All three ways end with the very weights of the processes that were forked."""
+
+    def test_by_lightning(self, load, tiny, whole, tmp_path):
+        pair = ("--trainer.devices", 2, "--trainer.strategy", "ddp")
+        finish(start(*tiny, *CPU, *pair, *KEPT, root=tmp_path))
+        assert_same(load(whole / "last.ckpt"), load(tmp_path / "version_0" / "last.ckpt"))
+
+    def test_by_torchrun_without_flags(self, load, tiny, whole, tmp_path):
+        torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+        launcher = (*torchrun, "--nproc-per-node", "2")
+        finish(start(*tiny, *CPU, *KEPT, root=tmp_path, launcher=launcher))
+        assert [path.name for path in tmp_path.iterdir()] == ["version_0"]
+        assert_same(load(whole / "last.ckpt"), load(tmp_path / "version_0" / "last.ckpt"))
+
+    def test_by_srun_without_flags_stopped_by_the_scheduler_and_resumed(
+        self, fit, load, tiny, tmp_path
+    ):
+        """The environment of two tasks of SLURM, here without SLURM; a signal to one of them."""
+        common = {
+            **{"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0"},
+            **{"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1"},
+            **{"SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"},
+            "MASTER_PORT": str(20_000 + os.getpid() % 20_000),
+        }
+        options = (*tiny, *CPU, "--trainer.max_steps", 100_000)
+        ranks = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(2)]
+        tasks = [start(*options, root=tmp_path, env={**common, **rank}) for rank in ranks]
+        last = tmp_path / "version_0" / "last.ckpt"
+        while not last.exists():
+            assert [task.poll() for task in tasks] == [None, None]
+            time.sleep(0.02)
+        tasks[1].send_signal(signal.SIGTERM)
+        errors = [task.communicate(timeout=60)[1] for task in tasks]
+        assert [task.returncode for task in tasks] == [143, 143], errors
+        assert [path.name for path in tmp_path.iterdir()] == ["version_0"]
+        stored = load(last)
+        assert stored["provenance"]["processes"] == 2
+        assert stored["PriorDataModule"]["next_index"] == 2 * stored["global_step"]
+        assert stored["config"]["trainer"]["devices"] == "auto"
+        steps = ("--trainer.max_steps", stored["global_step"] + 1)
+        assert fit("--ckpt_path", last, *FORKED, *steps, root=None, base=[]) == 0
+        assert load(last)["global_step"] == stored["global_step"] + 1

@@ -1,0 +1,32 @@
+"""Training in 16 bits through the command line: bf16-mixed, on every backend of the CPU."""
+
+import pytest
+from kernels.candidates import fast_dtypes
+
+from tabicl_linear import build_task
+
+STEP = ["--trainer.max_steps=2", "--trainer.val_check_interval=4", "--data.val_batches=1"]
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_bf16_mixed_trains(fit, backend, capsys, tmp_path):
+    options = ["--trainer.precision=bf16-mixed", f"--model.backend={backend}"]
+    assert fit(*STEP, *options) == 0
+    losses = (tmp_path / "runs" / "version_0" / "metrics.csv").read_text().splitlines()
+    assert len(losses) > 2
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("cpu, Delta")]
+    assert not said or backend == "auto"
+
+
+def test_a_task_is_placed_for_the_precision_of_its_trainer():
+    """Kernels are tried in the dtype that training will use, and in no other."""
+    import lightning
+    import torch
+
+    task = build_task(overrides=["model.architecture.depth=1"])
+    for precision, dtypes in (("bf16-mixed", torch.bfloat16), ("32-true", torch.float32)):
+        task.trainer = lightning.Trainer(
+            precision=precision, logger=False, enable_checkpointing=False, accelerator="cpu"
+        )
+        task.setup("fit")
+        assert fast_dtypes(task.model.backbone.layers()[0].mixer.rule) <= {dtypes}

@@ -1,0 +1,1 @@
+"""Tools for developers, run from a checkout; not part of the package."""
