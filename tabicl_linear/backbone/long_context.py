@@ -16,7 +16,7 @@ from tabicl_linear.kernels.memory import MatrixMemory
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
 
-SLAB_BYTES = 1 << 26
+SLAB_BYTES = 1 << 25
 """Tokens are held in tensors of at least this size, which allocators return whole: holes that small
 tensors leave are hardly ever filled and would double the memory."""
 

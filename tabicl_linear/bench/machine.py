@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+import tabicl_linear
 from tabicl_linear._version import __version__
 
 
@@ -69,15 +70,15 @@ def _cpu() -> str:
 
 
 def _commit() -> str | None:
-    describe = ("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    """The commit of the checkout that tracks this package; None where there is none."""
     try:
-        done = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), *describe],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        )
+        _git("ls-files", "--error-unmatch", "__init__.py")
+        return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(Path(tabicl_linear.__file__).parent), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     return done.stdout.strip()
