@@ -1,16 +1,25 @@
 """Builds the compiled kernels where there is a C++ compiler; the rest is in pyproject.toml."""
 
+import sys
+
 from setuptools import Extension, setup
+
+# Apple's compiler has no OpenMP: there the kernels run on one thread.
+OPENMP = ["-fopenmp"] if sys.platform == "linux" else []
 
 setup(
     ext_modules=[
         Extension(
             "tabicl_linear.kernels._compiled",
-            sources=["tabicl_linear/kernels/compiled.cpp"],
-            extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-pthread", "-Wno-psabi"],
-            extra_link_args=["-pthread"],
+            sources=[
+                f"tabicl_linear/csrc/{name}.cpp"
+                for name in ("scan_forward", "scan_backward", "tokenwise")
+            ],
+            depends=[f"tabicl_linear/csrc/{name}.h" for name in ("scan", "vectors", "share")],
+            extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP],
+            extra_link_args=OPENMP,
             language="c++",
-            # The package does without: tabicl_linear.kernels.compiled says why it is missing.
+            # The package does without: tabicl_linear.kernels.library says why it is missing.
             optional=True,
         )
     ]

@@ -1,11 +1,8 @@
 """Fixtures for all tests: seeded, single-threaded, on the CPU."""
 
 import os
-import sys
-from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 import torch

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
+from tabicl_linear.backbone.dense import EAGER, DenseParts, Projected, compiled
 from tabicl_linear.kernels.memory import Memory, map_tensors
-from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import LayerState, SequenceMixer
 from tabicl_linear.readouts import Readout
 from tabicl_linear.types import Float, Tensor
@@ -20,6 +20,9 @@ class Block(nn.Module):
         norms: Norm of the mixer and of the feed-forward layer.
         norm_first: Pre-norm residual branches (all recurrent models) instead of post-norm (the
             authors' softmax layers).
+
+    Attributes:
+        compiles: Its token-wise parts go through torch.compile while training.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class Block(nn.Module):
         self.feed_forward = feed_forward
         self.feed_forward_norm = None if feed_forward is None else norms[1]
         self.norm_first = norm_first
+        self.compiles = False
 
     def fit(
         self, x: Float[Tensor, "b t d"], state: LayerState | None = None
@@ -57,16 +61,16 @@ class Block(nn.Module):
         self, x: Float[Tensor, "b t d"], state: LayerState | None = None
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
         """Write the tokens in one direction; what becomes of them, and the state."""
-        inputs, streams, tail = self._project(x, state)
-        heads, memory = self.readout.context(self.mixer.rule, streams, _memory(state))
-        mixed = self.mixer.merge(heads, streams, inputs)
-        return self._finish(x, mixed), LayerState(memory, tail, _clock(state) + x.shape[1])
+        came = self._project(x, state)
+        heads, memory = self.readout.context(self.mixer.rule, came.streams, _memory(state))
+        after = LayerState(memory, came.tail, _clock(state) + x.shape[1])
+        return self._dense().finish(self, x, heads, came), after
 
     def fold(self, x: Float[Tensor, "b t d"], state: LayerState | None = None) -> LayerState:
         """The state that `write` returns, where what becomes of the tokens is not needed."""
-        _, streams, tail = self._project(x, state)
-        memory = self.mixer.rule.fold(streams, _memory(state))
-        return LayerState(memory, tail, _clock(state) + x.shape[1])
+        came = self._project(x, state)
+        memory = self.mixer.rule.fold(came.streams, _memory(state))
+        return LayerState(memory, came.tail, _clock(state) + x.shape[1])
 
     def reread(
         self, x: Float[Tensor, "b t d"], before: LayerState | None, memory: Memory
@@ -81,35 +85,27 @@ class Block(nn.Module):
         Returns:
             Their new hidden tokens, and `before` of the tokens that follow.
         """
-        inputs, streams, tail = self._project(x, before)
-        heads = self.readout.query(self.mixer.rule, streams, memory)
-        after = LayerState(memory, tail, _clock(before) + x.shape[1])
-        return self._finish(x, self.mixer.merge(heads, streams, inputs)), after
-
-    def _project(
-        self, x: Tensor, state: LayerState | None
-    ) -> tuple[Tensor, Streams, Float[Tensor, "b w d"] | None]:
-        count = _clock(state)
-        inputs = self.mixer_norm(x) if self.norm_first else x
-        time = torch.arange(count, count + x.shape[1], device=x.device)
-        tail = None if state is None else state.tail
-        return inputs, *self.mixer.project(inputs, time, tail, independent=False)
+        came = self._project(x, before)
+        heads = self.readout.query(self.mixer.rule, came.streams, memory)
+        after = LayerState(memory, came.tail, _clock(before) + x.shape[1])
+        return self._dense().finish(self, x, heads, came), after
 
     def predict(self, x: Float[Tensor, "b u d"], state: LayerState) -> Float[Tensor, "b u d"]:
         """Read the state; every query has the same clock, the number of tokens written."""
-        inputs = self.mixer_norm(x) if self.norm_first else x
         time = torch.full((x.shape[1],), state.num_tokens, device=x.device)
-        streams, _ = self.mixer.project(inputs, time, state.tail, independent=True)
-        heads = self.readout.query(self.mixer.rule, streams, state.memory)
-        return self._finish(x, self.mixer.merge(heads, streams, inputs))
+        came = self._dense().project(self, x, time, state.tail, independent=True)
+        heads = self.readout.query(self.mixer.rule, came.streams, state.memory)
+        return self._dense().finish(self, x, heads, came)
 
-    def _finish(self, x: Tensor, mixed: Tensor) -> Tensor:
-        x = x + mixed if self.norm_first else self.mixer_norm(x + mixed)
-        if self.feed_forward is None or self.feed_forward_norm is None:
-            return x
-        if self.norm_first:
-            return x + self.feed_forward(self.feed_forward_norm(x))
-        return self.feed_forward_norm(x + self.feed_forward(x))
+    def _project(self, x: Tensor, state: LayerState | None) -> Projected:
+        count = _clock(state)
+        time = torch.arange(count, count + x.shape[1], device=x.device)
+        tail = None if state is None else state.tail
+        return self._dense().project(self, x, time, tail, independent=False)
+
+    def _dense(self) -> DenseParts:
+        # Where no gradients are wanted little is computed: compiling again would not pay.
+        return compiled() if self.compiles and torch.is_grad_enabled() else EAGER
 
 
 def _memory(state: LayerState | None) -> Memory | None:

@@ -6,10 +6,14 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from tabicl_linear.backbone.block import Block
 from tabicl_linear.kernels import backend as backends
 from tabicl_linear.kernels.backend import Backend
+from tabicl_linear.kernels.library import unavailable
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer
+from tabicl_linear.nn.compiled import COMPILED
+from tabicl_linear.nn.token_kernels import TORCH, TokenKernels, TokenWise
 from tabicl_linear.types import Tensor
 
 Placed = TypeVar("Placed", bound="PlacedModule")
@@ -31,10 +35,15 @@ class PlacedModule(nn.Module):
         self._token_width = token_width
         self._backend: Backend = "auto"
         self._autocast: tuple[torch.dtype, ...] | None = None
+        self._compile_dense = False
         self._placed_as: tuple[torch.device, torch.dtype] | None = None
 
     def place(
-        self: Placed, backend: Backend, *, autocast: Sequence[torch.dtype] | None = None
+        self: Placed,
+        backend: Backend,
+        *,
+        autocast: Sequence[torch.dtype] | None = None,
+        compile_dense: bool = False,
     ) -> Placed:
         """Choose the kernels, now and whenever the parameters move; returns the module.
 
@@ -43,12 +52,15 @@ class PlacedModule(nn.Module):
             autocast: Dtypes that autocast will lower to, empty for no autocast: kernels are tried
                 in those alone, and PyTorch computes whatever else comes. Unless given, the dtype of
                 the parameters and the 16-bit one that suits the device.
+            compile_dense: Send what is computed between the rules through torch.compile where
+                gradients are wanted. The first steps then take half a minute each.
 
         Raises:
             ConfigError: A backend asked for by name does not run here.
         """
         self._backend, self._placed_as = backend, None
         self._autocast = None if autocast is None else tuple(autocast)
+        self._compile_dense = compile_dense
         self._settle()
         return self
 
@@ -68,6 +80,13 @@ class PlacedModule(nn.Module):
         here = parameter.device, parameter.dtype
         if parameter.device.type == "meta" or here == self._placed_as:
             return
+        # torch.compile fuses what it sees, and would not see into the kernels in C++.
+        fused = TORCH if self._compile_dense else token_kernels(parameter.device, self._backend)
+        for module in self.modules():
+            if isinstance(module, TokenWise):
+                module.kernels = fused
+            if isinstance(module, Block):
+                module.compiles = self._compile_dense
         precisions: tuple[torch.dtype, ...] = (parameter.dtype,)
         if parameter.dtype == torch.float32 and self._autocast is None:
             precisions += (backends.autocast_dtype(parameter.device),)
@@ -82,6 +101,12 @@ class PlacedModule(nn.Module):
                     backend=self._backend,
                 )
         self._placed_as = here
+
+
+def token_kernels(device: torch.device, backend: Backend) -> TokenKernels:
+    """Token-wise functions for a device: the C++ ones on a CPU where they were built."""
+    wanted = backend in ("auto", "compiled") and device.type == "cpu"
+    return COMPILED if wanted and unavailable() is None else TORCH
 
 
 @torch.no_grad()

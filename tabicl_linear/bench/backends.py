@@ -2,14 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
+from torch import nn
 
+from tabicl_linear.backbone.block import Block
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.backend import IMPLEMENTATIONS, TORCH, Backend
 from tabicl_linear.kernels.probe import KernelRule
 from tabicl_linear.kernels.rule import UpdateRule
+from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.model import InContextModel
+from tabicl_linear.nn.token_kernels import TokenWise
 
 NAMES: tuple[Backend, ...] = ("torch", "compiled", "fla")
 
@@ -37,34 +43,50 @@ def implementations(
 
 
 def switches(
-    model: InContextModel, *, autocast: torch.dtype | None
+    model: InContextModel, *, autocast: torch.dtype | None, compile_dense: bool = False
 ) -> tuple[dict[str, Callable[[], None]], dict[str, str]]:
     """Calls that give a model the kernels of a backend, and why the others do not run here.
 
-    Backends that come to the same kernels as PyTorch, as for softmax attention, are left out.
+    Backends that come to the same kernels as PyTorch are left out.
 
     Args:
         model: The model; it keeps its parameters.
         autocast: What autocast will lower to, if anything.
+        compile_dense: Also through torch.compile, with the kernels of `auto`.
     """
-    mixers = [block.mixer for block in model.backbone.layers()]
+    lowered = () if autocast is None else (autocast,)
     found: dict[str, Callable[[], None]] = {}
     missing: dict[str, str] = {}
-    settled: list[list[UpdateRule]] = []
+    settled: list[list[_Choice]] = []
     for name in NAMES:
         try:
-            model.place(name, autocast=() if autocast is None else (autocast,))
+            choices = _choices(model.place(name, autocast=lowered))
         except ConfigError as error:
             missing[name] = str(error)
             continue
-        rules = [mixer.rule for mixer in mixers]
-        if rules in settled:
-            continue
-        settled.append(rules)
-
-        def switch(rules: list[UpdateRule] = rules) -> None:
-            for mixer, rule in zip(mixers, rules, strict=True):
-                mixer.rule = rule
-
-        found[name] = switch
+        if choices not in settled:
+            settled.append(choices)
+            found[name] = partial(_restore, choices)
+    if compile_dense:
+        model.place("auto", autocast=lowered, compile_dense=True)
+        found["auto + torch.compile"] = partial(_restore, _choices(model))
     return found, missing
+
+
+_Choice = tuple[nn.Module, str, Any]
+_CHOSEN = {SequenceMixer: "rule", TokenWise: "kernels", Block: "compiles"}
+
+
+def _choices(model: InContextModel) -> list[_Choice]:
+    """What placing a model has set in its modules."""
+    return [
+        (module, name, getattr(module, name))
+        for module in model.modules()
+        for kind, name in _CHOSEN.items()
+        if isinstance(module, kind)
+    ]
+
+
+def _restore(choices: list[_Choice]) -> None:
+    for module, name, value in choices:
+        setattr(module, name, value)

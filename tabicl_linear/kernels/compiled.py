@@ -1,25 +1,23 @@
-"""The delta rule and decaying memories through a small C++ library, for float32 on the CPU.
+"""The delta rule and decaying memories in C++ (`csrc/scan.h`), for float32 on the CPU.
 
-The library (`compiled.cpp`) is built when the package is installed, if a C++ compiler is there.
-Tensors that it does not take go to the kernels in plain PyTorch: those on other devices or of other
-types, keys of more than 128 channels, and additive memories without decay, which are plain matrix
-products.
+Tensors that the library does not take go to the kernels in plain PyTorch: those on other devices or
+of other types, keys of more than 128 channels, and additive memories without decay, which are plain
+matrix products.
 """
 
 import ctypes
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from tabicl_linear.kernels import additive, delta
+from tabicl_linear.kernels.library import library, pointer
 from tabicl_linear.kernels.rule import Kernel
 from tabicl_linear.types import Float, Tensor
 
 MAX_KEYS = 128
-_LIBRARY = "tabicl_linear.kernels._compiled"
 _FEW = 1 << 16
 """Multiplications below which a second thread takes longer to start than it saves."""
 
@@ -43,31 +41,13 @@ class _Problem(ctypes.Structure):
     )
 
 
-def unavailable() -> str | None:
-    """Why the library cannot be used, or None where it can."""
-    spec = find_spec(_LIBRARY)
-    if spec is None or spec.origin is None:
-        return (
-            "the compiled kernels were not built: there was no C++ compiler (g++ or clang++) when "
-            "the package was installed; install one and then the package again"
-        )
-    try:
-        _library()
-    except OSError as error:
-        return f"the compiled kernels do not load: {error}"
-    return None
-
-
 @cache
 def _library() -> ctypes.CDLL:
-    spec = find_spec(_LIBRARY)
-    assert spec is not None, "ask unavailable() first"
-    assert spec.origin is not None, "ask unavailable() first"
-    library = ctypes.CDLL(spec.origin)
-    pointer, problem, view = ctypes.c_void_p, ctypes.POINTER(_Problem), ctypes.POINTER(_View)
-    library.tabicl_forward.argtypes = [problem, *[pointer] * 3]
-    library.tabicl_backward.argtypes = [problem, *[pointer] * 3, view, *[pointer] * 6]
-    return library
+    loaded = library()
+    address, problem, view = ctypes.c_void_p, ctypes.POINTER(_Problem), ctypes.POINTER(_View)
+    loaded.tabicl_forward.argtypes = [problem, *[address] * 3]
+    loaded.tabicl_backward.argtypes = [problem, *[address] * 3, view, *[address] * 6]
+    return loaded
 
 
 def delta_scan(
@@ -165,7 +145,7 @@ class _Scan(torch.autograd.Function):
         problem = _problem(inputs, S)
         _check(
             _library().tabicl_forward(
-                ctypes.byref(problem), _pointer(outputs), _pointer(errors), _pointer(final)
+                ctypes.byref(problem), pointer(outputs), pointer(errors), pointer(final)
             )
         )
         ctx.set_materialize_grads(False)
@@ -190,9 +170,9 @@ class _Scan(torch.autograd.Function):
         _check(
             _library().tabicl_backward(
                 ctypes.byref(problem),
-                *map(_pointer, (errors, final, final_grad)),
+                *map(pointer, (errors, final, final_grad)),
                 ctypes.byref(out),
-                *map(_pointer, (dq, dk, dv, dbeta, dgate, dS)),
+                *map(pointer, (dq, dk, dv, dbeta, dgate, dS)),
             )
         )
         return dq, dk, dv, dbeta, dS, dgate
@@ -224,10 +204,6 @@ def _channels_last(x: Tensor) -> Tensor:
 
 def _view(x: Tensor | None) -> _View:
     return _View() if x is None else _View(x.data_ptr(), *x.stride()[:3])
-
-
-def _pointer(x: Tensor | None) -> int | None:
-    return None if x is None else x.data_ptr()
 
 
 def _check(status: int) -> None:

@@ -1,12 +1,11 @@
 """DeltaNet."""
 
-import torch.nn.functional as F
 from torch import nn
 
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer, head_dim
-from tabicl_linear.nn.feature_maps import unit_norm
+from tabicl_linear.nn.delta_features import DeltaFeatures
 from tabicl_linear.nn.gates import WriteRate
 from tabicl_linear.nn.initialise import initialise_
 from tabicl_linear.nn.norms import RMSNorm
@@ -45,6 +44,7 @@ class DeltaNet(SequenceMixer):
         self.rule = DeltaRule()
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.conv = None if conv_size is None else ShortConvolution(3 * dim, conv_size)
+        self.features = DeltaFeatures()
         self.write_rate = WriteRate(dim, num_heads, decay_constant)
         self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
@@ -65,11 +65,10 @@ class DeltaNet(SequenceMixer):
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """Unit-norm queries and keys, values and write rates."""
         qkv, tail = project(self.conv, x, self.qkv, tail, independent=independent)
-        qkv = F.silu(qkv).unflatten(-1, (3, self.num_heads, self.head_dim))
-        q, k, v = qkv.unbind(-3)
+        q, k, v = self.features(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)))
         streams = Streams(
-            q=unit_norm(q) * self.head_dim**-0.5,
-            k=unit_norm(k),
+            q=q,
+            k=k,
             v=v,
             beta=self.write_rate(x, time),
         )

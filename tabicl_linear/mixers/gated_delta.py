@@ -6,7 +6,7 @@ from torch import nn
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer
-from tabicl_linear.nn.feature_maps import unit_norm
+from tabicl_linear.nn.delta_features import DeltaFeatures
 from tabicl_linear.nn.gates import ForgetGate, WriteRate
 from tabicl_linear.nn.initialise import initialise_, open_output_gate_
 from tabicl_linear.nn.norms import RMSNorm
@@ -49,6 +49,7 @@ class GatedDeltaNet(SequenceMixer):
         self.rule = DeltaRule()
         self.qkv = nn.Linear(dim, 3 * width, bias=False)
         self.conv = None if conv_size is None else ShortConvolution(3 * width, conv_size)
+        self.features = DeltaFeatures()
         self.write_rate = WriteRate(dim, num_heads, decay_constant)
         self.forget = ForgetGate(dim, num_heads)
         self.gate = nn.Linear(dim, width, bias=mimetic)
@@ -75,11 +76,10 @@ class GatedDeltaNet(SequenceMixer):
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """Unit-norm queries and keys, values, write rates and log gates."""
         qkv, tail = project(self.conv, x, self.qkv, tail, independent=independent)
-        qkv = F.silu(qkv).unflatten(-1, (3, self.num_heads, self.head_dim))
-        q, k, v = qkv.unbind(-3)
+        q, k, v = self.features(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)))
         streams = Streams(
-            q=unit_norm(q) * self.head_dim**-0.5,
-            k=unit_norm(k),
+            q=q,
+            k=k,
             v=v,
             beta=self.write_rate(x, time),
             log_decay=self.forget(x).unsqueeze(-1),

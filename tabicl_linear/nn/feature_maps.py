@@ -11,7 +11,10 @@ def elu_plus_one(x: Float[Tensor, "... k"]) -> Float[Tensor, "... k"]:
     return F.elu(x) + 1
 
 
-def unit_norm(x: Float[Tensor, "... k"], *, eps: float = 1e-6) -> Float[Tensor, "... k"]:
-    """x / sqrt(|x|^2 + eps), in at least float32: a delta rule with long keys diverges."""
+UNIT_NORM_EPS = 1e-6
+
+
+def unit_norm(x: Float[Tensor, "... k"]) -> Float[Tensor, "... k"]:
+    """x / sqrt(|x|^2 + 1e-6), in at least float32: a delta rule with long keys diverges."""
     x = x if x.dtype == torch.float64 else x.float()
-    return x * (x.square().sum(-1, keepdim=True) + eps).rsqrt()
+    return x * (x.square().sum(-1, keepdim=True) + UNIT_NORM_EPS).rsqrt()

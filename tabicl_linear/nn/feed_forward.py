@@ -4,10 +4,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from tabicl_linear.nn.initialise import initialise_
+from tabicl_linear.nn.token_kernels import TokenWise
 from tabicl_linear.types import Float, Tensor
 
 
-class SwiGLU(nn.Module):
+class SwiGLU(TokenWise):
     """W3 (silu(W1 x) * W2 x), without biases."""
 
     def __init__(self, dim: int, hidden_dim: int) -> None:
@@ -18,8 +19,7 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
         """Transform every token by itself."""
-        gate, up = self.gate_and_up(x).chunk(2, dim=-1)
-        return self.down(F.silu(gate) * up)
+        return self.down(self.kernels.swiglu(self.gate_and_up(x)))
 
 
 class MLP(nn.Module):

@@ -1,13 +1,13 @@
 """Norms."""
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
+from tabicl_linear.nn.token_kernels import TokenWise
 from tabicl_linear.types import Float, Tensor
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(TokenWise):
     """x / sqrt(mean(x^2) + eps) times a learned weight, computed in the precision of the weight.
 
     Unlike torch's, it takes what autocast has lowered without a warning and without losing
@@ -21,4 +21,4 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "... e"]) -> Float[Tensor, "... e"]:
         """Normalise the last dimension."""
-        return F.rms_norm(x.to(self.weight.dtype), self.weight.shape, self.weight, self.eps)
+        return self.kernels.rms_norm(x, self.weight, self.eps)

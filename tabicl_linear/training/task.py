@@ -51,6 +51,7 @@ class InContextTask(LightningModule):
             left out.
         backend: Which kernels compute the mixers: plain PyTorch (torch), the compiled kernel on a
             CPU (compiled), flash-linear-attention on CUDA (fla), or the fastest that runs (auto).
+        compile_dense: Send everything between the mixers' rules through torch.compile.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class InContextTask(LightningModule):
         schedule: LRSchedulerCallable,
         state_passing: StatePassing | None = None,
         backend: Backend = "auto",
+        compile_dense: bool = False,
     ) -> None:
         super().__init__()
         self.save_hyperparameters(logger=False)
@@ -77,6 +79,7 @@ class InContextTask(LightningModule):
         self.schedule = schedule
         self.state_passing = state_passing
         self.backend = backend
+        self.compile_dense = compile_dense
         self.val_scores = MeanScores()
         self.test_scores = MeanScores()
         self._window: list[int] = []
@@ -90,7 +93,8 @@ class InContextTask(LightningModule):
         Memories that were loaded for something else are forgotten; those of this run come after.
         """
         self._restored = ()
-        self.model.place(self.backend, autocast=AUTOCAST.get(str(self.trainer.precision), ()))
+        autocast = AUTOCAST.get(str(self.trainer.precision), ())
+        self.model.place(self.backend, autocast=autocast, compile_dense=self.compile_dense)
 
     def on_train_start(self) -> None:
         """Take up the memories of a checkpoint, if one was loaded, or start without any.

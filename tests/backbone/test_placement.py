@@ -10,8 +10,11 @@ from kernels.candidates import RIGHT, fast_dtypes, put, raises
 from torch import nn
 
 from tabicl_linear import recipe as recipes
+from tabicl_linear.backbone import placement
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.kernels.rule import Kernel
+from tabicl_linear.nn.compiled import COMPILED
+from tabicl_linear.nn.token_kernels import TORCH, TokenWise
 
 BOTH = {torch.float32, torch.bfloat16}
 RECIPE = {
@@ -20,6 +23,12 @@ RECIPE = {
     "strategy": {"class_path": "tabicl_linear.strategies.combined.Combined", "init_args": {}},
     "architecture": {"dim": 32, "num_heads": 2, "depth": 2, "num_features": 5},
 }
+
+
+@pytest.fixture(autouse=True)
+def sixteen_bits(monkeypatch):
+    """No compiled features, which would hand on float32 whatever autocast lowers to."""
+    monkeypatch.setattr(placement, "unavailable", lambda: "not built")
 
 
 class Wrapper(nn.Module):
@@ -64,6 +73,24 @@ def test_a_model_without_storage_is_placed_when_it_gets_some(monkeypatch):
     assert [rule.kernel for rule in rules(model)] == [None, None]
     model.to_empty(device="cpu")
     assert [fast_dtypes(rule) for rule in rules(model)] == [BOTH, BOTH]
+
+
+def test_token_kernels_follow_the_backend(monkeypatch):
+    monkeypatch.setattr(placement, "unavailable", lambda: None)
+    model = recipes.build(RECIPE)
+
+    def kernels():
+        return {m.kernels for m in model.modules() if isinstance(m, TokenWise)}
+
+    assert kernels() == {COMPILED}
+    assert {
+        m.kernels for m in pickle.loads(pickle.dumps(model)).modules() if isinstance(m, TokenWise)
+    } == {COMPILED}
+    model.place("torch")
+    assert kernels() == {TORCH}
+    monkeypatch.setattr(placement, "unavailable", lambda: "not built")
+    model.place("auto")
+    assert kernels() == {TORCH}
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])

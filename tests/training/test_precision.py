@@ -1,10 +1,13 @@
 """Training in 16 bits through the command line: bf16-mixed, on every backend of the CPU."""
 
+from pathlib import Path
+
 import pytest
 from kernels.candidates import fast_dtypes
 
 from tabicl_linear import build_task
 
+GLA = Path(__file__).parents[2] / "configs" / "gla.yaml"
 STEP = ["--trainer.max_steps=2", "--trainer.val_check_interval=4", "--data.val_batches=1"]
 
 
@@ -23,7 +26,7 @@ def test_a_task_is_placed_for_the_precision_of_its_trainer():
     import lightning
     import torch
 
-    task = build_task(overrides=["model.architecture.depth=1"])
+    task = build_task(GLA, overrides=["model.architecture.depth=1"])
     for precision, dtypes in (("bf16-mixed", torch.bfloat16), ("32-true", torch.float32)):
         task.trainer = lightning.Trainer(
             precision=precision, logger=False, enable_checkpointing=False, accelerator="cpu"

@@ -1,0 +1,46 @@
+// Vectors of floats.
+//
+// Functions are local to the source that includes them, and those called from a CLONED one become
+// part of it, so that they are compiled for the processor that it was cloned for.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#if defined(__x86_64__) && defined(__gnu_linux__)
+// One library for every x86-64: the loader picks the clone that the processor can run.
+#define CLONED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), flatten))
+#else
+#define CLONED
+#endif
+#define EACH(n) _Pragma("GCC unroll 8") for (int n = 0; n < N; ++n)
+#define INLINE static inline __attribute__((always_inline))
+
+namespace {
+
+constexpr int WIDTH = 16;
+typedef float vec __attribute__((vector_size(4 * WIDTH)));
+typedef float half __attribute__((vector_size(2 * WIDTH)));
+typedef float quarter __attribute__((vector_size(WIDTH)));
+
+struct alignas(64) Line {
+    vec x;
+};
+
+INLINE float sum(vec x) {
+    union {
+        vec whole;
+        half parts[2];
+    } a = {x};
+    union {
+        half whole;
+        quarter parts[2];
+    } b = {a.parts[0] + a.parts[1]};
+    const quarter c = b.parts[0] + b.parts[1];
+    return (c[0] + c[2]) + (c[1] + c[3]);
+}
+
+}  // namespace

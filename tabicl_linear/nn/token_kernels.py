@@ -1,0 +1,59 @@
+"""Token-wise functions between the matrix products, and the modules that can exchange them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import nn
+
+from tabicl_linear.nn.feature_maps import unit_norm
+from tabicl_linear.types import Float, Tensor
+
+
+class TokenKernels(NamedTuple):
+    """One implementation of each function; all of them agree up to rounding.
+
+    Attributes:
+        rms_norm: Of `rms_norm` in this module.
+        swiglu: Of `swiglu`.
+        delta_features: Of `delta_features`.
+    """
+
+    rms_norm: Callable[[Tensor, Tensor, float], Tensor]
+    swiglu: Callable[[Tensor], Tensor]
+    delta_features: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+
+
+def rms_norm(
+    x: Float[Tensor, "... e"], weight: Float[Tensor, " e"], eps: float
+) -> Float[Tensor, "... e"]:
+    """x / sqrt(mean(x^2) + eps) times the weight, computed in the precision of the weight."""
+    return F.rms_norm(x.to(weight.dtype), weight.shape, weight, eps)
+
+
+def swiglu(gate_and_up: Float[Tensor, "... f"]) -> Float[Tensor, "... e"]:
+    """silu of the first half of the channels, times the second."""
+    gate, up = gate_and_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def delta_features(
+    qkv: Float[Tensor, "... 3 h k"],
+) -> tuple[Float[Tensor, "... h k"], Float[Tensor, "... h k"], Float[Tensor, "... h k"]]:
+    """Queries, keys and values of a delta rule: silu of all, unit norm of queries and keys.
+
+    Queries are scaled by k^-0.5 as well. Queries and keys have at least float32.
+    """
+    q, k, v = F.silu(qkv).unbind(-3)
+    return unit_norm(q) * q.shape[-1] ** -0.5, unit_norm(k), v
+
+
+TORCH = TokenKernels(rms_norm, swiglu, delta_features)
+
+
+class TokenWise(nn.Module):
+    """A layer that computes by exchangeable kernels; plain PyTorch until it is placed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels = TORCH
