@@ -11,17 +11,13 @@ from tabicl_linear.backbone.block import Block
 from tabicl_linear.backbone.placement import Backend, PlacedModule
 from tabicl_linear.backbone.stack import Backbone
 from tabicl_linear.data.batch import TaskBatch
-from tabicl_linear.embedding.inputs import Limits, check_context, check_rows
+from tabicl_linear.embedding.inputs import Limits, check_context, check_rows, chunk_length
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.types import Bool, Float, Int, Tensor
-
-CPU_ROWS, GPU_ROWS = 2048, 16384
-"""Rows of a task in the network at a time unless told otherwise: what stays in a CPU's cache, and
-what keeps a GPU busy."""
 
 
 class InContextState(NamedTuple):
@@ -140,7 +136,7 @@ class InContextModel(PlacedModule):
                 elsewhere if left out. The result does not depend on it, up to rounding.
 
         Raises:
-            DataError: Rows or labels that the model cannot take.
+            DataError: Rows, labels or a state that the model cannot take.
             ConfigError: `rows_per_chunk` is less than one.
             UnsupportedReadout: `state` is given, but a layer reads tokens written later.
         """
@@ -151,6 +147,7 @@ class InContextModel(PlacedModule):
             statistics = self._statistics(x, y, categorical, size)
             initial = None
         else:
+            self._check_state(state)
             self._check_extension(x, categorical, state)
             statistics, initial = state.statistics, state.layers
         num_cells = self.embedding.num_cells(x.shape[2])
@@ -173,11 +170,12 @@ class InContextModel(PlacedModule):
             rows_per_chunk: Most rows of each task in the network at a time, as in `fit`.
 
         Raises:
-            DataError: Rows that do not have the columns of the context.
+            DataError: Rows that do not have the columns of the context, or a foreign state.
             ConfigError: `rows_per_chunk` is less than one.
         """
         size = chunk_length(self._weight.device, rows_per_chunk)
         check_rows(x, self._weight.device)
+        self._check_state(state)
         statistics = state.statistics
         expected = statistics.fill.shape
         if (x.shape[0], x.shape[2]) != tuple(expected):
@@ -274,6 +272,16 @@ class InContextModel(PlacedModule):
         mean_label = statistics.mean_label[:, None].to(self._weight.dtype)
         return self.embedding.labels(mean_label, statistics.fill.shape[1])
 
+    def _check_state(self, state: InContextState) -> None:
+        """Refuse what another model has fitted: kernels look at no shapes."""
+        if not isinstance(state, InContextState) or not self.backbone.takes(
+            state.layers, self._weight.device
+        ):
+            raise DataError(
+                "The state is not one of this model on this device; fit the context with the very "
+                "model that reads it, where it is now."
+            )
+
     def _check_extension(
         self, x: Tensor, categorical: Tensor | None, state: InContextState
     ) -> None:
@@ -289,12 +297,3 @@ class InContextModel(PlacedModule):
                 f"x [{', '.join(map(str, state.statistics.fill.shape))}] tasks and columns, got "
                 f"{x.shape[0]} and {x.shape[2]}."
             )
-
-
-def chunk_length(device: torch.device, most: int | None = None) -> int:
-    """Rows of a task in the network at a time: `most`, or what suits the device."""
-    if most is None:
-        return CPU_ROWS if device.type == "cpu" else GPU_ROWS
-    if most < 1:
-        raise ConfigError(f"rows_per_chunk={most} must be at least 1.")
-    return most

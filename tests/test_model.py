@@ -99,3 +99,15 @@ def test_no_query_rows_give_no_logits(model, table):
     x, y = table
     with torch.inference_mode():
         assert model.predict(model.fit(x, y), x[:, :0]).shape == (2, 0, 3)
+
+
+@pytest.mark.parametrize("other", [{"dim": 16}, {"depth": 1}, {"num_heads": 4}])
+def test_states_of_other_models_are_refused(model, table, other):
+    """Kernels would read them beyond their end."""
+    x, y = table
+    state = tiny_model.untrained(num_features=4, num_classes=3, **other).fit(x, y)
+    for foreign in (state, state.layers):
+        with pytest.raises(DataError, match="not one of this model"):
+            model.predict(foreign, x)
+        with pytest.raises(DataError, match="not one of this model"):
+            model.fit(x, y, state=foreign)

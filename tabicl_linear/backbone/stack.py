@@ -12,7 +12,7 @@ from tabicl_linear.backbone.long_context import HeldTokens, advance, fold
 from tabicl_linear.backbone.two_axis import CellAttention
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.matrix import state_of
-from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.kernels.memory import MatrixMemory, state_shape, tensors
 from tabicl_linear.kernels.rule import lifted
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
@@ -131,6 +131,14 @@ class Backbone(nn.Module):
         for i, (block, state) in enumerate(zip(self.layers(), states, strict=True)):
             x = block.predict(self._mix_cells(i, x, num_cells), state)
         return self._normalise(x)
+
+    def takes(self, states: Sequence[LayerState], device: torch.device) -> bool:
+        """Whether states have the layers, shapes and device of this stack's own."""
+        return len(states) == len(self.blocks) and all(
+            state_shape(state.memory) == block.mixer.state_shape
+            and all(tensor.device == device for tensor in tensors(state))
+            for block, state in zip(self.layers(), states, strict=True)
+        )
 
     @staticmethod
     def _woven_start(learned: Tensor, x: Tensor, below: Sequence[LayerState]) -> LayerState:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from tabicl_linear.bench.figures import draw_curves
+from tabicl_linear.bench.figures import SMOOTHING, draw_curves
 from tabicl_linear.bench.machine import describe
 from tabicl_linear.bench.options import Options
 from tabicl_linear.bench.progress import ProgressLine
@@ -20,7 +20,7 @@ NOTES = (
     "Same data in the same order, same initial weights, optimiser and schedule; only autocast "
     "differs. The line with other initial weights says what difference means nothing. "
     "`difference`: mean over the second half of the steps, each step on the same batch, with its "
-    "standard error; `furthest`: of the running means over 20 steps.",
+    f"standard error; `furthest`: the largest difference of means over {SMOOTHING} steps.",
 )
 
 
@@ -86,7 +86,7 @@ def compare(losses: dict[str, list[float]]) -> Table:
         )
         late = differences[half:]
         error = (late.std() / math.sqrt(len(late))).item() if len(late) > 1 else math.nan
-        window = min(20, len(differences))
+        window = min(SMOOTHING, len(differences))
         smooth = differences.unfold(0, window, 1).mean(-1)
         rows.append(
             (name, last, f"{late.mean().item():+.4f} ± {error:.4f}", smooth.abs().max().item())

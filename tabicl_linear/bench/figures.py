@@ -1,16 +1,22 @@
 """Figures of the bench command."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
 
 from tabicl_linear.bench.report import write_whole
 
 SMOOTHING = 20
 """Steps in a running mean of a loss curve."""
+
+UNITS = {"s": "time (s)", "B": "size (bytes)"}
+"""Label of a vertical axis by its unit."""
 
 
 class Line(NamedTuple):
@@ -20,38 +26,88 @@ class Line(NamedTuple):
         name: What the legend says.
         x: Rows.
         y: Values above 0.
-        is_computed: Not measured: drawn dashed.
+        num_computed: How many points at the end are not of a fitted model: drawn dashed.
+        note: What is written beside its last point.
     """
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
-    is_computed: bool = False
+    num_computed: int = 0
+    note: str = ""
 
 
-def draw_scaling(panels: Mapping[str, Sequence[Line]], path: Path) -> Path:
-    """Log-log panels side by side, by what their vertical axis shows; lines share colours."""
-    figure = Figure(figsize=(4.2 * len(panels), 3.6), layout="constrained")
+class Panel(NamedTuple):
+    """One log-log panel.
+
+    Attributes:
+        title: What it shows.
+        unit: Of the vertical axis.
+        lines: Its lines.
+    """
+
+    title: str
+    unit: str
+    lines: Sequence[Line]
+
+
+def draw_scaling(panels: Sequence[Panel], path: Path) -> Path:
+    """Log-log panels side by side over rows of context; lines of one name share their colour."""
+    figure = Figure(figsize=(4.6 * len(panels), 4), layout="constrained")
     axes: list[Axes] = list(figure.subplots(1, len(panels), squeeze=False)[0])
-    names = list(dict.fromkeys(line.name for lines in panels.values() for line in lines))
-    for axis, (label, lines) in zip(axes, panels.items(), strict=True):
-        for line in lines:
-            axis.loglog(
-                line.x,
-                line.y,
-                "--" if line.is_computed else "o-",
-                color=f"C{names.index(line.name)}",
-                markersize=4,
-                label=None if line.is_computed else line.name,
-            )
-        axis.set(xlabel="context rows", ylabel=label)
+    names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
+    sizes = sorted({x for panel in panels for line in panel.lines for x in line.x})
+    for axis, panel in zip(axes, panels, strict=True):
+        for line in panel.lines:
+            _draw(axis, line, f"C{names.index(line.name)}")
+        axis.set(title=panel.title, xlabel="rows of context", ylabel=UNITS[panel.unit])
+        axis.set_xlim(sizes[0] / 1.3, sizes[-1] * 6)  # room for the notes
+        axis.set_xticks(sizes[:: math.ceil(len(sizes) / 6)], minor=False)
+        axis.set_xticks([], minor=True)
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+        values = [y for line in panel.lines for y in line.y]
+        low, high = math.floor(math.log10(min(values) / 1.2)), math.ceil(math.log10(max(values)))
+        axis.set_ylim(10.0**low, 10.0 ** max(high, low + 1))
+        axis.yaxis.set_major_formatter(EngFormatter(panel.unit))
+        axis.yaxis.set_minor_formatter(NullFormatter())
         _tidy(axis)
-    handles = {line.get_label(): line for axis in axes for line in axis.get_lines()}
-    shown = [name for name in names if name in handles]
-    figure.legend(
-        [handles[name] for name in shown], shown, loc="outside lower center", ncols=3, frameon=False
-    )
+    handles = [Line2D([], [], color=f"C{i}", marker="o", label=n) for i, n in enumerate(names)]
+    if any(line.num_computed for panel in panels for line in panel.lines):
+        dashed = "not fitted: random cache of the real size, computed size"
+        handles.append(
+            Line2D([], [], color="grey", linestyle="--", marker="o", mfc="white", label=dashed)
+        )
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return write_whole(path, lambda partial: figure.savefig(partial, dpi=130))
+
+
+def _draw(axis: Axes, line: Line, colour: str) -> None:
+    if not line.x:
+        return
+    fitted = len(line.x) - line.num_computed
+    axis.loglog(line.x[:fitted], line.y[:fitted], "o-", color=colour, markersize=4)
+    if line.num_computed:
+        start = max(fitted - 1, 0)
+        axis.loglog(line.x[start:], line.y[start:], "--", color=colour)
+        hollow = {"markersize": 4, "markerfacecolor": "white"}
+        axis.loglog(line.x[fitted:], line.y[fitted:], "o", color=colour, **hollow)
+    axis.annotate(
+        line.note,
+        (line.x[-1], line.y[-1]),
+        xytext=(5, 0),
+        textcoords="offset points",
+        verticalalignment="center",
+        color=colour,
+        fontsize=8,
+    )
+
+
+def _short(value: float) -> str:
+    """Rows in thousands or millions."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
 
 
 def draw_curves(losses: Mapping[str, Sequence[float]], path: Path) -> Path:

@@ -7,11 +7,14 @@ from typing import Any
 import torch
 
 from tabicl_linear.bench import ceilings
+from tabicl_linear.bench.contest import contest_table, raw_timings
 from tabicl_linear.bench.figures import draw_scaling
 from tabicl_linear.bench.inference_tables import (
     SOFTMAX,
+    What,
     fit_table,
     panels,
+    plain,
     predict_table,
     slopes,
     states,
@@ -22,7 +25,7 @@ from tabicl_linear.bench.options import Options
 from tabicl_linear.bench.points import QUERIES, Limits, Meter, Subject, tables
 from tabicl_linear.bench.progress import ProgressLine
 from tabicl_linear.bench.report import Report
-from tabicl_linear.bench.timing import Contestant, Timings, compete
+from tabicl_linear.bench.timing import Contestant, compete
 from tabicl_linear.cli import build_task
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.model import InContextModel
@@ -34,7 +37,12 @@ SIZES = {
 }
 QUICK_SIZES = (64, 128, 256)
 CHUNK = 8000
-"""Rows of which the dense products are timed alone."""
+"""Context rows of the fit whose dense products are timed alone."""
+
+CEILING_NOTE = (
+    "Medians and quartiles of as many rounds before as after all measurements above, in the same "
+    "run. The dense products are those of the call above, recorded and run again without the rest."
+)
 
 
 def subjects(
@@ -73,19 +81,29 @@ def run(
     plot: bool = False,
 ) -> Report:
     """Measure fitting (`verb="fit"`) or predicting (`"predict"`) at all sizes, smallest first."""
-    sizes = sorted(sizes or (QUICK_SIZES if options.quick else SIZES[verb]))
+    sizes = sorted(set(sizes or (QUICK_SIZES if options.quick else SIZES[verb])))
+    precision = "float32" if autocast is None else str(autocast).removeprefix("torch.")
     machine = describe(options.device)
     measured = subjects(configs, overrides, options.device)
     limits = Limits(options.rounds, options.budget, plot or verb == "predict")
     meter = Meter(options.device, autocast, limits)
-    name = f"{verb}-{configs[-1].stem}"
+    name = f"{verb}-{configs[-1].stem}" + ("" if autocast is None else f"-{precision}")
+    floor = _floor(measured[0], options, autocast, verb=verb, rows=min(CHUNK, sizes[-1]))
+    before = compete(floor, rounds=options.rounds, device=options.device)
     points = meter.measure(measured, sizes, ProgressLine(f"bench {name}"))
-    if verb == "fit":
-        floor = _floor(measured[0], options, autocast, rows=min(CHUNK, sizes[-1]))
-        contents = [fit_table(points, floor, autocast), slopes(points, "fit")]
-    else:
-        contents = [predict_table(points), slopes(points, "predict")]
-    contents.append(states(measured, options.device))
+    after = compete(floor, rounds=options.rounds, device=options.device)
+    timings = {key: [*seconds, *after[key]] for key, seconds in before.items()}
+    per_row = floor[0].flops / floor[0].units
+    what: What = "fit" if verb == "fit" else "predict"
+    table = fit_table if verb == "fit" else predict_table
+    parameters = {s.name: _parameters(s.model) for s in measured}
+    sizes_note = ", ".join(f"{name} {count:,}" for name, count in parameters.items())
+    contents = [
+        table(points, per_row, precision, f"Parameters: {sizes_note}."),
+        contest_table("Ceilings", "rows/s", floor, timings, {}, [CEILING_NOTE]),
+        slopes(points, what),
+        states(measured, options.device),
+    ]
     settings: dict[str, Any] = {
         "configs": [str(c) for c in configs],
         "overrides": list(overrides),
@@ -93,7 +111,7 @@ def run(
         "repeats": options.rounds,
         "budget": options.budget,
         "queries": QUERIES,
-        "parameters": {s.name: _parameters(s.model) for s in measured},
+        "parameters": parameters,
     }
     if plot:
         figure = draw_scaling(panels(points), options.output / f"{name}.png")
@@ -104,7 +122,7 @@ def run(
         machine=machine,
         settings=settings,
         tables=contents,
-        raw={"points": [vars(point) for point in points]},
+        raw={"points": plain(points), "ceilings": raw_timings(floor, timings, {})},
     )
 
 
@@ -117,22 +135,26 @@ def _parameters(model: InContextModel) -> int:
 
 
 def _floor(
-    subject: Subject, options: Options, autocast: torch.dtype | None, *, rows: int
-) -> tuple[list[Contestant], Timings]:
-    """The dense products of fitting some rows, alone, and a large copy."""
+    subject: Subject, options: Options, autocast: torch.dtype | None, *, verb: str, rows: int
+) -> list[Contestant]:
+    """The dense products of fitting some rows or of predicting, alone, and a large copy."""
     device = options.device
     x, y = tables(rows, subject.model, device)
-    with (
-        torch.no_grad(),
-        torch.autocast(device.type, autocast, enabled=autocast is not None),
-        MatmulRecorder() as recorder,
-    ):
-        subject.model.fit(x, y)
-    with torch.no_grad():
-        dense = replay(recorder.dense, device)
-        flops = float(sum(product.flops for product in recorder.dense))
-        field = [
-            Contestant("dense products alone", dense, "ceiling", units=rows, flops=flops),
-            ceilings.copy(device, num_bytes=options.copy_bytes),
-        ]
-        return field, compete(field, rounds=options.rounds, device=device)
+    queries, _ = tables(QUERIES, subject.model, device)
+    recorder = MatmulRecorder()
+    with torch.no_grad(), torch.autocast(device.type, autocast, enabled=autocast is not None):
+        if verb == "fit":
+            with recorder:
+                subject.model.fit(x, y)
+        else:
+            state = subject.model.fit(x, y)
+            with recorder:
+                subject.model.predict(state, queries)
+    units = rows if verb == "fit" else QUERIES
+    flops = float(sum(product.flops for product in recorder.dense))
+    call = replay(recorder.dense, device)
+    name = f"dense products of {subject.name} alone, {units:,} rows"
+    return [
+        Contestant(name, call, "ceiling", units=units, flops=flops),
+        ceilings.copy(device, num_bytes=options.copy_bytes),
+    ]

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from scipy import stats
 
-from tabicl_linear.bench.figures import Line
+from tabicl_linear.bench.figures import Line, Panel
 from tabicl_linear.bench.points import QUERIES, Point, Subject, state_growth
 from tabicl_linear.bench.report import Cell, Table, number, spread_text
-from tabicl_linear.bench.timing import Contestant, Spread, Timings, spread
+from tabicl_linear.bench.timing import Spread
 
 SOFTMAX = "softmax"
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
@@ -25,16 +25,22 @@ SECONDS: Mapping[What, Callable[[Point], float]] = {
 }
 """Median seconds of a point; NaN where it was not measured."""
 
+TIMES = (
+    "Times are medians and quartiles of repeated calls after one of warm-up, models taking turns; "
+    "where the budget has no room for more, the one call. Ratios are quotients of the medians of "
+    "two models at the same number of rows. `peak MB` (10^6 bytes) is what a call takes beyond "
+    "what was held before it. "
+)
 FIT_NOTES = (
-    "Ratios are medians of one model over another at the same number of rows. `peak MB` is what a "
-    "call takes beyond its arguments. *computed*: the size of the state follows from its shapes, "
-    "it was not fitted. A point is left out where its expected time, judged by the one before, is "
-    "above the budget.",
+    TIMES + "GFLOP/s count the dense layers alone. *computed*: the size of the state follows from "
+    "its shapes, it was not fitted. A point is left out where its expected time, judged by the one "
+    "before, is above the budget.",
 )
 PREDICT_NOTES = (
-    f"A call predicts {QUERIES} rows. *refit*: without a cache, the context is read again for "
-    "every call: the sum of the measured times of fitting and predicting. *random cache*: fitting "
-    "took too long, so predictions read random keys and values of the real shape.",
+    TIMES + f"A call predicts {QUERIES} rows. GFLOP/s count the dense layers alone, GB/s reading "
+    "the state once a call. *refit*: without a cache, the context is read again for every call: "
+    "the sum of the measured times of fitting and predicting. *random cache*: fitting took too "
+    "long, so predictions read random keys and values of the real shape.",
 )
 
 
@@ -63,79 +69,95 @@ def power_law(rows: Sequence[float], seconds: Sequence[float]) -> Fit:
     return Fit(float(result.slope), float(result.slope) - margin, float(result.slope) + margin)
 
 
-def fit_table(
-    points: Sequence[Point],
-    floor: tuple[list[Contestant], Timings],
-    autocast: torch.dtype | None,
-) -> Table:
-    """Time, throughput, peak memory and state of every fit, and the floor under the first model."""
-    field, timings = floor
-    per_row = field[0].flops / field[0].units
+def fit_table(points: Sequence[Point], per_row: float, precision: str, note: str) -> Table:
+    """Time, throughput, work, ratio, peak memory and state of every fit.
+
+    Args:
+        points: What was measured; the first is of the model that is compared with softmax.
+        per_row: Operations of its dense layers for a row of context.
+        precision: Of the matrix products.
+        note: What else a reader must know.
+    """
     ours = points[0].name
+    columns = (
+        *("", "rows", "s (quartiles)", "rows/s", "GFLOP/s"),
+        *(f"times faster than {SOFTMAX}", "peak MB", "state bytes"),
+    )
     rows: list[list[Cell]] = []
     for p in points:
-        rival = _at(points, SOFTMAX, p.rows)
         if p.left_out is not None:
             rows.append([p.name, f"{p.rows:,}", f"left out: {p.left_out}", *[None] * 4, _state(p)])
             continue
-        seconds = p.fit_seconds
+        rate = p.rows / p.fit_seconds.median
         rows.append(
             [
                 p.name,
                 f"{p.rows:,}",
-                spread_text(seconds),
-                number(p.rows / seconds.median),
-                number(per_row * p.rows / seconds.median / 1e9) if p.name == ours else None,
-                _quotient(rival, p, "fit") if p.name == ours else None,
-                None if p.fit_peak is None else number(p.fit_peak / 1e6),
+                spread_text(p.fit_seconds),
+                number(rate),
+                number(per_row * rate / 1e9) if p.name == ours else None,
+                *_quotients(points, p, ("fit",)),
+                _megabytes(p.fit_peak),
                 _state(p),
             ]
         )
-    for c in field:
-        median = spread(timings[c.key]).median
-        rate = number(c.flops / median / 1e9) if c.flops else f"{c.moved / median / 1e9:.1f} GB/s"
-        throughput = number(c.units / median) if c.units else None
-        count = f"{c.units:,.0f}" if c.units else None
-        rows.append([f"*{c.name}*", count, spread_text(spread(timings[c.key])), throughput, rate])
-    columns = ("", "rows", "s (quartiles)", "rows/s", "GFLOP/s in dense layers")
-    rest = (f"times faster than {SOFTMAX}", "peak MB", "state bytes")
-    width = len(columns) + len(rest)
-    padded = [row + [None] * (width - len(row)) for row in rows]
-    precision = "float32" if autocast is None else str(autocast).removeprefix("torch.")
-    return Table(f"Fitting a context, {precision}", (*columns, *rest), padded, FIT_NOTES)
+    return Table(f"Fitting a context, {precision}", columns, rows, (*FIT_NOTES, "", note))
 
 
-def predict_table(points: Sequence[Point]) -> Table:
-    """Time per predicted row against rows of context, with and without a cache."""
+def predict_table(points: Sequence[Point], per_row: float, precision: str, note: str) -> Table:
+    """Time per predicted row against rows of context, with and without a cache.
+
+    Args:
+        points: What was measured; the first is of the model that is compared with softmax.
+        per_row: Operations of its dense layers for a predicted row.
+        precision: Of the matrix products.
+        note: What else a reader must know.
+    """
     ours = points[0].name
     columns = (
-        *("", "rows", "ms a row (quartiles)", "rows/s", f"times faster than {SOFTMAX} with cache"),
+        *("", "context rows", "ms a predicted row (quartiles)", "rows/s", "GFLOP/s", "GB/s"),
+        f"times faster than {SOFTMAX} with cache",
         *(f"times faster than {SOFTMAX}, refit", "peak MB", "state bytes"),
     )
     rows: list[list[Cell]] = []
     for p in points:
-        per_row = Spread(*(1000 * value / QUERIES for value in p.predict_seconds))
+        per_call = p.predict_seconds
         if not p.predict:
-            rows.append([p.name, f"{p.rows:,}", f"left out: {p.left_out}", *[None] * 4, _state(p)])
+            rows.append([p.name, f"{p.rows:,}", f"left out: {p.left_out}", *[None] * 6, _state(p)])
             continue
-        rival = _at(points, SOFTMAX, p.rows)
+        rate = QUERIES / per_call.median
         rows.append(
             [
                 f"{p.name}, random cache" if p.made_up else p.name,
                 f"{p.rows:,}",
-                spread_text(per_row),
-                number(1000 / per_row.median),
-                _quotient(rival, p, "predict") if p.name == ours else None,
-                _quotient(rival, p, "refit") if p.name == ours else None,
-                None if p.predict_peak is None else number(p.predict_peak / 1e6),
+                spread_text(Spread(*(1000 * value / QUERIES for value in per_call))),
+                number(rate),
+                number(per_row * rate / 1e9) if p.name == ours else None,
+                number(p.state_bytes / per_call.median / 1e9),
+                *_quotients(points, p, ("predict", "refit")),
+                _megabytes(p.predict_peak),
                 _state(p),
             ]
         )
         if p.name == SOFTMAX and p.fit:
-            total = p.fit_seconds.median + p.predict_seconds.median
-            cost, rate = number(1000 * total / QUERIES), number(QUERIES / total)
-            rows.append([f"{p.name}, refit", f"{p.rows:,}", cost, rate, *[None] * 4])
-    return Table("Predicting from a fitted context", columns, rows, PREDICT_NOTES)
+            total = SECONDS["refit"](p)
+            cost, again = number(1000 * total / QUERIES), number(QUERIES / total)
+            rows.append([f"{p.name}, refit", f"{p.rows:,}", cost, again, *[None] * 6])
+    title = f"Predicting from a fitted context, {precision}"
+    return Table(title, columns, rows, (*PREDICT_NOTES, "", note))
+
+
+def plain(points: Sequence[Point]) -> list[dict[str, Any]]:
+    """Points as plain data, with rates, and how many times faster each is than softmax."""
+    return [
+        {
+            **vars(p),
+            "fit_rows_per_second": p.rows / p.fit_seconds.median,
+            "predict_rows_per_second": QUERIES / p.predict_seconds.median,
+            "times_faster_than_softmax": {what: _ratio(points, p, what) for what in SECONDS},
+        }
+        for p in points
+    ]
 
 
 def slopes(points: Sequence[Point], what: What) -> Table:
@@ -173,45 +195,57 @@ def states(subjects: Sequence[Subject], device: torch.device) -> Table:
     )
 
 
-def panels(points: Sequence[Point]) -> dict[str, list[Line]]:
+def panels(points: Sequence[Point]) -> list[Panel]:
     """What the figure shows: runtime of fitting and predicting, and the size of states."""
     names = list(dict.fromkeys(p.name for p in points))
-
-    def line(label: str, name: str, value: Callable[[Point], float], made_up: bool | None) -> Line:
-        own = [
-            (p.rows, value(p)) for p in points if p.name == name and made_up in (None, p.made_up)
-        ]
-        own = [(x, y) for x, y in own if not math.isnan(y)]
-        return Line(label, [x for x, _ in own], [y for _, y in own], made_up is True)
-
-    labels = {name: f"{name}, cache" if name == SOFTMAX else name for name in names}
-    predict = [
-        line(labels[n], n, SECONDS["predict"], made) for n in names for made in (False, True)
-    ]
+    labels = {name: f"{name}, KV cache" if name == SOFTMAX else name for name in names}
+    fits = [_line(points, n, SECONDS["fit"], labels[n]) for n in names]
+    predictions = [_line(points, n, SECONDS["predict"], labels[n]) for n in names]
     if SOFTMAX in names:
-        predict.append(line(f"{SOFTMAX}, refit", SOFTMAX, SECONDS["refit"], False))
-    return {
-        "seconds to fit": [line(labels[n], n, SECONDS["fit"], None) for n in names],
-        f"seconds to predict {QUERIES} rows": predict,
-        "bytes of state": [
-            line(labels[n], n, lambda p: float(p.state_bytes), made)
-            for n in names
-            for made in (False, True)
-        ],
-    }
+        again = f"{SOFTMAX}, no cache (context read again)"
+        predictions.append(_line(points, SOFTMAX, SECONDS["refit"], again))
+    sizes = [_line(points, n, lambda p: float(p.state_bytes), labels[n]) for n in names]
+    return [
+        Panel("Fit: read the context", "s", [_with_slope(line) for line in fits]),
+        Panel(f"Predict {QUERIES} rows", "s", [_with_slope(line) for line in predictions]),
+        Panel("State of one table", "B", [_with_size(line) for line in sizes]),
+    ]
 
 
-def _at(points: Sequence[Point], name: str, rows: int) -> Point | None:
-    return next((p for p in points if p.name == name and p.rows == rows), None)
+def _line(points: Sequence[Point], name: str, value: Callable[[Point], float], label: str) -> Line:
+    own = [(p.rows, value(p), p.made_up) for p in points if p.name == name]
+    own = [point for point in own if not math.isnan(point[1])]
+    made_up = sum(made for _, _, made in own)
+    return Line(label, [x for x, _, _ in own], [y for _, y, _ in own], made_up)
 
 
-def _quotient(rival: Point | None, ours: Point, what: What) -> str | None:
-    """How many times faster; a rival that is fitted again is compared with our predictions."""
+def _with_slope(line: Line) -> Line:
+    """The line with the exponent of its larger half as a note."""
+    half = len(line.x) // 2
+    slope = power_law(line.x[half:], line.y[half:]).slope
+    return line if math.isnan(slope) else line._replace(note=f"slope {slope:.2f}")
+
+
+def _with_size(line: Line) -> Line:
+    return line._replace(note=f"{number(line.y[-1] / 1e6)} MB")
+
+
+def _ratio(points: Sequence[Point], ours: Point, what: What) -> float:
+    """How many times faster than softmax, which without a cache is fitted again; NaN if unknown."""
+    rival = next((p for p in points if p.name == SOFTMAX and p.rows == ours.rows), None)
     if rival is None:
-        return None
-    mine = SECONDS["predict" if what == "refit" else what](ours)
-    ratio = SECONDS[what](rival) / mine
-    return None if math.isnan(ratio) else number(ratio)
+        return math.nan
+    return SECONDS[what](rival) / SECONDS["predict" if what == "refit" else what](ours)
+
+
+def _quotients(points: Sequence[Point], ours: Point, whats: Sequence[What]) -> list[str | None]:
+    """The ratios as text; nothing for softmax itself."""
+    values = [math.nan if ours.name == SOFTMAX else _ratio(points, ours, what) for what in whats]
+    return [None if math.isnan(value) else number(value) for value in values]
+
+
+def _megabytes(peak: int | None) -> str | None:
+    return None if peak is None else number(peak / 1e6)
 
 
 def _state(p: Point) -> str:

@@ -147,7 +147,7 @@ def _forward_substitution(
     for i in range(1, size):
         end = size if whole_rows else i
         below = (rows[..., i, :end, None].clone() * rows[..., :end, :i].clone()).sum(-2)
-        rows[..., i, :i] = rows[..., i, :i].clone() + below
+        rows[..., i, :i] = rows[..., i, :i] + below
     return rows + torch.eye(size, dtype=rows.dtype, device=rows.device)
 
 

@@ -23,7 +23,7 @@ def peak_bytes(call: Callable[[], object], device: torch.device) -> int | None:
     high-water mark is reset (Linux only, None elsewhere). Libraries' work space is included in
     both, what they keep from one call to the next only in the first call, so call it once before.
     """
-    gc.collect()
+    gc.collect(1)  # what calls leave is young; a full collection takes longer than many calls
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)

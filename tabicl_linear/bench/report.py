@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tabicl_linear.bench.machine import sentence
-from tabicl_linear.bench.timing import Contestant, Spread, Timings, ratios, spread
+from tabicl_linear.bench.timing import Spread
 from tabicl_linear.errors import ConfigError
 
 Cell = str | int | float | None
@@ -48,16 +48,20 @@ class Target(NamedTuple):
         wanted: The bound.
         measured: What came out; NaN where it could not be measured.
         at_least: Whether the bound is a lower one.
+        applies: Whether this run has the sizes, precision and device that the bound is meant for.
     """
 
     what: str
     wanted: float
     measured: float
     at_least: bool
+    applies: bool = True
 
     @property
-    def is_met(self) -> bool:
-        """Whether the measured ratio keeps to the bound."""
+    def is_met(self) -> bool | None:
+        """Whether the measured ratio keeps to the bound; None where the run cannot tell."""
+        if not self.applies or math.isnan(self.measured):
+            return None
         if self.at_least:
             return self.measured >= self.wanted
         return self.measured <= self.wanted
@@ -120,119 +124,31 @@ def write_whole(path: Path, writer: Callable[[Path], object]) -> Path:
     Raises:
         ConfigError: The folder cannot be written.
     """
-    make_folder(path.parent)
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         writer(partial)
         os.replace(partial, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise _unwritable(path.parent, error) from error
+        reason = f"--output {path.parent}: {error.strerror}; name another folder."
+        raise ConfigError(reason) from error
+    finally:
+        if partial.exists():
+            partial.unlink()
     return path
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder for files.
+def check_folder(folder: Path) -> None:
+    """Check that files can be written to a folder, without making it.
 
     Raises:
-        ConfigError: It cannot be made, or not be written.
+        ConfigError: They cannot.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    if not os.access(folder, os.W_OK):
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise ConfigError(f"--output {folder}: {there} is no folder; name another one.")
+    if not os.access(there, os.W_OK):
         raise ConfigError(f"--output {folder}: no right to write; name another folder.")
-
-
-def _unwritable(folder: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"--output {folder}: {error.strerror}; name another folder.")
-
-
-def contest_table(
-    title: str,
-    unit: str,
-    contestants: Sequence[Contestant],
-    timings: Timings,
-    peaks: dict[tuple[str, str], int | None],
-    notes: Sequence[str] = (),
-    *,
-    slower: bool = False,
-) -> Table:
-    """One row per contestant: time, throughput, ratio to every rival, memory, FLOP/s, bytes/s.
-
-    Args:
-        title: What the table shows.
-        unit: Name of the throughput.
-        contestants: The rows.
-        timings: What they took.
-        peaks: What memory they took.
-        notes: What a reader must know.
-        slower: Give ratios as times slower: for rivals that are floors.
-    """
-    word = "slower" if slower else "faster"
-    rivals = list(dict.fromkeys(c.name for c in contestants if c.role == "rival"))
-    columns = [
-        "",
-        "ms (quartiles)",
-        unit,
-        *(f"times {word} than {rival} (quartiles)" for rival in rivals),
-        "peak MB",
-        "GFLOP/s",
-        "GB/s",
-    ]
-    rows: list[list[Cell]] = []
-    for c in contestants:
-        seconds = spread(timings[c.key])
-        peak = peaks.get(c.key)
-        name = f"{c.group}: {c.name}" if c.group else c.name
-        rows.append(
-            [
-                f"*{name}*" if c.role == "ceiling" else name,
-                spread_text(Spread(*(1000 * value for value in seconds))),
-                _rate(c.units, seconds.median),
-                *(_against(c, rival, timings, slower) for rival in rivals),
-                None if peak is None else number(peak / 1e6),
-                _rate(c.flops / 1e9, seconds.median),
-                _rate(c.moved / 1e9, seconds.median),
-            ]
-        )
-    return Table(title, columns, rows, notes)
-
-
-def raw_timings(
-    contestants: Sequence[Contestant],
-    timings: Timings,
-    peaks: dict[tuple[str, str], int | None],
-) -> list[dict[str, Any]]:
-    """Every timing with what it is the time of, as plain data."""
-    return [
-        {
-            "name": c.name,
-            "group": c.group,
-            "role": c.role,
-            "units": c.units,
-            "flops": c.flops,
-            "bytes": c.moved,
-            "median_seconds": spread(timings[c.key]).median,
-            "seconds": timings[c.key],
-            "peak_bytes": peaks.get(c.key),
-            "ratios": {
-                rival.name: ratios(timings[rival.key], timings[c.key])._asdict()
-                for rival in contestants
-                if rival.role == "rival" and rival.group == c.group and rival is not c
-            },
-        }
-        for c in contestants
-    ]
-
-
-def _against(c: Contestant, rival: str, timings: Timings, slower: bool) -> str | None:
-    key = (c.group, rival)
-    if key == c.key or key not in timings or c.role == "ceiling":
-        return None
-    pair = (c.key, key) if slower else (key, c.key)
-    return spread_text(ratios(*(timings[side] for side in pair)))
 
 
 def spread_text(value: Spread) -> str | None:
@@ -242,13 +158,11 @@ def spread_text(value: Spread) -> str | None:
     return f"{number(value.median)} ({number(value.low)}-{number(value.high)})"
 
 
-def _rate(amount: float, seconds: float) -> str | None:
-    return number(amount / seconds) if amount and seconds > 0 else None
-
-
 def number(value: float) -> str:
     """Three digits that count, without an exponent, thousands apart."""
-    if value == 0 or not math.isfinite(value):
+    if value == 0:
+        return "0"
+    if not math.isfinite(value):
         return str(value)
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{decimals}f}"
@@ -261,11 +175,15 @@ def _text(cell: Cell) -> str:
 
 
 def _target_line(target: Target) -> str:
-    bound = "at least" if target.at_least else "at most"
+    bound = f"{'at least' if target.at_least else 'at most'} {target.wanted:g} wanted"
     if math.isnan(target.measured):
-        return f"- {target.what}: {bound} {target.wanted:g} wanted, not measured here."
-    verdict = "kept" if target.is_met else "not kept"
-    return f"- {target.what}: {bound} {target.wanted:g} wanted, {target.measured:.2f}: {verdict}."
+        return f"- {target.what}: {bound}, not measured here."
+    verdict = {
+        True: "kept",
+        False: "not kept",
+        None: "no verdict, it is meant for other sizes, precision or device",
+    }[target.is_met]
+    return f"- {target.what}: {bound}, {target.measured:.2f} measured: {verdict}."
 
 
 def _writer(text: str) -> Callable[[Path], object]:

@@ -1,6 +1,7 @@
 """`tabicl-linear bench {prior,kernels,train,fit,predict}`: measure on this machine."""
 
 import argparse
+import math
 import shlex
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import NoReturn
 import torch
 
 from tabicl_linear.bench.options import Options
-from tabicl_linear.bench.report import Report, make_folder
+from tabicl_linear.bench.report import Report, check_folder
 from tabicl_linear.errors import ConfigError
 
 QUICK = (
@@ -31,7 +32,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: list[str]) -> int:
     """Measure, print the tables and save them as JSON and markdown; return the exit code."""
     arguments = _parser().parse_args(argv)
-    make_folder(arguments.output)  # before hours of measuring, not after
+    check_folder(arguments.output)  # before hours of measuring, not after
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     options = Options(
@@ -66,8 +67,11 @@ def _parser() -> _Parser:
     train = _add(verbs, "train", _train, 7, "a training step against its own matrix products")
     _add_configs(train)
     train.add_argument("--precision", nargs="+", default=["float32", "bf16"], metavar="P")
+    train.add_argument(
+        "--compile", action="store_true", help="also through torch.compile: minutes more"
+    )
     train.add_argument("--curves", action="store_true", help="overlay loss curves instead")
-    train.add_argument("--steps", type=_count, default=300, help="steps of a curve (300)")
+    train.add_argument("--steps", type=_count, help="steps of a curve (300)")
     for verb, runner, what in (
         ("fit", _fit, "reading a context, against softmax attention"),
         ("predict", _predict, "predicting rows from a context, against softmax attention"),
@@ -94,7 +98,7 @@ def _add(
     parser.add_argument("--rounds", type=_count, help=f"rounds that count ({rounds})")
     parser.add_argument(
         "--budget",
-        type=float,
+        type=_seconds,
         default=30.0,
         metavar="SECONDS",
         help="seconds after which a contestant with three rounds sits out, and that a size of "
@@ -124,6 +128,17 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    """A number above 0, for argparse."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"{text}: give a number of seconds above 0")
+    return seconds
+
+
 def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
@@ -145,7 +160,7 @@ def _prior(options: Options, arguments: argparse.Namespace) -> Report:
 def _kernels(options: Options, arguments: argparse.Namespace) -> Report:
     from tabicl_linear.bench.kernels import OPERATIONS, Shape, run
 
-    names = arguments.only or list(OPERATIONS)
+    names = list(dict.fromkeys(arguments.only or OPERATIONS))
     unknown = sorted(set(names) - set(OPERATIONS))
     if unknown:
         raise ConfigError(f"--only {unknown[0]!r}: choose from {', '.join(OPERATIONS)}.")
@@ -159,16 +174,28 @@ def _train(options: Options, arguments: argparse.Namespace) -> Report:
     unknown = sorted(set(arguments.precision) - set(train.PRECISIONS))
     if unknown:
         raise ConfigError(f"--precision {unknown[0]}: choose from {', '.join(train.PRECISIONS)}.")
+    if arguments.steps is not None and not arguments.curves:
+        raise ConfigError(f"--steps {arguments.steps}: it goes with --curves; leave it out.")
+    if arguments.compile and arguments.curves:
+        raise ConfigError("--compile: it goes without --curves; leave one of them out.")
     configs, overrides = _model(arguments)
-    precisions = arguments.precision
+    precisions = list(dict.fromkeys(arguments.precision))
     if arguments.curves:
         from tabicl_linear.bench import curves
 
-        steps = 5 if arguments.quick else arguments.steps
+        if "fp16" in precisions:
+            raise ConfigError("--precision fp16: no curves without a loss scaler; use bf16.")
+        steps = arguments.steps or (5 if arguments.quick else 300)
         return curves.run(
             options, configs=configs, overrides=overrides, precisions=precisions, steps=steps
         )
-    return train.run(options, configs=configs, overrides=overrides, precisions=precisions)
+    return train.run(
+        options,
+        configs=configs,
+        overrides=overrides,
+        precisions=precisions,
+        compile_dense=arguments.compile,
+    )
 
 
 def _fit(options: Options, arguments: argparse.Namespace) -> Report:

@@ -4,8 +4,12 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.types import Tensor
+
+CPU_ROWS, GPU_ROWS = 2048, 16384
+"""Rows of a task in the network at a time unless told otherwise: what stays in a CPU's cache, and
+what keeps a GPU busy."""
 
 
 class Limits(NamedTuple):
@@ -20,25 +24,37 @@ class Limits(NamedTuple):
     num_classes: int
 
 
-def check_rows(x: Tensor, device: torch.device) -> None:
-    """Raise `DataError` unless `x` is a floating tensor [tasks, rows, columns] on the device."""
-    if x.ndim != 3 or not x.is_floating_point():
+ROW_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+LABEL_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8)
+"""Torch compares few unsigned types."""
+
+
+def check_rows(x: object, device: torch.device) -> Tensor:
+    """The argument if it is a floating tensor [tasks, rows, columns] on the device.
+
+    Raises:
+        DataError: It is not.
+    """
+    x = _dense("x", x)
+    if x.ndim != 3 or x.dtype not in ROW_TYPES:
         raise DataError(
             f"x is a {_described(x)}; give a floating tensor [tasks, rows, columns], for example "
             "x.float()."
         )
     _check_device("x", x, device)
+    return x
 
 
-def check_context(x: Tensor, y: Tensor, categorical: Tensor | None, *, limits: Limits) -> None:
+def check_context(x: object, y: object, categorical: object, *, limits: Limits) -> None:
     """Raise `DataError`, naming the argument, for labelled rows that no model can take."""
-    check_rows(x, limits.device)
+    x = check_rows(x, limits.device)
+    y = _dense("y", y)
     if x.shape[:2] != y.shape or x.numel() == 0:
         raise DataError(
             f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; expected [tasks, rows, columns] "
             "and [tasks, rows], with at least one of each."
         )
-    if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+    if y.dtype not in LABEL_TYPES:
         raise DataError(f"y is a {_described(y)}; give class indices as integers: y.long().")
     _check_device("y", y, limits.device)
     low, high = (int(bound) for bound in y.aminmax())
@@ -49,6 +65,7 @@ def check_context(x: Tensor, y: Tensor, categorical: Tensor | None, *, limits: L
         )
     if categorical is None:
         return
+    categorical = _dense("categorical", categorical)
     expected = (x.shape[0], x.shape[2])
     if categorical.dtype != torch.bool or tuple(categorical.shape) != expected:
         raise DataError(
@@ -58,6 +75,14 @@ def check_context(x: Tensor, y: Tensor, categorical: Tensor | None, *, limits: L
     _check_device("categorical", categorical, limits.device)
 
 
+def _dense(name: str, value: object) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise DataError(f"{name} is a {type(value).__name__}; give a tensor: torch.as_tensor.")
+    if value.layout != torch.strided:
+        raise DataError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense().")
+    return value
+
+
 def _check_device(name: str, tensor: Tensor, device: torch.device) -> None:
     if tensor.device != device:
         raise DataError(f"{name} is on {tensor.device} and the model on {device}; move one.")
@@ -65,3 +90,12 @@ def _check_device(name: str, tensor: Tensor, device: torch.device) -> None:
 
 def _described(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} tensor of shape {tuple(tensor.shape)}"
+
+
+def chunk_length(device: torch.device, most: int | None = None) -> int:
+    """Rows of a task in the network at a time: `most`, or what suits the device."""
+    if most is None:
+        return CPU_ROWS if device.type == "cpu" else GPU_ROWS
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise ConfigError(f"rows_per_chunk={most} must be a whole number of at least 1.")
+    return most

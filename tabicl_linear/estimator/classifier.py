@@ -5,6 +5,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,17 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
     check_is_fitted,
-    column_or_1d,
     validate_data,
 )
 
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.estimator.ensemble import fit_ensemble
+from tabicl_linear.estimator.labels import checked_labels, one_line
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures, Table, TablePreprocessor
 from tabicl_linear.model import InContextModel
 
@@ -95,6 +95,8 @@ class TabICLLinearClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> "TabICLLinearClassifier":
         """Read the training table into the model's states.
 
+        A call that fails leaves the classifier as it was.
+
         Args:
             X: Table `[rows, columns]`: array, frame or nested list; may hold missing values.
             y: Class labels of the rows.
@@ -106,13 +108,24 @@ class TabICLLinearClassifier(ClassifierMixin, BaseEstimator):
             CheckpointError: The model cannot be loaded.
         """
         self._check_arguments()
+        before = dict(self.__dict__)
+        try:
+            self._fit(X, y)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any) -> None:
         table = self._validated(X, y, reset=True)
-        labels = _checked_labels(y)
+        labels = checked_labels(y)
         check_consistent_length(table, labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise DataError(
-                f"y holds one class only ({classes[0]!r}): give training rows of at least two."
+                f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least "
+                "two."
             )
         device = self._resolved_device()
         model = self._load_model()
@@ -139,7 +152,6 @@ class TabICLLinearClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = classes
         self.preprocessor_ = preprocessor
         self.state_bytes_ = self.ensemble_.state_bytes
-        return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Class probabilities `[rows, classes]`, in the order of `classes_`.
@@ -182,14 +194,15 @@ class TabICLLinearClassifier(ClassifierMixin, BaseEstimator):
     def _check_arguments(self) -> None:
         for name in ("n_estimators", "rows_per_batch"):
             value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < 1:
+            if not _is_integer(value) or value < 1:
                 raise ConfigError(f"{name}={value!r}: give a positive integer.")
-        if not self.softmax_temperature > 0:
+        temperature = self.softmax_temperature
+        if not isinstance(temperature, Real) or not 0 < temperature < np.inf:
+            raise ConfigError(f"softmax_temperature={temperature!r}: give a positive number.")
+        if self.n_jobs is not None and (not _is_integer(self.n_jobs) or self.n_jobs == 0):
             raise ConfigError(
-                f"softmax_temperature={self.softmax_temperature!r}: give a positive number."
+                f"n_jobs={self.n_jobs!r}: give a number of threads, -1 for all, or None."
             )
-        if self.n_jobs == 0:
-            raise ConfigError("n_jobs=0: give a number of threads, -1 for all, or None.")
 
     def _load_model(self) -> InContextModel:
         if isinstance(self.model, InContextModel):
@@ -210,10 +223,15 @@ class TabICLLinearClassifier(ClassifierMixin, BaseEstimator):
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
             device = torch.device(self.device)
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:
             raise ConfigError(
                 f"device={self.device!r} is no torch device; give 'cpu', 'cuda' or 'cuda:INDEX'."
             ) from error
+        if device.type not in ("cpu", "cuda"):
+            # Column statistics are float64, which MPS for one does not have.
+            raise ConfigError(
+                f"device={str(device)!r} is not served; give 'cpu', 'cuda' or 'cuda:INDEX'."
+            )
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise ConfigError(
                 f"device={str(device)!r}, and torch sees {torch.cuda.device_count()} CUDA devices; "
@@ -229,7 +247,12 @@ class TabICLLinearClassifier(ClassifierMixin, BaseEstimator):
                 raise DataError("The table has 0 rows; give at least one.")
             validate_data(self, table, y, reset=reset, skip_check_array=True)
             return table
-        array = check_array(X, dtype=None, ensure_all_finite=False, estimator=self, input_name="X")
+        try:
+            array = check_array(
+                X, dtype=None, ensure_all_finite=False, estimator=self, input_name="X"
+            )
+        except ValueError as error:
+            raise DataError(one_line(error)) from error
         validate_data(self, X, y, reset=reset, skip_check_array=True)
         return array
 
@@ -241,29 +264,12 @@ class TabICLLinearClassifier(ClassifierMixin, BaseEstimator):
                 f"{trained[1]}: accuracy may fall with more rows; compare with a sample of that "
                 "size, or use a model pretrained on longer tables.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
 
-def _checked_labels(y: Any) -> npt.NDArray[Any]:
-    labels = column_or_1d(y, warn=True)
-    absent = pd.isna(labels)
-    if absent.any():
-        raise DataError(
-            f"Input y contains NaN: {int(absent.sum())} of {len(labels)} labels are missing; drop "
-            "those rows."
-        )
-    labels = pd.Series(labels).infer_objects().to_numpy()
-    if labels.dtype.kind == "f" and np.isinf(labels).any():
-        raise DataError("Input y contains infinity; give class labels.")
-    try:
-        check_classification_targets(labels)
-    except ValueError as error:
-        raise DataError(
-            f"{error} Labels such as {labels.flat[0]!r} name no classes; give one class per row, "
-            "for example by cutting numbers into ranges."
-        ) from error
-    return labels
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 @contextmanager

@@ -10,9 +10,10 @@ import numpy.typing as npt
 import torch
 from tqdm import tqdm
 
+from tabicl_linear.embedding.inputs import chunk_length
 from tabicl_linear.estimator.views import PowerColumns, View, draw_views, sum_logits
 from tabicl_linear.kernels.memory import map_tensors, num_bytes
-from tabicl_linear.model import InContextModel, InContextState, chunk_length
+from tabicl_linear.model import InContextModel, InContextState
 
 MIN_ROWS = 8
 """Fewer query rows than this are filled up: matrix products of one or two rows run other kernels,
@@ -81,11 +82,11 @@ class FittedEnsemble:
     def on(self, device: str) -> "FittedEnsemble":
         """The same ensemble with its model and states on `device`."""
         target = torch.device(device)
-        if next(self.model.parameters()).device == target:
-            return self
+        # Prediction may have moved the model away from where the states were left.
+        is_there = next(self.model.parameters()).device == target
         return replace(
             self,
-            model=copy.deepcopy(self.model).to(target),
+            model=self.model if is_there else copy.deepcopy(self.model).to(target),
             states=map_tensors(lambda tensor: tensor.to(target), self.states),
         )
 
@@ -122,7 +123,7 @@ def fit_ensemble(
             f"of the {num_members} ensemble members uses its own random {max_columns}. Raise "
             "n_estimators to cover more columns, or select columns beforehand.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     views = draw_views(
         num_members,
@@ -134,9 +135,8 @@ def fit_ensemble(
     power = PowerColumns()
     if any(view.power for view in views):
         power.fit(matrix, categorical)
-    ensemble = FittedEnsemble(
-        model, views, power, (), max(1, rows_per_batch // num_rows), num_classes
-    )
+    group_size = min(num_members, max(1, rows_per_batch // num_rows))
+    ensemble = FittedEnsemble(model, views, power, (), group_size, num_classes)
     with _bar("fit", num_members * num_rows, progress) as bar, torch.inference_mode():
         for first in range(0, num_members, ensemble.group_size):
             group = views[first : first + ensemble.group_size]
@@ -160,7 +160,9 @@ def _write(
     for view in views:
         order = view.row_order(len(matrix))
         table = matrix[np.ix_(order, view.columns)]
-        tables.append(ensemble.power.transform(table, view.columns) if view.power else table)
+        if view.power:
+            ensemble.power.transform(table, view.columns, in_place=True)
+        tables.append(table)
         shown.append((labels[order] + view.class_shift) % ensemble.num_classes)
     mask = np.stack([categorical[view.columns] for view in views])
     return ensemble.model.fit(

@@ -48,7 +48,7 @@ class TablePreprocessor:
             DataError: A label occurs twice, a column cannot be encoded, a declared categorical
                 column does not exist, or no column varies.
         """
-        frame = pd.DataFrame(table)
+        frame = _framed(table)
         self._labels = list(frame.columns) if isinstance(table, pd.DataFrame) else None
         twice = frame.columns[frame.columns.duplicated()]
         if len(twice):
@@ -78,7 +78,7 @@ class TablePreprocessor:
             DataError: A frame's columns are not those of the training table, or a column holds
                 something else than it did there.
         """
-        frame = pd.DataFrame(self.align(table))
+        frame = _framed(self.align(table))
         matrix = np.empty((len(frame), len(self.used)), dtype=np.float32)
         for index, column in enumerate(self.used):
             matrix[:, index] = column.encode(frame.iloc[:, column.position])
@@ -131,6 +131,11 @@ class TablePreprocessor:
                 )
             declared[position] = True
         return declared
+
+
+def _framed(table: Table) -> pd.DataFrame:
+    # Columns are only read, so an array need not be copied.
+    return table if isinstance(table, pd.DataFrame) else pd.DataFrame(table, copy=False)
 
 
 def _shown(labels: Sequence[Hashable], most: int = 10) -> str:

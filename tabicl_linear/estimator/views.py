@@ -110,15 +110,20 @@ class PowerColumns:
         return self
 
     def transform(
-        self, matrix: npt.NDArray[np.float32], columns: npt.NDArray[np.int64] | None = None
+        self,
+        matrix: npt.NDArray[np.float32],
+        columns: npt.NDArray[np.int64] | None = None,
+        *,
+        in_place: bool = False,
     ) -> npt.NDArray[np.float32]:
         """The matrix with its numeric columns transformed, clipped at +-100; NaN stays.
 
         Args:
             matrix: Rows of the table's matrix.
             columns: Which of the table's columns `matrix` has, in its order; all if left out.
+            in_place: Write into `matrix`, which a long table has no room for twice.
         """
-        out = matrix.copy()
+        out = matrix if in_place else matrix.copy()
         for position, column in enumerate(range(matrix.shape[1]) if columns is None else columns):
             transform = self._transforms.get(int(column))
             if transform is None:

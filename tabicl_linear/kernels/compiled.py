@@ -183,6 +183,7 @@ def _problem(inputs: list[Tensor | None], S: Tensor) -> _Problem:
     assert k is not None, "keys are always given"
     assert v is not None, "values are always given"
     batch, tokens, heads, keys = k.shape
+    assert S.shape == (batch, heads, v.shape[-1], keys), "the library looks at no shapes"
     few = k.numel() * v.shape[-1] < _FEW
     return _Problem(
         batch,

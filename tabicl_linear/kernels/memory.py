@@ -35,6 +35,14 @@ class CacheMemory(NamedTuple):
 Memory = MatrixMemory | GramMemory | CacheMemory
 
 
+def state_shape(memory: Memory) -> tuple[int, int, int]:
+    """Heads, value dimension and key dimension."""
+    if isinstance(memory, CacheMemory):
+        return memory.keys.shape[2], memory.values.shape[3], memory.keys.shape[3]
+    heads, values, keys = memory[0].shape[1:]
+    return heads, values, keys
+
+
 def map_tensors(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     """Apply `function` to every tensor of a tree of (named) tuples; other leaves stay."""
     if isinstance(tree, Tensor):

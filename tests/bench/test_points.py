@@ -9,6 +9,7 @@ from tabicl_linear import build_task
 from tabicl_linear.bench.inference_tables import (
     fit_table,
     panels,
+    plain,
     power_law,
     predict_table,
     slopes,
@@ -23,7 +24,6 @@ from tabicl_linear.bench.points import (
     state_growth,
     tables,
 )
-from tabicl_linear.bench.timing import Contestant
 from tabicl_linear.kernels.memory import num_bytes
 
 CPU = torch.device("cpu")
@@ -144,13 +144,9 @@ def made_up_points():
 
 
 def test_the_table_of_fits():
-    field = [
-        Contestant("dense", lambda: None, "ceiling", units=100, flops=2e9),
-        Contestant("copy", lambda: None, "ceiling", moved=3e9),
-    ]
-    floor = field, {("", "dense"): [0.5], ("", "copy"): [0.5]}
-    table = fit_table(made_up_points(), floor, None)
+    table = fit_table(made_up_points(), 2e7, "float32", "A note.")
     assert {len(row) for row in table.rows} == {len(table.columns)}
+    assert table.notes[-1] == "A note."
     delta, softmax = table.rows[:2]
     assert delta[:2] == ["deltanet", "1,000"]
     # 2e7 operations a row, 1000 rows in 0.1 s; softmax takes as long.
@@ -161,24 +157,48 @@ def test_the_table_of_fits():
 
 
 def test_the_table_of_predictions():
-    table = predict_table(made_up_points())
+    table = predict_table(made_up_points(), 3e6, "float32", "A note.")
     assert {len(row) for row in table.rows} == {len(table.columns)}
     rows = {(row[0], row[1]): row for row in table.rows}
     assert rows["deltanet", "1,000"][2] == "1.00 (1.00-1.00)"
-    assert rows["deltanet", "2,000"][4:6] == ["2.00", "6.00"]  # 0.2 s, and 0.4 + 0.2 s
+    # 3e6 operations a row, 1000 rows a second; the state of 38.4 MB read in 0.1 s.
+    assert rows["deltanet", "1,000"][3:5] == ["1,000", "3.00"]
+    assert rows["softmax", "1,000"][5] == "0.384"
+    assert rows["deltanet", "2,000"][6:8] == ["2.00", "6.00"]  # 0.2 s, and 0.4 + 0.2 s
     assert rows["softmax, refit", "2,000"][2] == "6.00"
     assert ("softmax, random cache", "4,000") in rows
     assert ("softmax, refit", "4,000") not in rows
 
 
-def test_slopes_and_panels_leave_out_what_was_not_measured():
+def test_plain_points_hold_rates_and_ratios():
+    data = {(p["name"], p["rows"]): p for p in plain(made_up_points())}
+    delta = data["deltanet", 2000]
+    assert delta["fit_rows_per_second"] == pytest.approx(10_000)
+    assert delta["predict_rows_per_second"] == pytest.approx(1000)
+    assert delta["times_faster_than_softmax"] == pytest.approx(
+        {"fit": 2.0, "predict": 2.0, "refit": 6.0}
+    )
+    late = data["deltanet", 4000]["times_faster_than_softmax"]
+    assert math.isnan(late["fit"])
+    assert late["predict"] == pytest.approx(4.0)
+
+
+def test_slopes_leave_out_what_was_not_measured():
     table = slopes(made_up_points(), "fit")
     assert [row[0] for row in table.rows] == ["deltanet", "deltanet", "softmax"]
     assert table.rows[0][2].startswith("1.00")
     assert table.rows[2][2] == "2.00"
-    shown = panels(made_up_points())
-    fits, predictions, sizes = shown.values()
-    assert [line.x for line in fits] == [[1000, 2000, 4000], [1000, 2000]]
-    assert [line.x for line in predictions if line.is_computed] == [[], [4000]]
-    assert predictions[-1].y == [pytest.approx(0.2), pytest.approx(0.6)]
-    assert sum(len(line.x) for line in sizes) == 6
+
+
+def test_panels_say_what_is_not_fitted():
+    fits, predictions, sizes = panels(made_up_points())
+    assert [line.x for line in fits.lines] == [[1000, 2000, 4000], [1000, 2000]]
+    assert [line.note for line in fits.lines] == ["slope 1.00", ""]
+    assert [(len(line.x), line.num_computed) for line in predictions.lines] == [
+        (3, 0),
+        (3, 1),
+        (2, 0),
+    ]
+    assert predictions.lines[-1].y == [pytest.approx(0.2), pytest.approx(0.6)]
+    assert [line.note for line in sizes.lines] == ["1.23 MB", "154 MB"]
+    assert [panel.unit for panel in (fits, predictions, sizes)] == ["s", "s", "B"]

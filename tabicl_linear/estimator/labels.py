@@ -1,0 +1,57 @@
+"""What users give as class labels is checked here."""
+
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from tabicl_linear.errors import DataError
+
+
+def checked_labels(y: Any) -> npt.NDArray[Any]:
+    """The labels as an array of one type.
+
+    Raises:
+        DataError: Labels are missing, infinite, of several types, or name no classes.
+        ValueError: `y` has more than one column.
+    """
+    labels = column_or_1d(y, warn=True)
+    absent = pd.isna(labels)
+    if absent.any():
+        raise DataError(
+            f"Input y contains NaN: {int(absent.sum())} of {len(labels)} labels are missing; drop "
+            "those rows."
+        )
+    labels = pd.Series(labels).infer_objects().to_numpy()
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise DataError("Input y contains infinity; give class labels.")
+    if labels.dtype == object:
+        _refuse_mixed(labels)
+    try:
+        check_classification_targets(labels)
+    except TypeError as error:  # bytes
+        raise DataError(one_line(error)) from error
+    except ValueError as error:
+        raise DataError(
+            f"{error} Labels such as {labels.tolist()[0]!r} name no classes; give one class per "
+            "row, for example by cutting numbers into ranges."
+        ) from error
+    return labels
+
+
+def _refuse_mixed(labels: npt.NDArray[Any]) -> None:
+    kinds = {"str" if isinstance(label, str) else type(label).__name__ for label in labels}
+    if len(kinds) > 1:
+        raise DataError(
+            f"y mixes labels of types {' and '.join(sorted(kinds))}; make them one type, for "
+            "example text: [str(label) for label in y]."
+        )
+
+
+def one_line(error: Exception) -> str:
+    """The message without the values that scikit-learn prints in its middle."""
+    return " ".join(re.sub(r"(array=)?\[.*\]\.?", "", str(error), flags=re.DOTALL).split())

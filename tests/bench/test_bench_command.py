@@ -1,0 +1,260 @@
+"""`tabicl-linear bench` as a process: every verb with --quick, and refusals in one line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tabicl_linear.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+
+
+class Case(NamedTuple):
+    """A call of the command and what it leaves.
+
+    Attributes:
+        arguments: Before --quick and --output.
+        stem: Of its files.
+        titles: How its tables begin.
+        has_figure: Whether there is STEM.png beside them.
+    """
+
+    arguments: tuple[str, ...]
+    stem: str
+    titles: tuple[str, ...]
+    has_figure: bool = False
+
+
+PRIOR = Case(("prior",), "prior", ("TabPFN v1 prior, 100 rows x 20 features", "All calls together"))
+KERNELS = Case(
+    ("kernels", "--only", "delta rule", "gated delta rule", "GLA"),
+    "kernels",
+    ("delta rule: 2 x 96 tokens", "gated delta rule: ", "GLA: "),
+)
+TRAIN = Case(
+    ("train",),
+    "train-deltanet",
+    ("Training step of deltanet.yaml, 2 x 64 rows", "Where a step goes: float32"),
+)
+CURVES = Case(("train", "--curves"), "curves-deltanet", ("Loss curves",), has_figure=True)
+FIT = Case(
+    ("fit", "--plot"),
+    "fit-deltanet",
+    ("Fitting a context, float32", "Ceilings", "Exponent of the time to fit", "State of one table"),
+    has_figure=True,
+)
+PREDICT = Case(
+    ("predict", "--precision", "bf16"),
+    "predict-deltanet-bfloat16",
+    ("Predicting from a fitted context, bfloat16", "Ceilings", "Exponent of the time to predict"),
+)
+
+
+def bench(*arguments):
+    command = [sys.executable, "-m", "tabicl_linear", "bench", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+
+
+def measure(case, folder):
+    """The JSON of a quick run, after checking what holds for all verbs."""
+    done = bench(*case.arguments, "--quick", "--output", folder)
+    assert done.returncode == 0, done.stderr
+    suffixes = (".json", ".md", ".png") if case.has_figure else (".json", ".md")
+    assert {p.name for p in folder.iterdir()} == {case.stem + suffix for suffix in suffixes}
+    text = (folder / f"{case.stem}.md").read_text()
+    assert done.stdout == text
+    data = json.loads((folder / f"{case.stem}.json").read_text())
+    assert data["command"].startswith(f"tabicl-linear bench {case.arguments[0]} ")
+    assert data["machine"]["cpu"] in text
+    assert data["machine"]["gpu"] is None
+    assert data["machine"]["threads"] >= 1
+    assert len(data["machine"]["load_average"]) == 3
+    titles = [table["title"] for table in data["tables"]]
+    for title in case.titles:
+        assert any(t.startswith(title) for t in titles), titles
+    for table in data["tables"]:
+        assert f"### {table['title']}\n" in text
+        assert table["rows"]
+        assert {len(row) for row in table["rows"]} == {len(table["columns"])}
+    if case.has_figure:
+        figure = folder / f"{case.stem}.png"
+        assert figure.read_bytes().startswith(b"\x89PNG")
+        assert data["settings"]["figure"] == figure.name
+    assert "left" in done.stderr  # the time left
+    assert "USDT" not in done.stderr
+    return data
+
+
+def check_contest(entries, rivals):
+    """Throughput, ratios to all rivals of the group, peak memory, and ceilings of the same run."""
+    roles = {role: [e for e in entries if e["role"] == role] for role in ("ours", "rival")}
+    for entry in roles["ours"]:
+        assert entry["median_seconds"] > 0
+        assert entry["units_per_second"] == pytest.approx(entry["units"] / entry["median_seconds"])
+        assert set(entry["ratios"]) == rivals
+        for ratio in entry["ratios"].values():
+            assert 0 < ratio["low"] <= ratio["median"] <= ratio["high"]
+    for entry in (*roles["ours"], *roles["rival"]):
+        # Known on Linux, where a call may also need nothing beyond what the process has.
+        assert (entry["peak_bytes"] is not None) == sys.platform.startswith("linux")
+        assert len(entry["seconds"]) == 3
+    assert {e["name"] for e in roles["rival"]} == rivals
+    check_ceilings(entries)
+
+
+def check_ceilings(entries, rates=("bytes_per_second",)):
+    ceilings = [e for e in entries if e["role"] == "ceiling"]
+    for rate in rates:
+        assert any(e[rate] is not None and e[rate] > 0 for e in ceilings)
+
+
+def check_targets(data, count):
+    """Every bound is there with what was measured; small sizes give no verdict."""
+    assert len(data["targets"]) == count
+    for target in data["targets"]:
+        assert target["is_met"] is None
+        assert target["measured"] is None or target["measured"] > 0
+
+
+@pytest.mark.slow
+def test_prior(tmp_path):
+    data = measure(PRIOR, tmp_path)
+    rivals = {
+        "one nn.Sequential a dataset, pairwise ranks",
+        "one nn.Sequential a dataset, ranks by sorting",
+    }
+    entries = data["raw"]["contestants"]
+    check_contest(entries, rivals)
+    check_ceilings(entries, ("flops_per_second",))
+    assert {e["name"] for e in entries if e["role"] == "ours"} == {
+        "sharing=dataset",
+        "sharing=batch",
+    }
+    check_targets(data, 2)
+    totals = data["raw"]["datasets_per_second_of_all_calls"]
+    assert [t["measured"] for t in data["targets"]] == pytest.approx(
+        [totals[mode] / totals[min(rivals)] for mode in ("sharing=dataset", "sharing=batch")]
+    )
+
+
+@pytest.mark.slow
+def test_kernels(tmp_path):
+    data = measure(KERNELS, tmp_path)
+    entries = data["raw"]["contestants"]
+    for group in {e["group"] for e in entries if e["group"]}:
+        rival = "naive recurrence" if group.startswith("GLA") else "naive chunk form"
+        ceilings = [e for e in entries if e["role"] == "ceiling"]
+        check_contest([*(e for e in entries if e["group"] == group), *ceilings], {rival})
+    check_ceilings(entries, ("flops_per_second",))
+    check_targets(data, 6)
+    assert [t["wanted"] for t in data["targets"]] == [3.0, 8.0] * 3
+
+
+@pytest.mark.slow
+def test_train(tmp_path):
+    data = measure(TRAIN, tmp_path)
+    entries = data["raw"]["contestants"]
+    rivals = {"dense products alone", "dense products alone, outputs there"}
+    for precision in ("float32", "bf16"):
+        check_contest([e for e in entries if e["group"] in (precision, "")], rivals)
+        breakdown = data["raw"][f"breakdown, {precision}, torch"]
+        assert sum(breakdown["seconds"].values()) == pytest.approx(breakdown["total"])
+    check_targets(data, 2)
+
+
+@pytest.mark.slow
+def test_curves(tmp_path):
+    losses = measure(CURVES, tmp_path)["raw"]["losses"]
+    assert list(losses) == ["float32", "bf16", "float32, other initial weights"]
+    first, second, other = losses.values()
+    assert len(first) == len(second) == len(other) == 5
+    near, far = (sum(abs(a - b) for a, b in zip(first, x, strict=True)) for x in (second, other))
+    assert near < far / 5
+
+
+@pytest.mark.slow
+def test_fit(tmp_path):
+    data = measure(FIT, tmp_path)
+    check_ceilings(data["raw"]["ceilings"], ("flops_per_second", "bytes_per_second"))
+    check_points(data, whats=("fit", "predict", "refit"))
+
+
+@pytest.mark.slow
+def test_predict(tmp_path):
+    data = measure(PREDICT, tmp_path)
+    check_ceilings(data["raw"]["ceilings"], ("flops_per_second", "bytes_per_second"))
+    check_points(data, whats=("fit", "predict", "refit"))
+    softmax = data["raw"]["points"][1]
+    # Keys and values of every row and layer, 32 numbers each, in 16 bits.
+    assert softmax["state_bytes"] == softmax["rows"] * 2 * 2 * 32 * 2
+
+
+def check_points(data, whats):
+    points = data["raw"]["points"]
+    assert [(p["name"], p["rows"]) for p in points] == [
+        (name, rows) for rows in (64, 128, 256) for name in ("deltanet", "softmax")
+    ]
+    for p in points:
+        assert p["fit_rows_per_second"] > 0
+        assert p["predict_rows_per_second"] > 0
+        assert (p["fit_peak"] is not None) == sys.platform.startswith("linux")
+        for what in whats:
+            assert p["times_faster_than_softmax"][what] > 0
+    assert len({p["state_bytes"] for p in points if p["name"] == "deltanet"}) == 1
+
+
+def test_a_refusal_of_the_process_is_one_line_and_leaves_nothing(tmp_path):
+    done = bench("prior", "--device", "tpu", "--output", tmp_path / "new")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("tabicl-linear bench: --device tpu: ")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("kernels", "--rounds", "0"), "--rounds: 0"),
+        (("kernels", "--shape", "1", "2", "3"), "--shape: expected 4"),
+        (("kernels", "--only", "nonsense"), "choose from delta rule"),
+        (("kernels", "--budget", "-1"), "--budget: -1"),
+        (("kernels", "--budget", "soon"), "--budget: soon"),
+        (("prior", "--device", "tpu"), "--device tpu"),
+        (("prior", "--nonsense"), "--nonsense"),
+        (("train", "--precision", "float8"), "choose from float32"),
+        (("train", "--steps", "3"), "--curves"),
+        (("train", "--curves", "--precision", "fp16"), "--precision fp16"),
+        (("train", "--config", "nowhere.yaml"), "nowhere.yaml"),
+        (("train", "--config", "{delta}", "--override", "model.nonsense=1"), "model.nonsense"),
+        (("fit", "--config", "{softmax}"), "name a model"),
+        (("fit", "--config", "nowhere.yaml"), "nowhere.yaml"),
+        (("predict", "--rows", "many"), "--rows: many"),
+        (("predict", "--plot"), "--plot"),
+        (("nonsense",), "invalid choice"),
+        ((), "required"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else " ".join(value),
+)
+def test_bad_options_are_refused_in_one_line(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    configs = ROOT / "configs"
+    paths = {"softmax": configs / "softmax.yaml", "delta": configs / "deltanet.yaml"}
+    known = [a.format(**paths) for a in arguments]
+    assert main(["bench", *known]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("tabicl-linear bench: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_is_a_file_is_refused_before_measuring(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["bench", "prior", "--output", str(tmp_path / "file")]) == 2
+    assert "--output" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == ""

@@ -1,0 +1,122 @@
+"""Arguments and tables that cannot be used: one line that helps, and nothing changed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.errors import ConfigError, DataError
+
+TABLE = np.random.default_rng(0).normal(size=(12, 2))
+LABELS = np.array([0, 1] * 6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_estimators": True}, "n_estimators=True"),
+        ({"n_estimators": 2.0}, r"n_estimators=2\.0"),
+        ({"rows_per_batch": -5}, "rows_per_batch=-5"),
+        ({"softmax_temperature": "warm"}, "softmax_temperature='warm'"),
+        ({"softmax_temperature": None}, "softmax_temperature=None"),
+        ({"softmax_temperature": np.inf}, "softmax_temperature=inf"),
+        ({"softmax_temperature": np.nan}, "softmax_temperature=nan"),
+        ({"n_jobs": 1.5}, r"n_jobs=1\.5"),
+        ({"n_jobs": "2"}, "n_jobs='2'"),
+        ({"device": 3.5}, r"device=3\.5 is no torch device"),
+        ({"device": "meta"}, "device='meta' is not served"),
+        ({"device": "mps"}, "device='mps' is not served"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(checkpoint, options, message):
+    classifier = TabICLLinearClassifier(checkpoint, **options)
+    with pytest.raises(ConfigError, match=message) as refusal:
+        classifier.fit(TABLE, LABELS)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "labels", "message"),
+    [
+        (TABLE[:, 0], LABELS, r"got 1D array instead: Reshape your data"),
+        (TABLE[None], LABELS, "Found array with dim 3"),
+        (TABLE + 1j, LABELS, "Complex data not supported$"),
+        (TABLE[:, :0], LABELS, "0 feature"),
+        (TABLE * np.nan, LABELS, "None of the 2 columns varies"),
+        (TABLE, np.array([1, "a"] * 6, dtype=object), "types int and str; make them one type"),
+        (TABLE, np.array([b"a", b"b"] * 6), "represented as bytes"),
+        (TABLE, np.array([1.0, np.inf] * 6), "infinity"),
+        (TABLE, [5] * 12, r"one class only \(5\)"),
+    ],
+)
+def test_tables_that_cannot_be_read(checkpoint, table, labels, message):
+    with pytest.raises(DataError, match=message) as refusal:
+        TabICLLinearClassifier(checkpoint).fit(table, labels)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, np.uint8, object])
+def test_arrays_of_any_dtype_are_the_same_table(checkpoint, kind):
+    table = np.random.default_rng(0).integers(0, 200, size=(30, 2)).astype(np.float64)
+    labels = (table[:, 0] > 100).astype(int)
+    expected = TabICLLinearClassifier(checkpoint, n_estimators=1).fit(table, labels)
+    actual = TabICLLinearClassifier(checkpoint, n_estimators=1).fit(table.astype(kind), labels)
+    np.testing.assert_array_equal(
+        actual.predict_proba(table.astype(kind)), expected.predict_proba(table)
+    )
+
+
+@pytest.mark.parametrize("largest", [3.4e38, 1.7e308])
+def test_columns_of_huge_values_are_the_same_table_too(checkpoint, largest):
+    labels = (TABLE[:, 0] > 0).astype(int)
+    unit = TABLE / abs(TABLE).max(axis=0)
+    huge = (unit * largest).astype(np.float32 if largest < 1e300 else np.float64)
+    expected, actual = (
+        TabICLLinearClassifier(checkpoint, n_estimators=2).fit(x, labels).predict_proba(x)
+        for x in (unit, huge)
+    )
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("table", "labels", "message"),
+    [
+        (TABLE[:, :1], LABELS * 0, "one class"),
+        (TABLE[:, :1], LABELS[:3], "inconsistent numbers"),
+        (TABLE[:, :1] * 0, LABELS, "None of the 1 columns"),
+        (pd.DataFrame(TABLE, columns=["p", "q"]), LABELS * 0, "one class"),
+        (pd.DataFrame({"when": pd.to_timedelta(range(12), unit="D")}), LABELS, "durations"),
+    ],
+)
+def test_a_fit_that_fails_leaves_the_classifier_as_it_was(checkpoint, table, labels, message):
+    frame = pd.DataFrame(TABLE, columns=["a", "b"])
+    classifier = TabICLLinearClassifier(checkpoint, n_estimators=1).fit(frame, LABELS)
+    before, expected = dict(vars(classifier)), classifier.predict_proba(frame)
+    with pytest.raises(ValueError, match=message):
+        classifier.fit(table, labels)
+    assert dict(vars(classifier)) == before
+    assert classifier.n_features_in_ == 2
+    np.testing.assert_array_equal(classifier.predict_proba(frame), expected)
+
+
+def test_a_first_fit_that_fails_leaves_the_classifier_unfitted(checkpoint):
+    classifier = TabICLLinearClassifier(checkpoint)
+    before = dict(vars(classifier))
+    with pytest.raises(DataError):
+        classifier.fit(TABLE, LABELS * 0)
+    assert dict(vars(classifier)) == before
+
+
+def test_predictions_that_fail_change_nothing(checkpoint):
+    classifier = TabICLLinearClassifier(checkpoint, n_estimators=1).fit(TABLE, LABELS)
+    expected = classifier.predict_proba(TABLE)
+    for queries, message in (
+        (TABLE[:, :1], "X has 1 features"),
+        (TABLE[:0], "0 sample"),
+        (TABLE[0], "got 1D array"),
+        (np.array([["a", "b"]]), "Column 0 held numbers .* holds 'a' here"),
+    ):
+        with pytest.raises(ValueError, match=message) as refusal:
+            classifier.predict(queries)
+        assert "\n" not in str(refusal.value)
+    np.testing.assert_array_equal(classifier.predict_proba(TABLE), expected)
