@@ -41,6 +41,8 @@ _COPIES = {
 # Bookkeeping of autograd, and what surrounds operators.
 _NO_OPERATOR = re.compile(r"autograd::|torch::|Optimizer|bench: |\w+Backward\d+$|cuda[A-Z]|USDT")
 
+_GRAPH = re.compile(r"## Call CompiledFxGraph.*")
+
 
 class Breakdown(NamedTuple):
     """Self time of one step.
@@ -100,7 +102,7 @@ def attribute(events: list[FunctionEvent], *, steps: int, on_gpu: bool = False) 
             continue
         own = event.self_device_time_total if on_gpu else event.self_cpu_time_total
         group = _group(event.name, _scope(event, scopes))
-        entry = operators[group, event.name]
+        entry = operators[group, _GRAPH.sub("graphs of torch.compile", event.name)]
         seconds[group] += own * 1e-6 / steps
         entry[0] += own * 1e-6 / steps
         entry[1] += 1 / steps

@@ -26,7 +26,8 @@ SECONDS: Mapping[What, Callable[[Point], float]] = {
 """Median seconds of a point; NaN where it was not measured."""
 
 TIMES = (
-    "Times are medians and quartiles of repeated calls after one of warm-up, models taking turns; "
+    "Times are medians and quartiles of repeated calls after one of warm-up, models taking turns "
+    "(in every turn of predictions the second of two calls: the first brings the weights back); "
     "where the budget has no room for more, the one call. Ratios are quotients of the medians of "
     "two models at the same number of rows. `peak MB` (10^6 bytes) is what a call takes beyond "
     "what was held before it. "

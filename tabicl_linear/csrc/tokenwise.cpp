@@ -282,6 +282,9 @@ void each_piece(const Function &f, int64_t threads, const Work &work) {
 
 extern "C" {
 
+// That of kernels/library.py, which refuses a library that was built from other sources.
+int tabicl_version() { return 2; }
+
 void tabicl_norm(const Norm *f, int64_t threads) {
     each_piece(*f, threads, [&](int64_t first, int64_t last, int64_t) {
         norm_piece(*f, first, last);

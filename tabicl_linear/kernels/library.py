@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from tabicl_linear.types import Tensor
 
 _LIBRARY = "tabicl_linear.kernels._compiled"
+_VERSION = 2
+"""Of the functions and structures, here and in `csrc/tokenwise.cpp`."""
 
 
 @cache
@@ -19,9 +21,16 @@ def unavailable() -> str | None:
             "the package was installed; install one and then the package again"
         )
     try:
-        library()
+        version = library().tabicl_version()
     except OSError as error:
         return f"the compiled kernels do not load: {error}"
+    except AttributeError:
+        version = 1
+    if version != _VERSION:
+        return (
+            f"the compiled kernels are those of another version ({version}, not {_VERSION}) of the "
+            "package; install the package again"
+        )
     return None
 
 

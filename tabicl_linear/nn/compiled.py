@@ -19,8 +19,8 @@ from tabicl_linear.types import Float, Tensor
 
 _FEW = 1 << 15
 """Numbers below which a second thread takes longer to start than it saves."""
-_PIECES, _PIECE = 64, 64
-"""Most pieces that rows are shared out in, and the least numbers of a row times rows of one."""
+_PIECES = 64
+"""Pieces that rows are shared out in, whatever the number of threads."""
 
 _address, _count, _flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 
@@ -117,7 +117,7 @@ def _norm(x: Tensor, weight: Tensor, y: Tensor, scale: Tensor, eps: float) -> _N
     rows = x.numel() // dim
     return _Norm(
         *map(pointer, (x, weight, y, scale, None, None)),
-        *(rows, dim, _pieces(rows, dim)),
+        *(rows, dim, min(_PIECES, rows)),
         *(eps, x.dtype == torch.bfloat16, y.dtype == torch.bfloat16),
     )
 
@@ -145,7 +145,7 @@ def _gated(
 ) -> _Gated:
     dim = x.shape[-1] // 2
     rows = x.numel() // (2 * dim)
-    sizes = rows, dim, _pieces(rows, 2 * dim)
+    sizes = rows, dim, min(_PIECES, rows)
     return _Gated(*map(pointer, (x, y, dy, dx)), *sizes, x.dtype == torch.bfloat16)
 
 
@@ -177,13 +177,9 @@ def _features(qkv: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor | None)
     rows = qkv.numel() // (3 * heads * dim)
     return _Features(
         *map(pointer, (qkv, q, k, v, None)),
-        *(rows, heads, dim, _pieces(rows, 3 * heads * dim)),
+        *(rows, heads, dim, min(_PIECES, rows)),
         *(dim**-0.5, UNIT_NORM_EPS, qkv.dtype == torch.bfloat16),
     )
-
-
-def _pieces(rows: int, width: int) -> int:
-    return max(1, min(_PIECES, rows * width // _PIECE, rows))
 
 
 def _call(name: str, problem: ctypes.Structure, x: Tensor) -> None:

@@ -243,3 +243,9 @@ def test_without_a_compiler_the_build_goes_on_and_the_package_says_what_is_missi
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert "no C++ compiler" in said.stdout
+
+
+@built
+def test_a_library_of_another_version_is_not_used(monkeypatch):
+    monkeypatch.setattr(library, "_VERSION", 99)
+    assert "another version" in library.unavailable.__wrapped__()
