@@ -110,7 +110,7 @@ def prepare(
     precision: str,
     batch: TaskBatch,
     *,
-    compile_dense: bool,
+    compile_dense: bool = False,
 ) -> tuple[InContextTask, Setting, dict[str, str]]:
     """A model of its own for a precision, a step for each backend, and its dense products."""
     task = build_task(*configs, overrides=overrides).to(batch.x.device)
