@@ -239,9 +239,9 @@ def _ratio(points: Sequence[Point], ours: Point, what: What) -> float:
     return SECONDS[what](rival) / SECONDS["predict" if what == "refit" else what](ours)
 
 
-def _quotients(points: Sequence[Point], ours: Point, whats: Sequence[What]) -> list[str | None]:
+def _quotients(points: Sequence[Point], ours: Point, kinds: Sequence[What]) -> list[str | None]:
     """The ratios as text; nothing for softmax itself."""
-    values = [math.nan if ours.name == SOFTMAX else _ratio(points, ours, what) for what in whats]
+    values = [math.nan if ours.name == SOFTMAX else _ratio(points, ours, what) for what in kinds]
     return [None if math.isnan(value) else number(value) for value in values]
 
 

@@ -222,14 +222,14 @@ INLINE void features_rows(const Features &f, int64_t first, int64_t last) {
 }
 
 template <typename X>
-INLINE void features_back(const Features &f, const X *x, const float *dout, X *dx, int stream) {
+INLINE void features_back(const Features &f, const X *x, const float *grad, X *dx, int stream) {
     float direct = 1, back = 0;
     if (stream < 2) {
         vec squares = {}, along = {};
         BLOCKS(i, f.dim) {
             const vec s = silu(load(x + i, f.dim - i));
             squares += s * s;
-            along += s * load(dout + i, f.dim - i);
+            along += s * load(grad + i, f.dim - i);
         }
         const float r = 1.0f / std::sqrt(sum(squares) + f.eps);
         direct = length(f, stream) * r;
@@ -239,7 +239,7 @@ INLINE void features_back(const Features &f, const X *x, const float *dout, X *d
         const int64_t count = f.dim - i;
         const vec part = load(x + i, count), s = sigmoid(part);
         const vec slope = s * (1.0f + part * (1.0f - s));
-        store(dx + i, (load(dout + i, count) * direct - part * s * back) * slope, count);
+        store(dx + i, (load(grad + i, count) * direct - part * s * back) * slope, count);
     }
 }
 
@@ -250,13 +250,13 @@ INLINE void features_rows_back(const Features &f, int64_t first, int64_t last) {
             const int64_t source = (row * 3 + stream) * f.heads * f.dim;
             const X *x = static_cast<const X *>(f.x) + source;
             X *dx = static_cast<X *>(f.dx) + source;
-            const float *dout = f.out[stream];
-            if (!dout) {
+            const float *grad = f.out[stream];
+            if (!grad) {
                 std::memset(dx, 0, f.heads * f.dim * sizeof(X));
                 continue;
             }
             for (int64_t at = 0; at < f.heads * f.dim; at += f.dim)
-                features_back(f, x + at, dout + row * f.heads * f.dim + at, dx + at, stream);
+                features_back(f, x + at, grad + row * f.heads * f.dim + at, dx + at, stream);
         }
 }
 

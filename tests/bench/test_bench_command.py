@@ -180,20 +180,20 @@ def test_curves(tmp_path):
 def test_fit(tmp_path):
     data = measure(FIT, tmp_path)
     check_ceilings(data["raw"]["ceilings"], ("flops_per_second", "bytes_per_second"))
-    check_points(data, whats=("fit", "predict", "refit"))
+    check_points(data, times=("fit", "predict", "refit"))
 
 
 @pytest.mark.slow
 def test_predict(tmp_path):
     data = measure(PREDICT, tmp_path)
     check_ceilings(data["raw"]["ceilings"], ("flops_per_second", "bytes_per_second"))
-    check_points(data, whats=("fit", "predict", "refit"))
+    check_points(data, times=("fit", "predict", "refit"))
     softmax = data["raw"]["points"][1]
     # Keys and values of every row and layer, 32 numbers each, in 16 bits.
     assert softmax["state_bytes"] == softmax["rows"] * 2 * 2 * 32 * 2
 
 
-def check_points(data, whats):
+def check_points(data, times):
     points = data["raw"]["points"]
     assert [(p["name"], p["rows"]) for p in points] == [
         (name, rows) for rows in (64, 128, 256) for name in ("deltanet", "softmax")
@@ -202,7 +202,7 @@ def check_points(data, whats):
         assert p["fit_rows_per_second"] > 0
         assert p["predict_rows_per_second"] > 0
         assert (p["fit_peak"] is not None) == sys.platform.startswith("linux")
-        for what in whats:
+        for what in times:
             assert p["times_faster_than_softmax"][what] > 0
     assert len({p["state_bytes"] for p in points if p["name"] == "deltanet"}) == 1
 
