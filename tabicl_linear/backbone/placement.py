@@ -9,7 +9,7 @@ from torch import nn
 from tabicl_linear.backbone.block import Block
 from tabicl_linear.kernels import backend as backends
 from tabicl_linear.kernels.backend import Backend
-from tabicl_linear.kernels.library import unavailable
+from tabicl_linear.kernels.native import unavailable
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.nn.compiled import COMPILED

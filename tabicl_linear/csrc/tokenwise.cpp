@@ -282,7 +282,7 @@ void each_piece(const Function &f, int64_t threads, const Work &work) {
 
 extern "C" {
 
-// That of kernels/library.py, which refuses a library that was built from other sources.
+// That of kernels/native.py, which refuses a library that was built from other sources.
 int tabicl_version() { return 2; }
 
 void tabicl_norm(const Norm *f, int64_t threads) {

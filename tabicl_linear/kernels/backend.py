@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels import additive, compiled, delta, fla, library
+from tabicl_linear.kernels import additive, compiled, delta, fla, native
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.probe import TF32_TOLERANCE, TOLERANCE, KernelRule, layout, why_not
@@ -49,7 +49,7 @@ IMPLEMENTATIONS = {
         "the compiled kernel",
         "cpu",
         {DeltaRule: compiled.DELTA, AdditiveRule: compiled.ADDITIVE},
-        library.unavailable,
+        native.unavailable,
     ),
     "fla": _Implementation(
         "flash-linear-attention",

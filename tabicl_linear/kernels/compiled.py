@@ -13,7 +13,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from tabicl_linear.kernels import additive, delta
-from tabicl_linear.kernels.library import library, pointer
+from tabicl_linear.kernels.native import library, pointer
 from tabicl_linear.kernels.rule import Kernel
 from tabicl_linear.types import Float, Tensor
 

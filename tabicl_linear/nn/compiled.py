@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from tabicl_linear.kernels.library import library, pointer
+from tabicl_linear.kernels.native import library, pointer
 from tabicl_linear.nn import token_kernels
 from tabicl_linear.nn.feature_maps import UNIT_NORM_EPS
 from tabicl_linear.nn.token_kernels import TokenKernels

@@ -8,7 +8,7 @@ import torch
 from kernels.candidates import RIGHT, fast_dtypes, fold_right, put, raises, scan_right
 
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels import additive, backend, delta, fla, library, probe
+from tabicl_linear.kernels import additive, backend, delta, fla, native, probe
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.ridge import RidgeRule
@@ -70,7 +70,7 @@ def lines(caplog):
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.skipif(library.unavailable() is not None, reason="the compiled kernel is not built")
+@pytest.mark.skipif(native.unavailable() is not None, reason="the compiled kernel is not built")
 @pytest.mark.parametrize(
     ("rule", "gates"),
     [(DeltaRule(), 0), (DeltaRule(), 1), (AdditiveRule(), 1), (AdditiveRule(), 6)],

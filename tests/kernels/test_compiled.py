@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from kernels.cases import LENGTHS, MATRIX_CASES, map_streams, memory, streams, truth
 from tolerances import RMS, assert_close
 
-from tabicl_linear.kernels import compiled, library
+from tabicl_linear.kernels import compiled, native
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.memory import MatrixMemory
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 CASES = {name: case for name, case in MATRIX_CASES.items() if "linear" not in name}
 FLOAT32 = RMS[torch.float32]
 built = pytest.mark.skipif(
-    library.unavailable() is not None, reason=f"not built: {library.unavailable()}"
+    native.unavailable() is not None, reason=f"not built: {native.unavailable()}"
 )
 
 
@@ -238,7 +238,7 @@ def test_without_a_compiler_the_build_goes_on_and_the_package_says_what_is_missi
     shutil.copytree(
         ROOT / "tabicl_linear", tmp_path / "tabicl_linear", ignore=shutil.ignore_patterns("*.so")
     )
-    code = "from tabicl_linear.kernels import library; print(library.unavailable())"
+    code = "from tabicl_linear.kernels import native; print(native.unavailable())"
     said = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
@@ -247,5 +247,5 @@ def test_without_a_compiler_the_build_goes_on_and_the_package_says_what_is_missi
 
 @built
 def test_a_library_of_another_version_is_not_used(monkeypatch):
-    monkeypatch.setattr(library, "_VERSION", 99)
-    assert "another version" in library.unavailable.__wrapped__()
+    monkeypatch.setattr(native, "_VERSION", 99)
+    assert "another version" in native.unavailable.__wrapped__()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tolerances import RMS, assert_close
 
-from tabicl_linear.kernels.library import unavailable
+from tabicl_linear.kernels.native import unavailable
 from tabicl_linear.nn import compiled, token_kernels
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"not built: {unavailable()}")
