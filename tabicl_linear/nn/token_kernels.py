@@ -14,9 +14,9 @@ class TokenKernels(NamedTuple):
     """One implementation of each function; all of them agree up to rounding.
 
     Attributes:
-        rms_norm: Of `rms_norm` in this module.
-        swiglu: Of `swiglu`.
-        delta_features: Of `delta_features`.
+        rms_norm: See `rms_norm` in this module.
+        swiglu: See `swiglu`.
+        delta_features: See `delta_features`.
     """
 
     rms_norm: Callable[[Tensor, Tensor, float], Tensor]
