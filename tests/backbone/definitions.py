@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 from mixers.definitions import Definition, Head, Matrix, Memory, Weights, rms, silu
-from torch import Tensor
+from torch import Tensor, nn
 
 Tokens = list[Tensor]
 
@@ -140,15 +140,22 @@ class Stack:
     """Layers in order over the cells of rows: tokens are `rows[i][cell]`.
 
     Args:
-        layers: The layers.
-        weights: Parameters of the whole backbone by name.
-        num_heads: Heads of the attention across cells, which even layers have if any has.
+        backbone: Where the parameters are.
+        formulas: Of the mixer of every layer.
+        num_heads: Heads of mixers and of the attention across cells.
+        blocks: Other attributes of every layer.
     """
 
-    def __init__(self, layers: list[Layer], weights: Weights, num_heads: int) -> None:
-        self.layers = layers
-        self.weights = weights
+    def __init__(
+        self, backbone: nn.Module, formulas: type[Definition], num_heads: int, **blocks: str
+    ) -> None:
+        self.weights = dict(backbone.named_parameters())
         self.num_heads = num_heads
+        self.layers = []
+        for block in backbone.blocks:
+            own = dict(block.named_parameters())
+            mixer = {name.removeprefix("mixer."): weight for name, weight in own.items()}
+            self.layers.append(Layer(formulas(mixer, num_heads), weights=own, **blocks))
 
     def fit(self, rows: list[Tokens]) -> tuple[list[Tokens], list[list[State]]]:
         """What becomes of context rows, and a state for every layer and cell."""
