@@ -173,3 +173,15 @@ def test_gradients_of_inputs_and_parameters_are_those_of_the_formulas(name, read
     )
     for what, a, b in zip(["inputs", *names], ours, formulas, strict=True):
         assert_close(a, b, RMS[torch.float64], what)
+
+
+@pytest.mark.parametrize("readout", ["causal_frobenius", "final_state_frobenius"])
+def test_a_state_below_epsilon_is_not_blown_up_to_the_learned_norm(readout):
+    block = noisy("linear", readout)
+    x = torch.randn(TASKS, sum(PIECES) + QUERIES, DIM).double()
+    with torch.no_grad():
+        block.mixer.qkv.weight[2 * DIM :] *= 1e-7
+        actual, state = by_block(block, x)
+        expected, _ = by_formulas("linear", readout, block, x)
+    assert state.memory.S.square().sum((-1, -2)).sqrt().max() < 1e-5
+    assert_close(actual - x, expected - x, RMS[torch.float64])
