@@ -1,16 +1,15 @@
-"""The TabPFN v1 prior one dataset at a time, with one `nn.Sequential` each, as a rival.
+"""An imitation of the authors' TabPFN v1 prior: `nn.Sequential` networks, dataset by dataset.
 
-It draws the same hyper-parameters as ours, so that both compute networks of the same sizes.
+It draws the same hyper-parameters as ours, so that both compute networks of the same sizes, follows
+the steps of the authors' code as they are known, and ranks by sorting as that does. Its causes are
+all normal and its classes all cut at the values of rows, which is less work than the real ones.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import nn
 
 from tabicl_linear.priors import TaskShape
-from tabicl_linear.priors.columns import pull_in_outliers, standardise
 from tabicl_linear.priors.hyperparameters import (
     ACTIVATIONS,
     NetworkParameters,
@@ -19,12 +18,9 @@ from tabicl_linear.priors.hyperparameters import (
     draw_target_parameters,
 )
 from tabicl_linear.priors.nodes import draw_nodes
-from tabicl_linear.types import Float, Int, Tensor
+from tabicl_linear.types import Bool, Float, Int, Tensor
 
 ACTIVATION_CLASSES = {"tanh": nn.Tanh, "identity": nn.Identity, "relu": nn.ReLU}
-
-Ranking = Callable[[Tensor], Tensor]
-"""Ranks of the columns `[1 m n]` within themselves."""
 
 
 class Noise(nn.Module):
@@ -40,41 +36,42 @@ class Noise(nn.Module):
 
 
 @torch.no_grad()
-def one_by_one(shape: TaskShape, rank: Ranking, rng: np.random.Generator, device: str) -> int:
-    """Draw `shape.batch_size` datasets one after the other; returns how many were tried."""
+def imitate(shape: TaskShape, share: int, rng: np.random.Generator, device: str) -> int:
+    """Draw `shape.batch_size` datasets; returns how many were tried.
+
+    `share` datasets have hyper-parameters, network and categorical columns in common, and are drawn
+    again together.
+    """
     kept = tried = 0
     with torch.device(device):
         while kept < shape.batch_size:
-            tried += 1
-            nodes = draw_one(shape, rng)
+            tried += share
+            nodes = draw_group(shape, share, rng)
             target = draw_target_parameters(rng, 1, shape.num_classes)
-            y = cut(standardise(nodes[0]), int(target.num_classes[0]))
-            x = process_columns(nodes[None, 1:], rank, rng)
-            if is_kept(y) and not x.isinf().any():
-                kept += 1
+            y = cut(standardise(nodes[:, 0]), int(target.num_classes[0]))
+            x = process_columns(nodes[:, 1:], rng)
+            if not x.isinf().any() and all(is_kept(labels) for labels in y):
+                kept += share
     return tried
 
 
-def pairwise_ranks(x: Float[Tensor, "1 m n"]) -> Float[Tensor, "1 m n"]:
-    """Rank by comparing all pairs of rows, column by column, as the published TabPFN v1 code."""
-    ranks = torch.zeros_like(x)
-    for column in range(x.shape[1]):
-        ranks[:, column] = (x[:, column, :, None] >= x[:, column, None]).sum(-1)
-    return ranks
-
-
-def draw_one(shape: TaskShape, rng: np.random.Generator) -> Float[Tensor, "m n"]:
-    """Target and columns of one dataset before they are processed (all causes normal)."""
+def draw_group(shape: TaskShape, share: int, rng: np.random.Generator) -> Float[Tensor, "b s n"]:
+    """Target and columns of datasets of one network before they are processed."""
     p = draw_network_parameters(rng, 1, shape.num_features)
-    nodes = draw_nodes(rng, p, shape.num_features)
-    outputs = [torch.randn(shape.num_rows, int(p.num_causes[0]))]
-    for layer in build_network(p, rng):
-        outputs.append(layer(outputs[-1]))
-    picked = [
-        outputs[0 if layer < 0 else layer + 2][:, unit]
-        for layer, unit in zip(nodes.layer[0], nodes.unit[0], strict=True)
-    ]
-    return torch.stack(picked)
+    together = NetworkParameters(*(field.repeat(share) for field in p))
+    nodes = draw_nodes(rng, together, shape.num_features)
+    network = build_network(p, rng)
+    datasets = []
+    for task in range(share):
+        outputs = [torch.randn(shape.num_rows, int(p.num_causes[0]))]
+        for layer in network:
+            outputs.append(layer(outputs[-1]))
+        picked = [
+            outputs[0 if layer < 0 else layer + 2][:, unit]
+            for layer, unit in zip(nodes.layer[task], nodes.unit[task], strict=True)
+        ]
+        datasets.append(torch.stack(picked))
+    return torch.stack(datasets)
 
 
 def build_network(p: NetworkParameters, rng: np.random.Generator) -> nn.Sequential:
@@ -108,22 +105,55 @@ def _draw_blocks(weight: Tensor, std: float, rng: np.random.Generator) -> None:
         nn.init.normal_(block, std=std * (rows * columns / blocks / h / w) ** 0.5)
 
 
-def cut(values: Float[Tensor, "n"], count: int) -> Int[Tensor, "n"]:
-    """Cut one column at the values of random rows and permute the ids."""
-    boundaries = values[torch.randint(len(values), (count - 1,))]
-    ids = (values > boundaries.unsqueeze(1)).sum(0)
-    return torch.randperm(count)[ids]
+def cut(values: Float[Tensor, "b n"], count: int) -> Int[Tensor, "b n"]:
+    """Cut one column of each dataset at the values of random rows and permute the ids."""
+    boundaries = values[:, torch.randint(values.shape[1], (count - 1,))]
+    ids = (values.unsqueeze(-1) > boundaries.unsqueeze(1)).sum(-1)
+    return torch.stack([torch.randperm(count)[row] for row in ids])
 
 
-def process_columns(
-    x: Float[Tensor, "1 m n"], rank: Ranking, rng: np.random.Generator
-) -> Float[Tensor, "1 m n"]:
-    """Process the columns of one dataset, category columns one after the other."""
+def process_columns(x: Float[Tensor, "b m n"], rng: np.random.Generator) -> Float[Tensor, "b m n"]:
+    """Process the columns of datasets, category columns one after the other."""
     p = draw_column_parameters(rng, 1, x.shape[1])
     for column, count in enumerate(p.num_categories[0]):
         if count:
-            x[0, column] = cut(x[0, column], int(count)).float()
-    return standardise(rank(x) if p.to_ranks[0] else pull_in_outliers(x))
+            x[:, column] = cut(x[:, column], int(count)).float()
+    return standardise(sorted_ranks(x) if p.to_ranks[0] else pull_in_outliers(x))
+
+
+def sorted_ranks(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
+    """Return how many values of its column are at most as large as each value."""
+    n = x.shape[-1]
+    values, index = x.sort(-1)
+    # Equal values share the position of the last of them: the nearest end of a run to the right.
+    ends = torch.arange(1, n + 1, dtype=x.dtype).expand(x.shape).clone()
+    ends[..., :-1].masked_fill_(values[..., 1:] == values[..., :-1], n)
+    return torch.empty_like(x).scatter_(-1, index, ends.flip(-1).cummin(-1).values.flip(-1))
+
+
+def pull_in_outliers(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
+    """Soften values beyond 4 standard deviations, computed twice, logarithmically."""
+    everywhere = torch.ones_like(x, dtype=torch.bool)
+    mean, std = moments(x, everywhere)
+    mean, std = moments(x, (x - mean).abs() <= 4 * std)
+    x = torch.maximum(x, mean - 4 * std - x.abs().log1p())
+    return torch.minimum(x, mean + 4 * std + x.abs().log1p())
+
+
+def standardise(x: Float[Tensor, "... n"]) -> Float[Tensor, "... n"]:
+    """Return z-scores over all rows, clipped to +-100."""
+    mean, std = moments(x, x.isnan().logical_not_())
+    return ((x - mean) / (std + 1e-6)).clamp(-100, 100)
+
+
+def moments(
+    x: Float[Tensor, "... n"], mask: Bool[Tensor, "... n"]
+) -> tuple[Float[Tensor, "... 1"], Float[Tensor, "... 1"]]:
+    """Mean and standard deviation of the values in `mask`."""
+    count = mask.sum(-1, keepdim=True)
+    mean = torch.where(mask, x, 0.0).sum(-1, keepdim=True) / count
+    variance = torch.where(mask, x - mean, 0.0).square().sum(-1, keepdim=True) / (count - 1)
+    return mean, variance.sqrt()
 
 
 def is_kept(y: Int[Tensor, "n"]) -> bool:

@@ -29,7 +29,7 @@ class Case(NamedTuple):
     has_figure: bool = False
 
 
-PRIOR = Case(("prior",), "prior", ("TabPFN v1 prior, 100 rows x 20 features", "All calls together"))
+PRIOR = Case(("prior",), "prior", ("TabPFN v1 prior, 100 rows, calls", "All calls together"))
 KERNELS = Case(
     ("kernels", "--only", "delta rule", "gated delta rule", "GLA"),
     "kernels",
@@ -123,22 +123,21 @@ def check_targets(data, count):
 @pytest.mark.slow
 def test_prior(tmp_path):
     data = measure(PRIOR, tmp_path)
-    rivals = {
-        "one nn.Sequential a dataset, pairwise ranks",
-        "one nn.Sequential a dataset, ranks by sorting",
-    }
+    shared = "imitation, one network for a batch"
+    rivals = {"imitation, a network for each dataset", shared}
+    ours = {"sharing=dataset", "sharing=batch"}
     entries = data["raw"]["contestants"]
-    check_contest(entries, rivals)
+    ceilings = [e for e in entries if e["role"] == "ceiling"]
     check_ceilings(entries, ("flops_per_second",))
-    assert {e["name"] for e in entries if e["role"] == "ours"} == {
-        "sharing=dataset",
-        "sharing=batch",
-    }
     check_targets(data, 2)
     totals = data["raw"]["datasets_per_second_of_all_calls"]
-    assert [t["measured"] for t in data["targets"]] == pytest.approx(
-        [totals[mode] / totals[min(rivals)] for mode in ("sharing=dataset", "sharing=batch")]
-    )
+    for columns, target in zip(("20 columns", "5 columns"), data["targets"], strict=True):
+        group = [e for e in entries if e["group"] == columns]
+        check_contest([*group, *ceilings], rivals)
+        assert {e["name"] for e in group if e["role"] == "ours"} == ours
+        rates = totals[columns]
+        assert target["measured"] == pytest.approx(rates["sharing=dataset"] / rates[shared])
+        assert columns in target["what"]
 
 
 @pytest.mark.slow
