@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from tabicl_linear.priors.classes import bin_by_boundaries, randomise_ids, rank_boundaries
+from tabicl_linear.priors.bins import count_below
+from tabicl_linear.priors.classes import randomise_ids
 from tabicl_linear.types import Float, Tensor
 
 ORDERED_PROBABILITY = 0.3
@@ -27,12 +28,15 @@ def categorise_(
     if not columns.size:
         return x
     count = num_categories.reshape(-1)[columns]
+    falling = np.argsort(-count, kind="stable")
+    columns, count = columns[falling], count[falling]
     index = torch.as_tensor(columns, device=x.device)
-    size = (1 if shared else b, m, int(count.max()) - 1)
+    size = (1 if shared else b, m, int(count[0]) - 1)
     rows = torch.randint(n, size, generator=generator, device=x.device)
     values = x.view(b * m, n)[index]
-    boundaries = rank_boundaries(values, rows.expand(b, -1, -1).flatten(0, 1)[index], count)
-    codes = bin_by_boundaries(values, boundaries)
+    boundaries = values.gather(1, rows.expand(b, -1, -1).flatten(0, 1)[index])
+    codes = count_below(values, boundaries, count - 1)
     ordered = np.full(columns.size, ORDERED_PROBABILITY)
-    x.view(b * m, n)[index] = randomise_ids(codes, count, ordered, generator=generator).to(x.dtype)
+    codes = randomise_ids(codes, count, ordered, generator=generator).to(x.dtype)
+    x.view(b * m, n).index_copy_(0, index, codes)
     return x

@@ -5,6 +5,7 @@ import torch
 from scipy.special import zeta
 
 from tabicl_linear.priors import draws
+from tabicl_linear.priors.bins import count_below
 from tabicl_linear.types import Float, Tensor
 
 MAX_LEVELS = 10
@@ -13,39 +14,36 @@ LARGEST_SKIP = 0.66
 
 def draw_causes(
     is_mixed: np.ndarray,
-    num_causes: int,
+    owner: np.ndarray,
     *,
     num_rows: int,
     rng: np.random.Generator,
     generator: torch.Generator,
-) -> Float[Tensor, "b k n"]:
-    """Draw `num_causes` inputs for each task: N(0, 1), or a mixture of types where `is_mixed`.
+) -> Float[Tensor, "k n"]:
+    """Draw an input of task `owner[i]` for each `i`: N(0, 1), or of one of three types.
 
-    In a mixed task each cause is normal with probability `1 - p`; else, with probability `1 - q`,
-    a standardised categorical with 2 to 10 levels of random weights; else a centred
-    `min(Zipf(2 + 2 U), 10)`. `p` and `q` are uniform on [0, 0.66] for each task.
+    The causes of the tasks in `is_mixed` are of mixed types: each is normal with probability
+    `1 - p`; else, with probability `1 - q`, a standardised categorical with 2 to 10 levels of
+    random weights; else a centred `min(Zipf(2 + 2 U), 10)`. `p` and `q` are uniform on [0, 0.66]
+    for each task.
     """
-    b = len(is_mixed)
-    causes = draws.normal(b, num_causes, num_rows, generator=generator)
-    not_normal, not_categorical = rng.uniform(0, LARGEST_SKIP, (2, b, 1))
-    discrete = is_mixed[:, None] & (rng.uniform(size=(b, num_causes)) < not_normal)
-    index = np.flatnonzero(discrete)
+    causes = draws.normal(len(owner), num_rows, generator=generator)
+    not_normal, not_categorical = rng.uniform(0, LARGEST_SKIP, (2, len(is_mixed)))[:, owner]
+    index = np.flatnonzero(is_mixed[owner] & (rng.uniform(size=len(owner)) < not_normal))
     if not index.size:
         return causes
-    is_zipf = (rng.uniform(size=(b, num_causes)) < not_categorical)[discrete]
+    is_zipf = rng.uniform(size=index.size) < not_categorical[index]
     cumulative = np.where(
         is_zipf[:, None], _zipf_levels(rng, index.size), _random_levels(rng, index.size)
     )
     bounds = torch.as_tensor(cumulative[:, :-1], dtype=torch.float32, device=generator.device)
-    levels = torch.searchsorted(
-        bounds, draws.uniform(index.size, num_rows, generator=generator), right=True
-    ).float()
+    levels = count_below(draws.uniform(index.size, num_rows, generator=generator), bounds)
     levels -= levels.mean(1, keepdim=True)
+    std = torch.linalg.vector_norm(levels, dim=1, keepdim=True) * (num_rows - 1) ** -0.5
     keep_scale = torch.as_tensor(is_zipf, device=levels.device).unsqueeze(1)
     # A categorical that shows one level only has no scale: NaN, so that the draw is not kept.
-    levels /= torch.where(keep_scale, 1.0, levels.std(1, keepdim=True))
-    causes.view(b * num_causes, num_rows)[torch.as_tensor(index, device=levels.device)] = levels
-    return causes
+    levels /= torch.where(keep_scale, 1.0, std)
+    return causes.index_copy_(0, torch.as_tensor(index, device=levels.device), levels)
 
 
 def _random_levels(rng: np.random.Generator, count: int) -> np.ndarray:

@@ -5,22 +5,8 @@ import torch
 
 from tabicl_linear.priors import draws
 from tabicl_linear.priors.base import Tasks
+from tabicl_linear.priors.bins import argsort
 from tabicl_linear.types import Bool, Float, Int, Tensor
-
-
-def bin_by_boundaries(
-    values: Float[Tensor, "b n"], boundaries: Float[Tensor, "b k"]
-) -> Int[Tensor, "b n"]:
-    """Return how many boundaries lie below each value; a NaN is below and above nothing."""
-    ordered = boundaries.nan_to_num(torch.inf, torch.inf, -torch.inf).sort(1).values
-    return torch.searchsorted(ordered, values.nan_to_num(-torch.inf, torch.inf, -torch.inf))
-
-
-def rank_boundaries(
-    values: Float[Tensor, "b n"], rows: Int[Tensor, "b k"], num_bins: np.ndarray
-) -> Float[Tensor, "b k"]:
-    """Return the values of the first `num_bins - 1` of `rows`, padded with infinity."""
-    return pad_boundaries(values.gather(1, rows), num_bins)
 
 
 def pad_boundaries(boundaries: Float[Tensor, "b k"], num_bins: np.ndarray) -> Float[Tensor, "b k"]:
@@ -30,7 +16,7 @@ def pad_boundaries(boundaries: Float[Tensor, "b k"], num_bins: np.ndarray) -> Fl
 
 
 def randomise_ids(
-    ids: Int[Tensor, "b n"],
+    ids: Float[Tensor, "b n"],
     num_ids: np.ndarray,
     ordered_probability: np.ndarray,
     *,
@@ -44,9 +30,9 @@ def randomise_ids(
     index = torch.arange(largest, device=device).expand(b, -1)
     keys = draws.uniform(b, largest, generator=generator).masked_fill(index >= count, 2.0)
     permute = draws.uniform(b, 1, generator=generator) > ordered
-    table = torch.where(permute, keys.argsort(1), index)
+    table = torch.where(permute, argsort(keys), index)
     reverse = draws.uniform(b, 1, generator=generator) > 0.5
-    return torch.where(reverse, count - 1 - table, table).gather(1, ids)
+    return torch.where(reverse, count - 1 - table, table).gather(1, ids.long())
 
 
 def count_classes(y: Int[Tensor, "b n"], num_classes: int) -> Int[Tensor, "b y"]:
@@ -68,29 +54,31 @@ def rotate_classes(y: Int[Tensor, "b n"], generator: torch.Generator) -> Int[Ten
     return (y + torch.minimum(shift, count - 1)) % count
 
 
-def covering_order(
-    y: Int[Tensor, "b n"], num_context: int, num_classes: int, generator: torch.Generator
-) -> Int[Tensor, "b n"]:
-    """Return random row orders whose first `num_context` rows hold every class of the task.
+def cover_classes(
+    tasks: Tasks, num_context: int, num_classes: int, generator: torch.Generator
+) -> Tasks:
+    """Move rows such that every class is among the first `num_context` rows, the context.
 
-    Rows are put into a uniformly random order. The first row of each class in that order, a
-    uniformly random one of the class, goes to the context; the other rows fill it up in their
-    order; then context and queries are each shuffled. Where the random order covers the classes by
-    itself, its context set stays as it is, so the law of the context differs from a uniform one by
-    at most the probability that a uniform one misses a class (in total variation).
+    The rows of a task must be exchangeable. Then their own order is as random as any, and a task
+    whose context shows every class stays as it is. Elsewhere the first row of each class that is
+    not there comes into the context, in place of the last rows that are not the first of their
+    class; then context and queries are each shuffled. So the law of the context differs from a
+    uniform one by at most the probability that a uniform one misses a class (in total variation).
     """
-    b, n = y.shape
-    position = draws.permutations(b, n, generator=generator)
-    first = torch.full((b, num_classes), n, dtype=position.dtype, device=y.device)
-    first.scatter_reduce_(1, y, position, "amin")
-    forced = first.gather(1, y) == position
+    b, n = tasks.y.shape
+    # Drawn for every task, so that what is drawn next does not depend on the split.
+    keys = torch.rand(b, n, generator=generator, device=tasks.y.device, dtype=torch.float64)
+    position = torch.arange(n, device=tasks.y.device).expand(b, n)
+    first = torch.full((b, num_classes), -1, device=tasks.y.device)
+    first.scatter_reduce_(1, tasks.y, position, "amin", include_self=False)
+    moved = (first >= num_context).any(1).nonzero().squeeze(1)
+    if not len(moved):
+        return tasks
+    y, position = tasks.y[moved], position[moved]
+    forced = first[moved].gather(1, y) == position
     queue = torch.where(forced, position - n, position).argsort(1)
-    context = draws.permutations(b, num_context, generator=generator)
-    queries = num_context + draws.permutations(b, n - num_context, generator=generator)
-    return queue.gather(1, torch.cat([context, queries], 1))
-
-
-def reorder_rows(tasks: Tasks, order: Int[Tensor, "b n"]) -> Tasks:
-    """Return the tasks with row `i` taken from row `order[:, i]`."""
-    x = tasks.x.gather(1, order.unsqueeze(-1).expand_as(tasks.x))
-    return Tasks(x, tasks.y.gather(1, order), tasks.categorical)
+    order = queue.gather(1, argsort(keys[moved] + (position >= num_context)))
+    x = tasks.x[moved]
+    tasks.x[moved] = x.gather(1, order.unsqueeze(-1).expand_as(x))
+    tasks.y[moved] = y.gather(1, order)
+    return tasks

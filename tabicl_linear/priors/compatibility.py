@@ -20,18 +20,25 @@ def is_compatible(rng: np.random.Generator, counts: np.ndarray, split: np.ndarra
     Returns:
         `[b]` booleans.
     """
-    present = (counts > 0)[:, None]
-    left = np.repeat(split[:, None], MAX_TRIES, 1)
-    pool = np.repeat(counts.sum(1)[:, None], MAX_TRIES, 1)
-    left = np.minimum(left, pool)
-    first = np.zeros((len(counts), MAX_TRIES, counts.shape[1]), dtype=np.int64)
-    for label, rows in enumerate(counts.T[..., None]):
-        pool = pool - rows
-        first[..., label] = rng.hypergeometric(np.broadcast_to(rows, pool.shape), pool, left)
-        left = left - first[..., label]
-    both = (first > 0) & (first < counts[:, None])
-    compatible = (both == present).all(2).any(1)
-    return compatible & (present.sum((1, 2)) > 1)
+    return np.array(
+        [
+            np.count_nonzero(task) > 1
+            and any(_is_order_compatible(rng, task, int(first)) for _ in range(MAX_TRIES))
+            for task, first in zip(counts, split, strict=True)
+        ]
+    )
+
+
+def _is_order_compatible(rng: np.random.Generator, counts: np.ndarray, split: int) -> bool:
+    """Draw the class counts of the first `split` rows until a class is on one side only."""
+    pool, left = int(counts.sum()), split
+    for rows in counts[counts > 0].tolist():
+        pool -= rows
+        first = int(rng.hypergeometric(rows, pool, left))
+        if not 0 < first < rows:
+            return False
+        left -= first
+    return True
 
 
 def draw_splits(rng: np.random.Generator, count: int, num_rows: int) -> np.ndarray:

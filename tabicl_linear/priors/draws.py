@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from tabicl_linear.types import Float, Int, Tensor
+from tabicl_linear.types import Float, Tensor
 
 
 def numpy_generator(generator: torch.Generator) -> np.random.Generator:
@@ -22,9 +22,3 @@ def uniform(*shape: int, generator: torch.Generator) -> Float[Tensor, "..."]:
     """Draw float32 numbers uniform on [0, 1) on the generator's device."""
     device = generator.device
     return torch.rand(shape, generator=generator, device=device, dtype=torch.float32)
-
-
-def permutations(b: int, n: int, *, generator: torch.Generator) -> Int[Tensor, "b n"]:
-    """Draw one uniformly random permutation of `0..n-1` for each of `b` tasks."""
-    keys = torch.rand(b, n, generator=generator, device=generator.device, dtype=torch.float64)
-    return keys.argsort(1)

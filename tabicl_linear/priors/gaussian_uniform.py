@@ -5,7 +5,7 @@ from torch.nn import functional
 
 from tabicl_linear.priors import draws
 from tabicl_linear.priors.base import Prior, Tasks, TaskShape
-from tabicl_linear.priors.classes import covering_order, reindex_classes, reorder_rows
+from tabicl_linear.priors.classes import cover_classes, reindex_classes
 from tabicl_linear.types import Float, Int, Tensor
 
 HIDDEN = 32
@@ -36,8 +36,7 @@ class GaussianUniformPrior(Prior):
         target = _random_targets(x, generator)
         y = reindex_classes(_cut_at_quantiles(target, num_classes, generator), num_classes)
         categorical = torch.zeros(b, m, dtype=torch.bool, device=device)
-        order = covering_order(y, num_context, num_classes, generator)
-        return reorder_rows(Tasks(x, y, categorical), order)
+        return cover_classes(Tasks(x, y, categorical), num_context, num_classes, generator)
 
 
 def _random_targets(x: Float[Tensor, "b n m"], generator: torch.Generator) -> Float[Tensor, "b n"]:

@@ -48,8 +48,8 @@ class NetworkParameters(NamedTuple):
     in_clique: np.ndarray
     mixed_causes: np.ndarray
 
-    def select(self, index: np.ndarray | slice) -> "NetworkParameters":
-        """Return the parameters of the tasks in `index`."""
+    def select(self, index: int) -> "NetworkParameters":
+        """Return the parameters of one task, each a number."""
         return NetworkParameters(*(field[index] for field in self))
 
 
@@ -99,7 +99,10 @@ def meta_beta(rng: np.random.Generator, count: int, *, low: float, high: float) 
 
 
 def log_scaled_truncated_normal(
-    rng: np.random.Generator, count: int, *, min_mean: float, max_mean: float
+    rng: np.random.Generator,
+    *count: int,
+    min_mean: float | np.ndarray,
+    max_mean: float | np.ndarray,
 ) -> np.ndarray:
     """Draw N(mu, sigma) truncated to >= 0; mu log-uniform on [min_mean, max_mean].
 
@@ -113,17 +116,17 @@ def log_scaled_truncated_normal(
 
 
 def meta_choice(
-    rng: np.random.Generator, count: int, *, choices: int, low: float, high: float
+    rng: np.random.Generator, *count: int, choices: int, low: float, high: float
 ) -> np.ndarray:
     """Draw an index by softmax; the logit of the first choice is 1, of the others U(low, high)."""
-    logits = rng.uniform(low, high, (count, choices))
-    logits[:, 0] = 1
-    return np.argmax(logits + rng.gumbel(size=logits.shape), 1)
+    logits = rng.uniform(low, high, (*count, choices))
+    logits[..., 0] = 1
+    return np.argmax(logits + rng.gumbel(size=logits.shape), -1)
 
 
-def meta_flag(rng: np.random.Generator, count: int) -> np.ndarray:
+def meta_flag(rng: np.random.Generator, *count: int) -> np.ndarray:
     """Draw booleans by `meta_choice` between True, with logit 1, and False, with logit U(-3, 5)."""
-    return meta_choice(rng, count, choices=2, low=-3.0, high=5.0) == 0
+    return meta_choice(rng, *count, choices=2, low=-3.0, high=5.0) == 0
 
 
 def class_count(rng: np.random.Generator, largest: np.ndarray) -> np.ndarray:
@@ -139,7 +142,11 @@ def draw_network_parameters(
     rng: np.random.Generator, count: int, num_features: int
 ) -> NetworkParameters:
     """Draw what shapes the networks of `count` tasks with `num_features` columns each."""
-    is_causal = meta_flag(rng, count)
+    # A call for each kind of distribution: on a CPU the calls take longer than the numbers.
+    is_causal, *flags = meta_flag(rng, 7, count)
+    noise_std, init_std = log_scaled_truncated_normal(
+        rng, 2, count, min_mean=np.array([[1e-4], [0.01]]), max_mean=np.array([[0.3], [10.0]])
+    )
     hidden_dim = meta_gamma(rng, count, max_alpha=3.0, max_scale=100.0, lower=4)
     num_causes = meta_gamma(rng, count, max_alpha=3.0, max_scale=7.0, lower=2)
     return NetworkParameters(
@@ -147,16 +154,16 @@ def draw_network_parameters(
         hidden_dim=np.where(is_causal, np.maximum(hidden_dim, 1 + 2 * num_features), hidden_dim),
         num_causes=np.where(is_causal, num_causes, num_features),
         dropout=np.minimum(0.6 * meta_beta(rng, count, low=0.1, high=5.0), 0.99),
-        noise_std=log_scaled_truncated_normal(rng, count, min_mean=1e-4, max_mean=0.3),
-        init_std=log_scaled_truncated_normal(rng, count, min_mean=0.01, max_mean=10.0),
+        noise_std=noise_std,
+        init_std=init_std,
         activation=meta_choice(rng, count, choices=3, low=-5.0, high=6.0),
         is_causal=is_causal,
-        unit_noise=meta_flag(rng, count),
-        y_is_effect=meta_flag(rng, count),
-        block_wise=meta_flag(rng, count),
-        sort_features=meta_flag(rng, count),
-        in_clique=meta_flag(rng, count),
-        mixed_causes=~meta_flag(rng, count),
+        unit_noise=flags[0],
+        y_is_effect=flags[1],
+        block_wise=flags[2],
+        sort_features=flags[3],
+        in_clique=flags[4],
+        mixed_causes=~flags[5],
     )
 
 

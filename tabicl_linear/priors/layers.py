@@ -1,4 +1,4 @@
-"""Random affine maps with noise, one for each task: a layer of the TabPFN v1 prior's networks."""
+"""Random affine maps with noise: the layers of the TabPFN v1 prior's networks."""
 
 from typing import NamedTuple
 
@@ -7,44 +7,40 @@ import torch
 
 from tabicl_linear.priors import draws
 from tabicl_linear.priors.hyperparameters import NetworkParameters
-from tabicl_linear.types import Bool, Float, Int, Tensor
+from tabicl_linear.types import Float, Int, Tensor
 
 
-class Layer(NamedTuple):
-    """A random affine map with Gaussian noise for each task."""
+class Maps(NamedTuple):
+    """Outputs of random affine maps with Gaussian noise; the maps have the same inputs."""
 
-    weight: Float[Tensor, "b e d"]
-    bias: Float[Tensor, "b e 1"]
-    noise: Float[Tensor, "b e 1"]
+    weight: Float[Tensor, "e d"]
+    bias: Float[Tensor, "e 1"]
+    noise: Float[Tensor, "e 1"]
 
-    def units(self, unit: Int[Tensor, "b s"]) -> "Layer":
-        """Return the maps onto the units `unit` alone."""
-        index = unit.unsqueeze(-1)
-        return Layer(*(field.gather(1, index.expand(-1, -1, field.shape[-1])) for field in self))
+    def rows(self, index: slice | Int[Tensor, " r"]) -> "Maps":
+        """Return the outputs `index` alone."""
+        return Maps(self.weight[index], self.bias[index], self.noise[index])
 
-    def expand(self, b: int) -> "Layer":
-        """Return one map as the map of `b` tasks."""
-        return Layer(*(field.expand(b, -1, -1) for field in self))
-
-    def __call__(
-        self, x: Float[Tensor, "b d n"], generator: torch.Generator
-    ) -> Float[Tensor, "b e n"]:
-        """Return `weight x + bias + noise`; padded units of `x` beyond the maps' are not read."""
-        out = torch.baddbmm(self.bias, self.weight, x[:, : self.weight.shape[-1]])
-        return out.addcmul_(draws.normal(*out.shape, generator=generator), self.noise)
+    def __call__(self, x: Float[Tensor, "d c"], generator: torch.Generator) -> Float[Tensor, "e c"]:
+        """Return `weight x + bias + noise`."""
+        out = draws.normal(self.weight.shape[0], x.shape[1], generator=generator)
+        # The product is added to the noise where that lies, and two passes are faster than one of
+        # `addcmul`, which is not vectorised for columns.
+        return out.mul_(self.noise).add_(self.bias).addmm_(self.weight, x)
 
 
-def draw_layer(
+def draw_maps(
     p: NetworkParameters,
-    fan_in: np.ndarray,
+    fan_in: int,
     fan_out: np.ndarray,
     *,
-    dropout: np.ndarray,
-    unit: np.ndarray | None = None,
+    layer: np.ndarray,
+    unit: np.ndarray,
+    dropout: float,
     rng: np.random.Generator,
     generator: torch.Generator,
-) -> Layer:
-    """Draw a map for each task, padded with zeros to the largest.
+) -> Maps:
+    """Draw outputs of the maps of one network that have `fan_in` inputs.
 
     Weights are N(0, (init_std / (1 - sqrt(p)))^2), each kept with probability `1 - p`; or, with
     `block_wise`, N(0, init_std^2 / kept share) in diagonal blocks, their number uniform on
@@ -52,44 +48,51 @@ def draw_layer(
     default, which the authors' code keeps.
 
     Args:
-        p: Parameters of the networks.
-        fan_in: `[b]`, inputs of the maps.
-        fan_out: `[b]`, outputs of the maps.
-        dropout: `[b]`, the probability `p` that a weight is zero.
-        unit: `[b s]`, the outputs wanted, drawn independently of one another; all if None.
+        p: Parameters of one network, each a number.
+        fan_in: Inputs of every map.
+        fan_out: `[l]`, outputs that each map has.
+        layer: `[e]`, of which map an output is wanted.
+        unit: `[e]`, which of its outputs.
+        dropout: The probability `p` that a weight is zero.
         rng: Source of the numbers of blocks.
         generator: Source of the weights.
     """
-    device = generator.device
+    count = len(unit)
+    weight = draws.normal(count, fan_in, generator=generator)
+    if p.block_wise:
+        scale = _block_scale(float(p.init_std), fan_in, fan_out, layer, unit, rng)
+        weight.mul_(torch.as_tensor(scale, device=weight.device))
+    else:
+        weight.mul_(float(p.init_std) / (1 - dropout**0.5))
+        if dropout:
+            kept = draws.uniform(count, fan_in, generator=generator)
+            # Into float32: comparisons that write booleans take several times as long.
+            weight.mul_(torch.ge(kept, dropout, out=kept))
+    bound = fan_in**-0.5
+    bias = draws.uniform(count, 1, generator=generator).mul_(2 * bound).sub_(bound)
+    if p.unit_noise:
+        noise = draws.normal(count, 1, generator=generator).abs_().mul_(float(p.noise_std))
+    else:
+        noise = torch.full_like(bias, float(p.noise_std))
+    return Maps(weight, bias, noise)
+
+
+def _block_scale(
+    init_std: float,
+    fan_in: int,
+    fan_out: np.ndarray,
+    layer: np.ndarray,
+    unit: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return the weights' deviations `[e d]`: 0 outside the blocks."""
     blocks = rng.integers(1, np.ceil(np.sqrt(np.minimum(fan_in, fan_out))), endpoint=True)
     height, width = fan_out // blocks, fan_in // blocks
-    kept = blocks * height * width / (fan_out * fan_in)
-    std = p.init_std * np.where(p.block_wise, kept**-0.5, 1 / (1 - np.sqrt(dropout)))
-    rate = np.where(p.block_wise, 0.0, dropout)
-
-    unit = np.arange(fan_out.max())[None] if unit is None else unit
-    feature = np.arange(fan_in.max())[None]
-    is_unit = unit < fan_out[:, None]
-    bound = is_unit / np.sqrt(fan_in)[:, None]
-    noise_std = is_unit * p.noise_std[:, None]
-    row_block = np.where(p.block_wise[:, None], unit // height[:, None], 0)
-    row_block = np.where(is_unit & (row_block < blocks[:, None]), row_block, -1)
-    column_block = np.where(p.block_wise[:, None], feature // width[:, None], 0)
-    is_column = (feature < fan_in[:, None]) & (column_block < blocks[:, None])
-    column_block = np.where(is_column, column_block, -2)
-
-    def put(*values: np.ndarray) -> Tensor:
-        return torch.as_tensor(np.stack(values, dtype=np.float32), device=device).unsqueeze(-1)
-
-    rows = put(row_block, bound, noise_std)
-    columns = put(column_block)[0].transpose(1, 2)
-    tasks = put(std, rate, p.unit_noise).unsqueeze(-1)
-    size = (len(fan_in), rows.shape[2], columns.shape[2])
-    weight = draws.normal(*size, generator=generator).mul_(tasks[0])
-    mask: Bool[Tensor, "b e d"] = rows[0] == columns
-    if rate.any():
-        mask &= draws.uniform(*size, generator=generator) >= tasks[1]
-    bias = draws.uniform(*size[:2], 1, generator=generator).mul_(2).sub_(1).mul_(rows[1])
-    level = draws.normal(*size[:2], 1, generator=generator).abs_()
-    noise = torch.where(tasks[2].bool(), level, 1.0).mul_(rows[2])
-    return Layer(weight.mul_(mask), bias, noise)
+    std = init_std * np.sqrt(fan_out * fan_in / (blocks * height * width))
+    # The outputs of a block are alike, and those behind the last one have no inputs.
+    most = blocks.max()
+    block = np.arange(most + 1)[:, None]
+    inside = np.arange(fan_in) // width[:, None, None] == block
+    inside &= block < blocks[:, None, None]
+    scale = np.multiply(inside, std[:, None, None], dtype=np.float32)
+    return scale[layer, np.minimum(unit // height[layer], most)]

@@ -1,27 +1,56 @@
-"""Random networks of the TabPFN v1 prior, one for each task, evaluated in padded groups.
+"""Random networks of the TabPFN v1 prior.
 
-Tensors keep the rows last, `[b units n]`, so that a unit is contiguous. A group holds tasks with
-layers of similar width, padded to the widest; padded weights, biases and noise are zero. Inside a
-group, tasks are sorted by depth: a layer is evaluated for the tasks that still need it. In the
-deepest layer that a task needs, only the units that were chosen as columns or target are evaluated.
+Rows lie last, `[units, tasks x rows]`, so that a unit is contiguous. Networks differ in width and
+depth, and each is evaluated at its own size: noise is most of the work, and padding to a common
+size would draw it in vain. The tasks that share a network are evaluated together, from the deepest
+to the shallowest, a layer for those that still need it. In the deepest layer that a task needs,
+only the units that were chosen as columns or target are evaluated.
 """
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from tabicl_linear.priors.activations import activate_
+from tabicl_linear.priors import draws
 from tabicl_linear.priors.causes import draw_causes
-from tabicl_linear.priors.hyperparameters import NetworkParameters
-from tabicl_linear.priors.layers import Layer, draw_layer
+from tabicl_linear.priors.hyperparameters import ACTIVATIONS, NetworkParameters
+from tabicl_linear.priors.layers import Maps, draw_maps
 from tabicl_linear.priors.nodes import Nodes, draw_nodes
 from tabicl_linear.types import Float, Tensor
 
-# Widest over narrowest layer of a group: padding costs arithmetic, groups cost calls. 3 was the
-# fastest of 1.2 to 10 for batches of 8 on a CPU.
-WIDTH_RATIO = 3.0
+
+class Network(NamedTuple):
+    """The maps of one network as far as they are needed.
+
+    Attributes:
+        first: The map from the causes, without noise.
+        behind: The outputs of all other maps, one map after the other.
+        width: Outputs of each of these but the last.
+        last: Number of the last map behind the first one.
+        units: Which outputs of the last map there are, in rising order.
+    """
+
+    first: Maps
+    behind: Maps
+    width: int
+    last: int
+    units: np.ndarray
+
+    def layer(self, number: int) -> Maps:
+        """Return the outputs of one map behind the first one."""
+        start = number * self.width
+        return self.behind.rows(slice(start, start + self.size(number)))
+
+    def size(self, number: int) -> int:
+        """Return how many outputs of a map there are."""
+        return len(self.units) if number == self.last else self.width
+
+    def position(self, number: int, unit: np.ndarray) -> np.ndarray:
+        """Return where in `layer(number)` the given outputs are."""
+        return np.searchsorted(self.units, unit) if number == self.last else unit
 
 
 def draw_networks(
@@ -38,129 +67,147 @@ def draw_networks(
     Slot 0 is the target, slots `1..num_features` the columns. With `shared` all tasks have one
     network (and must have equal parameters), but inputs, noise and nodes of their own.
     """
-    device = generator.device
+    b = len(p.num_layers)
     nodes = draw_nodes(rng, p, num_features)
-    out = torch.empty(len(p.num_layers), 1 + num_features, num_rows, device=device)
-    for group in _groups(p, nodes):
-        out[torch.as_tensor(group, device=device)] = _evaluate_group(
-            p.select(group),
-            nodes.select(group),
-            num_rows=num_rows,
-            shared=shared,
-            rng=rng,
-            generator=generator,
-        )
-    _copy_repeated(out, nodes)
-    return out
-
-
-def _groups(p: NetworkParameters, nodes: Nodes) -> Iterator[np.ndarray]:
-    """Yield the indices of tasks of similar width, the deepest task of a group first."""
-    order = np.argsort(p.hidden_dim, kind="stable")
-    width = p.hidden_dim[order]
-    start = 0
-    while start < len(order):
-        stop = int(np.searchsorted(width, WIDTH_RATIO * width[start], side="right"))
-        group = order[start:stop]
-        yield group[np.argsort(-nodes.last[group], kind="stable")]
-        start = stop
-
-
-def _evaluate_group(
-    p: NetworkParameters,
-    nodes: Nodes,
-    *,
-    num_rows: int,
-    shared: bool,
-    rng: np.random.Generator,
-    generator: torch.Generator,
-) -> Float[Tensor, "b s n"]:
-    """Return the chosen nodes of one group, sorted from the deepest task to the shallowest."""
-    b, s = nodes.layer.shape
+    order = np.argsort(-nodes.last, kind="stable") if shared else np.arange(b)
+    nodes = nodes.select(order)
+    groups = [slice(0, b)] if shared else [slice(task, task + 1) for task in range(b)]
+    # The tasks of a network lie side by side in every row.
+    owner = [np.tile(np.arange(b)[group], p.num_causes[group.start]) for group in groups]
     causes = draw_causes(
-        p.mixed_causes, int(p.num_causes.max()), num_rows=num_rows, rng=rng, generator=generator
+        p.mixed_causes, np.concatenate(owner), num_rows=num_rows, rng=rng, generator=generator
     )
-    slots = causes.new_empty(b, s, num_rows)
-    _assign(slots, causes, nodes, -1)
-    nets = p.select(slice(1)) if shared else p
-    first = draw_layer(
-        nets,
-        nets.num_causes,
-        nets.hidden_dim,
-        dropout=np.zeros(len(nets.dropout)),
+    out = causes.new_empty(b, 1 + num_features, num_rows)
+    parts = causes.split([len(rows) for rows in owner])
+    for group, inputs in zip(groups, parts, strict=True):
+        q, chosen = p.select(group.start), nodes.select(group)
+        network = _draw_network(q, chosen, rng=rng, generator=generator)
+        state = inputs.view(int(q.num_causes), -1, num_rows)
+        _assign(out[group], state, chosen, -1)
+        if ACTIVATIONS[q.activation] == "identity":
+            _collapse(network, state, chosen, out[group], generator)
+        else:
+            function = torch.tanh_ if ACTIVATIONS[q.activation] == "tanh" else torch.relu_
+            _propagate(network, function, state, chosen, out[group], generator)
+    _copy_repeated(out, nodes)
+    return out[torch.as_tensor(np.argsort(order), device=out.device)] if shared else out
+
+
+def _draw_network(
+    p: NetworkParameters, nodes: Nodes, *, rng: np.random.Generator, generator: torch.Generator
+) -> Network:
+    """Draw the maps of one network as far as the nodes of its tasks need them."""
+    width, last = int(p.hidden_dim), int(nodes.last[0])
+    units = np.unique(nodes.unit[nodes.layer == last])
+    fan_out = np.full(last + 1, width)
+    if not p.is_causal:
+        fan_out[last] = 1
+    none = np.zeros(width, dtype=np.int64)
+    first = draw_maps(
+        p,
+        int(p.num_causes),
+        fan_out=none[:1] + width,
+        layer=none,
+        unit=np.arange(width),
+        dropout=0.0,
         rng=rng,
         generator=generator,
-    ).expand(b)
-    state = torch.baddbmm(first.bias, first.weight, causes)
-    for depth in range(int(nodes.last[0]) + 1):
-        alive = int((nodes.last >= depth).sum())
-        deeper = int((nodes.last > depth).sum())
-        state = activate_(state[:alive, : int(p.hidden_dim[:alive].max())], p.activation[:alive])
-        wanted = nodes.layer[deeper:alive] == depth
-        unit = np.where(wanted, nodes.unit[deeper:alive], 0)
-        alive_nets = p.select(slice(alive))
-        ends, onward = _draw_maps(
-            alive_nets, unit, depth, shared=shared, rng=rng, generator=generator
-        )
-        if ends is not None:
-            values = ends(state[deeper:], generator)
-            is_wanted = torch.as_tensor(wanted, device=values.device).unsqueeze(-1)
-            slots[deeper:alive] = torch.where(is_wanted, values, slots[deeper:alive])
-        if onward is not None:
-            state = onward(state[:deeper], generator)
-            _assign(slots, state, nodes.select(slice(deeper)), depth)
-    return slots
+    )
+    behind = draw_maps(
+        p,
+        width,
+        fan_out=fan_out,
+        layer=np.repeat(np.arange(last + 1), [width] * last + [len(units)]),
+        unit=np.concatenate([np.tile(np.arange(width), last), units]),
+        dropout=float(p.dropout),
+        rng=rng,
+        generator=generator,
+    )
+    return Network(first, behind, width, last, units)
 
 
-def _draw_maps(
-    p: NetworkParameters,
-    unit: np.ndarray,
-    depth: int,
-    *,
-    shared: bool,
-    rng: np.random.Generator,
+def _propagate(
+    network: Network,
+    activation: Callable[[Tensor], Tensor],
+    causes: Float[Tensor, "k t n"],
+    nodes: Nodes,
+    slots: Float[Tensor, "t s n"],
     generator: torch.Generator,
-) -> tuple[Layer | None, Layer | None]:
-    """Draw one layer of the tasks that need it.
+) -> None:
+    """Evaluate a network layer by layer and put the nodes into their slots."""
+    n = causes.shape[2]
+    state = network.first.weight @ causes.flatten(1)
+    state += network.first.bias
+    reached = (nodes.last[:, None] >= np.arange(network.last + 2)).sum(0).tolist()
+    for number, (alive, deeper) in enumerate(pairwise(reached)):
+        state = activation(state[:, : alive * n])
+        maps = network.layer(number)
+        for task in range(deeper, alive):
+            slot = np.flatnonzero(nodes.layer[task] == number)
+            unit = network.position(number, nodes.unit[task, slot])
+            rising = np.argsort(unit)
+            chosen = maps
+            if not np.array_equal(unit[rising], np.arange(network.size(number))):
+                chosen = maps.rows(torch.as_tensor(unit[rising], device=state.device))
+            values = chosen(state[:, task * n : (task + 1) * n], generator)
+            slots[task].index_copy_(0, torch.as_tensor(slot[rising], device=state.device), values)
+        if deeper:
+            state = maps(state[:, : deeper * n], generator)
+            _assign(slots, state.view(-1, deeper, n), nodes.select(slice(deeper)), number)
 
-    Returns the maps of the tasks that need no deeper layer, the last ones, onto their chosen units
-    `unit [e s]` alone, and the maps of the other tasks onto all units; None where there is no task.
+
+def _collapse(
+    network: Network,
+    causes: Float[Tensor, "k t n"],
+    nodes: Nodes,
+    slots: Float[Tensor, "t s n"],
+    generator: torch.Generator,
+) -> None:
+    """Put the nodes of a network without activation into their slots.
+
+    They are linear in causes and noise, so only as many normal numbers a row are drawn as there are
+    nodes, with the covariance that the noise of all units has in them: the same law.
     """
-    ending = len(unit)
-    going = len(p.hidden_dim) - ending
-    fan_out = np.where(~p.is_causal & (p.num_layers - 1 == depth), 1, p.hidden_dim)
-    draw = partial(draw_layer, rng=rng, generator=generator)
-    if shared:
-        one = draw(p.select(slice(1)), p.hidden_dim[:1], fan_out[:1], dropout=p.dropout[:1])
-        index = torch.as_tensor(unit, device=generator.device)
-        ends = one.expand(ending).units(index) if ending else None
-        return ends, one.expand(going) if going else None
-    ends = onward = None
-    if ending:
-        q = p.select(slice(going, None))
-        ends = draw(q, q.hidden_dim, fan_out[going:], dropout=q.dropout, unit=unit)
-    if going:
-        q = p.select(slice(going))
-        onward = draw(q, q.hidden_dim, fan_out[:going], dropout=q.dropout)
-    return ends, onward
+    _, t, n = causes.shape
+    used = np.flatnonzero(nodes.layer[0] >= 0)
+    layer, unit = nodes.layer[:, used], nodes.unit[:, used]
+    # How the nodes depend on the outputs of a map, from the last map to the first.
+    reach = causes.new_zeros(t, len(used), len(network.units))
+    offset = causes.new_zeros(t, len(used), 1)
+    noise = []
+    for number in range(network.last, -1, -1):
+        maps = network.layer(number)
+        task, slot = np.nonzero(layer == number)
+        if task.size:
+            place = np.array([task, slot, network.position(number, unit[task, slot])])
+            reach[tuple(torch.as_tensor(place, device=reach.device))] = 1
+        offset += reach @ maps.bias
+        noise.append(reach * maps.noise.T)
+        reach = reach @ maps.weight
+    offset += reach @ network.first.bias
+    _, root = torch.linalg.qr(torch.cat(noise, 2).mT, mode="r")
+    values = torch.baddbmm(offset, reach @ network.first.weight, causes.transpose(0, 1))
+    values.baddbmm_(root.mT, draws.normal(t, root.shape[1], n, generator=generator))
+    slots.index_copy_(1, torch.as_tensor(used, device=slots.device), values)
 
 
 def _assign(
-    slots: Float[Tensor, "b s n"], state: Float[Tensor, "k d n"], nodes: Nodes, layer: int
+    slots: Float[Tensor, "t s n"], state: Float[Tensor, "d a n"], nodes: Nodes, layer: int
 ) -> None:
     """Copy the units of one layer into the slots that ask for them."""
     task, slot = np.nonzero(nodes.layer == layer)
     if task.size:
-        task_slot_unit = np.stack([task, slot, nodes.unit[task, slot]])
-        tasks, slot_index, units = torch.as_tensor(task_slot_unit, device=slots.device)
-        slots[tasks, slot_index] = state[tasks, units]
+        t, s, _ = slots.shape
+        there = np.array([task * s + slot, nodes.unit[task, slot] * state.shape[1] + task])
+        to, source = torch.as_tensor(there, device=slots.device)
+        slots.view(t * s, -1).index_copy_(0, to, state.flatten(0, 1).index_select(0, source))
 
 
 def _copy_repeated(nodes_out: Float[Tensor, "b s n"], nodes: Nodes) -> None:
     """Give a column that is the target's unit the target's values.
 
     Only a window that ends at the last unit, with the last unit as the target, has such a column.
-    The units of a task's deepest layer are drawn slot by slot, so it needs its own copy.
+    Values of a task's deepest layer are drawn slot by slot, so it needs its own copy.
     """
     same = (nodes.layer[:, 1:] == nodes.layer[:, :1]) & (nodes.unit[:, 1:] == nodes.unit[:, :1])
     task, column = np.nonzero(same)

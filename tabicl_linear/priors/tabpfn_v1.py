@@ -8,6 +8,7 @@ import torch
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.priors import classes, columns, draws
 from tabicl_linear.priors.base import Prior, Tasks, TaskShape
+from tabicl_linear.priors.bins import count_below
 from tabicl_linear.priors.categorical import categorise_
 from tabicl_linear.priors.compatibility import draw_splits, is_compatible
 from tabicl_linear.priors.hyperparameters import (
@@ -69,7 +70,7 @@ class TabPFNv1Prior(Prior):
         Raises:
             DataError: If the shape makes no task, or almost no draw is compatible at this shape.
         """
-        b, n, num_context, m, num_classes = shape.validate()
+        _, n, num_context, _, num_classes = shape.validate()
         if n < MIN_ROWS:
             raise DataError(f"num_rows={n}: this prior needs at least {MIN_ROWS} rows.")
         rng = draws.numpy_generator(generator)
@@ -77,9 +78,8 @@ class TabPFNv1Prior(Prior):
             x, y = self._draw_kept(shape, rng, generator)
             x, categorical = self._process_columns(x, rng, generator)
             y = classes.rotate_classes(classes.reindex_classes(y, num_classes), generator)
-            order = classes.covering_order(y, num_context, num_classes, generator)
-            x = x.gather(2, order.unsqueeze(1).expand(b, m, n)).transpose(1, 2).contiguous()
-        return Tasks(x, y.gather(1, order), categorical)
+            tasks = Tasks(x.transpose(1, 2).contiguous(), y, categorical)
+            return classes.cover_classes(tasks, num_context, num_classes, generator)
 
     def _draw_kept(
         self, shape: TaskShape, rng: np.random.Generator, generator: torch.Generator
@@ -121,7 +121,7 @@ class TabPFNv1Prior(Prior):
         nodes = draw_networks(nets, m, num_rows=n, shared=shared, rng=rng, generator=generator)
         y = _assign_classes(nodes[:, 0], targets, shared=shared, generator=generator)
         counts = classes.count_classes(y, shape.num_classes)
-        counts *= nodes.isnan().flatten(1).any(1).logical_not_().unsqueeze(1)
+        counts *= nodes.amax((1, 2)).isnan().logical_not_().unsqueeze(1)
         keep = is_compatible(rng, counts.cpu().numpy(), splits)
         return Candidates(nodes[:, 1:], y, keep)
 
@@ -140,11 +140,14 @@ class TabPFNv1Prior(Prior):
             rate = torch.as_tensor(missing, dtype=torch.float32, device=device)
             x = columns.drop_cells_(x, rate, generator)
         x = categorise_(x, num_categories, generator=generator, shared=shared)
+        flat = x.flatten(0, 1)
         for ranked, change in ((True, columns.to_ranks), (False, columns.pull_in_outliers)):
-            index = torch.as_tensor(np.flatnonzero(to_ranks == ranked), device=device)
-            if len(index):
-                x[index] = change(x[index])
-        return columns.standardise(x), torch.as_tensor(num_categories > 0, device=device)
+            index = np.flatnonzero(np.repeat(to_ranks == ranked, m))
+            if index.size:
+                chosen = torch.as_tensor(index, device=device)
+                flat.index_copy_(0, chosen, change(flat[chosen]))
+        is_categorical = torch.as_tensor(num_categories > 0, device=device)
+        return columns.standardise(flat).view_as(x), is_categorical
 
 
 def _assign_classes(
@@ -161,10 +164,6 @@ def _assign_classes(
     rows = torch.randint(n, size, generator=generator, device=target.device).expand(b, -1)
     levels = draws.normal(*size, generator=generator).expand(b, -1)
     by_rank = torch.as_tensor(p.by_rank, device=target.device).unsqueeze(1)
-    boundaries = torch.where(
-        by_rank,
-        classes.rank_boundaries(target, rows, p.num_classes),
-        classes.pad_boundaries(levels, p.num_classes),
-    )
-    ids = classes.bin_by_boundaries(target, boundaries)
+    boundaries = torch.where(by_rank, target.gather(1, rows), levels)
+    ids = count_below(target, classes.pad_boundaries(boundaries, p.num_classes))
     return classes.randomise_ids(ids, p.num_classes, p.ordered_probability, generator=generator)

@@ -6,13 +6,14 @@ from tabicl_linear.priors.causes import draw_causes
 
 
 def draw(is_mixed, num_causes=40, num_rows=2000):
-    return draw_causes(
+    causes = draw_causes(
         np.array(is_mixed),
-        num_causes,
+        np.repeat(np.arange(len(is_mixed)), num_causes),
         num_rows=num_rows,
         rng=np.random.default_rng(0),
         generator=torch.Generator().manual_seed(0),
     )
+    return causes.view(len(is_mixed), num_causes, num_rows)
 
 
 def test_causes_of_a_plain_task_are_normal():
@@ -21,6 +22,20 @@ def test_causes_of_a_plain_task_are_normal():
     assert causes.mean().abs() < 0.01
     assert causes.std().item() == pytest.approx(1, abs=0.01)
     assert all(len(c.unique()) > 1900 for c in causes.flatten(0, 1))
+
+
+def test_a_cause_is_of_its_owner_s_types():
+    owner = np.array([1, 0, 1, 0] * 300)
+    causes = draw_causes(
+        np.array([True, False]),
+        owner,
+        num_rows=100,
+        rng=np.random.default_rng(3),
+        generator=torch.Generator().manual_seed(0),
+    )
+    is_discrete = torch.tensor([len(cause.unique()) <= 10 for cause in causes])
+    assert is_discrete[owner == 0].any()
+    assert not is_discrete[owner == 1].any()
 
 
 def test_mixed_tasks_hold_normal_categorical_and_zipf_causes():

@@ -33,9 +33,8 @@ def one_network(p, num_features, num_rows, rng, generator):
     hidden, is_causal = int(p.hidden_dim[0]), bool(p.is_causal[0])
     sizes = [hidden] * int(p.num_layers[0] - 1) + ([] if is_causal else [1])
     nodes = draw_nodes(rng, p, num_features)
-    x = draw_causes(
-        p.mixed_causes, int(p.num_causes[0]), num_rows=num_rows, rng=rng, generator=generator
-    )[0].T
+    owner = np.zeros(int(p.num_causes[0]), dtype=int)
+    x = draw_causes(p.mixed_causes, owner, num_rows=num_rows, rng=rng, generator=generator).T
     outputs = [x]
     fan_in = x.shape[1]
     for index, size in enumerate([hidden, *sizes]):
@@ -94,7 +93,8 @@ def test_batched_networks_have_the_law_of_networks_built_one_by_one():
     p = p._replace(hidden_dim=np.minimum(p.hidden_dim, 40))
     generator = torch.Generator().manual_seed(0)
     batched = statistics(draw(p, m))
-    single = [one_network(p.select(slice(i, i + 1)), m, 40, rng, generator) for i in range(count)]
+    each = (type(p)(*(field[i : i + 1] for field in p)) for i in range(count))
+    single = [one_network(q, m, 40, rng, generator) for q in each]
     literal = statistics(torch.stack(single))
     for name, values in batched.items():
         a, b = values[values.isfinite()], literal[name][literal[name].isfinite()]
