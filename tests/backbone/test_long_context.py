@@ -10,11 +10,12 @@ from tabicl_linear.kernels.memory import tensors
 
 TASKS, TOKENS, CHUNK, DIM = 2, 23, 4, 32
 """Six chunks, the last of them shorter."""
+READOUTS = ["causal", "final_state", "bidirectional", "woven_causal", "woven_final_state"]
 
 
 @pytest.mark.parametrize("chunks_per_slab", [1, 2, 4, 100])
 @pytest.mark.parametrize("two_axis", [False, True])
-@pytest.mark.parametrize("readout", ["causal", "final_state", "bidirectional"])
+@pytest.mark.parametrize("readout", READOUTS)
 def test_states_do_not_depend_on_how_many_chunks_are_held_together(
     readout, two_axis, chunks_per_slab, monkeypatch
 ):
