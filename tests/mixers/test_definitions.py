@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 delta, gated, gla = DeltaNet, partial(GatedDeltaNet, head_dim=5), GatedLinearAttention
 # More heads than the architecture's two, and keys narrower than values.
-mamba = partial(Mamba2, head_dim=6, state_dim=5)
+mamba = partial(Mamba2, head_dim=6, state_dim=5, conv_size=3)
 CASES = {
     "softmax": Case(Softmax, paper.Attention),
     "linear": Case(LinearAttention, partial(paper.Linear, eps=1e-5)),
@@ -59,7 +59,7 @@ CASES = {
         partial(paper.GatedDelta, c=5.0, window=3),
     ),
     "gated delta mimetic": Case(partial(gated, mimetic=True), paper.GatedDelta),
-    "mamba2": Case(mamba, partial(paper.Mamba, window=4)),
+    "mamba2": Case(mamba, partial(paper.Mamba, window=3)),
     "ridge": Case(partial(Ridge, regulariser=0.3), partial(paper.ScaledRidge, eps=1e-5)),
     "ridge plain": Case(
         partial(Ridge, regulariser=0.3, penalty="plain"), partial(paper.PlainRidge, eps=1e-5)
