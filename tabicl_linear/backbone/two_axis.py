@@ -33,11 +33,11 @@ class CellAttention(nn.Module):
 
     def forward(self, x: Float[Tensor, "g t d"], num_cells: int) -> Float[Tensor, "g t d"]:
         """Mix the cells of every token position."""
-        length = x.shape[1]
+        groups, length = x.shape[0] // num_cells, x.shape[1]
         cells = x.unflatten(0, (-1, num_cells)).transpose(1, 2).flatten(0, 1)
         qkv = self.qkv(self.norm(cells)).unflatten(-1, (3, self.num_heads, self.head_dim))
         q, k, v = qkv.unbind(-3)
         streams = Streams(q * self.head_dim**-0.5, k, v)
         heads = self.rule.read(streams.q, self.rule.fold(streams))
-        mixed = cells + self.out(heads.flatten(-2))
-        return mixed.unflatten(0, (-1, length)).transpose(1, 2).flatten(0, 1)
+        mixed = cells + self.out(heads.to(v.dtype).flatten(-2))
+        return mixed.unflatten(0, (groups, length)).transpose(1, 2).flatten(0, 1)

@@ -12,6 +12,7 @@ import torch
 from tabicl_linear.kernels import chunks
 from tabicl_linear.kernels.matrix import (
     cumulative_decay,
+    decay,
     initial_state,
     pairwise_decay,
     read,
@@ -68,7 +69,7 @@ class AdditiveRule(UpdateRule):
             outputs, S = self._kernel.scan(
                 x.q, x.k, _weighted(x), initial_state(x, memory), x.log_decay, size=self._size(x)
             )
-        return outputs.to(x.v.dtype), MatrixMemory(S)
+        return outputs, MatrixMemory(S)
 
     def fold(self, x: Streams, memory: Memory | None = None) -> MatrixMemory:
         """The final memory alone."""
@@ -82,7 +83,7 @@ class AdditiveRule(UpdateRule):
     def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
         """o = S q."""
         with full_precision(q):
-            return read(at_least_float32(q), state_of(memory)).to(q.dtype)
+            return read(at_least_float32(q), state_of(memory))
 
     def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
         """S (alpha * q) + (k.q) beta v: what a token reads after writing itself alone."""
@@ -90,7 +91,7 @@ class AdditiveRule(UpdateRule):
             q, k = at_least_float32(x.q), at_least_float32(x.k)
             gated = q if x.log_decay is None else q * at_least_float32(x.log_decay).exp()
             own = (k * q).sum(-1, keepdim=True) * _weighted(x)
-            return (read(gated, state_of(memory)) + own).to(x.v.dtype)
+            return read(gated, state_of(memory)) + own
 
     def prefix_square_norms(
         self, x: Streams, memory: Memory | None = None
@@ -124,14 +125,15 @@ def scan(
     size: int,
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
     """All prefix reads S_i q_i and the final state."""
-    length = q.shape[1]
-    size = min(size, length)
+    batch, length, heads, _ = q.shape
+    size = chunks.fitting(size, length)
     q, k, v = (chunks.split(at_least_float32(z), size) for z in (q, k, v))
     g = cumulative_decay(log_decay, size)
     states, final = _run(k, v, g, S)
     scores = _scores(q, k, g)
-    queries = q if g is None else q * g.exp()
-    return chunks.join(queries @ states + scores @ v, S.shape[0], length), final
+    queries = q if g is None else q * decay(g, q.dtype)
+    outputs = queries @ states + scores @ v
+    return chunks.join(outputs, batch=batch, length=length, heads=heads), final
 
 
 def fold(
@@ -146,7 +148,7 @@ def fold(
     if log_decay is None:
         k, v = (at_least_float32(z).transpose(1, 2) for z in (k, v))
         return S + v.transpose(-1, -2) @ k
-    size = min(size, k.shape[1])
+    size = chunks.fitting(size, k.shape[1])
     k, v = (chunks.split(at_least_float32(z), size) for z in (k, v))
     return _run(k, v, cumulative_decay(log_decay, size), S)[1]
 
@@ -162,11 +164,11 @@ def _run(k: Tensor, v: Tensor, g: Tensor | None, S: Tensor) -> tuple[Tensor, Ten
         final = totals[-1]
     else:
         last = g[..., -1:, :]
-        writes = (k * (last - g).exp()).transpose(-1, -2) @ v
-        decay = last.exp().transpose(-1, -2)
+        writes = (k * decay(last - g, k.dtype)).transpose(-1, -2) @ v
+        factors = decay(last, k.dtype).transpose(-1, -2)
         before = []
         # `unbind`, not indexing: the gradient of an index is a whole tensor of zeros per chunk.
-        for write, kept in zip(writes.unbind(0), decay.unbind(0), strict=True):
+        for write, kept in zip(writes.unbind(0), factors.unbind(0), strict=True):
             before.append(state)
             state = torch.addcmul(write, kept, state)
         states, final = torch.stack(before), state
@@ -178,12 +180,17 @@ def _scores(q: Tensor, k: Tensor, g: Tensor | None) -> Tensor:
     if g is None:
         return (q @ k.transpose(-1, -2)).tril()
     if g.shape[-1] == 1:
-        return (q @ k.transpose(-1, -2)) * pairwise_decay(g)
+        return (q @ k.transpose(-1, -2)) * pairwise_decay(g, q.dtype)
     size = q.shape[-2]
     later = torch.ones(size, size, dtype=torch.bool, device=q.device).tril().unsqueeze(-1)
-    difference = g.unsqueeze(-2) - g.unsqueeze(-3)
-    decayed = difference.masked_fill(~later, -torch.inf).exp() * k.unsqueeze(-3)
-    return (decayed @ q.unsqueeze(-1)).squeeze(-1)
+    # In float64 the differences, C^2 k numbers, would take half as long again. Those of rounded
+    # logs are exact wherever the decay is not negligible; what rounding cut off, a constant for
+    # gradients, goes with queries and keys.
+    rounded = g.to(q.dtype)
+    rest = (g - rounded).detach().to(q.dtype)
+    difference = rounded.unsqueeze(-2) - rounded.unsqueeze(-3)
+    decayed = difference.masked_fill(~later, -torch.inf).exp() * (k * (-rest).exp()).unsqueeze(-3)
+    return (decayed @ (q * rest.exp()).unsqueeze(-1)).squeeze(-1)
 
 
 def _weighted(x: Streams) -> Tensor:

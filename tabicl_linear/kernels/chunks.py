@@ -5,21 +5,29 @@ import torch.nn.functional as F
 from tabicl_linear.types import Float, Tensor
 
 
+def fitting(size: int, length: int) -> int:
+    """Tokens of a chunk: `size`, or fewer where the whole sequence is shorter."""
+    return max(1, min(size, length))
+
+
 def split(x: Float[Tensor, "b t h e"], size: int) -> Float[Tensor, "i bh s e"]:
-    """Cut the tokens into chunks of `size`, chunk index first.
+    """Cut the tokens into chunks of `size`, chunk index first; at least one chunk.
 
     The end is padded with zeros. A zero key with zero write rate and zero log decay writes
-    nothing and forgets nothing, so padding leaves the final memory right.
+    nothing and forgets nothing, so padding leaves the final memory right. A sequence without
+    tokens is one chunk of padding.
     """
     b, t, h, e = x.shape
-    padding = -t % size
-    if padding:
+    count = max(1, -(-t // size))
+    if padding := count * size - t:
         x = F.pad(x, (0, 0, 0, 0, 0, padding))
-    return x.reshape(b, -1, size, h, e).permute(1, 0, 3, 2, 4).reshape(-1, b * h, size, e)
+    return x.reshape(b, count, size, h, e).permute(1, 0, 3, 2, 4).reshape(count, b * h, size, e)
 
 
-def join(x: Float[Tensor, "i bh s e"], batch: int, length: int) -> Float[Tensor, "b t h e"]:
+def join(
+    x: Float[Tensor, "i bh s e"], *, batch: int, length: int, heads: int
+) -> Float[Tensor, "b t h e"]:
     """Undo `split`, dropping the padding."""
-    i, bh, s, e = x.shape
-    x = x.view(i, batch, bh // batch, s, e).permute(1, 0, 3, 2, 4)
-    return x.reshape(batch, i * s, bh // batch, e)[:, :length]
+    i, _, s, e = x.shape
+    x = x.view(i, batch, heads, s, e).permute(1, 0, 3, 2, 4)
+    return x.reshape(batch, i * s, heads, e)[:, :length]

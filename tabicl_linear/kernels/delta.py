@@ -18,6 +18,7 @@ import torch
 from tabicl_linear.kernels import chunks
 from tabicl_linear.kernels.matrix import (
     cumulative_decay,
+    decay,
     initial_state,
     pairwise_decay,
     read,
@@ -58,7 +59,7 @@ class DeltaRule(UpdateRule):
             outputs, S = self._kernel.scan(
                 x.q, x.k, x.v, x.beta, initial_state(x, memory), x.log_decay, size=self.chunk_size
             )
-        return outputs.to(x.v.dtype), MatrixMemory(S)
+        return outputs, MatrixMemory(S)
 
     def fold(self, x: Streams, memory: Memory | None = None) -> MatrixMemory:
         """The final memory alone: the scan without its reads."""
@@ -73,7 +74,7 @@ class DeltaRule(UpdateRule):
     def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
         """o = S q."""
         with full_precision(q):
-            return read(at_least_float32(q), state_of(memory)).to(q.dtype)
+            return read(at_least_float32(q), state_of(memory))
 
     def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
         """a S q + b (k.q) (v - a S k): what a token reads after writing itself alone."""
@@ -86,7 +87,7 @@ class DeltaRule(UpdateRule):
                 alpha = at_least_float32(x.log_decay).exp()
                 own, recalled = alpha * own, alpha * recalled
             weight = (beta * (k * q).sum(-1)).unsqueeze(-1)
-            return (own + weight * (v - recalled)).to(x.v.dtype)
+            return own + weight * (v - recalled)
 
 
 class _Chunks(NamedTuple):
@@ -95,7 +96,7 @@ class _Chunks(NamedTuple):
     W: Float[Tensor, "i bh s k"]  # (I + A)^-1 diag(beta exp(g)) K
     U: Float[Tensor, "i bh s v"]  # (I + A)^-1 diag(beta) V
     writes: Float[Tensor, "i bh k s"]  # keys, decayed to the end of the chunk, transposed
-    decay: Float[Tensor, "i bh 1 1"] | None  # exp(g_C)
+    kept: Float[Tensor, "i bh 1 1"] | None  # exp(g_C)
 
 
 def scan(
@@ -109,8 +110,8 @@ def scan(
     size: int,
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
     """All prefix reads S_i q_i and the final state."""
-    length = q.shape[1]
-    size = min(size, length)
+    batch, length, heads, _ = q.shape
+    size = chunks.fitting(size, length)
     q_chunks, k_chunks = (chunks.split(at_least_float32(z), size) for z in (q, k))
     g = cumulative_decay(log_decay, size)
     parts = _prepare(k_chunks, v, beta, g)
@@ -119,9 +120,10 @@ def scan(
     if g is None:
         scores = scores.tril()
     else:
-        scores, q_chunks = scores * pairwise_decay(g), q_chunks * g.exp()
+        dtype = scores.dtype
+        scores, q_chunks = scores * pairwise_decay(g, dtype), q_chunks * decay(g, dtype)
     outputs = q_chunks @ torch.stack(states) + scores @ torch.stack(updates)
-    return chunks.join(outputs, q.shape[0], length), final
+    return chunks.join(outputs, batch=batch, length=length, heads=heads), final
 
 
 def fold(
@@ -134,7 +136,7 @@ def fold(
     size: int,
 ) -> Float[Tensor, "b h v k"]:
     """The final state."""
-    size = min(size, k.shape[1])
+    size = chunks.fitting(size, k.shape[1])
     k_chunks = chunks.split(at_least_float32(k), size)
     return _run(_prepare(k_chunks, v, beta, cumulative_decay(log_decay, size)), S)[2]
 
@@ -145,7 +147,7 @@ def _prepare(k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None) -> _Chunks:
     b_chunks = chunks.split(at_least_float32(beta).unsqueeze(-1), size)
     gram = k @ k.transpose(-1, -2)
     eye = torch.eye(size, dtype=k.dtype, device=k.device)
-    A = (b_chunks * (gram if g is None else gram * pairwise_decay(g))).tril(-1)
+    A = (b_chunks * (gram if g is None else gram * pairwise_decay(g, k.dtype))).tril(-1)
     inverse = torch.linalg.solve_triangular(
         eye + A, eye.expand_as(A), upper=False, unitriangular=True
     ) * b_chunks.transpose(-1, -2)
@@ -153,10 +155,10 @@ def _prepare(k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None) -> _Chunks:
         return _Chunks(inverse @ k, inverse @ v_chunks, k.transpose(-1, -2), None)
     last = g[..., -1:, :]
     return _Chunks(
-        inverse @ (k * g.exp()),
+        inverse @ (k * decay(g, k.dtype)),
         inverse @ v_chunks,
-        (k * (last - g).exp()).transpose(-1, -2),
-        last.exp(),
+        (k * decay(last - g, k.dtype)).transpose(-1, -2),
+        decay(last, k.dtype),
     )
 
 
@@ -165,13 +167,13 @@ def _run(parts: _Chunks, S: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]
     b, h, v, k = S.shape
     state = S.reshape(b * h, v, k).transpose(-1, -2)
     states, updates = [], []
-    decays = [None] * len(parts.W) if parts.decay is None else parts.decay.unbind(0)
+    factors = [None] * len(parts.W) if parts.kept is None else parts.kept.unbind(0)
     # `unbind`, not indexing: the gradient of an index is a whole tensor of zeros per chunk.
-    rows = zip(parts.W.unbind(0), parts.U.unbind(0), parts.writes.unbind(0), decays, strict=True)
-    for W, U, writes, decay in rows:
+    rows = zip(parts.W.unbind(0), parts.U.unbind(0), parts.writes.unbind(0), factors, strict=True)
+    for W, U, writes, kept in rows:
         states.append(state)
         updates.append(torch.baddbmm(U, W, state, alpha=-1))
-        state = torch.baddbmm(state if decay is None else state * decay, writes, updates[-1])
+        state = torch.baddbmm(state if kept is None else state * kept, writes, updates[-1])
     return states, updates, state.transpose(-1, -2).reshape(b, h, v, k)
 
 

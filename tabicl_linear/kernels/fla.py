@@ -3,7 +3,8 @@
 Their states are [b h k v], ours [b h v k]; queries come scaled, keys normalised and write rates
 effective, so the library adds nothing to the formulas in `delta.py` and `additive.py`. 16-bit
 inputs go to the tensor cores as they are; float32 inputs stay float32, which Triton multiplies in
-TF32 on cards that have it. Initial and final states, gates and write rates are float32 throughout.
+TF32 on cards that have it. Initial and final states, gates, write rates and what is returned are
+float32 throughout.
 
 Nothing is imported before the first call, and nothing of the library is changed. Whether a call
 works on a card is not known here: `backend.py` finds out by running it.
@@ -13,7 +14,7 @@ from importlib import metadata
 
 import torch
 
-from tabicl_linear.kernels import additive
+from tabicl_linear.kernels import additive, delta
 from tabicl_linear.kernels.rule import Kernel, computed_in
 from tabicl_linear.types import Float, Tensor
 
@@ -43,6 +44,8 @@ def _delta_scan(
     *,
     size: int,
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
+    if not k.numel():
+        return delta.scan(q, k, v, beta, S, log_decay, size=size)
     from fla.ops.delta_rule import chunk_delta_rule
     from fla.ops.delta_rule.chunk import ChunkDeltaRuleFunction
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
@@ -69,7 +72,7 @@ def _delta_scan(
         outputs, final = chunk_delta_rule(
             q, k, v, beta, scale=1.0, initial_state=state, output_final_state=True
         )
-    return outputs, _values_first(final)
+    return outputs.float(), _values_first(final)
 
 
 def _delta_fold(
@@ -94,15 +97,17 @@ def _additive_scan(
     *,
     size: int,
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
+    if not k.numel():
+        return additive.scan(q, k, v, S, log_decay, size=size)
     from fla.ops.gla import chunk_gla
     from fla.ops.linear_attn import chunk_linear_attn
     from fla.ops.simple_gla import chunk_simple_gla
 
     # Values come weighted, in float32; keys say what was computed before.
     dtype = computed_in(q, k, v)
-    if log_decay is None and dtype == torch.float16:
-        # The states of the chunks are kept in the dtype of the keys, and sums over many thousand
-        # rows leave the range of float16.
+    if dtype == torch.float16:
+        # States of chunks (without decay) and reads (always) are kept in the dtype of the inputs,
+        # and sums over many thousand rows leave the range of float16.
         dtype = torch.float32
     inputs = [z.to(dtype) for z in (q, k, v)]
     state = _keys_first(S)
@@ -119,7 +124,7 @@ def _additive_scan(
         outputs, final = chunk_gla(
             *inputs, log_decay.float(), scale=1.0, initial_state=state, output_final_state=True
         )
-    return outputs, _values_first(final)
+    return outputs.float(), _values_first(final)
 
 
 def _additive_fold(

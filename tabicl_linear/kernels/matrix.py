@@ -1,5 +1,7 @@
 """What the rules with a matrix memory share."""
 
+import torch
+
 from tabicl_linear.kernels import chunks
 from tabicl_linear.kernels.memory import MatrixMemory, Memory
 from tabicl_linear.kernels.rule import at_least_float32
@@ -29,15 +31,28 @@ def state_of(memory: Memory) -> Float[Tensor, "b h v k"]:
 def cumulative_decay(
     log_decay: Float[Tensor, "b t h g"] | None, size: int
 ) -> Float[Tensor, "i bh s g"] | None:
-    """The log decay in chunks, summed from the start of each chunk up to each token."""
+    """The log decay in chunks, summed from the start of each chunk up to each token, in float64.
+
+    Behind a strong gate the decay between two tokens is the small difference of two large sums, of
+    which float32 has lost the digits.
+    """
     if log_decay is None:
         return None
-    return chunks.split(at_least_float32(log_decay), size).cumsum(-2)
+    return chunks.split(log_decay.double(), size).cumsum(-2)
 
 
-def pairwise_decay(g: Float[Tensor, "i bh s 1"]) -> Float[Tensor, "i bh s s"]:
+def decay(g: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
+    """exp of sums of log decays, or of their differences, in the precision of a memory.
+
+    Differences are taken before the rounding, `exp` comes after it: float64 there would gain
+    nothing and cost time.
+    """
+    return g.to(dtype).exp()
+
+
+def pairwise_decay(g: Float[Tensor, "i bh s 1"], dtype: torch.dtype) -> Float[Tensor, "i bh s s"]:
     """D_ij = exp(g_i - g_j) for j <= i, else 0.
 
     Masked before `exp` too, so that no infinity of the upper half reaches autograd.
     """
-    return (g - g.transpose(-1, -2)).tril().exp().tril()
+    return decay((g - g.transpose(-1, -2)).tril(), dtype).tril()

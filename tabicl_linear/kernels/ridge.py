@@ -8,7 +8,7 @@ import torch
 from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.kernels.matrix import read
 from tabicl_linear.kernels.memory import GramMemory, Memory
-from tabicl_linear.kernels.rule import UpdateRule, full_precision
+from tabicl_linear.kernels.rule import UpdateRule, at_least_float32, full_precision
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -58,7 +58,7 @@ class RidgeRule(UpdateRule):
         assert isinstance(memory, GramMemory)
         with full_precision(q):
             S = self.solve(memory)
-            return read(q.double(), S).to(q.dtype)
+            return read(q.double(), S).to(at_least_float32(q).dtype)
 
     def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
         """Not provided: the own token would need a solve of its own."""
@@ -69,7 +69,8 @@ class RidgeRule(UpdateRule):
         if self.penalty == "none":
             S = memory.cross @ torch.linalg.pinv(memory.gram, hermitian=True, rtol=PINV_RTOL)
         else:
-            scale = memory.rows if self.penalty == "scaled" else 1
+            # Without rows the sums are zero, and so is S whatever the penalty.
+            scale = max(1, memory.rows) if self.penalty == "scaled" else 1
             eye = torch.eye(memory.gram.shape[-1], dtype=torch.float64, device=memory.gram.device)
             factor = torch.linalg.cholesky(memory.gram + scale * self.regulariser * eye)
             S = torch.cholesky_solve(memory.cross.mT, factor).mT

@@ -15,8 +15,12 @@ from tabicl_linear.types import Float, Tensor
 class UpdateRule(ABC):
     """How a layer-local memory is built from tokens and read. Pure: no parameters, no mutation.
 
-    Memories have at least float32 precision: float32 for half and float32 inputs, float64 for
-    float64 inputs. Outputs have the dtype of the values.
+    Memories and what is read of them have at least float32 precision: float32 for half and float32
+    inputs, float64 for float64 inputs. A sum over many thousand tokens leaves the range of float16
+    and the digits of bfloat16; it is rounded after the norm of its head, by who takes it.
+
+    Without tokens nothing is written: the memory stays, and there are no reads. What has never been
+    written is read as zero.
 
     Attributes:
         has_prefix_reads: `scan` and `step` exist.
@@ -75,7 +79,7 @@ class Kernel(NamedTuple):
     module of the rule.
 
     Attributes:
-        scan: Returns all prefix reads [b t h v] and the final state.
+        scan: Returns all prefix reads [b t h v] and the final state, in the dtype of S.
         fold: Returns the final state alone.
     """
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from tabicl_linear.kernels.memory import CacheMemory, Memory
-from tabicl_linear.kernels.rule import UpdateRule
+from tabicl_linear.kernels.rule import UpdateRule, at_least_float32
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Bool, Float, Tensor
 
@@ -32,7 +32,7 @@ class SoftmaxRule(UpdateRule):
         """Causal attention; tokens already in memory come before all others."""
         total = self.fold(x, memory)
         length, seen = x.q.shape[1], total.keys.shape[1]
-        if length == seen:
+        if length in (0, seen):
             return _attend(x.q, total.keys, total.values, causal=True), total
         # Block by block, so that the mask stays small beside the memory.
         outputs = []
@@ -61,17 +61,17 @@ class SoftmaxRule(UpdateRule):
     def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
         """Attention to everything in memory and to the token itself."""
         assert isinstance(memory, CacheMemory)
-        # Block by block: the scores of all queries together would take t times the memory.
+        # Block by block: a query carries the keys of its block along, all but its own masked out.
         blocks = zip(*(z.split(QUERY_BLOCK, dim=1) for z in (x.q, x.k, x.v)), strict=True)
         return torch.cat([_step(q, k, v, memory) for q, k, v in blocks], dim=1)
 
 
 def _step(q: Tensor, k: Tensor, v: Tensor, memory: CacheMemory) -> Tensor:
-    scores = torch.einsum("bthk,bshk->bths", q, memory.keys)
-    own = (q * k).sum(-1, keepdim=True)
-    weights = torch.cat([scores, own], dim=-1).softmax(-1)
-    recalled = torch.einsum("bths,bshv->bthv", weights[..., :-1].to(v.dtype), memory.values)
-    return recalled + weights[..., -1:].to(v.dtype) * v
+    length, seen = q.shape[1], memory.keys.shape[1]
+    own = torch.eye(length, dtype=torch.bool, device=q.device)
+    mask = torch.cat([own.new_ones(length, seen), own], dim=1)
+    keys, values = torch.cat([memory.keys, k], dim=1), torch.cat([memory.values, v], dim=1)
+    return _attend(q, keys, values, mask=mask)
 
 
 def _attend(
@@ -82,7 +82,10 @@ def _attend(
     causal: bool = False,
     mask: Bool[Tensor, "t s"] | None = None,
 ) -> Float[Tensor, "b t h v"]:
-    """Scaled dot-product attention without a scale, which `q` already carries."""
+    """Scaled dot-product attention without a scale, which `q` already carries.
+
+    Scores and their sums are float32 inside, whatever the inputs.
+    """
     q, k, v = (z.transpose(1, 2) for z in (q, k, v))
     outputs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=1.0)
-    return outputs.transpose(1, 2)
+    return at_least_float32(outputs.transpose(1, 2))

@@ -53,4 +53,5 @@ class Softmax(SequenceMixer):
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
         """The output projection."""
-        return self.out(heads.flatten(-2))
+        # Averages of the values fit their dtype, which is that of a model in 16 bits throughout.
+        return self.out(heads.to(streams.v.dtype).flatten(-2))

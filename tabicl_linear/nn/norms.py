@@ -8,7 +8,7 @@ from tabicl_linear.types import Float, Tensor
 
 
 class RMSNorm(TokenWise):
-    """x / sqrt(mean(x^2) + eps) times a learned weight, computed in the precision of the weight.
+    """x / sqrt(mean(x^2) + eps) times a learned weight, in at least the precision of the weight.
 
     Unlike torch's, it takes what autocast has lowered without a warning and without losing
     precision.

@@ -54,6 +54,8 @@ class ShortConvolution(nn.Module):
         self, x: Float[Tensor, "b t e"], before: Float[Tensor, "b w e"]
     ) -> Float[Tensor, "b t e"]:
         """Convolve a sequence that follows the `size - 1` tokens `before`."""
+        if not x.shape[1]:
+            return x
         return self.conv(torch.cat([before, x], dim=1).transpose(1, 2)).transpose(1, 2)
 
     def independent(

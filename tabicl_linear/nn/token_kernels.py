@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import nn
 
@@ -27,8 +28,12 @@ class TokenKernels(NamedTuple):
 def rms_norm(
     x: Float[Tensor, "... e"], weight: Float[Tensor, " e"], eps: float
 ) -> Float[Tensor, "... e"]:
-    """x / sqrt(mean(x^2) + eps) times the weight, computed in the precision of the weight."""
-    return F.rms_norm(x.to(weight.dtype), weight.shape, weight, eps)
+    """x / sqrt(mean(x^2) + eps) times the weight, in the dtype of the weight.
+
+    Computed in the wider of both: reads of a memory are float32 in a model of 16 bits too.
+    """
+    dtype = torch.promote_types(x.dtype, weight.dtype)
+    return F.rms_norm(x.to(dtype), weight.shape, weight.to(dtype), eps).to(weight.dtype)
 
 
 def swiglu(gate_and_up: Float[Tensor, "... f"]) -> Float[Tensor, "... e"]:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.cases import LENGTHS, MATRIX_CASES, map_streams, memory, streams, truth
-from tolerances import CONTRACT, RMS, assert_close
+from tolerances import CONTRACT, RMS, ROUNDING, assert_close
 
 from tabicl_linear.kernels.memory import MatrixMemory
 from tabicl_linear.kernels.streams import Streams
@@ -154,15 +154,17 @@ def test_half_precision_inputs_keep_a_float32_memory_also_under_autocast(name):
         outputs, final = case.rule.scan(x)
         folded = case.rule.fold(x)
     o_true, S_true = truth(case, exact, None)
-    assert outputs.dtype == torch.bfloat16
-    assert final.S.dtype == folded.S.dtype == torch.float32
+    assert outputs.dtype == final.S.dtype == folded.S.dtype == torch.float32
     assert_close(final.S, S_true, RMS[torch.float32])
-    assert_close(outputs, o_true, RMS[torch.bfloat16])
+    assert_close(outputs, o_true, RMS[torch.float32])
 
 
 @cases
-def test_strong_gates_and_extreme_write_rates_stay_exact(name):
+@pytest.mark.parametrize(("strong", "weak"), [(-60.0, -1e-7), (-80.0, -0.16), (-1000.0, -0.16)])
+def test_strong_gates_and_extreme_write_rates_stay_exact(name, strong, weak):
+    """The decay between two tokens behind a strong gate is a small difference of large sums."""
     case = MATRIX_CASES[name]
+    case = case._replace(rule=type(case.rule)())
     x = streams(case, 100)
     if x.beta is not None:
         beta = x.beta.clone()
@@ -170,7 +172,7 @@ def test_strong_gates_and_extreme_write_rates_stay_exact(name):
         x = x._replace(beta=beta)
     if x.log_decay is not None:
         decay = x.log_decay.clone()
-        decay[:, ::5], decay[:, 1::5] = -60.0, -1e-7
+        decay[:, ::5], decay[:, 1::5], decay[:, 2::5] = strong, weak, weak
         x = x._replace(log_decay=decay)
     x32 = map_streams(lambda z: z.float(), x)
     o, S, grads = _with_gradients(lambda x, s: _values(case.rule.scan(x, s)), x32, None)
@@ -178,7 +180,7 @@ def test_strong_gates_and_extreme_write_rates_stay_exact(name):
         lambda x, s: truth(case, x, s), map_streams(lambda z: z.double(), x32), None
     )
     for actual, expected in zip([o, S, *grads], [o_true, S_true, *grads_true], strict=True):
-        assert_close(actual, expected, RMS[torch.float32])
+        assert_close(actual, expected, ROUNDING)
 
 
 @cases
@@ -189,8 +191,7 @@ def test_32k_bfloat16_tokens_stay_finite_and_near_the_float64_truth(name):
     x = streams(case, 32_768, dtype=torch.bfloat16, batch=1)
     outputs, final = rule.scan(x)
     exact, S = rule.scan(map_streams(lambda z: z.double(), x))
-    assert outputs.isfinite().all()
-    assert_close(outputs, exact, RMS[torch.bfloat16])
+    assert_close(outputs, exact, RMS[torch.float32])
     assert_close(final.S, S.S, RMS[torch.float32])
 
 

@@ -60,6 +60,19 @@ def test_step_equals_appending_one_token_alone():
         assert_close(together[:, i : i + 1], alone, CONTRACT)
 
 
+@pytest.mark.parametrize("lowered", [False, True])
+def test_scores_of_a_step_are_float32_for_inputs_in_16_bits(lowered):
+    x = Streams(*(z.bfloat16() for z in _streams(20, seed=1)[:3]))
+    memory = RULE.fold(Streams(*(z.bfloat16() for z in _streams(2000)[:3])))
+    with torch.autocast("cpu", torch.bfloat16, enabled=lowered):
+        outputs = RULE.step(x, memory)
+    for i in range(20):
+        k = torch.cat([memory.keys, x.k[:, i : i + 1]], 1)
+        v = torch.cat([memory.values, x.v[:, i : i + 1]], 1)
+        expected = reference.softmax(x.q[:, i : i + 1], k, v, causal=False)
+        assert_close(outputs[:, i : i + 1], expected, RMS[torch.bfloat16])
+
+
 def test_reads_do_not_depend_on_the_order_of_the_memory():
     x, order = _streams(20), torch.randperm(20)
     shuffled = Streams(x.q, x.k[:, order], x.v[:, order])

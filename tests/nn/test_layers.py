@@ -52,6 +52,17 @@ def test_convolution_equals_its_definition_and_its_independent_form_one_appended
     assert_close(conv.independent(x, before), alone, CONTRACT)
 
 
+@pytest.mark.parametrize(("tasks", "length"), [(2, 0), (0, 0), (0, 6)])
+def test_a_convolution_over_nothing_is_empty_and_keeps_its_tail(tasks, length):
+    conv, x = ShortConvolution(3, 4), torch.randn(tasks, length, 3, requires_grad=True)
+    tail = torch.randn(tasks, 3, 3)
+    for independent in (False, True):
+        y, after = conv.project(x, torch.nn.Identity(), tail, independent=independent)
+        assert y.shape == (tasks, length, 3)
+        assert torch.equal(after, tail)
+        y.sum().backward()
+
+
 def test_a_window_of_one_is_refused():
     with pytest.raises(ConfigError, match="conv_size=1"):
         ShortConvolution(3, 1)

@@ -1,0 +1,98 @@
+"""Long contexts in 16 bits: every mixer as autocast trains it, beside itself in float32."""
+
+from functools import cache
+
+import pytest
+import torch
+from contract.variants import MIXERS
+from tolerances import AUTOCAST, assert_close
+
+from tabicl_linear.backbone.placement import PlacedModule
+from tabicl_linear.kernels.memory import map_tensors
+from tabicl_linear.kernels.native import unavailable
+from tabicl_linear.mixers.softmax import Softmax
+
+DIM, HEADS, TOKENS, QUERIES = 32, 2, 20_000, 50
+# Other options change projections, not what is summed.
+NAMES = [name for name in MIXERS if "+" not in name or name.endswith(("+Z", "+mimetic"))]
+BACKENDS = ["torch", *(["compiled"] if unavailable() is None else [])]
+
+
+class Layer(PlacedModule):
+    """A mixer with the kernels of a backend and weights that make its sums grow."""
+
+    def __init__(self, name, backend, dtype):
+        super().__init__(DIM)
+        torch.manual_seed(0)
+        self.mixer = MIXERS[name](DIM, HEADS)
+        for parameter in self.mixer.parameters():
+            if parameter.ndim == 2:
+                torch.nn.init.normal_(parameter, std=0.3)
+        self.place(backend, autocast=(dtype,))
+
+    def forward(self, x, queries):
+        """What tokens make of their prefixes, and queries of the memory, without and with self."""
+        rule, start, readers = self.mixer.rule, None, x
+        streams, tail = self.mixer.project(x, torch.arange(TOKENS), None, independent=False)
+        if isinstance(self.mixer, Softmax):  # every prefix of 20,000 would take minutes
+            start = rule.fold(map_tensors(lambda z: z[:, :-QUERIES], streams))
+            streams, readers = map_tensors(lambda z: z[:, -QUERIES:], (streams, x))
+        memory = rule.fold(streams, start)
+        time = torch.full((QUERIES,), TOKENS)
+        asked, _ = self.mixer.project(queries, time, tail, independent=True)
+        outputs = {"read": self.mixer.merge(rule.read(asked.q, memory), asked, queries)}
+        if rule.has_prefix_reads:
+            heads, _ = rule.scan(streams, start)
+            outputs["scan"] = self.mixer.merge(heads, streams, readers)
+            outputs["step"] = self.mixer.merge(rule.step(asked, memory), asked, queries)
+        return outputs
+
+
+@cache
+def _tokens():
+    """Tokens that have something in common, as the rows of a table have."""
+    g = torch.Generator().manual_seed(0)
+    return 1 + torch.randn(1, TOKENS, DIM, generator=g), torch.randn(1, QUERIES, DIM, generator=g)
+
+
+@cache
+@torch.no_grad()
+def _in_float32(name):
+    return Layer(name, "torch", torch.float32)(*_tokens())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", AUTOCAST)
+@pytest.mark.parametrize("name", NAMES)
+def test_20k_tokens_under_autocast_are_near_float32_with_finite_gradients(name, dtype, backend):
+    layer = Layer(name, backend, dtype)
+    with torch.autocast("cpu", dtype):
+        outputs = layer(*_tokens())
+    for what, expected in _in_float32(name).items():
+        assert outputs[what].dtype == dtype
+        assert_close(outputs[what], expected, AUTOCAST[dtype], what)
+    sum(z.float().square().mean() for z in outputs.values()).backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in layer.parameters())
+
+
+def test_the_sums_of_these_tokens_leave_the_range_of_float16():
+    mixer = Layer("LinearAttention", "torch", torch.float32).mixer
+    x, _ = mixer.project(_tokens()[0], torch.arange(TOKENS), None, independent=False)
+    heads, _ = mixer.rule.scan(x)
+    assert heads.half().isinf().any()
+    assert heads[:, :100].half().isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("name", MIXERS)
+def test_reads_have_at_least_float32(name, dtype):
+    mixer = MIXERS[name](DIM, HEADS)
+    x = torch.randn(1, 6, DIM)
+    streams, _ = mixer.project(x, torch.arange(6), None, independent=False)
+    streams = map_tensors(lambda z: z.to(dtype), streams)
+    wide = torch.promote_types(dtype, torch.float32)
+    memory = mixer.rule.fold(streams)
+    assert mixer.rule.read(streams.q, memory).dtype == wide
+    if mixer.rule.has_prefix_reads:
+        assert mixer.rule.scan(streams)[0].dtype == wide
+        assert mixer.rule.step(streams, memory).dtype == wide
