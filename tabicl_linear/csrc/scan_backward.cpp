@@ -33,22 +33,25 @@ INLINE Token token(const Backward &f, int64_t stream, int64_t t) {
 }
 
 // to = from Diag(a) + u k^T
-template <int N, bool DELTA>
+template <int N, bool DELTA, bool GATED>
 INLINE void write(const Backward &f, int64_t stream, int64_t t, const Line *from, Line *to) {
     const Problem &p = f.p;
     const Token now = token<DELTA>(f, stream, t);
     vec k[N], a[N];
     load(k, at(p.k, stream, p.heads, t), p.keys);
-    load_decay(a, p, stream, t);
+    if (GATED) load_decay(a, p, stream, t);
     for (int64_t j = 0; j < p.values; ++j) {
         const float u = now.beta * now.value[j];
-        EACH(n) to[j * N + n].x = a[n] * from[j * N + n].x + u * k[n];
+        EACH(n) {
+            const vec kept = GATED ? a[n] * from[j * N + n].x : from[j * N + n].x;
+            to[j * N + n].x = kept + u * k[n];
+        }
     }
 }
 
-// One token backwards. `state` is S_t and becomes S_{t-1} where there is no decay; with decay S_t
-// and S_{t-1} are given. `grad` is the gradient of S_t from later tokens and becomes that of S_{t-1}.
-template <int N, bool DELTA, bool GATED, bool READS>
+// One token backwards. `state` is S_t and becomes S_{t-1}, or where S_{t-1} is KNOWN (`before`) it
+// stays. `grad` is the gradient of S_t from later tokens and becomes that of S_{t-1}.
+template <int N, bool DELTA, bool GATED, bool READS, bool KNOWN>
 INLINE void back(const Backward &f, int64_t stream, int64_t t, Line *state, const Line *before,
                  Line *grad) {
     const Problem &p = f.p;
@@ -77,8 +80,9 @@ INLINE void back(const Backward &f, int64_t stream, int64_t t, Line *state, cons
         dv[j] = now.beta * du;
         if (DELTA) dbeta += du * now.value[j];
         EACH(n) {
-            const vec kept = GATED ? a[n] * before[j * N + n].x : S[n].x - u * k[n];
-            if (!GATED) S[n].x = kept;
+            const vec known = KNOWN ? before[j * N + n].x : S[n].x - u * k[n];
+            const vec kept = GATED ? a[n] * known : known;
+            if (!KNOWN) S[n].x = known;
             if (DELTA) {
                 dk[n] += recalled_grad * kept;
                 d[n] += recalled_grad * k[n];
@@ -101,74 +105,142 @@ INLINE void back(const Backward &f, int64_t stream, int64_t t, Line *state, cons
     }
 }
 
-template <int N>
-INLINE void load_matrix(Line *to, const float *from, const Problem &p) {
+INLINE void load_matrix(Line *to, const float *from, const Problem &p, int64_t vectors) {
     for (int64_t j = 0; j < p.values; ++j)
-        std::memcpy(to + j * N, from + j * p.keys, p.keys * sizeof(float));
+        std::memcpy(to + j * vectors, from + j * p.keys, p.keys * sizeof(float));
 }
 
-template <int N, bool DELTA, bool GATED, bool READS>
-INLINE void backward_stream(const Backward &f, int64_t stream) {
+INLINE float square(const float *x, int64_t count) {
+    vec total = {};
+    float rest = 0;
+    int64_t i = 0;
+    for (; i + WIDTH <= count; i += WIDTH) {
+        vec part;
+        std::memcpy(&part, x + i, sizeof(part));
+        total += part * part;
+    }
+    for (; i < count; ++i) rest += x[i] * x[i];
+    return sum(total) + rest;
+}
+
+// Tokens backwards for as long as the state before a token may be taken for the state after it less
+// what the token wrote; returns how many tokens are left. Every such difference rounds, by about
+// ROUNDING of the larger number. That adds up, and states before a large write, later overwritten,
+// are too small to keep any digit of it: beyond LOST of the state nothing more is subtracted, nor
+// where squares leave the range of float.
+template <int N, bool READS>
+INLINE int64_t subtract_writes(const Backward &f, int64_t stream, Line *grad) {
+    constexpr double ROUNDING = 0x1p-25, LOST = 0x1p-17;
+    constexpr int64_t OFTEN = 16;  // tokens after which the state is measured again
     const Problem &p = f.p;
-    const int64_t size = p.values * N, matrix = stream * p.values * p.keys;
-    std::vector<Line> grad(size);
-    if (f.final_grad) load_matrix<N>(grad.data(), f.final_grad + matrix, p);
-    if (!GATED) {
-        // Without decay the state before a token is the state after it less what the token wrote.
-        std::vector<Line> state(size);
-        load_matrix<N>(state.data(), f.final + matrix, p);
-        for (int64_t t = p.tokens - 1; t >= 0; --t)
-            back<N, DELTA, GATED, READS>(f, stream, t, state.data(), nullptr, grad.data());
-    } else {
-        // Dividing by a decay would magnify rounding: keep a state per segment of sqrt(tokens) and
-        // run every segment forward again.
-        const int64_t step = std::max<int64_t>(1, std::llround(std::sqrt(double(p.tokens))));
-        const int64_t segments = (p.tokens + step - 1) / step;
-        std::vector<Line> starts(segments * size), states((step + 1) * size);
-        load_matrix<N>(starts.data(), p.initial + matrix, p);
-        for (int64_t s = 0; s + 1 < segments; ++s) {
-            Line *next = starts.data() + (s + 1) * size;
-            std::copy_n(next - size, size, next);
-            for (int64_t t = s * step; t < (s + 1) * step; ++t)
-                write<N, DELTA>(f, stream, t, next, next);
-        }
-        for (int64_t s = segments - 1; s >= 0; --s) {
-            const int64_t first = s * step, count = std::min(step, p.tokens - first);
-            std::copy_n(starts.data() + s * size, size, states.data());
-            for (int64_t i = 0; i < count; ++i)
-                write<N, DELTA>(f, stream, first + i, states.data() + i * size,
-                                states.data() + (i + 1) * size);
-            for (int64_t i = count - 1; i >= 0; --i)
-                back<N, DELTA, GATED, READS>(f, stream, first + i, states.data() + (i + 1) * size,
-                                             states.data() + i * size, grad.data());
-        }
+    const int64_t size = p.values * N;
+    std::vector<Line> state(size);
+    load_matrix(state.data(), f.final + stream * p.values * p.keys, p, N);
+    const float *numbers = reinterpret_cast<const float *>(state.data());
+    // A bound on |S_t| from above, and the sum of the squares of all bounds so far.
+    double norm = std::sqrt(square(numbers, size * WIDTH)), squares = 0;
+    for (int64_t t = p.tokens - 1; t >= 0; --t) {
+        back<N, true, false, READS, false>(f, stream, t, state.data(), nullptr, grad);
+        const Token now = token<true>(f, stream, t);
+        const double u = std::fabs(now.beta) * std::sqrt(double(square(now.value, p.values)));
+        const double wrote = u * std::sqrt(double(square(at(p.k, stream, p.heads, t), p.keys)));
+        const bool measure = t % OFTEN == 0 || 2 * wrote > norm;
+        norm += wrote;
+        squares += norm * norm;
+        if (measure) norm = std::sqrt(square(numbers, size * WIDTH));
+        // Infinity by infinity is not a number, and not less than anything either.
+        if (!(squares / (norm * norm) <= (LOST / ROUNDING) * (LOST / ROUNDING))) return t;
     }
-    for (int64_t j = 0; j < p.values; ++j)
-        std::memcpy(f.dinitial + matrix + j * p.keys, grad.data() + j * N,
-                    p.keys * sizeof(float));
+    return 0;
+}
+
+// The first `end` tokens backwards, with states that are computed anew. (Dividing by a decay would
+// magnify rounding.) A state is kept per segment of sqrt(end) tokens, and every segment is run
+// forward again. There is at least one token.
+template <int N, bool DELTA, bool GATED, bool READS>
+INLINE void repeat_writes(const Backward &f, int64_t stream, int64_t end, Line *grad) {
+    const Problem &p = f.p;
+    const int64_t size = p.values * N;
+    const int64_t step = std::llround(std::sqrt(double(end)));
+    const int64_t segments = (end + step - 1) / step;
+    std::vector<Line> starts(segments * size), states((step + 1) * size);
+    load_matrix(starts.data(), p.initial + stream * p.values * p.keys, p, N);
+    for (int64_t s = 0; s + 1 < segments; ++s) {
+        Line *next = starts.data() + (s + 1) * size;
+        std::copy_n(next - size, size, next);
+        for (int64_t t = s * step; t < (s + 1) * step; ++t)
+            write<N, DELTA, GATED>(f, stream, t, next, next);
+    }
+    for (int64_t s = segments - 1; s >= 0; --s) {
+        const int64_t first = s * step, count = std::min(step, end - first);
+        std::copy_n(starts.data() + s * size, size, states.data());
+        for (int64_t i = 0; i < count; ++i)
+            write<N, DELTA, GATED>(f, stream, first + i, states.data() + i * size,
+                                   states.data() + (i + 1) * size);
+        for (int64_t i = count - 1; i >= 0; --i)
+            back<N, DELTA, GATED, READS, true>(f, stream, first + i,
+                                               states.data() + (i + 1) * size,
+                                               states.data() + i * size, grad);
+    }
 }
 
 template <int N>
-INLINE void backward_rule(const Backward &f, int64_t stream) {
-    const bool delta = f.p.beta.data, gated = f.p.gates > 0, reads = f.outputs_grad.data;
-    if (delta && !gated && reads) return backward_stream<N, true, false, true>(f, stream);
-    if (delta && !gated) return backward_stream<N, true, false, false>(f, stream);
-    if (delta && reads) return backward_stream<N, true, true, true>(f, stream);
-    if (delta) return backward_stream<N, true, true, false>(f, stream);
-    if (reads) return backward_stream<N, false, true, true>(f, stream);
-    return backward_stream<N, false, true, false>(f, stream);
+INLINE int64_t subtract_rule(const Backward &f, int64_t stream, Line *grad) {
+    if (f.outputs_grad.data) return subtract_writes<N, true>(f, stream, grad);
+    return subtract_writes<N, false>(f, stream, grad);
 }
 
-CLONED void backward_piece(const Backward &f, int64_t stream) {
-    switch ((f.p.keys + WIDTH - 1) / WIDTH) {
-        case 1: return backward_rule<1>(f, stream);
-        case 2: return backward_rule<2>(f, stream);
-        case 3: return backward_rule<3>(f, stream);
-        case 4: return backward_rule<4>(f, stream);
-        case 5: return backward_rule<5>(f, stream);
-        case 6: return backward_rule<6>(f, stream);
-        default: return backward_rule<MAX_VECTORS>(f, stream);
+template <int N>
+INLINE void repeat_rule(const Backward &f, int64_t stream, int64_t end, Line *grad) {
+    const bool delta = f.p.beta.data, gated = f.p.gates > 0, reads = f.outputs_grad.data;
+    if (!gated && reads) return repeat_writes<N, true, false, true>(f, stream, end, grad);
+    if (!gated) return repeat_writes<N, true, false, false>(f, stream, end, grad);
+    if (delta && reads) return repeat_writes<N, true, true, true>(f, stream, end, grad);
+    if (delta) return repeat_writes<N, true, true, false>(f, stream, end, grad);
+    if (reads) return repeat_writes<N, false, true, true>(f, stream, end, grad);
+    return repeat_writes<N, false, true, false>(f, stream, end, grad);
+}
+
+// Vectors of a row of the state. More than six are always eight, so that less is compiled.
+int64_t row_vectors(const Problem &p) {
+    const int64_t needed = (p.keys + WIDTH - 1) / WIDTH;
+    return needed <= 6 ? needed : MAX_VECTORS;
+}
+
+CLONED int64_t subtract_piece(const Backward &f, int64_t stream, Line *grad) {
+    switch (row_vectors(f.p)) {
+        case 1: return subtract_rule<1>(f, stream, grad);
+        case 2: return subtract_rule<2>(f, stream, grad);
+        case 3: return subtract_rule<3>(f, stream, grad);
+        case 4: return subtract_rule<4>(f, stream, grad);
+        case 5: return subtract_rule<5>(f, stream, grad);
+        case 6: return subtract_rule<6>(f, stream, grad);
+        default: return subtract_rule<MAX_VECTORS>(f, stream, grad);
     }
+}
+
+CLONED void repeat_piece(const Backward &f, int64_t stream, int64_t end, Line *grad) {
+    switch (row_vectors(f.p)) {
+        case 1: return repeat_rule<1>(f, stream, end, grad);
+        case 2: return repeat_rule<2>(f, stream, end, grad);
+        case 3: return repeat_rule<3>(f, stream, end, grad);
+        case 4: return repeat_rule<4>(f, stream, end, grad);
+        case 5: return repeat_rule<5>(f, stream, end, grad);
+        case 6: return repeat_rule<6>(f, stream, end, grad);
+        default: return repeat_rule<MAX_VECTORS>(f, stream, end, grad);
+    }
+}
+
+void backward_stream(const Backward &f, int64_t stream) {
+    const Problem &p = f.p;
+    const int64_t vectors = row_vectors(p), matrix = stream * p.values * p.keys;
+    std::vector<Line> grad(p.values * vectors);
+    if (f.final_grad) load_matrix(grad.data(), f.final_grad + matrix, p, vectors);
+    const int64_t left = p.gates > 0 ? p.tokens : subtract_piece(f, stream, grad.data());
+    if (left > 0) repeat_piece(f, stream, left, grad.data());
+    for (int64_t j = 0; j < p.values; ++j)
+        std::memcpy(f.dinitial + matrix + j * p.keys, grad.data() + j * vectors,
+                    p.keys * sizeof(float));
 }
 
 }  // namespace
@@ -182,7 +254,7 @@ int tabicl_backward(const Problem *problem, const float *errors, const float *fi
     const Backward f = {*problem, errors, final, final_grad, *outputs_grad, dq,
                         dk,       dv,     dbeta, dgate,      dinitial};
     return !share(f.p.batch * f.p.heads, f.p.threads,
-                  [&](int64_t stream) { backward_piece(f, stream); });
+                  [&](int64_t stream) { backward_stream(f, stream); });
 }
 
 }  // extern "C"

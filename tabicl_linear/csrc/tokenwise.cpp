@@ -54,9 +54,10 @@ INLINE void store(bfloat16 *to, vec x, int64_t count) {
 }
 
 // 1 / (1 + exp(-x)), to 2e-7 of itself: exp(-x) = 2^n e^r with |r| <= ln(2) / 2 and e^r by its
-// Taylor series. Not a number gives something finite: callers multiply it by x.
+// Taylor series; zero, and not merely small, where exp(-x) leaves float: callers multiply it by x,
+// however large. Not a number gives anything, since they do.
 INLINE vec sigmoid(vec x) {
-    const vec negative = x < -87.0f ? vec{} + 87.0f : (x > 87.0f ? vec{} - 87.0f : -x);
+    const vec negative = x > 87.0f ? vec{} - 87.0f : -x;
     // Adding 1.5 * 2^23 rounds to whole numbers, which then stand in the low bits.
     const vec shifted = negative * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
     const vec r = negative - n * 0.693145752f - n * 1.42860677e-6f;
@@ -67,7 +68,8 @@ INLINE vec sigmoid(vec x) {
     e = e * r + 0.5f;
     e = e * r + 1.0f;
     e = e * r + 1.0f;
-    return 1.0f / (1.0f + (vec)((words)e + ((words)shifted << 23)));
+    const vec s = 1.0f / (1.0f + (vec)((words)e + ((words)shifted << 23)));
+    return x < -88.7f ? vec{} : s;
 }
 
 INLINE vec silu(vec x) { return x * sigmoid(x); }
@@ -283,7 +285,7 @@ void each_piece(const Function &f, int64_t threads, const Work &work) {
 extern "C" {
 
 // That of kernels/native.py, which refuses a library that was built from other sources.
-int tabicl_version() { return 2; }
+int tabicl_version() { return 3; }
 
 void tabicl_norm(const Norm *f, int64_t threads) {
     each_piece(*f, threads, [&](int64_t first, int64_t last, int64_t) {

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from tabicl_linear.types import Tensor
 
 _LIBRARY = "tabicl_linear.kernels._compiled"
-_VERSION = 2
+_VERSION = 3
 """Of the functions and structures, here and in `csrc/tokenwise.cpp`."""
 
 

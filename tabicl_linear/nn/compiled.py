@@ -135,8 +135,10 @@ class _SwiGLU(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
+        # A name, so that a copy outlives the call, which knows its address alone.
+        dy = dy.contiguous()
         dx = torch.empty_like(x)
-        _call("gated_back", _gated(x, dy=dy.contiguous(), dx=dx), x)
+        _call("gated_back", _gated(x, dy=dy, dx=dx), x)
         return dx
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tolerances import RMS, assert_close
 
 from tabicl_linear.kernels.native import unavailable
@@ -81,6 +82,21 @@ def test_strides_do_not_matter(function):
 
 
 @pytest.mark.parametrize("function", SHAPES)
+def test_strides_of_gradients_do_not_matter(function):
+    """Where the gradient is copied, the copy must live until it has been read."""
+    x, weight = inputs(function, 320, torch.float32)
+    seeds = [torch.randn(y.shape) for y in function(token_kernels.TORCH)(x, weight)]
+    strided = [torch.stack([seed, seed], dim=-1)[..., 0] for seed in seeds]
+    wanted = x.requires_grad_()
+    gradients = [
+        torch.autograd.grad(function(compiled.COMPILED)(x, weight), wanted, given)[0]
+        for given in (strided, seeds)
+    ]
+    assert not any(seed.is_contiguous() for seed in strided)
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("function", SHAPES)
 def test_results_do_not_depend_on_threads(function, monkeypatch):
     x, weight = inputs(function, 33, torch.float32)
     seeds = [torch.randn(y.shape) for y in function(compiled.COMPILED)(x, weight)]
@@ -139,6 +155,26 @@ def test_extreme_numbers():
     assert y[8].isinf()
     assert compiled.swiglu(gate_and_up.bfloat16())[7].isnan()
     assert compiled.rms_norm(torch.tensor([[1.0, math.nan]]), torch.ones(2), 1e-6).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_silu_is_right_for_every_size_of_number(dtype):
+    """To float32's rounding, or less than what exp can hold where it underflows."""
+    sizes = torch.cat([2.0 ** torch.arange(-126, 128).float(), torch.linspace(80, 110, 601)])
+    x = torch.cat([-1.75 * sizes, -sizes, sizes, 1.75 * sizes]).to(dtype)
+    x = torch.cat([x, torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0]).to(dtype)])
+    gate_and_up = torch.stack([x, torch.ones_like(x)], dim=-1).requires_grad_()
+    y = compiled.swiglu(gate_and_up)
+    (slope,) = torch.autograd.grad(y.sum(), gate_and_up)
+    exact = x.double().requires_grad_()
+    z = F.silu(exact)
+    (exact_slope,) = torch.autograd.grad(z.sum(), exact)
+    for actual, expected in ((y[:, 0], z.detach()), (slope[:, 0], exact_slope)):
+        torch.testing.assert_close(
+            actual.double()[:-5], expected[:-5], rtol=torch.finfo(dtype).eps * 4, atol=1e-35
+        )
+    assert torch.equal(y[-5:, 0].isnan(), F.silu(x[-5:]).isnan())
+    assert torch.equal(y[-5:, 0].nan_to_num(7.0), F.silu(x[-5:]).nan_to_num(7.0))
 
 
 def test_under_autocast_norms_hand_on_what_matrix_products_take():
