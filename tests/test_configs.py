@@ -18,7 +18,11 @@ from tabicl_linear.priors.rows import FixedRows, LogUniformRows, ShiftedLogNorma
 MODELS = sorted(p for p in CONFIGS.glob("*.yaml") if p.stem != "smoke")
 OVERLAYS = sorted(CONFIGS.glob("*/*.yaml"))
 # What an overlay is laid over where DeltaNet does not have what it sets.
-BASES = {"mitigation/mimetic": "gla", "readout/causal_frobenius": "linear_causal"}
+BASES = {
+    "mitigation/mimetic": "gla",
+    "mitigation/mimetic_learning": "gla",
+    "readout/causal_frobenius": "linear_causal",
+}
 QUIET = TINY[-4:]
 STEP = ["--trainer.max_steps", "1", "--trainer.val_check_interval", "2", "--data.val_batches", "1"]
 

@@ -29,6 +29,8 @@ class GatedLinearAttention(SequenceMixer):
         gate_rank: Rank of the gate's projection.
         conv_size: Window of the short convolution over projected tokens; None for none.
         mimetic: Start with gates that keep everything (mimetic initialisation, section 4.2).
+        mimetic_learns: Let gates that start so come to depend on tokens. The authors' cannot: both
+            factors of their projection start at zero, where neither has a gradient.
         norm_eps: Epsilon of the output norm.
     """
 
@@ -41,9 +43,15 @@ class GatedLinearAttention(SequenceMixer):
         gate_rank: int = 16,
         conv_size: int | None = None,
         mimetic: bool = False,
+        mimetic_learns: bool = False,
         norm_eps: float = 1e-6,
     ) -> None:
         super().__init__()
+        if mimetic_learns and not mimetic:
+            raise ConfigError(
+                "mimetic_learns is about gates that start open; set mimetic as well, or leave it "
+                "out: other gates learn in any case."
+            )
         self.num_heads = num_heads
         self.head_dim = head_dim(dim, num_heads)
         key_width = int(dim * expand_k)
@@ -65,7 +73,7 @@ class GatedLinearAttention(SequenceMixer):
         self.out = nn.Linear(dim, dim, bias=False)
         initialise_(self)
         if mimetic:
-            open_decay_gate_(self.decay)
+            open_decay_gate_(self.decay, learns=mimetic_learns)
             open_output_gate_(self.gate)
 
     @property

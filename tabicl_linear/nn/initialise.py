@@ -23,12 +23,19 @@ def open_output_gate_(gate: nn.Linear) -> None:
     nn.init.constant_(gate.bias, SILU_ONE)
 
 
-def open_decay_gate_(decay: nn.Sequential) -> None:
-    """Make a low-rank decay gate start close to one for every token (section 4.2)."""
+def open_decay_gate_(decay: nn.Sequential, *, learns: bool) -> None:
+    """Make a low-rank decay gate start close to one for every token (section 4.2).
+
+    Args:
+        decay: Two linear layers, the last with a bias.
+        learns: Zero the last factor alone. The authors zero both: then the gradient of each is
+            zero for ever, gates never depend on tokens, and only the bias learns.
+    """
     first, last = decay
     assert isinstance(first, nn.Linear)
     assert isinstance(last, nn.Linear)
-    nn.init.zeros_(first.weight)
+    if not learns:
+        nn.init.zeros_(first.weight)
     nn.init.zeros_(last.weight)
     nn.init.constant_(last.bias, OPEN_LOGIT)
 

@@ -73,12 +73,30 @@ def test_gla_gates_start_at_the_sixteenth_root_of_a_half():
     assert streams.log_decay.exp().mean().item() == pytest.approx(0.9576, abs=1e-3)
 
 
-def test_mimetic_gla_keeps_everything_and_passes_everything():
-    mixer = GatedLinearAttention(320, 4, mimetic=True)
+@pytest.mark.parametrize("learns", [False, True])
+def test_mimetic_gla_keeps_everything_and_passes_everything(learns):
+    mixer = GatedLinearAttention(320, 4, mimetic=True, mimetic_learns=learns)
     x, streams = _streams(mixer)
     expected = torch.sigmoid(torch.tensor(6.0)) ** (1 / 16)
     assert torch.allclose(streams.log_decay.exp(), expected.expand_as(streams.log_decay))
     assert torch.allclose(torch.nn.functional.silu(mixer.gate(x)), torch.ones(1), atol=1e-4)
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_gates_of_mimetic_gla_come_to_depend_on_tokens_only_where_asked_for(learns):
+    mixer = GatedLinearAttention(32, 2, mimetic=True, mimetic_learns=learns)
+    optimizer = torch.optim.SGD(mixer.parameters(), lr=10.0)
+    for _ in range(3):
+        x, streams = _streams(mixer, dim=32)
+        heads, _ = mixer.rule.scan(streams)
+        optimizer.zero_grad()
+        mixer.merge(heads, streams, x).square().mean().backward()
+        optimizer.step()
+    gates = _streams(mixer, dim=32)[1].log_decay
+    assert (gates != gates[:1, :1]).any() == learns
+    assert mixer.decay[0].weight.any() == learns
+    assert mixer.decay[1].weight.any() == learns
+    assert (mixer.decay[1].bias != 6).any()
 
 
 def test_mimetic_gated_deltanet_writes_at_one_half():
@@ -107,6 +125,7 @@ def test_heads_that_do_not_fit_the_width_are_refused(mixer):
         (Mamba2, {"head_dim": 100}, "head_dim=100"),
         (Ridge, {"regulariser": 0.0}, "regulariser=0"),
         (GatedLinearAttention, {"gate_rank": 0}, "gate_rank=0"),
+        (GatedLinearAttention, {"mimetic_learns": True}, "mimetic_learns"),
         (DeltaNet, {"conv_size": 1}, "conv_size=1"),
         (DeltaNet, {"decay_constant": -1.0}, "decay_constant"),
     ],
