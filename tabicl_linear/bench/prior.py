@@ -11,6 +11,7 @@ from tabicl_linear.bench.contest import contest_table, method, raw_timings
 from tabicl_linear.bench.machine import describe
 from tabicl_linear.bench.memory import peaks
 from tabicl_linear.bench.options import Options
+from tabicl_linear.bench.prior_parts import CALLS, parts_table
 from tabicl_linear.bench.prior_rivals import imitate
 from tabicl_linear.bench.progress import ProgressLine
 from tabicl_linear.bench.report import Cell, Report, Table, Target, number
@@ -74,6 +75,10 @@ def run(options: Options) -> Report:
         tables=[
             contest_table(title, "datasets/s", field, timings, memory, notes),
             _totals_table(totals),
+            *(
+                parts_table(shape._replace(num_features=m), device, 1 if options.quick else CALLS)
+                for m in COLUMNS
+            ),
         ],
         targets=[_target(group(m), totals[group(m)], applies) for m in COLUMNS],
         raw={

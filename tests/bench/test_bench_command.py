@@ -29,7 +29,11 @@ class Case(NamedTuple):
     has_figure: bool = False
 
 
-PRIOR = Case(("prior",), "prior", ("TabPFN v1 prior, 100 rows, calls", "All calls together"))
+PRIOR = Case(
+    ("prior",),
+    "prior",
+    ("TabPFN v1 prior, 100 rows, calls", "All calls together", "Where the time goes"),
+)
 KERNELS = Case(
     ("kernels", "--only", "delta rule", "gated delta rule", "GLA"),
     "kernels",
