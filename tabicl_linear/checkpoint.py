@@ -4,6 +4,7 @@ A Lightning checkpoint holds weights, recipe and the state of training; an expor
 holds weights, recipe and provenance. Both are read without running code from the file.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tabicl_linear import recipe as recipes
+from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError
+from tabicl_linear.files import written_whole
 from tabicl_linear.kernels.backend import Backend, check
 from tabicl_linear.model import InContextModel
 
-_FORMAT = "tabicl_linear/1"
+_FORMAT = "tabicl_linear/2"
+_WITHOUT_CHECKSUM = "tabicl_linear/1"
+"""Exports of versions that wrote none; they are read unchecked."""
+_REMEDY = "name a .ckpt of a run folder or a .safetensors export"
 _PREFIX = "model."
 """Where the LightningModule keeps the `InContextModel`."""
 
@@ -87,10 +93,7 @@ def read(path: str | Path) -> Contents:
     """
     path = Path(path)
     if not path.is_file():
-        raise CheckpointError(
-            f"There is no checkpoint file {path}; name a .ckpt of a run folder or a .safetensors "
-            "export."
-        )
+        raise CheckpointError(f"There is no checkpoint file {path}; {_REMEDY}.")
     return _read_export(path) if path.suffix == ".safetensors" else _read_lightning(path)
 
 
@@ -114,18 +117,19 @@ def export(checkpoint: str | Path, output: str | Path) -> None:
         "provenance": json.dumps(contents.provenance, sort_keys=True),
     }
     weights = {name: tensor.contiguous() for name, tensor in contents.weights.items()}
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    metadata["checksum"] = _checksum(weights, metadata)
     try:
-        save_file(weights, temporary, metadata=metadata)
-        # The library makes files for the owner alone; give it the rights of any new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        os.replace(temporary, output)
+        with written_whole(output) as partial:
+            save_file(weights, partial, metadata=metadata)
+            # The library makes files for the owner alone; give it the rights of any new file.
+            mask = os.umask(0)
+            os.umask(mask)
+            partial.chmod(0o666 & ~mask)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"The export {output} cannot be written: {error}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+        raise CheckpointError(
+            f"The export {output} cannot be written: {error}; name a file in a folder with room "
+            "and the right to write."
+        ) from error
 
 
 def _read_export(path: Path) -> Contents:
@@ -135,10 +139,16 @@ def _read_export(path: Path) -> Contents:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is not a readable safetensors file: {error}.") from error
-    if metadata.get("format") != _FORMAT:
+    if metadata.get("format") not in (_FORMAT, _WITHOUT_CHECKSUM):
         raise CheckpointError(
             f"{path} was not written by `tabicl-linear export` of this version: format "
             f"{metadata.get('format')!r}, expected {_FORMAT!r}."
+        )
+    described = {key: text for key, text in metadata.items() if key != "checksum"}
+    checked = metadata["format"] == _FORMAT
+    if checked and metadata.get("checksum") != _checksum(weights, described):
+        raise CheckpointError(
+            f"{path} is damaged: its checksum does not match its content; export again."
         )
     try:
         recipe, provenance = (json.loads(metadata[key]) for key in ("recipe", "provenance"))
@@ -149,18 +159,19 @@ def _read_export(path: Path) -> Contents:
         ) from error
 
 
+def _checksum(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """SHA-256 of names, types, shapes and bytes of all weights, and of the metadata."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name, tensor in sorted(weights.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
 def _read_lightning(path: Path) -> Contents:
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # bytes that are no checkpoint make the unpickler raise anything
-        raise CheckpointError(
-            f"{path} is not a readable checkpoint ({type(error).__name__}: it is damaged or of "
-            "another program); name a .ckpt of a run folder or a .safetensors export."
-        ) from error
-    if not isinstance(checkpoint, Mapping) or not {"state_dict", "hyper_parameters"} <= set(
-        checkpoint
-    ):
-        raise CheckpointError(f"{path} is not a checkpoint of `tabicl-linear fit`.")
+    checkpoint = load_checkpoint(path, _REMEDY)
+    if not {"state_dict", "hyper_parameters"} <= checkpoint.keys():
+        raise CheckpointError(f"{path} is not a checkpoint of `tabicl-linear fit`; {_REMEDY}.")
     try:
         weights = {
             name.removeprefix(_PREFIX): tensor

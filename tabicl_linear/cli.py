@@ -7,6 +7,7 @@ the paper's shared protocol, so that a file only says what differs.
 import pkgutil
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,6 @@ import torch
 import yaml
 from lightning.pytorch import Trainer, seed_everything
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import Logger, TensorBoardLogger
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 from tabicl_linear import mixers, strategies
@@ -24,14 +23,21 @@ from tabicl_linear.callbacks.checkpoint import RunCheckpoint, StoppedBySignal
 from tabicl_linear.callbacks.progress import Progress
 from tabicl_linear.callbacks.provenance import Provenance
 from tabicl_linear.callbacks.throughput import Throughput
-from tabicl_linear.commands.launch import Launch
+from tabicl_linear.commands.launch import Launch, limited, lost_process
 from tabicl_linear.commands.process import log_lines, signals_raise, without_noise
-from tabicl_linear.commands.resume import Resume, ckpt_path_option
+from tabicl_linear.commands.resume import GIVEN_ANEW, Resume, option_value
 from tabicl_linear.commands.run_folder import RunFolder
-from tabicl_linear.commands.usage import OneLineParser
+from tabicl_linear.commands.trainer_options import (
+    as_list,
+    check_monitors,
+    check_trainer,
+    make_trainer,
+    with_run_loggers,
+    with_whole_files,
+)
+from tabicl_linear.commands.usage import OBJECTIONS, OneLineParser, raised_by, reason, undecodable
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.training.metrics_file import MetricsFile
 from tabicl_linear.training.task import InContextTask, NonFiniteTraining
 
 MODEL_DEFAULTS = {
@@ -60,10 +66,6 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 }
 
 
-HELP = {"-h", "--help", "--print_config"}
-"""Options after which nothing runs."""
-
-
 class PretrainingCLI(LightningCLI):
     """`fit`, `validate` and `test`, and with `run=False` only the objects of a config.
 
@@ -71,11 +73,20 @@ class PretrainingCLI(LightningCLI):
         args: Verb and options, or options alone.
         run: Whether the first argument is a verb to run.
         resume: The checkpoint that `args` continue from.
+        held: Gets the lock of the run folder; whoever made it closes it.
     """
 
-    def __init__(self, args: list[str], *, run: bool, resume: Resume | None = None) -> None:
+    def __init__(
+        self,
+        args: list[str],
+        *,
+        run: bool,
+        resume: Resume | None = None,
+        held: ExitStack | None = None,
+    ) -> None:
         self.resume = resume
         self.run_folder: RunFolder | None = None
+        self._held = held or ExitStack()
         super().__init__(
             InContextTask,
             PriorDataModule,
@@ -106,6 +117,19 @@ class PretrainingCLI(LightningCLI):
         parser.add_lightning_class_args(RunCheckpoint, "checkpoint")
         parser.add_lightning_class_args(Progress, "progress")
         parser.add_lightning_class_args(Throughput, "throughput")
+        parser.add_argument(
+            "--trust_code",
+            type=bool,
+            default=False,
+            help="Also import classes of other packages that the checkpoint names.",
+        )
+        parser.add_argument(
+            "--rank_timeout_minutes",
+            type=float | None,
+            default=None,
+            help="How long a process waits for the others before all end with an error; PyTorch's "
+            "own limit (30 minutes, 10 with NCCL) if left out.",
+        )
         parser.set_defaults(MODEL_DEFAULTS)
         parser.link_arguments("data.shapes.max_features", "model.architecture.num_features")
         parser.link_arguments("data.shapes.max_classes", "model.architecture.num_classes")
@@ -113,7 +137,13 @@ class PretrainingCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse `args` alone, whatever the command line of this process is."""
-        self.config = parser.parse_args(args)
+        try:
+            self.config = parser.parse_args(args)
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"--config {undecodable(args)}: not UTF-8 ({error.reason} at byte {error.start}); "
+                "save it as UTF-8."
+            ) from error
 
     def _parse_ckpt_path(self) -> None:
         """Nothing: the checkpoint's config came first, so that options count against it."""
@@ -131,14 +161,11 @@ class PretrainingCLI(LightningCLI):
         parser = self._parser(self.subcommand)
         config = self.config[self.subcommand].clone()
         plain = yaml.safe_load(parser.dump(config, skip_none=False))
-        return {k: v for k, v in plain.items() if k not in ("config", "ckpt_path", "weights_only")}
+        return {k: v for k, v in plain.items() if k not in GIVEN_ANEW}
 
     def before_instantiate_classes(self) -> None:
         """Refuse, before anything is built, what no training can follow."""
-        for key in ("max_steps", "accumulate_grad_batches"):
-            value = self._get(self.config, "trainer")[key]
-            if value < 1:
-                raise ConfigError(f"trainer.{key}={value}: give a number of at least 1.")
+        check_trainer(self._get(self.config, "trainer"))
         if self.subcommand is not None and self.resume is None:
             given = self.config[self.subcommand]["ckpt_path"]
             if given is not None:
@@ -160,30 +187,39 @@ class PretrainingCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer; in `fit` it writes into the run folder."""
         options = {**self._get(self.config_init, "trainer"), **kwargs}
+        # 1.0 would mean all batches of a stream without end; it is how the parser reads 1.
+        options["overfit_batches"] = int(options["overfit_batches"])
         launch = Launch.detect()
         if launch is not None:
             options = launch.completed(options)
+        minutes = self._get(self.config_init, "rank_timeout_minutes")
+        if minutes is not None:
+            options["strategy"] = limited(options["strategy"], minutes)
         if self.subcommand != "fit":
             options["callbacks"] = [
-                *_as_list(options["callbacks"]),
+                *as_list(options["callbacks"]),
                 Provenance(self.plain_config()),
             ]
-            return Trainer(**{**options, "logger": options["logger"] or False})
+            return make_trainer({**options, "logger": options["logger"] or False})
         callbacks = [self._get(self.config_init, "throughput")]
         if options["enable_progress_bar"] is not False:
             callbacks.append(self._get(self.config_init, "progress"))
-        options["callbacks"] = [*_as_list(options["callbacks"]), *callbacks]
+        options["callbacks"] = [*as_list(options["callbacks"]), *callbacks]
+        check_monitors(options["callbacks"])
         if options["fast_dev_run"]:
-            return Trainer(**options)
-        self.run_folder = RunFolder.take(Path(options["default_root_dir"]), self.resume)
+            return make_trainer(options)
+        root = Path(options["default_root_dir"])
+        self.run_folder = RunFolder.take(root, self.resume, self._held)
         options["default_root_dir"] = self.run_folder.path
-        options["callbacks"].append(Provenance(self.plain_config()))
+        provenance = Provenance(self.plain_config(), new=self.run_folder.is_new)
+        options["callbacks"].append(provenance)
         if options["enable_checkpointing"] is not False:
             options["callbacks"].append(self._get(self.config_init, "checkpoint"))
-        if options["logger"] in (None, True):
-            options["logger"] = self._loggers(self.run_folder.path)
+        step = 0 if self.resume is None else self.resume.step
+        options["logger"] = with_run_loggers(options["logger"], self.run_folder.path, step)
+        options["plugins"] = with_whole_files(options["plugins"])
         with self.run_folder.dropped_if_unused():
-            return Trainer(**options)
+            return make_trainer(options)
 
     def fit(self, **kwargs: Any) -> None:
         """Train, saying first what a resumed run changes and where the run is kept."""
@@ -196,13 +232,6 @@ class PretrainingCLI(LightningCLI):
         rank_zero_info(f"Run folder: {self.run_folder.path}")
         with self.run_folder.dropped_if_unused():
             self.trainer.fit(**kwargs)
-
-    def _loggers(self, folder: Path) -> list[Logger]:
-        step = None if self.resume is None else self.resume.step
-        board = TensorBoardLogger(
-            folder, name="", version="", default_hp_metric=False, purge_step=step
-        )
-        return [board, MetricsFile(folder, resumed_step=step or 0)]
 
 
 def build_task(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> InContextTask:
@@ -238,22 +267,40 @@ def run(argv: list[str]) -> int:
     """
     verb, *options = argv
     try:
-        with signals_raise(), without_noise(), log_lines():
-            path = ckpt_path_option(options)
-            if path is None and verb != "fit" and not HELP.intersection(options):
+        with signals_raise(), without_noise(), log_lines(), ExitStack() as held:
+            path = option_value(options, "ckpt_path")
+            if path is None and verb != "fit" and not any(map(_runs_nothing, options)):
                 raise ConfigError(f"--ckpt_path is missing: name the checkpoint to {verb}.")
-            resume = None if path is None else Resume.read(path)
+            resume = None if path is None else Resume.read(Path(path))
+            if resume is not None:
+                trusted = (option_value(options, "trust_code") or "false").lower() == "true"
+                resume.check_trust(trust_code=trusted)
             base = [] if resume is None else resume.base_options
-            PretrainingCLI([verb, *base, *options], run=True, resume=resume)
-    except MisconfigurationException as error:
-        raise ConfigError(f"trainer: {error}") from error
+            PretrainingCLI([verb, *base, *options], run=True, resume=resume, held=held)
+    except ConfigError:
+        raise
+    except OSError as error:
+        raise ConfigError(reason(error)) from error
     except NonFiniteTraining as error:
         sys.stderr.write(f"tabicl-linear {verb}: {error}\n")
         return 1
     except StoppedBySignal as error:
         sys.stderr.write(f"tabicl-linear {verb}: {error}\n")
         return 128 + error.signum
+    except OBJECTIONS as error:
+        lost = lost_process(error) if isinstance(error, RuntimeError) else None
+        if lost is not None:
+            sys.stderr.write(f"tabicl-linear {verb}: {lost}\n")
+            return 1
+        if not raised_by(error, "lightning"):
+            raise
+        raise ConfigError(f"trainer: {error}") from error
     return 0
+
+
+def _runs_nothing(option: str) -> bool:
+    """Whether an option only prints help or a config."""
+    return option in ("-h", "--help") or option.partition("=")[0] == "--print_config"
 
 
 def _stream_seed(seed: bool | int) -> int:
@@ -263,9 +310,3 @@ def _stream_seed(seed: bool | int) -> int:
             "stream of training tasks."
         )
     return seed
-
-
-def _as_list(value: Any) -> list[Any]:
-    if value is None or value is False:
-        return []
-    return list(value) if isinstance(value, list) else [value]

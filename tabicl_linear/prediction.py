@@ -5,7 +5,6 @@ code 2, and the output file is either complete or not there.
 """
 
 import argparse
-import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,9 @@ from typing import Any
 
 import pandas as pd
 
+from tabicl_linear.commands.parser import OneLineArgumentParser
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.files import written_whole
 
 CSV = ".csv"
 PARQUET = ".parquet"
@@ -30,8 +31,8 @@ def main(argv: list[str]) -> int:
     Returns:
         Exit code: 0, or 2 for bad input.
     """
-    options = _parser().parse_args(argv)
     try:
+        options = _parser().parse_args(argv)
         with _warnings_as_lines():
             _predict(options)
     except (CheckpointError, ConfigError, DataError) as error:
@@ -129,21 +130,18 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
     Raises:
         DataError: The file cannot be written; nothing is left behind.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        if _suffix(path) == CSV:
-            table.to_csv(temporary, index=False)
-        else:
-            table.to_parquet(temporary, index=False)
-        os.replace(temporary, path)
+        with written_whole(path) as partial:
+            if _suffix(path) == CSV:
+                table.to_csv(partial, index=False)
+            else:
+                table.to_parquet(partial, index=False)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
         prog="tabicl-linear predict",
         description="Classify the rows of TEST after reading the labelled rows of TRAIN.",
         epilog="Files are CSV or Parquet, by suffix. Output: prediction, proba_<label>, ...",

@@ -19,6 +19,8 @@ from tabicl_linear.readouts import Readout
 from tabicl_linear.strategies.base import Strategy
 
 Recipe = dict[str, Any]
+TRUSTED = ("tabicl_linear", "torch", "lightning")
+"""Packages whose classes a file may name."""
 _SLOTS: dict[str, tuple[type, int]] = {
     # slot -> base class, and how many leading arguments the model itself supplies
     "mixer": (SequenceMixer, 2),
@@ -99,6 +101,23 @@ def _assemble(recipe: Recipe, trust_code: bool) -> InContextModel:
     )
 
 
+def require_trusted(what: str, class_path: str) -> None:
+    """Refuse a class whose import would run code of an unknown package.
+
+    Args:
+        what: How the message names it.
+        class_path: The class. A bare name is no import.
+
+    Raises:
+        ConfigError: It lies outside this package, PyTorch and Lightning.
+    """
+    if "." in class_path and class_path.partition(".")[0] not in TRUSTED:
+        raise ConfigError(
+            f"{what} lies outside {', '.join(TRUSTED)}, and importing it runs its code; set "
+            "trust_code to true if you trust it."
+        )
+
+
 def _value(text: str, value: str) -> Any:
     try:
         parsed = yaml.safe_load(value)
@@ -128,9 +147,12 @@ def _factory(name: str, part: dict[str, Any], trust_code: bool) -> Callable[...,
     base, supplied = _SLOTS[name]
     cls = _import(name, part["class_path"], base, trust_code)
     arguments = part["init_args"]
-    allowed = list(inspect.signature(cls).parameters)[supplied:]
+    parameters = list(inspect.signature(cls).parameters.values())[supplied:]
+    allowed = [parameter.name for parameter in parameters]
+    # `**options` passes names on that only the call itself can check, as `fit` has done.
+    takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     unknown = sorted(set(arguments) - set(allowed))
-    if unknown:
+    if unknown and not takes_more:
         raise ConfigError(
             f"{name}: {part['class_path']} has no argument {', '.join(unknown)}; it has "
             f"{', '.join(allowed) or 'none'}."
@@ -140,11 +162,8 @@ def _factory(name: str, part: dict[str, Any], trust_code: bool) -> Callable[...,
 
 def _import(name: str, class_path: str, base: type, trust_code: bool) -> type:
     module_name, _, class_name = class_path.rpartition(".")
-    if module_name.partition(".")[0] != "tabicl_linear" and not trust_code:
-        raise ConfigError(
-            f"{name}: {class_path} lies outside tabicl_linear, and importing it runs its code; "
-            "pass trust_code=True if you trust it."
-        )
+    if not trust_code:
+        require_trusted(f"{name}: {class_path}", class_path)
     try:
         cls = vars(importlib.import_module(module_name)).get(class_name)
     except ImportError as error:

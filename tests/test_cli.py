@@ -1,10 +1,10 @@
 """The command line: verbs, options of Lightning, bad input, run folders."""
 
+import json
 import subprocess
 import sys
 
 import pytest
-import torch
 import yaml
 from command_line import CONFIGS, TINY, fit, load, tiny
 
@@ -41,99 +41,27 @@ def test_only_training_imports_lightning():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--model.architecture.dimm=3"], ["model.architecture.dimm", "model.architecture.dim?"]),
-        (["--config", '{"model": {"architekture": {"dim": 3}}}'], ["model.architekture.dim"]),
-        (["--model.mixer=Nope"], ["model.mixer=Nope", "tabicl_linear.mixers.delta.DeltaNet"]),
-        (["--model.mixer=tabicl_linear.mixers.delta.Nope"], ["model.mixer", "Nope", "class path"]),
-        (["--model.mixer=tabicl_linear.readouts.Causal"], ["Causal", "SequenceMixer"]),
-        (["--model.mixer.init_args.foo=3"], ["model.mixer.init_args.foo"]),
-        (["--model.architecture.dim=abc"], ["model.architecture.dim=abc", "int"]),
-        (["--model.architecture.dim=33"], ["dim=33", "num_heads=4"]),
-        (["--model.architecture.num_classes=4"], ["data.shapes.max_classes"]),
-        (["--model.schedule.init_args.floor=1"], ["floor=1.0", "0.001"]),
-        (["--data.shapes.max_context=48"], ["max_context=48", "num_rows"]),
-        (["--data.shapes.min_context=48"], ["min_context=48", "query"]),
-        (["--config", "/nowhere.yaml"], ["/nowhere.yaml", "no such file"]),
-        (["--config", "{a: [1"], ["YAML"]),
-        (["--config", "[1, 2]"], ["no config"]),
-        (["--ckpt_path", "/nowhere.ckpt"], ["/nowhere.ckpt", "no such file"]),
-        (["--config", '{"ckpt_path": "a.ckpt"}'], ["--ckpt_path a.ckpt"]),
-        (["--trainer.max_steps=-1"], ["trainer.max_steps=-1"]),
-        (["--trainer.accumulate_grad_batches=0"], ["accumulate_grad_batches=0"]),
-        (["--trainer.precision=foo"], ["trainer.precision=foo", "bf16-mixed"]),
-        (["--seed_everything=-1"], ["seed_everything=-1"]),
-        (["--seed_everything=true"], ["seed_everything=True"]),
-        (["--data.device=cuda", "--data.num_workers=1"], ["data.num_workers=0"]),
-        (["--model.backend=fla"], ["backend='fla'", "torch"]),
-        (["--checkpoint.every_n_steps=0"], ["every_n_steps=0"]),
-        (
-            [
-                "--model.mixer=tabicl_linear.mixers.ridge.Ridge",
-                "--model.readout=tabicl_linear.readouts.Causal",
-            ],
-            ["prefix reads", "RidgeRule", "tabicl_linear.readouts.FinalState"],
-        ),
-        (
-            [
-                "--model.mixer=tabicl_linear.mixers.softmax.Softmax",
-                "--model.readout=tabicl_linear.readouts.Bidirectional",
-            ],
-            ["SoftmaxRule", "tabicl_linear.readouts.FinalState"],
-        ),
-        (
-            ["--model.strategy.init_args.target=multi"],
-            ["tabicl_linear.readouts.Causal", "single"],
-        ),
-    ],
-)
-def test_bad_input_is_one_line_exit_code_2_and_no_folder(fit, tmp_path, capfd, options, words):
-    assert fit(*options) == 2
-    # The line that says which kernels were taken is no complaint.
-    said = capfd.readouterr().err.splitlines()
-    lines = [line for line in said if " by the compiled kernel" not in line]
-    assert len(lines) == 1
-    assert lines[0].startswith("tabicl-linear fit: ")
-    assert all(word in lines[0] for word in words), lines[0]
-    assert not (tmp_path / "runs").exists()
+class TestLoggers:
+    def test_those_that_are_added_come_beside_the_run_s_own(self, fit, tmp_path):
+        own = tmp_path / "runs" / "version_0"
+        extra = {"class_path": "CSVLogger", "init_args": {"save_dir": str(tmp_path / "csv")}}
+        assert fit("--trainer.logger+", json.dumps(extra), *ONE_STEP) == 0
+        assert (own / "metrics.csv").exists()
+        assert list(own.glob("events*"))
+        assert list((tmp_path / "csv").rglob("metrics.csv"))
+
+    def test_none_means_none(self, fit, tmp_path):
+        assert fit("--trainer.logger", "false", *ONE_STEP) == 0
+        own = tmp_path / "runs" / "version_0"
+        assert not (own / "metrics.csv").exists()
 
 
-class TestForeignCheckpoints:
-    def refused(self, fit, path, capfd, *words):
-        assert fit("--ckpt_path", path) == 2
-        line = capfd.readouterr().err.splitlines()[-1]
-        assert line.startswith("tabicl-linear fit: --ckpt_path")
-        assert str(path) in line
-        assert all(word in line for word in words), line
-
-    def test_noise(self, fit, tmp_path, capfd):
-        path = tmp_path / "noise.ckpt"
-        path.write_bytes(b"no checkpoint at all" * 50)
-        self.refused(fit, path, capfd, "damaged")
-
-    def test_cut_off(self, fit, tmp_path, capfd):
-        assert fit("--trainer.max_steps", 1) == 0
-        path = tmp_path / "cut.ckpt"
-        path.write_bytes((tmp_path / "runs" / "version_0" / "last.ckpt").read_bytes()[:5000])
-        self.refused(fit, path, capfd, "damaged")
-        assert not (tmp_path / "runs" / "version_1").exists()
-
-    def test_another_program_s(self, fit, tmp_path, capfd):
-        path = tmp_path / "other.ckpt"
-        torch.save({"state_dict": {}, "pytorch-lightning_version": "2.6.6"}, path)
-        self.refused(fit, path, capfd, "not a checkpoint of this package", "provenance")
-
-    def test_a_plain_tensor(self, fit, tmp_path, capfd):
-        path = tmp_path / "tensor.ckpt"
-        torch.save(torch.zeros(3), path)
-        self.refused(fit, path, capfd, "not a checkpoint of this package")
-
-    def test_one_that_would_run_code(self, fit, tmp_path, capfd):
-        path = tmp_path / "code.ckpt"
-        torch.save({"config": print}, path)
-        self.refused(fit, path, capfd, "cannot be read")
+@pytest.mark.parametrize("option", ["--print_config", "--print_config=skip_null", "--help"])
+def test_validate_prints_its_config_without_a_checkpoint(option, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["validate", option])
+    assert ended.value.code == 0
+    assert "trainer" in capsys.readouterr().out
 
 
 ONE_STEP = ("--trainer.max_steps", 2, "--trainer.val_check_interval", 4)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "tabicl_linear"
-ALWAYS = {"types", "errors", "_version"}
+ALWAYS = {"types", "errors", "files", "_version"}
 MAY_IMPORT = {
     "kernels": set(),
     "nn": {"kernels"},
@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "strategies": {"nn"},
     "priors": set(),
     "data": {"priors"},
+    "checkpoint_file": set(),
     "architecture": {"backbone", "embedding", "nn"},
     "model": {
         "architecture",

@@ -78,7 +78,7 @@ def draw_scaling(panels: Sequence[Panel], path: Path) -> Path:
             Line2D([], [], color="grey", linestyle="--", marker="o", mfc="white", label=dashed)
         )
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
-    return write_whole(path, lambda partial: figure.savefig(partial, dpi=130))
+    return write_whole(path, lambda partial: figure.savefig(partial, dpi=130, format="png"))
 
 
 def _draw(axis: Axes, line: Line, colour: str) -> None:
@@ -124,7 +124,7 @@ def draw_curves(losses: Mapping[str, Sequence[float]], path: Path) -> Path:
     left.legend(frameon=False)
     _tidy(left)
     _tidy(right)
-    return write_whole(path, lambda partial: figure.savefig(partial, dpi=130))
+    return write_whole(path, lambda partial: figure.savefig(partial, dpi=130, format="png"))
 
 
 def running_mean(values: Sequence[float], window: int = SMOOTHING) -> list[float]:

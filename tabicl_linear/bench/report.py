@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tabicl_linear.bench.machine import sentence
 from tabicl_linear.bench.timing import Spread
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.files import written_whole
 
 Cell = str | int | float | None
 
@@ -124,17 +125,13 @@ def write_whole(path: Path, writer: Callable[[Path], object]) -> Path:
     Raises:
         ConfigError: The folder cannot be written.
     """
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        writer(partial)
-        os.replace(partial, path)
+        with written_whole(path) as partial:
+            writer(partial)
     except OSError as error:
         reason = f"--output {path.parent}: {error.strerror}; name another folder."
         raise ConfigError(reason) from error
-    finally:
-        if partial.exists():
-            partial.unlink()
     return path
 
 

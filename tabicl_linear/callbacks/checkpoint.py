@@ -1,6 +1,7 @@
 """Keeps `last.ckpt` and stops a signalled run, both at the end of an accumulation window only."""
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -13,6 +14,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.files import written_whole
 
 LAST = "last.ckpt"
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -31,15 +33,15 @@ class StoppedBySignal(BaseException):
 class RunCheckpoint(Checkpoint):
     """Replaces `last.ckpt` in the run folder as a whole, always right after an optimiser step.
 
-    It is written when one of the intervals is over, before a validation, after the last step, and
-    when SIGTERM or SIGINT arrives; then `StoppedBySignal` ends the run. A second signal, more than
-    a second later, ends it at once. Because every checkpoint is taken at the same point of
-    Lightning's loop, all of them resume alike, and none lies inside an accumulation window.
+    It is written when one of the intervals is over, before a validation, after the last step,
+    whatever makes it the last, and when SIGTERM or SIGINT arrives; then `StoppedBySignal` ends the
+    run. A second signal, more than a second later, ends it at once. No checkpoint lies inside an
+    accumulation window.
 
     Args:
         every_n_steps: Optimiser steps between checkpoints.
         every_minutes: Minutes between checkpoints, where this is sooner.
-        keep_every_n_steps: Also keep a copy `step_<n>.ckpt` each so many steps; none if 0.
+        keep_every_n_steps: Also keep `step_<n>.ckpt` each so many steps; none if 0.
         other_processes: Resume a checkpoint with another number of processes. The steps to come
             then take other datasets, and as many more or fewer as there are processes.
     """
@@ -69,6 +71,12 @@ class RunCheckpoint(Checkpoint):
         self._seen_step = 0
         self._saved_step = 0
         self._saved_at = 0.0
+        self._folder = Path()
+        self._progress: dict[str, Any] = {}
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Learn the run folder from the first process, which made it."""
+        self._folder = Path(trainer.strategy.broadcast(str(trainer.default_root_dir)))
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -108,20 +116,26 @@ class RunCheckpoint(Checkpoint):
         """Save and stop where due, if this batch closed an accumulation window."""
         self._window_open = trainer.global_step == self._seen_step
         if self._window_open:
-            # max_time and early stopping do not look at windows: hold their wish until it closes.
-            self._stop_wanted = self._stop_wanted or trainer.should_stop
-            trainer.should_stop = False
+            self._hold_stop(trainer)
             return
         self._seen_step = trainer.global_step
+        self._progress = trainer.fit_loop.state_dict()
         trainer.should_stop = self._stop_wanted or trainer.should_stop
         overdue, signum = self._agree(trainer, pl_module)
         if signum or overdue or self._due(trainer):
-            self._save(trainer, LAST)
-            self._saved_step = trainer.global_step
-            self._saved_at = time.monotonic()
-        if self.keep_every_n_steps and trainer.global_step % self.keep_every_n_steps == 0:
-            self._save(trainer, f"step_{trainer.global_step:07d}.ckpt")
+            self._save(trainer)
         self._ending = signum
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Say how far the last batch had come, also where the checkpoint is taken after an epoch.
+
+        Lightning counts a finished epoch as an unfinished one where the number of steps is limited,
+        and would resume with an epoch of one batch.
+        """
+        if self._progress:
+            checkpoint["loops"]["fit_loop"] = self._progress
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -131,9 +145,16 @@ class RunCheckpoint(Checkpoint):
             self._stop(trainer, self._ending)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop where there is no next batch."""
+        """Save a step that nothing announced as the last; stop where there is no next batch."""
+        if trainer.global_step != self._saved_step:
+            self._save(trainer)
         if self._ending:
             self._stop(trainer, self._ending)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep early stopping from ending the run inside an accumulation window."""
+        if self._window_open:
+            self._hold_stop(trainer)
 
     def on_validation_batch_start(
         self,
@@ -148,6 +169,11 @@ class RunCheckpoint(Checkpoint):
         if saved and self._signum and trainer.world_size == 1:
             self._stop(trainer, self._signum)
 
+    def _hold_stop(self, trainer: Trainer) -> None:
+        # max_time and early stopping do not look at windows: hold their wish until this one closes.
+        self._stop_wanted = self._stop_wanted or trainer.should_stop
+        trainer.should_stop = False
+
     def _due(self, trainer: Trainer) -> bool:
         step = trainer.global_step
         batches = trainer.fit_loop.total_batch_idx + 1
@@ -155,6 +181,7 @@ class RunCheckpoint(Checkpoint):
         validation = isinstance(interval, int) and batches % interval == 0
         return (
             step % self.every_n_steps == 0
+            or self._kept(step)
             or step == trainer.max_steps
             or trainer.should_stop
             or validation
@@ -169,12 +196,25 @@ class RunCheckpoint(Checkpoint):
         agreed = trainer.strategy.reduce(flags, reduce_op="max").tolist()
         return bool(agreed[0]), int(agreed[1])
 
-    def _save(self, trainer: Trainer, name: str) -> None:
-        folder = Path(trainer.default_root_dir)
-        partial = folder / f"{name}.partial"
-        trainer.save_checkpoint(partial, weights_only=False)
-        if trainer.is_global_zero:
-            os.replace(partial, folder / name)
+    def _kept(self, step: int) -> bool:
+        return self.keep_every_n_steps > 0 and step % self.keep_every_n_steps == 0
+
+    def _save(self, trainer: Trainer) -> None:
+        """Write `last.ckpt`; where a copy is kept, that one first.
+
+        Then a kill in between leaves an older `last.ckpt`, from which the copy is written again. In
+        the other order the resumed run would go on behind the missing copy.
+        """
+        step, last = trainer.global_step, self._folder / LAST
+        if self._kept(step):
+            copy = self._folder / f"step_{step:07d}.ckpt"
+            trainer.save_checkpoint(copy, weights_only=False)
+            if trainer.is_global_zero:
+                _link(copy, last)
+        else:
+            trainer.save_checkpoint(last, weights_only=False)
+        self._saved_step = step
+        self._saved_at = time.monotonic()
 
     def _catch_signals(self) -> None:
         # Lightning puts the former handlers back when the trainer is torn down.
@@ -190,9 +230,18 @@ class RunCheckpoint(Checkpoint):
             raise StoppedBySignal(signum, "Stopped by a second signal, without a new checkpoint.")
 
     def _stop(self, trainer: Trainer, signum: int) -> None:
-        path = Path(trainer.default_root_dir) / LAST
         raise StoppedBySignal(
             signum,
             f"Stopped by {signal.Signals(signum).name} after step {trainer.global_step}; resume "
-            f"with: tabicl-linear fit --ckpt_path {path}",
+            f"with: tabicl-linear fit --ckpt_path {self._folder / LAST}",
         )
+
+
+def _link(source: Path, target: Path) -> None:
+    """Make `target` another name of `source`, or a copy where a file system has no hard links."""
+    with written_whole(target) as partial:
+        partial.unlink(missing_ok=True)
+        try:
+            os.link(source, partial)
+        except OSError:
+            shutil.copyfile(source, partial)

@@ -8,6 +8,8 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 from tqdm import tqdm
 
+from tabicl_linear.training.metric_names import DATASETS, LOSS, ROWS
+
 BAR = "{percentage:3.0f}%|{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 REFRESH_SECONDS = 0.5
 
@@ -110,8 +112,8 @@ class Progress(ProgressBar):
         metrics = trainer.progress_bar_metrics
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         return (
-            f"loss {metrics['train/loss']:.3f}, lr {rate:.2e}, "
-            f"{metrics['datasets_per_s']:.0f} datasets/s, {metrics['rows_per_s']:,.0f} rows/s"
+            f"loss {metrics[LOSS]:.3f}, lr {rate:.2e}, "
+            f"{metrics[DATASETS]:.0f} datasets/s, {metrics[ROWS]:,.0f} rows/s"
         )
 
     def _print(self, text: str) -> None:

@@ -11,9 +11,24 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from tabicl_linear._version import __version__
 from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.files import written_whole
+from tabicl_linear.training.metric_names import VALIDATION
 
 CONFIG = "config.yaml"
-UNSET_METRICS = dict.fromkeys(("val/loss", "val/accuracy", "val/roc_auc"), float("nan"))
+COMPARED = {
+    "Depth": "model.architecture.depth",
+    "Learning rate": "model.optimizer.init_args.lr",
+    "Mixer": "model.mixer.class_path",
+    "Optimizer": "model.optimizer.class_path",
+    "Prior": "data.prior.class_path",
+    "Readout": "model.readout.class_path",
+    "Seed": "seed_everything",
+    "Steps": "trainer.max_steps",
+    "Strategy": "model.strategy.class_path",
+    "Target": "model.strategy.init_args.target",
+    "Width": "model.architecture.dim",
+}
+"""What a person compares runs by. TensorBoard sorts names, capitals before all other keys."""
 
 
 class Provenance(Callback):
@@ -27,10 +42,13 @@ class Provenance(Callback):
 
     Args:
         config: The config tree as plain data.
+        new: Whether the run folder is new. TensorBoard keeps the hyper-parameters of a run that is
+            resumed in its own folder; logging them again would put NaN over its scores.
     """
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], *, new: bool = True) -> None:
         self.config = config
+        self.new = new
         self.text = yaml.safe_dump(config, sort_keys=False)
         self._git_commit = git_commit(Path(__file__).parent)
         self._ranges: dict[str, list[int]] = {}
@@ -43,17 +61,13 @@ class Provenance(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the hyper-parameters, with the metrics that make TensorBoard's tab show them."""
-        flat = {
-            key: value if isinstance(value, (bool, int, float, str)) else str(value)
-            for key, value in flatten(self.config).items()
-            if key.startswith(("model.", "data.", "seed", "trainer.max_steps"))
-        }
         for logger in trainer.loggers:
-            if isinstance(logger, TensorBoardLogger):
-                logger.log_hyperparams(flat, metrics=UNSET_METRICS)
+            if not isinstance(logger, TensorBoardLogger):
+                logger.log_hyperparams(hyperparameters(self.config))
+            elif self.new:
+                unset = dict.fromkeys(VALIDATION, float("nan"))
+                logger.log_hyperparams(hyperparameters(self.config), metrics=unset)
                 logger.experiment.add_text("config", f"```yaml\n{self.text}\n```")
-            else:
-                logger.log_hyperparams(flat)
 
     def on_train_batch_end(
         self,
@@ -104,9 +118,26 @@ def save_config(folder: Path, text: str) -> None:
         while (kept := folder / f"config.{number}.yaml").exists():
             number += 1
         os.replace(path, kept)
-    partial = folder / f"{CONFIG}.partial"
-    partial.write_text(text)
-    os.replace(partial, path)
+    with written_whole(path) as partial:
+        partial.write_text(text)
+
+
+def hyperparameters(config: dict[str, Any]) -> dict[str, bool | int | float | str]:
+    """What a logger shows of a config: what runs are compared by, then the rest of model and data.
+
+    Class paths are cut to the class in the former.
+    """
+    flat = {
+        key: value if isinstance(value, bool | int | float | str) else str(value)
+        for key, value in flatten(config).items()
+    }
+    compared = {
+        name: str(flat[key]).rpartition(".")[2] if key.endswith(".class_path") else flat[key]
+        for name, key in COMPARED.items()
+        if key in flat
+    }
+    rest = {key: value for key, value in flat.items() if key.startswith(("model.", "data."))}
+    return compared | {k: v for k, v in rest.items() if k not in COMPARED.values()}
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

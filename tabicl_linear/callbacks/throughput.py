@@ -7,10 +7,11 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.training.metric_names import DATASETS, ROWS
 
 
 class Throughput(Callback):
-    """Logs `datasets_per_s` and `rows_per_s` over the last batches, of all processes together.
+    """Logs datasets and rows per second over the last batches, of all processes together.
 
     Time spent in validation does not count.
 
@@ -41,7 +42,7 @@ class Throughput(Callback):
         self._mark = now
         seconds, datasets, rows = (sum(column) for column in zip(*self._ends, strict=True))
         per_second = trainer.world_size / max(seconds, 1e-9)
-        rates = {"datasets_per_s": datasets * per_second, "rows_per_s": rows * per_second}
+        rates = {DATASETS: datasets * per_second, ROWS: rows * per_second}
         pl_module.log_dict(rates, prog_bar=True, batch_size=1)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

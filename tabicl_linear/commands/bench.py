@@ -6,12 +6,12 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 
 from tabicl_linear.bench.options import Options
 from tabicl_linear.bench.report import Report, check_folder
+from tabicl_linear.commands.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 
 QUICK = (
@@ -22,11 +22,6 @@ QUICK = (
 """A model of seconds."""
 
 Runner = Callable[[Options, argparse.Namespace], Report]
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; `{self.prog} --help` lists the options.")
 
 
 def main(argv: list[str]) -> int:
@@ -50,8 +45,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
         prog="tabicl-linear bench",
         description="Measure on this machine, against what one would use otherwise, in the same "
         "run and taking turns. docs/performance.md explains the tables.",
@@ -86,9 +81,13 @@ def _parser() -> _Parser:
 
 
 def _add(
-    verbs: "argparse._SubParsersAction[_Parser]", name: str, run: Runner, rounds: int, what: str
-) -> _Parser:
-    parser: _Parser = verbs.add_parser(name, help=what, description=what)
+    verbs: "argparse._SubParsersAction[OneLineArgumentParser]",
+    name: str,
+    run: Runner,
+    rounds: int,
+    what: str,
+) -> OneLineArgumentParser:
+    parser: OneLineArgumentParser = verbs.add_parser(name, help=what, description=what)
     parser.set_defaults(run=run, usual_rounds=rounds)
     parser.add_argument("--output", type=Path, default=Path("runs/bench"), help="folder for files")
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
@@ -108,7 +107,7 @@ def _add(
     return parser
 
 
-def _add_configs(parser: _Parser) -> None:
+def _add_configs(parser: OneLineArgumentParser) -> None:
     parser.add_argument(
         "--config",
         type=Path,

@@ -1,22 +1,15 @@
 """`tabicl-linear export CKPT OUT.safetensors`."""
 
-import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from tabicl_linear.checkpoint import export
-from tabicl_linear.errors import ConfigError
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; use: tabicl-linear export CKPT OUT.safetensors")
+from tabicl_linear.commands.parser import OneLineArgumentParser
 
 
 def main(argv: list[str]) -> int:
     """Write the model of a checkpoint as one file; return the exit code."""
-    parser = _Parser(
+    parser = OneLineArgumentParser(
         prog="tabicl-linear export",
         description="Write the model of a checkpoint as one file that load_model, the classifier "
         "and `predict` read.",

@@ -1,16 +1,22 @@
 """What torchrun and SLURM say about the processes that they started, as options of the trainer."""
 
 import os
+import re
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from lightning.pytorch.plugins.environments import SLURMEnvironment
+from lightning.pytorch.strategies import Strategy, StrategyRegistry
 from torch.distributed import is_torchelastic_launched
 
 from tabicl_linear.errors import ConfigError
 
 INTERACTIVE = ("bash", "interactive")
 """Names of SLURM jobs in which a person types: no processes are started by `srun` there."""
+
+LOST = "timeout|timed out|connection (closed|reset)|broken pipe"
+"""What gloo and NCCL say when a process does not answer."""
 
 
 class Launch(NamedTuple):
@@ -31,14 +37,16 @@ class Launch(NamedTuple):
         """What started this process; None where it is the only one, or starts the others itself.
 
         Raises:
-            ConfigError: Nodes with different numbers of processes.
+            ConfigError: Nodes with different numbers of processes, or an incomplete environment.
         """
         environment = os.environ
         if is_torchelastic_launched():
             total, local = (int(environment[f"{kind}WORLD_SIZE"]) for kind in ("", "LOCAL_"))
             nodes, by_slurm = total // local, False
-        elif "SLURM_STEP_ID" in environment and environment["SLURM_JOB_NAME"] not in INTERACTIVE:
-            total, nodes = (int(environment[f"SLURM_{kind}"]) for kind in ("NTASKS", "NNODES"))
+        elif (
+            "SLURM_STEP_ID" in environment and environment.get("SLURM_JOB_NAME") not in INTERACTIVE
+        ):
+            total, nodes = (_slurm_number(kind) for kind in ("NTASKS", "NNODES"))
             local, by_slurm = total // nodes, True
         else:
             return None
@@ -63,3 +71,50 @@ class Launch(NamedTuple):
             # Lightning's would do neither. The batch script requeues (docs/cluster.md).
             filled["plugins"] = [SLURMEnvironment(auto_requeue=False)]
         return filled
+
+
+def limited(strategy: Any, minutes: float) -> Strategy:
+    """The strategy with a time limit on what its processes do together.
+
+    A process that is killed takes the others with it; one that hangs, or is stopped, would hold
+    them for as long as PyTorch waits.
+
+    Raises:
+        ConfigError: A strategy without such a limit, or of one process.
+    """
+    if not minutes > 0:
+        raise ConfigError(f"rank_timeout_minutes={minutes}: give a number of minutes above 0.")
+    if not (
+        isinstance(strategy, str)
+        and strategy.startswith("ddp")
+        and strategy in StrategyRegistry.available_strategies()
+    ):
+        raise ConfigError(
+            f"rank_timeout_minutes={minutes} with trainer.strategy={strategy}: it goes with the "
+            "ddp strategies of several processes; set trainer.strategy=ddp, or leave it out."
+        )
+    entry = StrategyRegistry[strategy]
+    made: Strategy = entry["strategy"](**entry["init_params"], timeout=timedelta(minutes=minutes))
+    return made
+
+
+def lost_process(error: RuntimeError) -> str | None:
+    """What to say of an error that means that another process hangs or is gone; None for others."""
+    text = str(error).splitlines()[0] if str(error) else ""
+    if not re.search(LOST, text, re.IGNORECASE):
+        return None
+    return (
+        f"Another process ended, or did not answer within --rank_timeout_minutes ({text}): end "
+        "those that are left, and resume with --ckpt_path and the run's last.ckpt."
+    )
+
+
+def _slurm_number(kind: str) -> int:
+    name = f"SLURM_{kind}"
+    value = os.environ.get(name)
+    if value is None or not value.isdecimal() or int(value) < 1:
+        raise ConfigError(
+            f"SLURM_STEP_ID is set, as in a process that srun started, but {name} is "
+            f"{value!r}; start with `srun --ntasks=N --nodes=M`, or unset SLURM_STEP_ID."
+        )
+    return int(value)

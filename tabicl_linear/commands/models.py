@@ -1,12 +1,12 @@
 """`tabicl-linear models`: every trained model of the paper, its size and the size of its state."""
 
-import argparse
 import sys
 from pathlib import Path
 
 import torch
 
 from tabicl_linear import build_task
+from tabicl_linear.commands.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.memory import num_bytes
 from tabicl_linear.model import InContextModel
@@ -17,7 +17,7 @@ HEADER = ("name", "mixer", "strategy", "readout", "published", "parameters", "st
 
 def main(argv: list[str]) -> int:
     """Print the table as markdown; return the exit code."""
-    parser = argparse.ArgumentParser(prog="tabicl-linear models", description=__doc__)
+    parser = OneLineArgumentParser(prog="tabicl-linear models", description=__doc__)
     parser.add_argument("--configs", type=Path, default=Path("configs"), help="the config folder")
     folder: Path = parser.parse_args(argv).configs
     if not (folder / "deltanet.yaml").is_file():

@@ -35,6 +35,9 @@ def without_noise() -> Iterator[None]:
         with warnings.catch_warnings():
             # One process that draws is enough where the prior is cheap; it is an option.
             warnings.filterwarnings("ignore", message=".*does not have many workers")
+            # What our stream draws follows from an index, which the data module keeps.
+            warnings.filterwarnings("ignore", message=".*enabled train dataloader shuffling")
+            warnings.filterwarnings("ignore", message=".*your dataloader is not resumable")
             # lightning 2.6 under torch 2.13.
             warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
             # LightningCLI calls what jsonargparse 4.53 deprecates.

@@ -5,17 +5,26 @@ given wins, or is refused where a checkpoint cannot follow it.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from tabicl_linear.callbacks.provenance import flatten
+from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.recipe import require_trusted
 
 NETWORK = ("model.architecture", "model.mixer", "model.readout", "model.strategy")
 SECTIONS = ("model", "data", "trainer", "seed_everything")
+GIVEN_ANEW = ("config", "ckpt_path", "weights_only", "trust_code")
+"""Options that no run inherits from another."""
+WHOLE = (
+    *("config", "provenance", "hyper_parameters", "state_dict", "loops", "global_step"),
+    *("optimizer_states", "lr_schedulers", "callbacks", "PriorDataModule"),
+)
+"""What a run cannot go on without."""
+REMEDY = "give a last.ckpt that `tabicl-linear fit` wrote"
 OWN_SCHEDULE = "tabicl_linear.training.schedule.WarmupCosine"
 
 
@@ -37,30 +46,32 @@ class Resume(NamedTuple):
     @classmethod
     def read(cls, path: Path) -> "Resume":
         """Read a checkpoint of this package, or raise `CheckpointError` with the reason."""
-        remedy = "give a last.ckpt that `tabicl-linear fit` wrote"
         if not path.is_file():
-            raise CheckpointError(f"--ckpt_path {path}: no such file; {remedy}.")
+            raise CheckpointError(f"--ckpt_path {path}: no such file; {REMEDY}.")
         try:
-            stored = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:
-            raise CheckpointError(
-                f"--ckpt_path {path} cannot be read as a checkpoint ({type(error).__name__}: it is "
-                f"damaged or of another program); {remedy}."
-            ) from error
-        keys = {"config", "provenance", "hyper_parameters", "state_dict", "loops", "global_step"}
-        missing = sorted(keys - set(stored)) if isinstance(stored, dict) else sorted(keys)
+            stored = load_checkpoint(path, REMEDY)
+        except CheckpointError as error:
+            raise CheckpointError(f"--ckpt_path {error}") from error
+        missing = sorted(key for key in WHOLE if not stored.get(key))
         if missing:
             raise CheckpointError(
-                f"--ckpt_path {path} is not a checkpoint of this package (it lacks "
-                f"{', '.join(missing)}); {remedy}."
+                f"--ckpt_path {path} is not a checkpoint of this package, or not all of one (it "
+                f"lacks {', '.join(missing)}); {REMEDY}."
             )
-        progress = stored["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]
-        return cls(path, stored["config"], stored["global_step"], progress["ready"])
+        try:
+            progress = stored["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]
+            _require_progress(stored)
+            return cls(path, dict(stored["config"]), int(stored["global_step"]), progress["ready"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"--ckpt_path {path} does not say how far its run had come ({error} missing or "
+                f"odd); {REMEDY}."
+            ) from error
 
     @property
     def base_options(self) -> list[str]:
         """Options that give a parser the stored config before any other file or option."""
-        config = {k: v for k, v in self.config.items() if k not in ("config", "ckpt_path")}
+        config = {k: v for k, v in self.config.items() if k not in GIVEN_ANEW}
         return ["--config", json.dumps(config)]
 
     def changes(self, config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -69,6 +80,19 @@ class Resume(NamedTuple):
         for key in sorted(stored.keys() | given.keys()):
             if key.split(".")[0] in SECTIONS and stored.get(key) != given.get(key):
                 yield key, stored.get(key), given.get(key)
+
+    def check_trust(self, *, trust_code: bool) -> None:
+        """Refuse a checkpoint that names classes of unknown packages, before any is imported.
+
+        `load_model` has the same rule.
+
+        Raises:
+            ConfigError: It does, and they are not trusted.
+        """
+        for key, value in () if trust_code else _strings(self.config):
+            # Wherever a class is expected, its path alone names it, too.
+            if re.fullmatch(r"[A-Za-z_]\w*([.][A-Za-z_]\w*)+", value):
+                require_trusted(f"--ckpt_path {self.path}: {key}={value}", value)
 
     def check(self, config: dict[str, Any], *, training: bool) -> None:
         """Refuse options that the checkpoint cannot follow.
@@ -105,19 +129,40 @@ class Resume(NamedTuple):
                 f"under {OWN_SCHEDULE}, whose state is the step alone; leave the option out."
             )
         accumulate = config["trainer"]["accumulate_grad_batches"]
-        if self.batches % accumulate:
+        # Batches are counted anew in each epoch, whose last batch closes its window in any case.
+        if "trainer.accumulate_grad_batches" in changed and self.batches % accumulate:
             raise ConfigError(
                 f"trainer.accumulate_grad_batches={accumulate} would start inside a window: "
                 f"{self.path} has used {self.batches} batches; use a number that divides it."
             )
 
 
-def ckpt_path_option(options: Sequence[str]) -> Path | None:
-    """The value of the last `--ckpt_path` on a command line, if there is one."""
+def _require_progress(stored: dict[str, Any]) -> None:
+    """Raise `KeyError` or `TypeError` where a part of training would begin anew without a word."""
+    stored["PriorDataModule"]["next_index"], stored["callbacks"]["Provenance"]["datasets"]
+    for optimizer in stored["optimizer_states"]:
+        optimizer["state"], optimizer["param_groups"]
+    for schedule in stored["lr_schedulers"]:
+        schedule["last_epoch"]
+
+
+def option_value(options: Sequence[str], name: str) -> str | None:
+    """The last value of `--name` on a command line, if there is one."""
     found = None
     for position, option in enumerate(options):
-        if option == "--ckpt_path" and position + 1 < len(options):
-            found = Path(options[position + 1])
-        if option.startswith("--ckpt_path="):
-            found = Path(option.removeprefix("--ckpt_path="))
+        if option == f"--{name}" and position + 1 < len(options):
+            found = options[position + 1]
+        if option.startswith(f"--{name}="):
+            found = option.partition("=")[2]
     return found
+
+
+def _strings(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """All texts in nested dictionaries and lists, but names of folders, with their dotted keys."""
+    if isinstance(tree, str) and not key.endswith(("_dir", "dirpath")):
+        yield key, tree
+    if isinstance(tree, list | tuple):
+        tree = dict(enumerate(tree))
+    if isinstance(tree, dict):
+        for name, value in tree.items():
+            yield from _strings(value, f"{key}.{name}" if key else str(name))

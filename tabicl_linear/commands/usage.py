@@ -1,14 +1,23 @@
 """Usage errors in one line: which key, which value, what to do."""
 
 import difflib
+import errno
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 from lightning.pytorch.cli import LightningArgumentParser
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from tabicl_linear.errors import ConfigError
+
+BAD_INPUT = (ValueError, TypeError, KeyError, ImportError, OSError, MisconfigurationException)
+"""What libraries raise for options, files and folders that they cannot take."""
+OBJECTIONS = (*BAD_INPUT, RuntimeError)
+"""The same from Lightning, whose own code raises RuntimeError for some of them."""
 
 HELP = "`tabicl-linear fit --help` lists all keys, `--model.mixer.help=CLASS_PATH` those of a class"
 
@@ -69,6 +78,41 @@ def union_reason(message: str) -> str | None:
     if match is None or reason is None:
         return None
     return f"{match[1]}: {reason[1]}" if match[1] else reason[1]
+
+
+def reason(error: OSError) -> str:
+    """What the system refused, and what to do, in one line."""
+    where = "a file or folder" if error.filename is None else error.filename
+    remedies = {
+        errno.ENOSPC: "make room, or name a folder on another disk",
+        errno.EDQUOT: "make room, or name a folder on another disk",
+        errno.EFBIG: "raise the limit of file sizes",
+    }
+    remedy = remedies.get(error.errno or 0, "name one that exists and may be written to")
+    return f"{where}: {error.strerror or error}; {remedy}."
+
+
+def raised_by(error: BaseException, *packages: str) -> bool:
+    """Whether a module of one of the packages raised the error itself, not code that it called."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    module = "" if last is None else str(last.tb_frame.f_globals.get("__name__", ""))
+    return module.startswith(tuple(f"{package}." for package in packages))
+
+
+def undecodable(arguments: Sequence[str]) -> str | None:
+    """The first file that a command line names and that is not UTF-8."""
+    for argument in arguments:
+        path = Path(argument.rpartition("=")[2])
+        # Configs that are given as text are too long, or too odd, for a path.
+        with suppress(OSError, ValueError):
+            if path.is_file():
+                try:
+                    path.read_text(encoding="utf-8")
+                except UnicodeDecodeError:
+                    return str(path)
+    return None
 
 
 def _unknown(option: str, parser: ArgumentParser) -> str:

@@ -90,6 +90,7 @@ class PriorDataModule(LightningDataModule):
                 rank=own if rank is None else rank,
                 device=self._draw_device(),
                 start=self.next_index,
+                replayed=0 if self.trainer is None else int(self.trainer.overfit_batches),
             )
         return PriorStream(
             self.prior, self.shapes, seed=EVALUATION_SEED, stage=Stage[stage.upper()]
@@ -118,7 +119,8 @@ class PriorDataModule(LightningDataModule):
         if self.trainer is not None and self.trainer.training:
             self.next_index = batch.index + 1
             if self._train_stream is not None:
-                # A loader that is iterated anew (limit_train_batches) goes on, it does not replay.
+                # A loader that is iterated anew (limit_train_batches) goes on; where batches are
+                # replayed (overfit_batches) it begins again at the first.
                 self._train_stream.start = self.next_index
         return batch
 

@@ -35,6 +35,8 @@ class PriorStream(IterableDataset[TaskBatch]):
     Args:
         seed: Not negative. A generator on the CPU keeps its low 32 bits after mixing.
         device: Where the prior draws; CPU and CUDA generators draw different numbers.
+        start: The first batch.
+        replayed: Only so many batches, 0 to `replayed - 1`, over and over; all of them if 0.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class PriorStream(IterableDataset[TaskBatch]):
         rank: int = 0,
         device: torch.device | str = "cpu",
         start: int = 0,
+        replayed: int = 0,
     ) -> None:
         super().__init__()
         self.prior = prior
@@ -56,6 +59,7 @@ class PriorStream(IterableDataset[TaskBatch]):
         self.rank = rank
         self.device = torch.device(device)
         self.start = start
+        self.replayed = replayed
 
     def shape(self, index: int) -> TaskShape:
         """The sizes of batch `index`; the same on every rank."""
@@ -78,7 +82,7 @@ class PriorStream(IterableDataset[TaskBatch]):
         offset, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
         index = self.start + offset
         while True:
-            yield self.batch(index)
+            yield self.batch(index % self.replayed if self.replayed else index)
             index += stride
 
     def _seed(self, *key: int) -> np.random.SeedSequence:

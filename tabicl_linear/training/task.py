@@ -1,5 +1,6 @@
 """The training task: one model, its loss, its optimiser and what it is scored on."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,12 +12,13 @@ from torch.optim import Optimizer
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.data.datamodule import PriorDataModule
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.kernels.backend import Backend, check
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
+from tabicl_linear.training.metric_names import GRADIENT_NORM, LEARNING_RATE, LOSS
 from tabicl_linear.training.schedule import WarmupCosine
 from tabicl_linear.training.scores import MeanScores, cross_entropy, score
 from tabicl_linear.training.state_passing import (
@@ -86,13 +88,18 @@ class InContextTask(LightningModule):
         self._memories: Memories = ()
         self._restored: Memories = ()
         self._stream_seed = 0
+        self._folder = ""
 
     def setup(self, stage: str) -> None:
-        """Choose kernels for the Trainer's precision, before the model moves to its device.
+        """Take the Trainer's precision and choose kernels for it, before the model moves.
 
         Memories that were loaded for something else are forgotten; those of this run come after.
         """
         self._restored = ()
+        # Other processes than the first do not know the run folder until they are connected.
+        self._folder = self.trainer.strategy.broadcast(str(self.trainer.default_root_dir))
+        # Lightning converts after a checkpoint is restored: its float64 weights would be rounded.
+        self.trainer.precision_plugin.convert_module(self)
         autocast = AUTOCAST.get(str(self.trainer.precision), ())
         self.model.place(self.backend, autocast=autocast, compile_dense=self.compile_dense)
 
@@ -135,7 +142,7 @@ class InContextTask(LightningModule):
         self._window.append(batch.index)
         if not loss.isfinite():
             self._stop(f"The loss is {loss.item()}", [batch.index])
-        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=len(batch.y))
+        self.log(LOSS, loss.detach(), prog_bar=True, batch_size=len(batch.y))
         return loss
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
@@ -146,7 +153,7 @@ class InContextTask(LightningModule):
         if self.trainer.precision != "16-mixed" and not norm.isfinite():
             self._stop(f"The gradient norm is {norm.item()}", self._window)
         rate = optimizer.param_groups[0]["lr"]
-        self.log_dict({"train/gradient_norm": norm, f"lr-{type(optimizer).__name__}": rate})
+        self.log_dict({GRADIENT_NORM: norm, LEARNING_RATE: rate})
         self._window.clear()
 
     def validation_step(self, batch: TaskBatch, batch_idx: int) -> None:
@@ -180,6 +187,7 @@ class InContextTask(LightningModule):
         The options (weight decay, betas ...) replace the stored ones; the learning rate is the
         schedule's business.
         """
+        _check_weights(checkpoint["state_dict"], self.state_dict())
         self._restored = checkpoint.get("state_passing", {}).get("memories", ())
         for stored in checkpoint.get("optimizer_states", []):
             fresh = self.optimizer(self.parameters()).param_groups
@@ -205,7 +213,7 @@ class InContextTask(LightningModule):
     def _stop(self, what: str, indices: list[int]) -> None:
         """Raise, naming the step, the batches and the line that draws them again."""
         rank = self.trainer.global_rank
-        config = f"{self.trainer.default_root_dir}/config.yaml"
+        config = f"{self._folder}/config.yaml"
         raise NonFiniteTraining(
             f"{what} at optimiser step {self.trainer.global_step}, batch "
             f"{', '.join(map(str, indices))}, rank {rank}: the step was not taken. To draw the "
@@ -213,6 +221,18 @@ class InContextTask(LightningModule):
             f"overrides=['data.device={self.device.type}', 'data.num_workers=0'])"
             f".stream('train', rank={rank}).batch({indices[0]}). Lower the learning rate, or "
             "resume from the run's last.ckpt with another seed."
+        )
+
+
+def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+    """Refuse weights of another network before any is copied."""
+    differing = sorted(stored.keys() ^ own.keys())
+    differing += [n for n in stored.keys() & own.keys() if stored[n].shape != own[n].shape]
+    if differing:
+        raise CheckpointError(
+            f"The checkpoint's weights are not those of the network that it describes: "
+            f"{differing[0]} and {len(differing) - 1} more are missing, unknown or of another "
+            "shape; give a last.ckpt that `tabicl-linear fit` wrote."
         )
 
 

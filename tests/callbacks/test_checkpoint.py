@@ -1,5 +1,6 @@
 """When `last.ckpt` is replaced, and how a signalled run ends."""
 
+import json
 import os
 import signal
 import subprocess
@@ -115,15 +116,16 @@ def test_every_checkpoint_closes_a_window(fit, load, tmp_path):
         (("--checkpoint.every_n_steps", 100, "--checkpoint.every_minutes", 1e-9), [1, 2, 3, 4, 5]),
         (("--checkpoint.every_n_steps", 100), [5]),
         (("--checkpoint.every_n_steps", 100, "--trainer.val_check_interval", 6), [3, 5]),
+        (("--checkpoint.every_n_steps", 2, "--checkpoint.keep_every_n_steps", 3), [2, 3, 4, 5]),
     ],
 )
 def test_when_it_saves(fit, monkeypatch, options, expected):
     saved = []
     original = RunCheckpoint._save
 
-    def record(self, trainer, name):
+    def record(self, trainer):
         saved.append(trainer.global_step)
-        original(self, trainer, name)
+        original(self, trainer)
 
     monkeypatch.setattr(RunCheckpoint, "_save", record)
     assert fit("--trainer.max_steps", 5, *options) == 0
@@ -147,6 +149,105 @@ def test_epochs_made_by_a_batch_limit_do_not_replay(fit, load, tmp_path):
     assert whole["PriorDataModule"] == cut["PriorDataModule"]
     for name, value in whole["state_dict"].items():
         assert value.equal(cut["state_dict"][name])
+
+
+@pytest.mark.parametrize(
+    ("epochs", "batches", "accumulated", "last"),
+    [(1, 3, 2, 2), (1, 3, 1, 3), (2, 3, 2, 4), (1, 14, 1, 14)],
+)
+def test_a_run_that_ends_by_epochs_keeps_its_last_step(
+    fit, load, tmp_path, epochs, batches, accumulated, last
+):
+    options = ("--trainer.limit_train_batches", batches, "--trainer.max_epochs", epochs)
+    assert fit(*options, "--trainer.accumulate_grad_batches", accumulated) == 0
+    checkpoint = load(tmp_path / "runs" / "version_0" / "last.ckpt")
+    assert checkpoint["global_step"] == last
+    assert checkpoint["PriorDataModule"]["next_index"] == epochs * batches
+
+
+@pytest.mark.parametrize(("interval", "step"), [(3, 2), (4, 2)])
+def test_early_stopping_waits_for_the_window_and_keeps_its_last_step(
+    fit, load, tmp_path, interval, step
+):
+    """The validation after the third batch lies inside the second window of two."""
+    stopping = {
+        "class_path": "EarlyStopping",
+        "init_args": {"monitor": "val/loss", "stopping_threshold": 100.0},
+    }
+    callbacks = ("--trainer.callbacks", json.dumps([stopping]))
+    options = ("--trainer.val_check_interval", interval, "--checkpoint.every_n_steps", 100)
+    assert fit(*callbacks, *options, "--trainer.max_steps", 100) == 0
+    checkpoint = load(tmp_path / "runs" / "version_0" / "last.ckpt")
+    assert checkpoint["global_step"] == step
+    assert checkpoint["PriorDataModule"]["next_index"] == 2 * step
+
+
+def test_last_is_another_name_of_the_copy_that_is_kept(fit, tmp_path):
+    assert fit("--checkpoint.keep_every_n_steps", 2, "--trainer.max_steps", 4) == 0
+    folder = tmp_path / "runs" / "version_0"
+    assert (folder / "last.ckpt").samefile(folder / "step_0000004.ckpt")
+    assert not (folder / "last.ckpt").samefile(folder / "step_0000002.ckpt")
+
+
+KILLED_AT_THE_SECOND_LINK = """
+import os, sys
+from tabicl_linear.__main__ import main
+from tabicl_linear.callbacks import checkpoint
+
+link, linked = checkpoint._link, []
+
+def killed(source, target):
+    linked.append(source)
+    if len(linked) == 2:
+        os.kill(os.getpid(), 9)
+    link(source, target)
+
+checkpoint._link = killed
+main(sys.argv[1:])
+"""
+
+
+def test_a_kill_between_copy_and_last_loses_neither(fit, load, tiny, tmp_path):
+    folder = tmp_path / "runs" / "version_0"
+    options = ("--checkpoint.keep_every_n_steps", "2", "--trainer.max_steps", "6")
+    command = [sys.executable, "-c", KILLED_AT_THE_SECOND_LINK, "fit", *tiny, *options]
+    command += ["--trainer.default_root_dir", str(folder.parent)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert load(folder / "last.ckpt")["global_step"] == 2
+    assert load(folder / "step_0000004.ckpt")["global_step"] == 4
+    assert fit("--ckpt_path", folder / "last.ckpt", root=None, base=[]) == 0
+    kept = sorted(path.name for path in folder.glob("step_*"))
+    assert kept == [f"step_{step:07d}.ckpt" for step in (2, 4, 6)]
+
+
+def test_a_file_system_without_hard_links_gets_a_copy(fit, load, monkeypatch, tmp_path):
+    def refused(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    assert fit("--checkpoint.keep_every_n_steps", 2, "--trainer.max_steps", 2) == 0
+    folder = tmp_path / "runs" / "version_0"
+    assert not (folder / "last.ckpt").samefile(folder / "step_0000002.ckpt")
+    assert load(folder / "last.ckpt")["global_step"] == 2
+
+
+def test_nothing_goes_through_the_temporary_folder(fit, monkeypatch, tmp_path):
+    """One that does not exist takes no file, as one that is full."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    assert fit("--trainer.max_steps", 2, "--checkpoint.keep_every_n_steps", 1) == 0
+    assert (tmp_path / "runs" / "version_0" / "last.ckpt").exists()
+
+
+def test_a_resumed_run_sweeps_what_a_killed_writer_left(fit, tmp_path):
+    assert fit("--trainer.max_steps", 2) == 0
+    folder = tmp_path / "runs" / "version_0"
+    left = [folder / name for name in (".last.ckpt.7.partial", ".metrics.csv.7.partial")]
+    for path in left:
+        path.touch()
+    options = ("--ckpt_path", folder / "last.ckpt", "--trainer.max_steps", 4)
+    assert fit(*options, root=None, base=[]) == 0
+    assert not any(path.exists() for path in left)
 
 
 @pytest.mark.parametrize(

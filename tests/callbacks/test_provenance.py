@@ -1,21 +1,34 @@
 """What a run folder and a checkpoint say about their run."""
 
+import math
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.plugins.hparams.metadata import (
+    SESSION_START_INFO_TAG,
+    parse_session_start_info_plugin_data,
+)
 
+from tabicl_linear.__main__ import main
 from tabicl_linear.callbacks import provenance
-from tabicl_linear.callbacks.provenance import flatten, git_commit, save_config
+from tabicl_linear.callbacks.provenance import (
+    COMPARED,
+    flatten,
+    git_commit,
+    hyperparameters,
+    save_config,
+)
 from tabicl_linear.cli import build_data
+from tabicl_linear.training.metric_names import METRICS
 
 
 @pytest.fixture(scope="module")
 def run(tiny, tmp_path_factory):
-    from tabicl_linear.__main__ import main
-
     root = tmp_path_factory.mktemp("runs")
     options = ["--trainer.max_steps", "4", "--trainer.val_check_interval", "4"]
     assert main(["fit", *tiny, "--trainer.default_root_dir", str(root), *options]) == 0
@@ -39,20 +52,56 @@ def test_a_checkpoint_carries_config_and_origin_as_plain_data(run, load):
 
 
 def test_the_run_folder_holds_everything(run):
-    names = {path.name.split(".")[0] for path in run.iterdir()}
+    names = {path.name.split(".")[0] for path in run.iterdir() if path.name != ".lock"}
     assert names == {"config", "last", "metrics", "events", "hparams"}
 
 
 def test_tensorboard_has_curves_hyper_parameters_and_the_config(run):
     events = EventAccumulator(str(run)).Reload()
     tags = events.Tags()
-    assert {"train/loss", "val/loss", "val/roc_auc", "lr-AdamW", "rows_per_s"} <= set(
-        tags["scalars"]
-    )
+    assert set(METRICS) == set(tags["scalars"])
+    # TensorBoard sorts by name and unfolds the first two groups.
+    assert min(METRICS) == "train/loss"
+    groups = sorted({name.partition("/")[0] for name in METRICS})
+    assert groups[:2] == ["train", "val"]
     assert "config/text_summary" in tags["tensors"]
     plugins = events.summary_metadata
     assert any("hparams" in name for name in plugins)
     assert "hp_metric" not in tags["scalars"]
+
+
+def logged_hyperparameters(run):
+    """The names of each session that the run folder's event files hold."""
+    for path in sorted(run.glob("events*")):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                if value.tag == SESSION_START_INFO_TAG:
+                    content = value.metadata.plugin_data.content
+                    yield list(parse_session_start_info_plugin_data(content).hparams)
+
+
+def test_hyper_parameters_begin_with_those_that_a_person_compares(run):
+    (names,) = logged_hyperparameters(run)
+    assert sorted(names)[: len(COMPARED)] == sorted(COMPARED)
+    assert {"Learning rate", "Mixer"} <= set(names)
+    assert "model.architecture.hidden_dim" in names
+    shown = hyperparameters(yaml.safe_load((run / "config.yaml").read_text()))
+    assert shown["Mixer"] == "DeltaNet"
+    assert shown["Learning rate"] == 1e-3
+
+
+def test_a_resumed_run_puts_no_nan_over_its_scores(fit, run, tmp_path):
+    """TensorBoard's table of hyper-parameters shows the last score by time of writing."""
+    own = shutil.copytree(run, tmp_path / "runs" / "version_0")
+    options = ("--trainer.max_steps", 6, "--trainer.default_root_dir", own.parent)
+    assert fit("--ckpt_path", own / "last.ckpt", *options, root=None, base=[]) == 0
+    assert len(list(own.glob("events*"))) == 2
+    assert len(list(logged_hyperparameters(own))) == 1
+    newest = max(own.glob("events*"), key=lambda path: path.stat().st_mtime)
+    scalars = EventAccumulator(str(newest)).Reload()
+    assert not any(math.isnan(event.value) for event in scalars.Scalars("val/loss"))
+    # Twin: a run in a folder of its own names its metrics, before they are known.
+    assert math.isnan(EventAccumulator(str(run)).Reload().Scalars("val/loss")[0].value)
 
 
 def test_a_replaced_config_is_kept_under_a_number(tmp_path):

@@ -6,6 +6,7 @@ import torch
 from tabicl_linear.callbacks import throughput
 from tabicl_linear.callbacks.throughput import Throughput
 from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.training.metric_names import DATASETS, ROWS
 
 
 class Recorder:
@@ -30,9 +31,9 @@ def test_rates_count_all_ranks_and_leave_validation_out(monkeypatch):
     for seconds in (9.0, 2.0, 2.0):
         now += seconds
         callback.on_train_batch_end(Ranks(), module, None, batch, 0)
-    assert module.logged == pytest.approx({"datasets_per_s": 4.0, "rows_per_s": 200.0})
+    assert module.logged == pytest.approx({DATASETS: 4.0, ROWS: 200.0})
     now += 1000.0
     callback.on_validation_end(Ranks(), module)
     now += 2.0
     callback.on_train_batch_end(Ranks(), module, None, batch, 0)
-    assert module.logged == pytest.approx({"datasets_per_s": 4.0, "rows_per_s": 200.0})
+    assert module.logged == pytest.approx({DATASETS: 4.0, ROWS: 200.0})

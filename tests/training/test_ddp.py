@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -149,6 +150,38 @@ def finish(process):
     assert process.returncode == 0, errors
 
 
+def wait_for(last, processes):
+    while not last.exists():
+        assert [process.poll() for process in processes] == [None] * len(processes)
+        time.sleep(0.02)
+
+
+def children(pid):
+    """Processes that a process started."""
+    found = []
+    for path in Path(f"/proc/{pid}/task/{pid}").glob("children"):
+        found += [int(child) for child in path.read_text().split()]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes in /proc")
+def test_a_process_that_hangs_ends_the_others_after_the_limit(tiny, tmp_path):
+    """It is stopped, not killed: nothing tells the other one but the time."""
+    pair = ("--trainer.devices", 2, "--trainer.strategy", "ddp", "--trainer.max_steps", 100_000)
+    process = start(*tiny, *CPU, *pair, "--rank_timeout_minutes", 0.25, root=tmp_path)
+    wait_for(tmp_path / "version_0" / "last.ckpt", [process])
+    (other,) = children(process.pid)
+    os.kill(other, signal.SIGSTOP)
+    try:
+        error = process.communicate(timeout=60)[1]
+    finally:
+        os.kill(other, signal.SIGKILL)
+    assert process.returncode == 1
+    assert "Traceback" not in error
+    assert "did not answer within --rank_timeout_minutes" in error.splitlines()[-1]
+
+
 @pytest.mark.slow
 class TestLaunched:
     """All three ways end with the very weights of the processes that were forked."""
@@ -179,12 +212,12 @@ class TestLaunched:
         ranks = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(2)]
         tasks = [start(*options, root=tmp_path, env={**common, **rank}) for rank in ranks]
         last = tmp_path / "version_0" / "last.ckpt"
-        while not last.exists():
-            assert [task.poll() for task in tasks] == [None, None]
-            time.sleep(0.02)
+        wait_for(last, tasks)
         tasks[1].send_signal(signal.SIGTERM)
         errors = [task.communicate(timeout=60)[1] for task in tasks]
         assert [task.returncode for task in tasks] == [143, 143], errors
+        # Both name the folder that the first one made.
+        assert all(error.splitlines()[-1].endswith(str(last)) for error in errors), errors
         assert [path.name for path in tmp_path.iterdir()] == ["version_0"]
         stored = load(last)
         assert stored["provenance"]["processes"] == 2

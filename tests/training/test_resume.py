@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tabicl_linear.__main__ import main
+from tabicl_linear.training.task import InContextTask
 
 # Python 3.12 and newer warn when a loader forks workers beside TensorBoard's writer thread.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -49,6 +50,67 @@ def test_resume_from_every_step_is_bit_identical(fit, load, tmp_path, workers):
         assert load(path)["PriorDataModule"] == {"next_index": 2 * step}
         assert fit("--ckpt_path", path, root=f"from_{step}", base=[]) == 0
         assert_same(final, load(tmp_path / f"from_{step}" / "version_0" / "last.ckpt"))
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true", "bf16-mixed"])
+def test_resume_is_bit_identical_in_every_precision(fit, load, tmp_path, precision):
+    """Weights are restored into a module of their own dtype."""
+    assert fit(*KEEP, "--trainer.precision", precision) == 0
+    whole = tmp_path / "runs" / "version_0"
+    assert fit("--ckpt_path", whole / "step_0000003.ckpt", root="from_3", base=[]) == 0
+    assert_same(load(whole / "last.ckpt"), load(tmp_path / "from_3" / "version_0" / "last.ckpt"))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_that_ended_by_epochs_goes_on_bit_identically(fit, load, tmp_path, workers):
+    """Epochs of three batches and windows of two: the last window of each holds one."""
+    epochs = ("--trainer.limit_train_batches", 3, "--data.num_workers", workers)
+    assert fit(*epochs, "--trainer.max_epochs", 4, root="whole") == 0
+    assert fit(*epochs, "--trainer.max_epochs", 2, root="cut") == 0
+    cut = tmp_path / "cut" / "version_0" / "last.ckpt"
+    more = ("--ckpt_path", cut, "--trainer.max_epochs", 4)
+    assert fit(*more, root=None, base=[]) == 0
+    assert load(cut)["global_step"] == 8
+    assert_same(load(tmp_path / "whole" / "version_0" / "last.ckpt"), load(cut))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_overfitting_replays_its_batches_also_after_a_resume(
+    fit, load, monkeypatch, tmp_path, workers
+):
+    seen = []
+    original = InContextTask.training_step
+
+    def record(self, batch, batch_idx):
+        seen.append(batch.index)
+        return original(self, batch, batch_idx)
+
+    monkeypatch.setattr(InContextTask, "training_step", record)
+    options = ("--trainer.overfit_batches", 3, "--data.num_workers", workers)
+    options = (*KEEP, *options, "--trainer.accumulate_grad_batches", 1)
+    assert fit(*options) == 0
+    assert seen == [0, 1, 2, 0, 1, 2]
+    whole = tmp_path / "runs" / "version_0"
+    for step in (2, 3):
+        seen.clear()
+        root = f"from_{step}"
+        path = whole / f"step_{step:07d}.ckpt"
+        assert fit("--ckpt_path", path, root=root, base=[]) == 0
+        assert seen == [0, 1, 2, 0, 1, 2][step:]
+        assert_same(load(whole / "last.ckpt"), load(tmp_path / root / "version_0" / "last.ckpt"))
+
+
+def test_one_batch_can_be_overfitted(fit, monkeypatch):
+    seen = []
+    original = InContextTask.training_step
+
+    def record(self, batch, batch_idx):
+        seen.append(batch.index)
+        return original(self, batch, batch_idx)
+
+    monkeypatch.setattr(InContextTask, "training_step", record)
+    assert fit("--trainer.overfit_batches", 1, "--trainer.max_steps", 3) == 0
+    assert seen == [0, 0, 0]
 
 
 def test_a_resumed_run_is_not_simply_a_repeated_one(fit, load, tmp_path):
@@ -116,7 +178,7 @@ class TestOptionsBesideACheckpoint:
     def rates(folder):
         with (folder / "metrics.csv").open() as file:
             rows = csv.DictReader(file)
-            return {int(r["step"]): float(r["lr-AdamW"]) for r in rows if r["lr-AdamW"]}
+            return {int(r["step"]): float(r["train/lr"]) for r in rows if r["train/lr"]}
 
     def test_the_learning_rate_takes_effect_at_the_next_step(self, fit, path, tmp_path):
         options = ("--ckpt_path", path, "--model.optimizer.init_args.lr", 1e-4)

@@ -221,7 +221,8 @@ class TestTraining:
         """Also where the weights were read from a checkpoint that holds memories."""
         task, data = build(), build_data(*tiny[1:6:2])
         expected = task.model.train_pass(data.stream("train").batch(0))[1][0].memory.S
-        task.on_load_checkpoint({"state_passing": {"memories": (torch.ones(1, 2, 4, 8, 8),) * 2}})
+        memories = {"memories": (torch.ones(1, 2, 4, 8, 8),) * 2}
+        task.on_load_checkpoint({"state_dict": task.state_dict(), "state_passing": memories})
         path = tmp_path / "one.ckpt"
         for _ in range(2):
             trainer = one_step(tmp_path)

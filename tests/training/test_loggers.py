@@ -2,7 +2,7 @@
 
 import csv
 
-from tabicl_linear.training.metrics_file import MetricsFile
+from tabicl_linear.training.loggers import MetricsFile
 
 
 def rows(folder):

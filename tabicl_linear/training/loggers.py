@@ -1,13 +1,25 @@
-"""A logger that appends to one CSV file and survives a kill and a resume."""
+"""Loggers of a run folder: TensorBoard, and one CSV file that survives a kill and a resume."""
 
 import csv
-import os
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from tabicl_linear.files import written_whole
+
+
+class Board(TensorBoardLogger):
+    """TensorBoard without the epoch, which Lightning adds to everything: the stream has none."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Log all but the epoch."""
+        super().log_metrics({k: v for k, v in metrics.items() if k != "epoch"}, step)
 
 
 class MetricsFile(Logger):
@@ -81,10 +93,8 @@ class MetricsFile(Logger):
         return [row for row in rows if None not in row.values()]
 
     def _rewrite(self, rows: list[dict[str, str]], columns: list[str]) -> None:
-        partial = self._path.with_suffix(".partial")
-        with partial.open("w", newline="") as file:
+        with written_whole(self._path) as partial, partial.open("w", newline="") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
             writer.writerows(rows)
-        os.replace(partial, self._path)
         self._columns = columns

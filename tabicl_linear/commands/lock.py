@@ -1,0 +1,67 @@
+"""One process at a time in a run folder."""
+
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lightning.pytorch.utilities.rank_zero import rank_zero_warn
+
+from tabicl_linear.errors import ConfigError
+
+LOCK = ".lock"
+_held: set[int] = set()
+
+
+def _close_in_child() -> None:
+    # Workers that draw data are forked. They may outlive a killed run by seconds and must not hold
+    # its lock, which lasts as long as any process has the file open.
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock within the block; the end of the process releases it, too.
+
+    Raises:
+        ConfigError: Another process holds it.
+        OSError: The folder cannot be written to.
+    """
+    path = folder / LOCK
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    _held.add(descriptor)
+    try:
+        _acquire(descriptor, folder)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+        yield
+    finally:
+        # A forked child has closed its copy, and may use the number for something else.
+        if descriptor in _held:
+            _held.remove(descriptor)
+            os.close(descriptor)
+
+
+def _acquire(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 200, 0).decode(errors="replace") or "another process"
+        raise ConfigError(
+            f"{folder} is in use by {holder}, which trains there: wait until it ends, or stop it."
+        ) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        rank_zero_warn(
+            f"{folder}: this file system has no locks ({error.strerror}); nothing keeps a second "
+            "process from training there."
+        )

@@ -1,0 +1,17 @@
+"""Names of what training logs.
+
+TensorBoard shows groups, the part before the slash, in alphabetical order and unfolds the first
+two: losses come first, the speed of the machine last.
+"""
+
+LOSS = "train/loss"
+LEARNING_RATE = "train/lr"
+GRADIENT_NORM = "train/total_gradient_norm"
+DATASETS = "wall_clock/datasets_per_s"
+ROWS = "wall_clock/rows_per_s"
+VALIDATION = ("val/loss", "val/accuracy", "val/roc_auc")
+METRICS = (
+    *(LOSS, LEARNING_RATE, GRADIENT_NORM, DATASETS, ROWS),
+    *(*VALIDATION, "val/roc_auc_undefined"),
+)
+"""All that a callback may monitor."""

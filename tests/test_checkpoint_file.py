@@ -1,0 +1,114 @@
+"""Damage is found out before anything is done with a checkpoint."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+from command_line import fit, load, tiny
+
+from tabicl_linear.__main__ import main
+from tabicl_linear.checkpoint import export, load_model
+from tabicl_linear.checkpoint_file import load_checkpoint, save_checkpoint
+from tabicl_linear.errors import CheckpointError
+
+__all__ = ["fit", "load", "tiny"]
+FLIPS = 150
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny, tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    options = ["--trainer.max_steps", "1", "--trainer.default_root_dir", str(root)]
+    assert main(["fit", *tiny, *options]) == 0
+    return root / "version_0" / "last.ckpt"
+
+
+def flipped(content, seed):
+    """The content with one bit turned, anywhere."""
+    rng, damaged = random.Random(seed), bytearray(content)
+    damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+    return bytes(damaged)
+
+
+def same(first, second):
+    if isinstance(first, torch.Tensor):
+        return isinstance(second, torch.Tensor) and torch.equal(first, second)
+    if isinstance(first, dict):
+        matching = isinstance(second, dict) and first.keys() == second.keys()
+        return matching and all(same(v, second[k]) for k, v in first.items())
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(same, first, second))
+    return first == second
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_refused_or_without_effect(checkpoint, tmp_path):
+    content, whole = checkpoint.read_bytes(), load_checkpoint(checkpoint, "")
+    path, refused, silent = tmp_path / "flipped.ckpt", 0, 0
+    for seed in range(FLIPS):
+        path.write_bytes(flipped(content, seed))
+        try:
+            assert same(load_checkpoint(path, "try another"), whole), seed
+        except CheckpointError as error:
+            assert "try another" in str(error)
+            refused += 1
+            silent += torch_loads(path)
+    assert refused > FLIPS / 2
+    # Twin: without the checksums most of them load, with other content.
+    assert silent > refused / 2
+
+
+def torch_loads(path):
+    try:
+        torch.load(path, weights_only=True, map_location="cpu")
+    except Exception:
+        return False
+    return True
+
+
+def test_a_flipped_bit_in_an_export_is_refused_or_without_effect(checkpoint, tmp_path):
+    path, damaged = tmp_path / "m.safetensors", tmp_path / "flipped.safetensors"
+    export(checkpoint, path)
+    content, whole = path.read_bytes(), load_model(path)
+    refused = 0
+    for seed in range(FLIPS):
+        damaged.write_bytes(flipped(content, seed))
+        try:
+            model = load_model(damaged)
+        except CheckpointError:
+            refused += 1
+            continue
+        assert same(dict(model.state_dict()), dict(whole.state_dict())), seed
+        assert model.provenance == whole.provenance
+    assert refused > 0.95 * FLIPS
+
+
+@pytest.mark.parametrize("verb", ["fit", "validate"])
+def test_the_command_line_refuses_damage_in_one_line(checkpoint, tmp_path, capfd, verb):
+    content = bytearray(checkpoint.read_bytes())
+    # In the middle of the largest record: a weight.
+    content[len(content) // 2] ^= 1
+    (tmp_path / "bad.ckpt").write_bytes(content)
+    capfd.readouterr()
+    assert main([verb, "--ckpt_path", str(tmp_path / "bad.ckpt")]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"tabicl-linear {verb}: --ckpt_path {tmp_path / 'bad.ckpt'} is damaged")
+
+
+def test_a_disk_that_fills_up_leaves_the_file_as_it_was(tmp_path):
+    """The size of files is limited, as a full disk would do it, in a process of its own."""
+    path = tmp_path / "last.ckpt"
+    save_checkpoint({"a": torch.zeros(3)}, path)
+    code = (
+        "import resource, signal, sys, torch; from pathlib import Path; "
+        "from tabicl_linear.checkpoint_file import save_checkpoint; "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
+        "save_checkpoint({'a': torch.zeros(100_000)}, Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].startswith("OSError"), done.stderr
+    assert same(load_checkpoint(path, ""), {"a": torch.zeros(3)})
+    assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]

@@ -1,0 +1,33 @@
+"""Files are whole or not there, whatever ends the writer."""
+
+import pytest
+
+from tabicl_linear.files import PARTIAL, sweep, written_whole
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path):
+    path = tmp_path / "a.txt"
+    with written_whole(path) as partial:
+        partial.write_text("new")
+        assert not path.exists()
+        assert partial.parent == tmp_path
+    assert path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path, error):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(error), written_whole(path) as partial:
+        partial.write_text("ne")
+        raise error
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_sweeping_takes_partial_files_alone(tmp_path):
+    for name in ("a.txt", f"b{PARTIAL}", f".c.txt.7{PARTIAL}", f".d{PARTIAL}.txt"):
+        (tmp_path / name).touch()
+    sweep(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {"a.txt", f"b{PARTIAL}", f".d{PARTIAL}.txt"}
