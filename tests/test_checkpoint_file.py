@@ -49,11 +49,12 @@ def test_a_flipped_bit_in_a_checkpoint_is_refused_or_without_effect(checkpoint, 
     for seed in range(FLIPS):
         path.write_bytes(flipped(content, seed))
         try:
-            assert same(load_checkpoint(path, "try another"), whole), seed
-        except CheckpointError as error:
-            assert "try another" in str(error)
+            read = load_checkpoint(path, "try another")
+        except CheckpointError:
             refused += 1
             silent += torch_loads(path)
+        else:
+            assert same(read, whole), seed
     assert refused > FLIPS / 2
     # Twin: without the checksums most of them load, with other content.
     assert silent > refused / 2

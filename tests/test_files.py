@@ -20,8 +20,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path, error):
     path = tmp_path / "a.txt"
     path.write_text("old")
     with pytest.raises(error), written_whole(path) as partial:
-        partial.write_text("ne")
-        raise error
+        raise error(partial.write_text("ne"))
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 

@@ -88,9 +88,7 @@ def with_run_loggers(given: Any, folder: Path, step: int) -> Any:
     others = [logger for logger in as_list(given) if isinstance(logger, Logger)]
     own: list[Logger] = [MetricsFile(folder, resumed_step=step)]
     if not any(isinstance(logger, TensorBoardLogger) for logger in others):
-        own.insert(
-            0, Board(folder, name="", version="", default_hp_metric=False, purge_step=step or None)
-        )
+        own.insert(0, Board(folder, resumed_step=step))
     return [*own, *others]
 
 

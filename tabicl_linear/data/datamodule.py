@@ -90,7 +90,7 @@ class PriorDataModule(LightningDataModule):
                 rank=own if rank is None else rank,
                 device=self._draw_device(),
                 start=self.next_index,
-                replayed=0 if self.trainer is None else int(self.trainer.overfit_batches),
+                replayed=self._replayed(),
             )
         return PriorStream(
             self.prior, self.shapes, seed=EVALUATION_SEED, stage=Stage[stage.upper()]
@@ -142,6 +142,11 @@ class PriorDataModule(LightningDataModule):
                 share = (self.trainer.global_rank, self.trainer.world_size)
             self._evaluation[key] = FixedBatches(self.stream(stage), num_batches, share)
         return DataLoader(self._evaluation[key], batch_size=None)
+
+    def _replayed(self) -> int:
+        if self.trainer is None:
+            return 0
+        return int(self.trainer.overfit_batches)  # type: ignore[attr-defined]
 
     def _draw_device(self) -> torch.device:
         if self.num_workers > 0 or self.device == "cpu":

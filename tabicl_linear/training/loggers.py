@@ -14,7 +14,16 @@ from tabicl_linear.files import written_whole
 
 
 class Board(TensorBoardLogger):
-    """TensorBoard without the epoch, which Lightning adds to everything: the stream has none."""
+    """TensorBoard without the epoch, which Lightning adds to everything: the stream has none.
+
+    Args:
+        folder: The run folder.
+        resumed_step: As in `MetricsFile`; TensorBoard hides what was logged from there on.
+    """
+
+    def __init__(self, folder: Path, resumed_step: int = 0) -> None:
+        purged = resumed_step or None
+        super().__init__(folder, name="", version="", default_hp_metric=False, purge_step=purged)
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
