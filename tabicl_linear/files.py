@@ -19,8 +19,10 @@ def written_whole(path: Path) -> Iterator[Path]:
     try:
         yield partial
         os.replace(partial, path)
-    except BaseException:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(partial)):
+            error.filename = str(path)  # that of the user, for the message
         raise
 
 

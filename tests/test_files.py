@@ -30,3 +30,9 @@ def test_sweeping_takes_partial_files_alone(tmp_path):
         (tmp_path / name).touch()
     sweep(tmp_path)
     assert {p.name for p in tmp_path.iterdir()} == {"a.txt", f"b{PARTIAL}", f".d{PARTIAL}.txt"}
+
+
+def test_the_error_names_the_file_that_was_wanted(tmp_path):
+    with pytest.raises(OSError, match="No space") as raised, written_whole(tmp_path / "a.txt"):
+        raise OSError(28, "No space left on device")
+    assert raised.value.filename == str(tmp_path / "a.txt")

@@ -191,6 +191,6 @@ class TestFilesThatCannotBeUsed:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stderr
         assert "Traceback" not in done.stderr
-        assert "File too large" in done.stderr.splitlines()[-1]
+        assert f"{last}: File too large" in done.stderr.splitlines()[-1]
         assert last.read_bytes() == before
         assert not list(last.parent.glob(".*.partial"))

@@ -174,10 +174,12 @@ def test_a_process_that_hangs_ends_the_others_after_the_limit(tiny, tmp_path):
     (other,) = children(process.pid)
     os.kill(other, signal.SIGSTOP)
     try:
-        error = process.communicate(timeout=60)[1]
+        assert process.wait(timeout=100) == 1
     finally:
         os.kill(other, signal.SIGKILL)
-    assert process.returncode == 1
+        process.kill()
+        # Not before: the other one holds the same standard error.
+        error = process.communicate()[1]
     assert "Traceback" not in error
     assert "did not answer within --rank_timeout_minutes" in error.splitlines()[-1]
 
