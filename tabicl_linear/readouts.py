@@ -7,16 +7,16 @@ from typing import ClassVar
 from torch import nn
 
 from tabicl_linear.errors import UnsupportedReadout
-from tabicl_linear.kernels.matrix import state_of
-from tabicl_linear.kernels.memory import Memory
+from tabicl_linear.kernels.matrix import matrix_of
 from tabicl_linear.kernels.rule import UpdateRule
+from tabicl_linear.kernels.state import RuleState
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.nn.state_norm import StateNorm
 from tabicl_linear.types import Float, Tensor
 
 
 class Readout(nn.Module, ABC):
-    """How context tokens and queries read the memory of a rule; one per layer.
+    """How context tokens and queries read the state of a rule; one per layer.
 
     Attributes:
         is_causal: A context token reads nothing written after it. Only then can a fitted state be
@@ -34,13 +34,13 @@ class Readout(nn.Module, ABC):
 
     @abstractmethod
     def context(
-        self, rule: UpdateRule, x: Streams, memory: Memory | None
-    ) -> tuple[Float[Tensor, "b t h v"], Memory]:
-        """Write the context; what its tokens read, and the final memory."""
+        self, rule: UpdateRule, x: Streams, state: RuleState | None
+    ) -> tuple[Float[Tensor, "b t h v"], RuleState]:
+        """Write the context; what its tokens read, and the final state."""
 
     @abstractmethod
-    def query(self, rule: UpdateRule, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
-        """What each query reads, independently of all others; the memory stays as it is."""
+    def query(self, rule: UpdateRule, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
+        """What each query reads, independently of all others; the state stays as it is."""
 
 
 ReadoutFactory = Callable[[int], Readout]
@@ -71,7 +71,7 @@ class Causal(Readout):
                 f"Causal readout needs prefix reads, which {type(rule).__name__} does not provide; "
                 "use tabicl_linear.readouts.FinalState."
             )
-        if self.state_norm is not None and not rule.has_state_norms:
+        if self.state_norm is not None and rule.state_norms != "prefix":
             raise UnsupportedReadout(
                 f"Causal readout with normalise needs the norms of all prefix states, which "
                 f"{type(rule).__name__} gives for plain linear attention alone; use FinalState "
@@ -79,21 +79,21 @@ class Causal(Readout):
             )
 
     def context(
-        self, rule: UpdateRule, x: Streams, memory: Memory | None
-    ) -> tuple[Float[Tensor, "b t h v"], Memory]:
+        self, rule: UpdateRule, x: Streams, state: RuleState | None
+    ) -> tuple[Float[Tensor, "b t h v"], RuleState]:
         """Every token reads the prefix that ends with itself."""
-        heads, final = rule.scan(x, memory)
+        heads, final = rule.scan(x, state)
         if self.state_norm is not None:
-            factor = self.state_norm(rule.prefix_square_norms(x, memory), heads.shape[-1])
+            factor = self.state_norm(rule.prefix_square_norms(x, state), heads.shape[-1])
             heads = heads * factor.to(heads.dtype)
         return heads, final
 
-    def query(self, rule: UpdateRule, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
-        """Every query reads the context's memory, with its own write where `self_term` is set."""
-        heads = rule.step(x, memory) if self.self_term else rule.read(x.q, memory)
+    def query(self, rule: UpdateRule, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
+        """Every query reads the context's state, with its own write where `self_term` is set."""
+        heads = rule.peek(x, state) if self.self_term else rule.read(x.q, state)
         if self.state_norm is None:
             return heads
-        norms = rule.step_square_norms(x, memory) if self.self_term else memory_square_norm(memory)
+        norms = rule.peek_square_norms(x, state) if self.self_term else square_norm(state)
         return heads * self.state_norm(norms, heads.shape[-1]).to(heads.dtype)
 
 
@@ -112,33 +112,33 @@ class FinalState(Readout):
         self.state_norm = StateNorm(num_heads) if normalise else None
 
     def check(self, rule: UpdateRule) -> None:
-        """Every rule has a final memory; only a matrix has the norm to replace."""
-        if self.state_norm is not None and not rule.has_one_norm:
+        """Every rule has a final state; only a matrix has the norm to replace."""
+        if self.state_norm is not None and rule.state_norms == "none":
             raise UnsupportedReadout(
                 f"FinalState with normalise needs a matrix state of values alone, which "
                 f"{type(rule).__name__} here does not have; leave normalise out."
             )
 
     def context(
-        self, rule: UpdateRule, x: Streams, memory: Memory | None
-    ) -> tuple[Float[Tensor, "b t h v"], Memory]:
+        self, rule: UpdateRule, x: Streams, state: RuleState | None
+    ) -> tuple[Float[Tensor, "b t h v"], RuleState]:
         """Write everything first, then read."""
-        final = rule.fold(x, memory)
+        final = rule.fold(x, state)
         return self.query(rule, x, final), final
 
-    def query(self, rule: UpdateRule, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
+    def query(self, rule: UpdateRule, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
         """A plain read: no own write and no own gate."""
-        heads = rule.read(x.q, memory)
+        heads = rule.read(x.q, state)
         if self.state_norm is None:
             return heads
-        return heads * self.state_norm(memory_square_norm(memory), heads.shape[-1]).to(heads.dtype)
+        return heads * self.state_norm(square_norm(state), heads.shape[-1]).to(heads.dtype)
 
 
 class Bidirectional(Readout):
     """The block runs on the context and on its reversal with shared weights (section 4.2).
 
-    Each direction has its own clock and convolution; outputs and final memories are averaged, and
-    queries read the averaged memory with their own write. The paper's text writes both directions
+    Each direction has its own clock and convolution; outputs and final states are averaged, and
+    queries read the averaged state with their own write. The paper's text writes both directions
     into one state; this is what its authors run.
 
     Args:
@@ -152,25 +152,25 @@ class Bidirectional(Readout):
         super().__init__()
 
     def check(self, rule: UpdateRule) -> None:
-        """The rule must give prefix reads and a memory that can be averaged."""
-        if not (rule.has_prefix_reads and rule.has_matrix_memory):
+        """The rule must give prefix reads and a state that can be averaged."""
+        if not (rule.has_prefix_reads and rule.has_matrix_state):
             raise UnsupportedReadout(
-                f"Bidirectional readout averages the final memories of two scans, which "
+                f"Bidirectional readout averages the final states of two scans, which "
                 f"{type(rule).__name__} does not allow; use tabicl_linear.readouts.FinalState, "
                 "where every token reads the whole context already."
             )
 
     def context(
-        self, rule: UpdateRule, x: Streams, memory: Memory | None
-    ) -> tuple[Float[Tensor, "b t h v"], Memory]:
+        self, rule: UpdateRule, x: Streams, state: RuleState | None
+    ) -> tuple[Float[Tensor, "b t h v"], RuleState]:
         """One direction: every token reads the prefix that ends with itself."""
-        return rule.scan(x, memory)
+        return rule.scan(x, state)
 
-    def query(self, rule: UpdateRule, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
-        """Every query reads the averaged memory and its own write."""
-        return rule.step(x, memory)
+    def query(self, rule: UpdateRule, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
+        """Every query reads the averaged state and its own write."""
+        return rule.peek(x, state)
 
 
-def memory_square_norm(memory: Memory) -> Float[Tensor, "b 1 h"]:
+def square_norm(state: RuleState) -> Float[Tensor, "b 1 h"]:
     """|S|_F^2 per head, the same for every token that reads it."""
-    return state_of(memory).square().sum((-1, -2)).unsqueeze(1)
+    return matrix_of(state).square().sum((-1, -2)).unsqueeze(1)

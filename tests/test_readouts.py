@@ -9,7 +9,7 @@ from tolerances import CONTRACT, RMS, assert_close
 from tabicl_linear.backbone.block import Block
 from tabicl_linear.backbone.stack import Backbone
 from tabicl_linear.kernels import reference
-from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.mixers.gated_delta import GatedDeltaNet
@@ -57,12 +57,10 @@ def test_final_state_reads_the_final_state_and_nothing_else(name):
     mixer = _mixer(name)
     x, queries = _streams(mixer), _streams(mixer, 3)
     S, readout = _final(mixer, x), FinalState(HEADS)
-    heads, memory = readout.context(mixer.rule, x, None)
-    assert_close(memory.S, S, RMS[torch.float64])
+    heads, state = readout.context(mixer.rule, x, None)
+    assert_close(state.S, S, RMS[torch.float64])
     assert_close(heads, _read(S, x.q), RMS[torch.float64])
-    assert_close(
-        readout.query(mixer.rule, queries, memory), _read(S, queries.q), RMS[torch.float64]
-    )
+    assert_close(readout.query(mixer.rule, queries, state), _read(S, queries.q), RMS[torch.float64])
 
 
 @pytest.mark.parametrize("self_term", [False, True])
@@ -70,11 +68,11 @@ def test_causal_normalised_reads_states_of_the_learned_norm(self_term):
     mixer, readout = _mixer("linear"), Causal(HEADS, self_term=self_term, normalise=True).double()
     torch.nn.init.normal_(readout.state_norm.log_scale)
     x, queries = _streams(mixer), _streams(mixer, 3)
-    heads, memory = readout.context(mixer.rule, x, None)
+    heads, state = readout.context(mixer.rule, x, None)
     for t in range(ROWS):
         S = _final(mixer, type(x)(*(None if z is None else z[:, : t + 1] for z in x)))
         assert_close(heads[:, t : t + 1], _read(_scaled(S, readout), x.q[:, t : t + 1]), 1e-10)
-    S, read = _final(mixer, x), readout.query(mixer.rule, queries, memory)
+    S, read = _final(mixer, x), readout.query(mixer.rule, queries, state)
     for t in range(3):
         v, k = queries.v[:, t], queries.k[:, t]
         own = S + torch.einsum("bhv,bhk->bhvk", v, k) if self_term else S
@@ -123,9 +121,9 @@ def test_bidirectional_is_the_mean_of_the_sequence_and_its_reversal(name):
     forward, first = one_way.fit(x)
     backward, second = one_way.fit(x.flip(1))
     assert_close(both, (forward + backward.flip(1)) / 2, CONTRACT)
-    assert_close(state.memory.S, (first.memory.S + second.memory.S) / 2, CONTRACT)
+    assert_close(state.rule_state.S, (first.rule_state.S + second.rule_state.S) / 2, CONTRACT)
     query = torch.randn(2, 1, DIM).double()
-    mean = LayerState(MatrixMemory((first.memory.S + second.memory.S) / 2), None, ROWS)
+    mean = LayerState(MatrixState((first.rule_state.S + second.rule_state.S) / 2), None, ROWS)
     expected = one_way.predict(query, mean)
     assert_close(_block(mixer, Bidirectional(HEADS)).predict(query, state), expected, CONTRACT)
 
@@ -139,10 +137,10 @@ def test_woven_layers_start_from_a_learned_state_plus_the_layer_below(name, read
     outputs, states = backbone.fit(x)
     below = 0.0
     for block, learned, state in zip(blocks, backbone.woven, states, strict=True):
-        start = LayerState(MatrixMemory((learned + below).expand(2, *learned.shape)), None, 0)
+        start = LayerState(MatrixState((learned + below).expand(2, *learned.shape)), None, 0)
         x, expected = block.fit(x, start)
-        assert_close(state.memory.S, expected.memory.S, CONTRACT)
-        below = expected.memory.S
+        assert_close(state.rule_state.S, expected.rule_state.S, CONTRACT)
+        below = expected.rule_state.S
     assert_close(outputs, x, CONTRACT)
 
 
@@ -156,7 +154,7 @@ def test_the_normaliser_divides_by_the_sum_of_key_weights():
     weights = torch.einsum("bthk,bshk->bths", x.q, x.k) * torch.ones(ROWS, ROWS).tril()[:, None]
     v = x.v[..., :-1]
     expected = torch.einsum("bths,bshv->bthv", weights, v) / weights.sum(-1, keepdim=True)
-    assert_close(mixer.merge(heads, x, tokens), expected.flatten(-2), 1e-5)
+    assert_close(mixer.output(heads, x, tokens), expected.flatten(-2), 1e-5)
 
 
 def test_softmax_scales_by_the_root_of_the_head_dimension():
@@ -167,4 +165,4 @@ def test_softmax_scales_by_the_root_of_the_head_dimension():
     expected = reference.softmax(q / (DIM // HEADS) ** 0.5, k, v, causal=True)
     x, _ = mixer.project(tokens, torch.arange(ROWS), None, independent=False)
     heads, _ = Causal(HEADS).context(mixer.rule, x, None)
-    assert_close(mixer.merge(heads, x, tokens), expected.flatten(-2), RMS[torch.float64])
+    assert_close(mixer.output(heads, x, tokens), expected.flatten(-2), RMS[torch.float64])

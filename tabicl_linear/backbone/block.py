@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from tabicl_linear.backbone.dense import EAGER, DenseParts, Projected, compiled
-from tabicl_linear.kernels.memory import Memory, map_tensors
+from tabicl_linear.kernels.state import RuleState, map_tensors
 from tabicl_linear.mixers.base import LayerState, SequenceMixer
 from tabicl_linear.readouts import Readout
 from tabicl_linear.types import Float, Tensor
@@ -62,54 +62,54 @@ class Block(nn.Module):
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
         """Write the tokens in one direction; what becomes of them, and the state."""
         came = self._project(x, state)
-        heads, memory = self.readout.context(self.mixer.rule, came.streams, _memory(state))
-        after = LayerState(memory, came.tail, _clock(state) + x.shape[1])
+        heads, rule_state = self.readout.context(self.mixer.rule, came.streams, _rule_state(state))
+        after = LayerState(rule_state, came.conv_inputs, _clock(state) + x.shape[1])
         return self._dense().finish(self, x, heads, came), after
 
     def fold(self, x: Float[Tensor, "b t d"], state: LayerState | None = None) -> LayerState:
         """The state that `write` returns, where what becomes of the tokens is not needed."""
         came = self._project(x, state)
-        memory = self.mixer.rule.fold(came.streams, _memory(state))
-        return LayerState(memory, came.tail, _clock(state) + x.shape[1])
+        rule_state = self.mixer.rule.fold(came.streams, _rule_state(state))
+        return LayerState(rule_state, came.conv_inputs, _clock(state) + x.shape[1])
 
     def reread(
-        self, x: Float[Tensor, "b t d"], before: LayerState | None, memory: Memory
+        self, x: Float[Tensor, "b t d"], before: LayerState | None, rule_state: RuleState
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
         """What becomes of tokens that have been folded and now read a final memory.
 
         Args:
             x: The tokens.
             before: Convolution and clock just before them.
-            memory: What they read.
+            rule_state: What they read.
 
         Returns:
             Their new hidden tokens, and `before` of the tokens that follow.
         """
         came = self._project(x, before)
-        heads = self.readout.query(self.mixer.rule, came.streams, memory)
-        after = LayerState(memory, came.tail, _clock(before) + x.shape[1])
+        heads = self.readout.query(self.mixer.rule, came.streams, rule_state)
+        after = LayerState(rule_state, came.conv_inputs, _clock(before) + x.shape[1])
         return self._dense().finish(self, x, heads, came), after
 
     def predict(self, x: Float[Tensor, "b u d"], state: LayerState) -> Float[Tensor, "b u d"]:
         """Read the state; every query has the same clock, the number of tokens written."""
-        time = torch.full((x.shape[1],), state.num_tokens, device=x.device)
-        came = self._dense().project(self, x, time, state.tail, independent=True)
-        heads = self.readout.query(self.mixer.rule, came.streams, state.memory)
+        positions = torch.full((x.shape[1],), state.num_tokens, device=x.device)
+        came = self._dense().project(self, x, positions, state.conv_inputs, independent=True)
+        heads = self.readout.query(self.mixer.rule, came.streams, state.rule_state)
         return self._dense().finish(self, x, heads, came)
 
     def _project(self, x: Tensor, state: LayerState | None) -> Projected:
         count = _clock(state)
-        time = torch.arange(count, count + x.shape[1], device=x.device)
-        tail = None if state is None else state.tail
-        return self._dense().project(self, x, time, tail, independent=False)
+        positions = torch.arange(count, count + x.shape[1], device=x.device)
+        conv_inputs = None if state is None else state.conv_inputs
+        return self._dense().project(self, x, positions, conv_inputs, independent=False)
 
     def _dense(self) -> DenseParts:
         # Where no gradients are wanted little is computed: compiling again would not pay.
         return compiled() if self.compiles and torch.is_grad_enabled() else EAGER
 
 
-def _memory(state: LayerState | None) -> Memory | None:
-    return None if state is None else state.memory
+def _rule_state(state: LayerState | None) -> RuleState | None:
+    return None if state is None else state.rule_state
 
 
 def _clock(state: LayerState | None) -> int:

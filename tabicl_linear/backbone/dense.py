@@ -19,12 +19,12 @@ class Projected(NamedTuple):
     Attributes:
         inputs: Tokens as the mixer sees them.
         streams: Inputs of the rule.
-        tail: What the convolution keeps of these tokens, if there is one.
+        conv_inputs: What the convolution keeps of these tokens, if there is one.
     """
 
     inputs: Float[Tensor, "b t d"]
     streams: Streams
-    tail: Float[Tensor, "b w d"] | None
+    conv_inputs: Float[Tensor, "b w d"] | None
 
 
 class DenseParts(NamedTuple):
@@ -42,14 +42,16 @@ class DenseParts(NamedTuple):
 def project(
     block: "Block",
     x: Float[Tensor, "b t d"],
-    time: Int[Tensor, " t"],
-    tail: Float[Tensor, "b w d"] | None,
+    positions: Int[Tensor, " t"],
+    conv_inputs: Float[Tensor, "b w d"] | None,
     *,
     independent: bool,
 ) -> Projected:
     """Norm (where it comes first) and projections of the mixer; arguments as the mixer's own."""
     inputs = block.mixer_norm(x) if block.norm_first else x
-    return Projected(inputs, *block.mixer.project(inputs, time, tail, independent=independent))
+    return Projected(
+        inputs, *block.mixer.project(inputs, positions, conv_inputs, independent=independent)
+    )
 
 
 def finish(
@@ -63,7 +65,7 @@ def finish(
         heads: What they read.
         came: Them on their way into the rule.
     """
-    mixed = block.mixer.merge(heads, came.streams, came.inputs)
+    mixed = block.mixer.output(heads, came.streams, came.inputs)
     x = x + mixed if block.norm_first else block.mixer_norm(x + mixed)
     if block.feed_forward is None or block.feed_forward_norm is None:
         return x

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 
 from tabicl_linear.backbone.block import Block
-from tabicl_linear.kernels.matrix import state_of
-from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.kernels.matrix import matrix_of
+from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
 
@@ -118,7 +118,7 @@ class _Run:
         return x
 
     def reread(self, x: Tensor, final: LayerState) -> Tensor:
-        x, self.state = self.block.reread(x, self.state, final.memory)
+        x, self.state = self.block.reread(x, self.state, final.rule_state)
         return x
 
     def fold(self, chunks: Iterable[Tensor]) -> LayerState:
@@ -136,7 +136,11 @@ def _joined(chunks: list[Tensor]) -> Tensor:
 
 
 def _mean(a: LayerState, b: LayerState) -> LayerState:
-    """Mean of the states of both directions, which only matrix memories have."""
-    tail = None if a.tail is None or b.tail is None else (a.tail + b.tail) / 2
-    memory = MatrixMemory((state_of(a.memory) + state_of(b.memory)) / 2)
-    return LayerState(memory, tail, a.num_tokens)
+    """Mean of the states of both directions, which only matrix states have."""
+    conv_inputs = (
+        None
+        if a.conv_inputs is None or b.conv_inputs is None
+        else (a.conv_inputs + b.conv_inputs) / 2
+    )
+    rule_state = MatrixState((matrix_of(a.rule_state) + matrix_of(b.rule_state)) / 2)
+    return LayerState(rule_state, conv_inputs, a.num_tokens)

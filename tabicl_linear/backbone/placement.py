@@ -115,9 +115,9 @@ def _example(
 ) -> Streams:
     """One token as the mixer hands it to its rule: shapes and dtypes of what kernels will see."""
     token = parameter.new_zeros(1, 1, width)
-    time = torch.zeros(1, dtype=torch.long, device=parameter.device)
+    positions = torch.zeros(1, dtype=torch.long, device=parameter.device)
     device, lowered = parameter.device.type, precision != parameter.dtype
     # Weights that are lowered here must not be taken for those of a training step around it.
     with torch.autocast(device, precision if lowered else None, lowered, cache_enabled=False):
-        streams, _ = mixer.project(token, time, None, independent=False)
+        streams, _ = mixer.project(token, positions, None, independent=False)
     return streams

@@ -11,9 +11,9 @@ from tabicl_linear.backbone.block import Block
 from tabicl_linear.backbone.long_context import HeldTokens, advance, fold
 from tabicl_linear.backbone.two_axis import CellAttention
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels.matrix import state_of
-from tabicl_linear.kernels.memory import MatrixMemory, state_shape, tensors
+from tabicl_linear.kernels.matrix import matrix_of
 from tabicl_linear.kernels.rule import lifted
+from tabicl_linear.kernels.state import MatrixState, state_shape, tensors
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
 
@@ -135,7 +135,7 @@ class Backbone(nn.Module):
     def takes(self, states: Sequence[LayerState], device: torch.device) -> bool:
         """Whether states have the layers, shapes and device of this stack's own."""
         return len(states) == len(self.blocks) and all(
-            state_shape(state.memory) == block.mixer.state_shape
+            state_shape(state.rule_state) == block.mixer.state_shape
             and all(tensor.device == device for tensor in tensors(state))
             for block, state in zip(self.layers(), states, strict=True)
         )
@@ -144,8 +144,8 @@ class Backbone(nn.Module):
     def _woven_start(learned: Tensor, x: Tensor, below: Sequence[LayerState]) -> LayerState:
         S = learned.expand(x.shape[0], *learned.shape)
         if below:
-            S = S + state_of(below[-1].memory)
-        return LayerState(MatrixMemory(S), None, 0)
+            S = S + matrix_of(below[-1].rule_state)
+        return LayerState(MatrixState(S), None, 0)
 
     def layers(self) -> list[Block]:
         """The blocks, first to last."""
@@ -164,7 +164,7 @@ class Backbone(nn.Module):
 def _learned_state(block: Block) -> nn.Parameter:
     """A learned initial state, drawn from N(0, 1) / key_dim."""
     rule = block.mixer.rule
-    if not rule.has_matrix_memory:
+    if not rule.has_matrix_state:
         raise ConfigError(
             f"weave_states passes states of one layer to the next, and {type(rule).__name__} has "
             "no matrix state to pass; leave weave_states out."

@@ -9,7 +9,7 @@ import torch
 
 from tabicl_linear.bench.memory import available_bytes, peak_bytes
 from tabicl_linear.bench.timing import Spread, Ticker, spread, timed, turns
-from tabicl_linear.kernels.memory import CacheMemory, map_tensors, num_bytes
+from tabicl_linear.kernels.state import CacheState, map_tensors, num_bytes
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -161,7 +161,7 @@ class Meter:
             return None
         x, y = tables(16, subject.model, self.device)
         small = self._fit(subject, x, y)
-        has_cache = any(isinstance(layer.memory, CacheMemory) for layer in small.layers)
+        has_cache = any(isinstance(layer.rule_state, CacheState) for layer in small.layers)
         return enlarged(small, point.rows) if has_cache else None
 
     def _repeat_fits(
@@ -256,8 +256,8 @@ def enlarged(state: InContextState, rows: int) -> InContextState:
         return torch.randn(x.shape[0], rows, *x.shape[2:], device=x.device).to(x.dtype)
 
     layers = tuple(
-        layer._replace(memory=map_tensors(grow, layer.memory), num_tokens=rows)
-        if isinstance(layer.memory, CacheMemory)
+        layer._replace(rule_state=map_tensors(grow, layer.rule_state), num_tokens=rows)
+        if isinstance(layer.rule_state, CacheState)
         else layer
         for layer in state.layers
     )

@@ -8,7 +8,7 @@ import torch
 from tabicl_linear import build_task
 from tabicl_linear.commands.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels.memory import num_bytes
+from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.model import InContextModel
 from tabicl_linear.runs import RUNS, Run
 

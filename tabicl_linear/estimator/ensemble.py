@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_length
 from tabicl_linear.estimator.views import PowerColumns, View, draw_views, sum_logits
-from tabicl_linear.kernels.memory import map_tensors, num_bytes
+from tabicl_linear.kernels.state import map_tensors, num_bytes
 from tabicl_linear.model import InContextModel, InContextState
 
 MIN_ROWS = 8

@@ -1,4 +1,4 @@
-"""Additive memories: linear attention, gated linear attention and Mamba-2's state space dual form.
+"""Additive states: linear attention, gated linear attention and Mamba-2's state space dual form.
 
 Notation: C tokens a chunk, g the log decay summed from the start of the chunk, S the state before
 the chunk. Decays appear only as exp(g_i - g_j) with j <= i, never as exp(-g_j), so strong gates
@@ -14,12 +14,18 @@ from tabicl_linear.kernels.matrix import (
     cumulative_decay,
     decay,
     initial_state,
+    matrix_of,
     pairwise_decay,
     read,
-    state_of,
 )
-from tabicl_linear.kernels.memory import MatrixMemory, Memory
-from tabicl_linear.kernels.rule import Kernel, UpdateRule, at_least_float32, full_precision
+from tabicl_linear.kernels.rule import (
+    Kernel,
+    StateNorms,
+    UpdateRule,
+    at_least_float32,
+    full_precision,
+)
+from tabicl_linear.kernels.state import MatrixState, RuleState
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -30,83 +36,71 @@ class AdditiveRule(UpdateRule):
 
     Without `log_decay` this is linear attention and the order of the tokens does not matter for
     the final state; with one gate per head Mamba-2, with one per key channel GLA. beta is one
-    where it is None. The initial memory is zero unless one is given.
+    where it is None. The initial state is zero unless one is given.
 
     Attributes:
         chunk_size: Tokens per chunk. With one gate per key channel the pairwise decays of a chunk
             take C^2 k numbers, so chunks of `channel_chunk_size` are used there.
-        normed: Whether norms of prefix states may be asked for: only without decay.
-        carries_normaliser: The last value channel sums keys (Z of Equation 2); a norm of the whole
-            state would mix it with the values.
+        state_norms: "prefix" without decay; "none" where the last value channel sums keys (Z of
+            Equation 2), which a norm would mix with the values.
         kernel: What computes it; plain PyTorch (`TORCH`) if left out.
     """
 
     chunk_size: int = 64
     channel_chunk_size: int = 16
-    normed: bool = False
-    carries_normaliser: bool = False
+    state_norms: StateNorms = "final"
     kernel: Kernel | None = None
 
     @property
     def _kernel(self) -> Kernel:
         return self.kernel or TORCH
 
-    @property
-    def has_state_norms(self) -> bool:
-        """Whether `prefix_square_norms` and `step_square_norms` exist."""
-        return self.normed and not self.carries_normaliser
-
-    @property
-    def has_one_norm(self) -> bool:
-        """Whether the Frobenius norm of the state means one thing."""
-        return not self.carries_normaliser
-
     def scan(
-        self, x: Streams, memory: Memory | None = None
-    ) -> tuple[Float[Tensor, "b t h v"], MatrixMemory]:
+        self, x: Streams, state: RuleState | None = None
+    ) -> tuple[Float[Tensor, "b t h v"], MatrixState]:
         """Write all tokens; every token reads the state that includes its own write."""
         with full_precision(x.q):
             outputs, S = self._kernel.scan(
-                x.q, x.k, _weighted(x), initial_state(x, memory), x.log_decay, size=self._size(x)
+                x.q, x.k, _weighted(x), initial_state(x, state), x.log_decay, size=self._size(x)
             )
-        return outputs, MatrixMemory(S)
+        return outputs, MatrixState(S)
 
-    def fold(self, x: Streams, memory: Memory | None = None) -> MatrixMemory:
-        """The final memory alone."""
+    def fold(self, x: Streams, state: RuleState | None = None) -> MatrixState:
+        """The final state alone."""
         with full_precision(x.q):
-            return MatrixMemory(
+            return MatrixState(
                 self._kernel.fold(
-                    x.k, _weighted(x), initial_state(x, memory), x.log_decay, size=self._size(x)
+                    x.k, _weighted(x), initial_state(x, state), x.log_decay, size=self._size(x)
                 )
             )
 
-    def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
+    def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
         """o = S q."""
         with full_precision(q):
-            return read(at_least_float32(q), state_of(memory))
+            return read(at_least_float32(q), matrix_of(state))
 
-    def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
+    def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
         """S (alpha * q) + (k.q) beta v: what a token reads after writing itself alone."""
         with full_precision(x.q):
             q, k = at_least_float32(x.q), at_least_float32(x.k)
             gated = q if x.log_decay is None else q * at_least_float32(x.log_decay).exp()
             own = (k * q).sum(-1, keepdim=True) * _weighted(x)
-            return read(gated, state_of(memory)) + own
+            return read(gated, matrix_of(state)) + own
 
     def prefix_square_norms(
-        self, x: Streams, memory: Memory | None = None
+        self, x: Streams, state: RuleState | None = None
     ) -> Float[Tensor, "b t h"]:
         """|S_i|^2 = |S_{i-1}|^2 + 2 v_i.(S_{i-1} k_i) + |v_i|^2 |k_i|^2: one more scan."""
         with full_precision(x.q):
-            S, v = initial_state(x, memory), _weighted(x)
+            S, v = initial_state(x, state), _weighted(x)
             recalled, _ = self._kernel.scan(x.k, x.k, v, S, size=self._size(x))
             growth = _growth(at_least_float32(x.k), v, recalled, own=True)
             return S.square().sum((-1, -2)).unsqueeze(1) + growth.cumsum(1)
 
-    def step_square_norms(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h"]:
+    def peek_square_norms(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h"]:
         """|S + v k^T|^2 of every token alone."""
         with full_precision(x.q):
-            S, k = state_of(memory), at_least_float32(x.k)
+            S, k = matrix_of(state), at_least_float32(x.k)
             growth = _growth(k, _weighted(x), read(k, S), own=False)
             return S.square().sum((-1, -2)).unsqueeze(1) + growth
 
@@ -205,4 +199,4 @@ def _growth(k: Tensor, v: Tensor, recalled: Tensor, *, own: bool) -> Tensor:
 
 
 TORCH = Kernel(scan, fold)
-"""Additive memories in plain PyTorch."""
+"""Additive states in plain PyTorch."""

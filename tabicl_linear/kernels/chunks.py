@@ -14,7 +14,7 @@ def split(x: Float[Tensor, "b t h e"], size: int) -> Float[Tensor, "i bh s e"]:
     """Cut the tokens into chunks of `size`, chunk index first; at least one chunk.
 
     The end is padded with zeros. A zero key with zero write rate and zero log decay writes
-    nothing and forgets nothing, so padding leaves the final memory right. A sequence without
+    nothing and forgets nothing, so padding leaves the final state right. A sequence without
     tokens is one chunk of padding.
     """
     b, t, h, e = x.shape

@@ -1,7 +1,7 @@
-"""The delta rule and decaying memories in C++ (`csrc/scan.h`), for float32 on the CPU.
+"""The delta rule and decaying states in C++ (`csrc/scan.h`), for float32 on the CPU.
 
 Tensors that the library does not take go to the kernels in plain PyTorch: those on other devices or
-of other types, keys of more than 128 channels, and additive memories without decay, which are plain
+of other types, keys of more than 128 channels, and additive states without decay, which are plain
 matrix products.
 """
 

@@ -10,7 +10,7 @@ k~_i = exp(g_C - g_i) k_i and
 rows of a table are correlated, and with such keys that product loses every digit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -20,12 +20,18 @@ from tabicl_linear.kernels.matrix import (
     cumulative_decay,
     decay,
     initial_state,
+    matrix_of,
     pairwise_decay,
     read,
-    state_of,
 )
-from tabicl_linear.kernels.memory import MatrixMemory, Memory
-from tabicl_linear.kernels.rule import Kernel, UpdateRule, at_least_float32, full_precision
+from tabicl_linear.kernels.rule import (
+    Kernel,
+    StateNorms,
+    UpdateRule,
+    at_least_float32,
+    full_precision,
+)
+from tabicl_linear.kernels.state import MatrixState, RuleState
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -36,7 +42,7 @@ class DeltaRule(UpdateRule):
 
     With `log_decay=None` this is DeltaNet, otherwise Gated DeltaNet (one gate per head). Keys must
     have unit norm for the recurrence to be a contraction. Order matters: permuting tokens changes
-    S. The initial memory is zero unless one is given.
+    S. The initial state is zero unless one is given.
 
     Attributes:
         chunk_size: Tokens per chunk.
@@ -44,6 +50,7 @@ class DeltaRule(UpdateRule):
     """
 
     chunk_size: int = 32
+    state_norms: StateNorms = field(default="final", init=False)
     kernel: Kernel | None = None
 
     @property
@@ -51,37 +58,37 @@ class DeltaRule(UpdateRule):
         return self.kernel or TORCH
 
     def scan(
-        self, x: Streams, memory: Memory | None = None
-    ) -> tuple[Float[Tensor, "b t h v"], MatrixMemory]:
+        self, x: Streams, state: RuleState | None = None
+    ) -> tuple[Float[Tensor, "b t h v"], MatrixState]:
         """Write all tokens; every token reads the state that includes its own write."""
         assert x.beta is not None, "the delta rule needs write rates"
         with full_precision(x.q):
             outputs, S = self._kernel.scan(
-                x.q, x.k, x.v, x.beta, initial_state(x, memory), x.log_decay, size=self.chunk_size
+                x.q, x.k, x.v, x.beta, initial_state(x, state), x.log_decay, size=self.chunk_size
             )
-        return outputs, MatrixMemory(S)
+        return outputs, MatrixState(S)
 
-    def fold(self, x: Streams, memory: Memory | None = None) -> MatrixMemory:
-        """The final memory alone: the scan without its reads."""
+    def fold(self, x: Streams, state: RuleState | None = None) -> MatrixState:
+        """The final state alone: the scan without its reads."""
         assert x.beta is not None, "the delta rule needs write rates"
         with full_precision(x.q):
-            return MatrixMemory(
+            return MatrixState(
                 self._kernel.fold(
-                    x.k, x.v, x.beta, initial_state(x, memory), x.log_decay, size=self.chunk_size
+                    x.k, x.v, x.beta, initial_state(x, state), x.log_decay, size=self.chunk_size
                 )
             )
 
-    def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
+    def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
         """o = S q."""
         with full_precision(q):
-            return read(at_least_float32(q), state_of(memory))
+            return read(at_least_float32(q), matrix_of(state))
 
-    def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
+    def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
         """a S q + b (k.q) (v - a S k): what a token reads after writing itself alone."""
         assert x.beta is not None, "the delta rule needs write rates"
         with full_precision(x.q):
             q, k, v, beta = map(at_least_float32, (x.q, x.k, x.v, x.beta))
-            S = state_of(memory)
+            S = matrix_of(state)
             own, recalled = read(q, S), read(k, S)
             if x.log_decay is not None:
                 alpha = at_least_float32(x.log_decay).exp()

@@ -153,4 +153,4 @@ DELTA = Kernel(_delta_scan, _delta_fold)
 """The delta rule, plain and gated."""
 
 ADDITIVE = Kernel(_additive_scan, _additive_fold)
-"""Additive memories without decay, with one gate per head and with one per key channel."""
+"""Additive states without decay, with one gate per head and with one per key channel."""

@@ -1,10 +1,10 @@
-"""What the rules with a matrix memory share."""
+"""What the rules with a matrix state share."""
 
 import torch
 
 from tabicl_linear.kernels import chunks
-from tabicl_linear.kernels.memory import MatrixMemory, Memory
 from tabicl_linear.kernels.rule import at_least_float32
+from tabicl_linear.kernels.state import MatrixState, RuleState
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -14,18 +14,18 @@ def read(q: Float[Tensor, "b t h k"], S: Float[Tensor, "b h v k"]) -> Float[Tens
     return (q.transpose(1, 2) @ S.transpose(-1, -2)).transpose(1, 2)
 
 
-def initial_state(x: Streams, memory: Memory | None) -> Float[Tensor, "b h v k"]:
-    """The state to start from: zero unless a memory is given."""
-    if memory is not None:
-        return state_of(memory)
+def initial_state(x: Streams, state: RuleState | None) -> Float[Tensor, "b h v k"]:
+    """The matrix to start from: zero unless a state is given."""
+    if state is not None:
+        return matrix_of(state)
     b, _, h, k = x.k.shape
     return at_least_float32(x.v).new_zeros(b, h, x.v.shape[-1], k)
 
 
-def state_of(memory: Memory) -> Float[Tensor, "b h v k"]:
-    """S of a matrix memory; any other memory is a mistake of the caller."""
-    assert isinstance(memory, MatrixMemory), f"expected a MatrixMemory, got {type(memory).__name__}"
-    return memory.S
+def matrix_of(state: RuleState) -> Float[Tensor, "b h v k"]:
+    """S of a matrix state; any other state is a mistake of the caller."""
+    assert isinstance(state, MatrixState), f"expected a MatrixState, got {type(state).__name__}"
+    return state.S
 
 
 def cumulative_decay(
@@ -42,7 +42,7 @@ def cumulative_decay(
 
 
 def decay(g: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
-    """exp of sums of log decays, or of their differences, in the precision of a memory.
+    """exp of sums of log decays, or of their differences, in the precision of a state.
 
     Differences are taken before the rounding, `exp` comes after it: float64 there would gain
     nothing and cost time.

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
-from tabicl_linear.kernels.memory import MatrixMemory, map_tensors
 from tabicl_linear.kernels.rule import at_least_float32, full_precision
+from tabicl_linear.kernels.state import MatrixState, map_tensors
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Tensor
 
@@ -66,13 +66,13 @@ def why_not(
     """
     tasks, tokens = SHAPE.get(device.type, (2, 70))
     with torch.inference_mode(False), torch.enable_grad():
-        x, memory = draw(like, tasks, tokens, device)
+        x, state = draw(like, tasks, tokens, device)
         try:
-            found = evaluate(rule, x, memory)
+            found = evaluate(rule, x, state)
         except Exception as error:  # compilers, drivers and assertions raise anything
             return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         # Tasks do not see each other: in float64 one of them is enough.
-        last, start = map_tensors(lambda z: z[-1:].double(), (x, memory))
+        last, start = map_tensors(lambda z: z[-1:].double(), (x, state))
         truth = evaluate(replace(rule, kernel=None), last, start)
         for name, expected in truth.items():
             difference = relative_error(found[name][-1:], expected)
@@ -92,7 +92,7 @@ def relative_error(actual: Tensor, truth: Tensor) -> float:
 
 def draw(
     like: Layout, tasks: int, tokens: int, device: torch.device
-) -> tuple[Streams, MatrixMemory]:
+) -> tuple[Streams, MatrixState]:
     """Random inputs as mixers make them: unit keys, write rates in (0, 1), gates below one."""
     generator = torch.Generator().manual_seed(0)
 
@@ -114,15 +114,15 @@ def draw(
         log_decay=field(log_decay, _log_gates),
     )
     shape = tasks, x.v.shape[2], x.v.shape[3], x.k.shape[3]
-    return x, MatrixMemory(torch.randn(shape, generator=generator).to(device))
+    return x, MatrixState(torch.randn(shape, generator=generator).to(device))
 
 
-def evaluate(rule: KernelRule, x: Streams, memory: MatrixMemory) -> dict[str, Tensor]:
-    """Results of scan and fold after a memory, and the gradients of a projection of each."""
+def evaluate(rule: KernelRule, x: Streams, state: MatrixState) -> dict[str, Tensor]:
+    """Results of scan and fold after a state, and the gradients of a projection of each."""
     names = [name for name, z in x._asdict().items() if z is not None]
     leaves = {name: getattr(x, name).detach().requires_grad_() for name in names}
-    leaves["initial states"] = memory.S.detach().requires_grad_()
-    start = MatrixMemory(leaves["initial states"])
+    leaves["initial states"] = state.S.detach().requires_grad_()
+    start = MatrixState(leaves["initial states"])
     streams = x._replace(**{name: leaves[name] for name in names})
     with full_precision(x.q):
         outputs, scanned = rule.scan(streams, start)

@@ -1,4 +1,4 @@
-"""Layer-local ridge regression as an update rule whose memory is two sums."""
+"""Layer-local ridge regression as an update rule whose state is two sums."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -7,8 +7,8 @@ import torch
 
 from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.kernels.matrix import read
-from tabicl_linear.kernels.memory import GramMemory, Memory
 from tabicl_linear.kernels.rule import UpdateRule, at_least_float32, full_precision
+from tabicl_linear.kernels.state import GramState, RuleState
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -19,9 +19,9 @@ Penalty = Literal["scaled", "plain", "none"]
 class RidgeRule(UpdateRule):
     """S = V^T K (K^T K + n lambda I)^-1, read as o = S q (appendix B.5).
 
-    The memory holds V^T K, K^T K and n: fitted contexts merge by addition and the order of tokens
+    The state holds V^T K, K^T K and n: fitted contexts merge by addition and the order of tokens
     does not matter. Sums and solution are float64 for inputs of any dtype: rows of a table are
-    correlated and lambda may be tiny. The system is solved when the memory is read. There are no
+    correlated and lambda may be tiny. The system is solved when the state is read. There are no
     prefix reads.
 
     Attributes:
@@ -31,49 +31,49 @@ class RidgeRule(UpdateRule):
     """
 
     has_prefix_reads: ClassVar[bool] = False
-    has_matrix_memory: ClassVar[bool] = False
+    has_matrix_state: ClassVar[bool] = False
 
     penalty: Penalty = "scaled"
     regulariser: float = 1.0
 
     def scan(
-        self, x: Streams, memory: Memory | None = None
-    ) -> tuple[Float[Tensor, "b t h v"], Memory]:
+        self, x: Streams, state: RuleState | None = None
+    ) -> tuple[Float[Tensor, "b t h v"], RuleState]:
         """Not provided: a solve per prefix would not be linear in the number of tokens."""
         raise UnsupportedReadout("RidgeRule has no prefix reads; use readouts.FinalState.")
 
-    def fold(self, x: Streams, memory: Memory | None = None) -> GramMemory:
+    def fold(self, x: Streams, state: RuleState | None = None) -> GramState:
         """The sums, with those of all tokens added."""
         with full_precision(x.k):
             k, v = x.k.double().transpose(1, 2), x.v.double().transpose(1, 2)
             cross, gram = v.transpose(-1, -2) @ k, k.transpose(-1, -2) @ k
         rows = x.k.shape[1]
-        if memory is None:
-            return GramMemory(cross, gram, rows)
-        assert isinstance(memory, GramMemory)
-        return GramMemory(memory.cross + cross, memory.gram + gram, memory.rows + rows)
+        if state is None:
+            return GramState(cross, gram, rows)
+        assert isinstance(state, GramState)
+        return GramState(state.cross + cross, state.gram + gram, state.rows + rows)
 
-    def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
+    def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
         """Solve for S, then o = S q."""
-        assert isinstance(memory, GramMemory)
+        assert isinstance(state, GramState)
         with full_precision(q):
-            S = self.solve(memory)
+            S = self.solve(state)
             return read(q.double(), S).to(at_least_float32(q).dtype)
 
-    def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
+    def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
         """Not provided: the own token would need a solve of its own."""
         raise UnsupportedReadout("RidgeRule has no self term; use readouts.FinalState.")
 
-    def solve(self, memory: GramMemory) -> Float[Tensor, "b h v k"]:
-        """The state S of a memory, in float64."""
+    def solve(self, state: GramState) -> Float[Tensor, "b h v k"]:
+        """The matrix S that the sums stand for, in float64."""
         if self.penalty == "none":
-            S = memory.cross @ torch.linalg.pinv(memory.gram, hermitian=True, rtol=PINV_RTOL)
+            S = state.cross @ torch.linalg.pinv(state.gram, hermitian=True, rtol=PINV_RTOL)
         else:
             # Without rows the sums are zero, and so is S whatever the penalty.
-            scale = max(1, memory.rows) if self.penalty == "scaled" else 1
-            eye = torch.eye(memory.gram.shape[-1], dtype=torch.float64, device=memory.gram.device)
-            factor = torch.linalg.cholesky(memory.gram + scale * self.regulariser * eye)
-            S = torch.cholesky_solve(memory.cross.mT, factor).mT
+            scale = max(1, state.rows) if self.penalty == "scaled" else 1
+            eye = torch.eye(state.gram.shape[-1], dtype=torch.float64, device=state.gram.device)
+            factor = torch.linalg.cholesky(state.gram + scale * self.regulariser * eye)
+            S = torch.cholesky_solve(state.cross.mT, factor).mT
         solution: Tensor = S
         return solution
 

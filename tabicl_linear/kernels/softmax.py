@@ -1,4 +1,4 @@
-"""Softmax attention as an update rule whose memory grows by one key and one value per token."""
+"""Softmax attention as an update rule whose state grows by one key and one value per token."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 import torch.nn.functional as F
 
-from tabicl_linear.kernels.memory import CacheMemory, Memory
 from tabicl_linear.kernels.rule import UpdateRule, at_least_float32
+from tabicl_linear.kernels.state import CacheState, RuleState
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Bool, Float, Tensor
 
@@ -17,24 +17,24 @@ QUERY_BLOCK = 256
 
 @dataclass(frozen=True)
 class SoftmaxRule(UpdateRule):
-    """o_i = sum_j softmax_j(q_i k_j) v_j over the tokens in memory.
+    """o_i = sum_j softmax_j(q_i k_j) v_j over the tokens in the cache.
 
-    The memory is the cache of keys and values in their own dtype: a read needs all of it, so
+    The state is the cache of keys and values in their own dtype: a read needs all of it, so
     unlike the recurrent rules its size and the cost of a read grow with the context. The final
-    memory is a set: reads do not depend on the order of its tokens.
+    state is a set: reads do not depend on the order of its tokens.
     """
 
-    has_matrix_memory: ClassVar[bool] = False
+    has_matrix_state: ClassVar[bool] = False
 
     def scan(
-        self, x: Streams, memory: Memory | None = None
-    ) -> tuple[Float[Tensor, "b t h v"], CacheMemory]:
-        """Causal attention; tokens already in memory come before all others."""
-        total = self.fold(x, memory)
+        self, x: Streams, state: RuleState | None = None
+    ) -> tuple[Float[Tensor, "b t h v"], CacheState]:
+        """Causal attention; tokens in the cache come before all others."""
+        total = self.fold(x, state)
         length, seen = x.q.shape[1], total.keys.shape[1]
         if length in (0, seen):
             return _attend(x.q, total.keys, total.values, causal=True), total
-        # Block by block, so that the mask stays small beside the memory.
+        # Block by block, so that the mask stays small beside the cache.
         outputs = []
         for start in range(0, length, QUERY_BLOCK):
             q = x.q[:, start : start + QUERY_BLOCK]
@@ -44,33 +44,33 @@ class SoftmaxRule(UpdateRule):
             outputs.append(_attend(q, total.keys[:, :end], total.values[:, :end], mask=mask))
         return torch.cat(outputs, dim=1), total
 
-    def fold(self, x: Streams, memory: Memory | None = None) -> CacheMemory:
-        """The memory with the keys and values of all tokens appended."""
-        if memory is None:
-            return CacheMemory(x.k, x.v)
-        assert isinstance(memory, CacheMemory)
-        return CacheMemory(
-            torch.cat([memory.keys, x.k], dim=1), torch.cat([memory.values, x.v], dim=1)
+    def fold(self, x: Streams, state: RuleState | None = None) -> CacheState:
+        """The state with the keys and values of all tokens appended."""
+        if state is None:
+            return CacheState(x.k, x.v)
+        assert isinstance(state, CacheState)
+        return CacheState(
+            torch.cat([state.keys, x.k], dim=1), torch.cat([state.values, x.v], dim=1)
         )
 
-    def read(self, q: Float[Tensor, "b t h k"], memory: Memory) -> Float[Tensor, "b t h v"]:
-        """Attention to everything in memory."""
-        assert isinstance(memory, CacheMemory)
-        return _attend(q, memory.keys, memory.values)
+    def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
+        """Attention to everything in the cache."""
+        assert isinstance(state, CacheState)
+        return _attend(q, state.keys, state.values)
 
-    def step(self, x: Streams, memory: Memory) -> Float[Tensor, "b t h v"]:
-        """Attention to everything in memory and to the token itself."""
-        assert isinstance(memory, CacheMemory)
+    def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
+        """Attention to everything in the cache and to the token itself."""
+        assert isinstance(state, CacheState)
         # Block by block: a query carries the keys of its block along, all but its own masked out.
         blocks = zip(*(z.split(QUERY_BLOCK, dim=1) for z in (x.q, x.k, x.v)), strict=True)
-        return torch.cat([_step(q, k, v, memory) for q, k, v in blocks], dim=1)
+        return torch.cat([_peek(q, k, v, state) for q, k, v in blocks], dim=1)
 
 
-def _step(q: Tensor, k: Tensor, v: Tensor, memory: CacheMemory) -> Tensor:
-    length, seen = q.shape[1], memory.keys.shape[1]
+def _peek(q: Tensor, k: Tensor, v: Tensor, state: CacheState) -> Tensor:
+    length, seen = q.shape[1], state.keys.shape[1]
     own = torch.eye(length, dtype=torch.bool, device=q.device)
     mask = torch.cat([own.new_ones(length, seen), own], dim=1)
-    keys, values = torch.cat([memory.keys, k], dim=1), torch.cat([memory.values, v], dim=1)
+    keys, values = torch.cat([state.keys, k], dim=1), torch.cat([state.values, v], dim=1)
     return _attend(q, keys, values, mask=mask)
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from torch import nn
 
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels.memory import Memory
 from tabicl_linear.kernels.rule import UpdateRule
+from tabicl_linear.kernels.state import RuleState
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -21,14 +21,14 @@ class LayerState(NamedTuple):
     """What one layer keeps of its context.
 
     Attributes:
-        memory: Memory of the update rule.
-        tail: The last inputs of the mixer, as many as its short convolution looks back; None
+        rule_state: State of the update rule.
+        conv_inputs: The last inputs of the mixer, as many as its short convolution looks back; None
             without a convolution.
         num_tokens: Tokens written so far: the clock of the write-rate decay.
     """
 
-    memory: Memory
-    tail: Float[Tensor, "b w d"] | None
+    rule_state: RuleState
+    conv_inputs: Float[Tensor, "b w d"] | None
     num_tokens: int
 
 
@@ -52,22 +52,22 @@ class SequenceMixer(nn.Module, ABC):
     def project(
         self,
         x: Float[Tensor, "b t d"],
-        time: Int[Tensor, " t"],
-        tail: Float[Tensor, "b w d"] | None,
+        positions: Int[Tensor, " t"],
+        conv_inputs: Float[Tensor, "b w d"] | None,
         *,
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
-        """Inputs of the rule, and the tail after these tokens.
+        """Inputs of the rule, and those of the convolution after these tokens.
 
         Args:
             x: Tokens, normalised by the block.
-            time: Tokens written before each token.
-            tail: Tail before the first token; None at the start of a sequence.
-            independent: The tokens are queries: each follows the tail alone, none sees another.
+            positions: Tokens written before each token.
+            conv_inputs: Those before the first token; None at the start of a sequence.
+            independent: The tokens are queries: each follows `conv_inputs`, none sees another.
         """
 
     @abstractmethod
-    def merge(
+    def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
         """What the heads read, normalised, gated and projected to the width of a token."""

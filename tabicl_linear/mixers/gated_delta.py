@@ -69,24 +69,24 @@ class GatedDeltaNet(SequenceMixer):
     def project(
         self,
         x: Float[Tensor, "b t d"],
-        time: Int[Tensor, " t"],
-        tail: Float[Tensor, "b w d"] | None,
+        positions: Int[Tensor, " t"],
+        conv_inputs: Float[Tensor, "b w d"] | None,
         *,
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """Unit-norm queries and keys, values, write rates and log gates."""
-        qkv, tail = project(self.conv, x, self.qkv, tail, independent=independent)
+        qkv, conv_inputs = project(self.conv, x, self.qkv, conv_inputs, independent=independent)
         q, k, v = self.features(qkv.unflatten(-1, (3, self.num_heads, self.head_dim)))
         streams = Streams(
             q=q,
             k=k,
             v=v,
-            beta=self.write_rate(x, time),
+            beta=self.write_rate(x, positions),
             log_decay=self.forget(x).unsqueeze(-1),
         )
-        return streams, tail
+        return streams, conv_inputs
 
-    def merge(
+    def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
         """Norm per head, output gate, output projection."""

@@ -84,13 +84,13 @@ class GatedLinearAttention(SequenceMixer):
     def project(
         self,
         x: Float[Tensor, "b t d"],
-        time: Int[Tensor, " t"],
-        tail: Float[Tensor, "b w d"] | None,
+        positions: Int[Tensor, " t"],
+        conv_inputs: Float[Tensor, "b w d"] | None,
         *,
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """Scaled queries, keys, values and log gates."""
-        qkv, tail = project(self.conv, x, self._qkv, tail, independent=independent)
+        qkv, conv_inputs = project(self.conv, x, self._qkv, conv_inputs, independent=independent)
         if self.conv is not None:
             qkv = F.silu(qkv)
         key_width = self.num_heads * self.key_dim
@@ -102,12 +102,12 @@ class GatedLinearAttention(SequenceMixer):
             v=v.unflatten(-1, (self.num_heads, self.head_dim)),
             log_decay=log_decay.unflatten(-1, (self.num_heads, self.key_dim)),
         )
-        return streams, tail
+        return streams, conv_inputs
 
     def _qkv(self, x: Tensor) -> Tensor:
         return torch.cat([self.qk(x), self.value(x)], dim=-1)
 
-    def merge(
+    def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
         """Norm per head, output gate, output projection."""

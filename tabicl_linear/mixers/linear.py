@@ -33,7 +33,7 @@ class LinearAttention(SequenceMixer):
         self.num_heads = num_heads
         self.head_dim = head_dim(dim, num_heads)
         self.normalise = normalise
-        self.rule = AdditiveRule(normed=True, carries_normaliser=normalise)
+        self.rule = AdditiveRule(state_norms="none" if normalise else "prefix")
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
@@ -47,8 +47,8 @@ class LinearAttention(SequenceMixer):
     def project(
         self,
         x: Float[Tensor, "b t d"],
-        time: Int[Tensor, " t"],
-        tail: Float[Tensor, "b w d"] | None,
+        positions: Int[Tensor, " t"],
+        conv_inputs: Float[Tensor, "b w d"] | None,
         *,
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
@@ -58,7 +58,7 @@ class LinearAttention(SequenceMixer):
             v = F.pad(v, (0, 1), value=1.0)
         return Streams(elu_plus_one(q) * self.head_dim**-0.5, elu_plus_one(k), v), None
 
-    def merge(
+    def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
         """Norm per head, then the output projection."""

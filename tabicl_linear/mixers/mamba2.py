@@ -81,13 +81,13 @@ class Mamba2(SequenceMixer):
     def project(
         self,
         x: Float[Tensor, "b t d"],
-        time: Int[Tensor, " t"],
-        tail: Float[Tensor, "b w d"] | None,
+        positions: Int[Tensor, " t"],
+        conv_inputs: Float[Tensor, "b w d"] | None,
         *,
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
         """C as queries, B as keys, x as values, dt as write rates and A dt as log gates."""
-        xbc, tail = self.conv.project(x, self.xbc, tail, independent=independent)
+        xbc, conv_inputs = self.conv.project(x, self.xbc, conv_inputs, independent=independent)
         xbc = F.silu(xbc)
         values, keys, queries = xbc.split([self.inner, self.state_dim, self.state_dim], dim=-1)
         shared = (*x.shape[:2], self.num_heads, self.state_dim)
@@ -99,9 +99,9 @@ class Mamba2(SequenceMixer):
             beta=dt,
             log_decay=(-self.log_rate.exp() * dt).unsqueeze(-1),
         )
-        return streams, tail
+        return streams, conv_inputs
 
-    def merge(
+    def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
         """Skip D x, gate, norm over all channels, output projection."""

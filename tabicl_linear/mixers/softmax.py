@@ -40,8 +40,8 @@ class Softmax(SequenceMixer):
     def project(
         self,
         x: Float[Tensor, "b t d"],
-        time: Int[Tensor, " t"],
-        tail: Float[Tensor, "b w d"] | None,
+        positions: Int[Tensor, " t"],
+        conv_inputs: Float[Tensor, "b w d"] | None,
         *,
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
@@ -49,7 +49,7 @@ class Softmax(SequenceMixer):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(-3)
         return Streams(q * self.head_dim**-0.5, k, v), None
 
-    def merge(
+    def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
         """The output projection."""

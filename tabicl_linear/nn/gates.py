@@ -27,13 +27,15 @@ class WriteRate(nn.Module):
         self.projection = nn.Linear(dim, num_heads, bias=False)
         self.decay_constant = decay_constant
 
-    def forward(self, x: Float[Tensor, "b t d"], time: Int[Tensor, " t"]) -> Float[Tensor, "b t h"]:
+    def forward(
+        self, x: Float[Tensor, "b t d"], positions: Int[Tensor, " t"]
+    ) -> Float[Tensor, "b t h"]:
         """Write rates in (0, 1), in at least float32."""
         logits = self.projection(x)
         beta = (logits if logits.dtype == torch.float64 else logits.float()).sigmoid()
         if self.decay_constant is None:
             return beta
-        eta = self.decay_constant / (time.double() + self.decay_constant)
+        eta = self.decay_constant / (positions.double() + self.decay_constant)
         return beta * eta.to(beta.dtype)[:, None]
 
 

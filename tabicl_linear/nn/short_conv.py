@@ -31,24 +31,24 @@ class ShortConvolution(nn.Module):
         self,
         x: Float[Tensor, "b t d"],
         projection: Callable[[Tensor], Tensor],
-        tail: Float[Tensor, "b w d"] | None,
+        conv_inputs: Float[Tensor, "b w d"] | None,
         *,
         independent: bool,
     ) -> tuple[Float[Tensor, "b t e"], Float[Tensor, "b w d"]]:
-        """Project tokens and convolve the result; also the tail after these tokens.
+        """Project tokens and convolve the result; also the inputs to keep after these tokens.
 
         Args:
             x: Inputs of a mixer.
             projection: Token-wise map from d to the channels of the convolution, without bias.
-            tail: The `size - 1` inputs before; None at the start of a sequence.
-            independent: Every token follows the tail alone, and the tail stays.
+            conv_inputs: The `size - 1` inputs before; None at the start of a sequence.
+            independent: Every token follows `conv_inputs` alone, which stay.
         """
-        if tail is None:
-            tail = x.new_zeros(x.shape[0], self.size - 1, x.shape[2])
-        before = projection(tail)
+        if conv_inputs is None:
+            conv_inputs = x.new_zeros(x.shape[0], self.size - 1, x.shape[2])
+        before = projection(conv_inputs)
         if independent:
-            return self.independent(projection(x), before), tail
-        return self(projection(x), before), torch.cat([tail, x], dim=1)[:, 1 - self.size :]
+            return self.independent(projection(x), before), conv_inputs
+        return self(projection(x), before), torch.cat([conv_inputs, x], dim=1)[:, 1 - self.size :]
 
     def forward(
         self, x: Float[Tensor, "b t e"], before: Float[Tensor, "b w e"]
@@ -72,11 +72,11 @@ def project(
     conv: ShortConvolution | None,
     x: Float[Tensor, "b t d"],
     projection: Callable[[Tensor], Tensor],
-    tail: Float[Tensor, "b w d"] | None,
+    conv_inputs: Float[Tensor, "b w d"] | None,
     *,
     independent: bool,
 ) -> tuple[Float[Tensor, "b t e"], Float[Tensor, "b w d"] | None]:
-    """Project tokens, through a short convolution where there is one; also the tail after them."""
+    """Project tokens, through a short convolution if there is one; also its inputs after them."""
     if conv is None:
         return projection(x), None
-    return conv.project(x, projection, tail, independent=independent)
+    return conv.project(x, projection, conv_inputs, independent=independent)

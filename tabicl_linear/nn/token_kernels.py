@@ -30,7 +30,7 @@ def rms_norm(
 ) -> Float[Tensor, "... e"]:
     """x / sqrt(mean(x^2) + eps) times the weight, in the dtype of the weight.
 
-    Computed in the wider of both: reads of a memory are float32 in a model of 16 bits too.
+    Computed in the wider of both: reads of a state are float32 in a model of 16 bits too.
     """
     dtype = torch.promote_types(x.dtype, weight.dtype)
     return F.rms_norm(x.to(dtype), weight.shape, weight.to(dtype), eps).to(weight.dtype)

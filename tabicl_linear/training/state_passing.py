@@ -1,4 +1,4 @@
-"""State passing: a training batch starts from the final memories of the batch before it."""
+"""State passing: a training batch starts from the final states of the batch before it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ import torch
 
 from tabicl_linear.data.stream import Stage
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels.matrix import state_of
-from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.kernels.matrix import matrix_of
+from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Float, Tensor
 
-Memories = tuple[Float[Tensor, "b h v k"], ...]
-"""One memory S per layer, first to last; empty before the first batch."""
+States = tuple[Float[Tensor, "b h v k"], ...]
+"""One state S per layer, first to last; empty before the first batch."""
 
 
 @dataclass(frozen=True)
 class StatePassing:
     """S_0 of a training batch is the detached S_n of the batch before it (section 4.2).
 
-    Sample i takes the memory of sample i modulo the size of the batch before. The memory alone is
+    Sample i takes the state of sample i modulo the size of the batch before. The state alone is
     passed: clock and short convolution start anew. The first batch, and all validation, test and
-    prediction, start from zero. S_n is the memory after everything that the strategy writes, which
+    prediction, start from zero. S_n is the state after everything that the strategy writes, which
     in multi-target training includes the query rows.
 
     Attributes:
@@ -42,13 +42,13 @@ class StatePassing:
             )
 
     def check(self, model: InContextModel) -> None:
-        """Refuse networks that have no memories to pass.
+        """Refuse networks that have no states to pass.
 
         Raises:
-            ConfigError: No matrix memory, woven states, or cells of a row in the batch.
+            ConfigError: No matrix state, woven states, or cells of a row in the batch.
         """
         rule = model.backbone.layers()[0].mixer.rule
-        if not rule.has_matrix_memory:
+        if not rule.has_matrix_state:
             raise ConfigError(
                 f"state_passing starts a batch from the matrix states of the batch before, and "
                 f"{type(rule).__name__} has none; use a recurrent mixer such as "
@@ -67,41 +67,41 @@ class StatePassing:
             )
 
     def initial(
-        self, memories: Memories, batch_size: int, seed: np.random.SeedSequence
+        self, states: States, batch_size: int, seed: np.random.SeedSequence
     ) -> tuple[LayerState, ...] | None:
         """States to start a batch from; None, for zero, where there was no batch before.
 
         Args:
-            memories: Those of the batch before.
+            states: Those of the batch before.
             batch_size: Tasks of the batch to start.
             seed: Decides which samples start from zero.
         """
-        if not memories:
+        if not states:
             return None
-        device = memories[0].device
+        device = states[0].device
         draws = np.random.default_rng(seed).random(batch_size)
         reset = torch.from_numpy(draws < self.reset_probability).to(device)
-        source = torch.arange(batch_size, device=device) % len(memories[0])
+        source = torch.arange(batch_size, device=device) % len(states[0])
         return tuple(
-            LayerState(MatrixMemory(S[source].masked_fill(reset[:, None, None, None], 0)), None, 0)
-            for S in memories
+            LayerState(MatrixState(S[source].masked_fill(reset[:, None, None, None], 0)), None, 0)
+            for S in states
         )
 
 
-def final_memories(layers: Sequence[LayerState]) -> Memories:
-    """The memories of fitted layers, cut from the graph that computed them."""
-    return tuple(state_of(layer.memory).detach() for layer in layers)
+def final_states(layers: Sequence[LayerState]) -> States:
+    """The states of fitted layers, cut from the graph that computed them."""
+    return tuple(matrix_of(layer.rule_state).detach() for layer in layers)
 
 
-def gather(memories: Memories, num_ranks: int) -> tuple[Float[Tensor, "r b h v k"], ...]:
-    """The memories of all processes, in order of rank; every process must call this.
+def gather(states: States, num_ranks: int) -> tuple[Float[Tensor, "r b h v k"], ...]:
+    """The states of all processes, in order of rank; every process must call this.
 
-    The shape of a batch is the same on every rank, and so are those of its memories.
+    The shape of a batch is the same on every rank, and so are those of its states.
     """
     if num_ranks == 1:
-        return tuple(S.unsqueeze(0) for S in memories)
+        return tuple(S.unsqueeze(0) for S in states)
     gathered = []
-    for S in memories:
+    for S in states:
         everyone = [S.new_empty(S.shape) for _ in range(num_ranks)]
         torch.distributed.all_gather(everyone, S.contiguous())
         gathered.append(torch.stack(everyone))

@@ -22,9 +22,9 @@ from tabicl_linear.training.metric_names import GRADIENT_NORM, LEARNING_RATE, LO
 from tabicl_linear.training.schedule import WarmupCosine
 from tabicl_linear.training.scores import MeanScores, cross_entropy, score
 from tabicl_linear.training.state_passing import (
-    Memories,
     StatePassing,
-    final_memories,
+    States,
+    final_states,
     gather,
     reset_seed,
 )
@@ -85,15 +85,15 @@ class InContextTask(LightningModule):
         self.val_scores = MeanScores()
         self.test_scores = MeanScores()
         self._window: list[int] = []
-        self._memories: Memories = ()
-        self._restored: Memories = ()
+        self._states: States = ()
+        self._restored: States = ()
         self._stream_seed = 0
         self._folder = ""
 
     def setup(self, stage: str) -> None:
         """Take the Trainer's precision and choose kernels for it, before the model moves.
 
-        Memories that were loaded for something else are forgotten; those of this run come after.
+        States that were loaded for something else are forgotten; those of this run come after.
         """
         self._restored = ()
         # Other processes than the first do not know the run folder until they are connected.
@@ -104,13 +104,13 @@ class InContextTask(LightningModule):
         self.model.place(self.backend, autocast=autocast, compile_dense=self.compile_dense)
 
     def on_train_start(self) -> None:
-        """Take up the memories of a checkpoint, if one was loaded, or start without any.
+        """Take up the states of a checkpoint, if one was loaded, or start without any.
 
         Raises:
-            ConfigError: State passing with data of no known seed, or memories of another number of
+            ConfigError: State passing with data of no known seed, or states of another number of
                 processes.
         """
-        self._memories, restored, self._restored = (), self._restored, ()
+        self._states, restored, self._restored = (), self._restored, ()
         if self.state_passing is None:
             return
         datamodule = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ class InContextTask(LightningModule):
                 f"has {ranks}; resume with as many, or with --model.state_passing null."
             )
         self._stream_seed = datamodule.seed
-        self._memories = tuple(S[self.global_rank].to(self.device) for S in restored)
+        self._states = tuple(S[self.global_rank].to(self.device) for S in restored)
 
     def training_step(self, batch: TaskBatch, batch_idx: int) -> Float[Tensor, ""]:
         """Cross-entropy of the query rows: mean over each task's rows, then over tasks.
@@ -137,7 +137,7 @@ class InContextTask(LightningModule):
         """
         logits, layers = self.model.train_pass(batch, self._initial(batch))
         if self.state_passing is not None:
-            self._memories = final_memories(layers)
+            self._states = final_states(layers)
         loss = cross_entropy(logits, batch.y[:, batch.num_context :]).mean()
         self._window.append(batch.index)
         if not loss.isfinite():
@@ -176,13 +176,13 @@ class InContextTask(LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the memories that the next batch of every process starts from."""
-        if self._memories:
-            memories = gather(self._memories, self.trainer.world_size)
-            checkpoint["state_passing"] = {"memories": memories}
+        """Add the states that the next batch of every process starts from."""
+        if self._states:
+            states = gather(self._states, self.trainer.world_size)
+            checkpoint["state_passing"] = {"memories": states}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep passed memories for the start of training, and this run's optimiser options.
+        """Keep passed states for the start of training, and this run's optimiser options.
 
         The options (weight decay, betas ...) replace the stored ones; the learning rate is the
         schedule's business.
@@ -196,10 +196,10 @@ class InContextTask(LightningModule):
 
     def _initial(self, batch: TaskBatch) -> tuple[LayerState, ...] | None:
         """The states that a training batch starts from; None for zero."""
-        if self.state_passing is None or not self._memories:
+        if self.state_passing is None or not self._states:
             return None
         seed = reset_seed(self._stream_seed, batch.index, self.global_rank)
-        return self.state_passing.initial(self._memories, len(batch.y), seed)
+        return self.state_passing.initial(self._states, len(batch.y), seed)
 
     def _evaluate(self, batch: TaskBatch, scores: MeanScores, prefix: str) -> None:
         context, queries = batch.x.tensor_split([batch.num_context], dim=1)

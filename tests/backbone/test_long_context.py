@@ -6,7 +6,7 @@ from contract.variants import make
 from tolerances import RMS, assert_close
 
 from tabicl_linear.backbone import long_context
-from tabicl_linear.kernels.memory import tensors
+from tabicl_linear.kernels.state import tensors
 
 TASKS, TOKENS, CHUNK, DIM = 2, 23, 4, 32
 """Six chunks, the last of them shorter."""

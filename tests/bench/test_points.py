@@ -24,7 +24,7 @@ from tabicl_linear.bench.points import (
     state_growth,
     tables,
 )
-from tabicl_linear.kernels.memory import num_bytes
+from tabicl_linear.kernels.state import num_bytes
 
 CPU = torch.device("cpu")
 SMALL = [

@@ -5,7 +5,7 @@ import torch
 from contract.test_models import AXES, fitted
 from contract.variants import make, task
 
-from tabicl_linear.kernels.memory import tensors
+from tabicl_linear.kernels.state import tensors
 
 axes = pytest.mark.parametrize(("mixer", "readout", "two_axis"), AXES)
 CELLS = {False: 1, True: 2}

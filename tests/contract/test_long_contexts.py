@@ -8,7 +8,7 @@ from contract.variants import make, served, task
 from tolerances import RMS, assert_close
 
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels.memory import tensors
+from tabicl_linear.kernels.state import tensors
 
 # Mimetic initialisation is another start, not another computation.
 PAIRS = [pair for pair in served() if "mimetic" not in pair[0]]

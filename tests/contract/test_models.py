@@ -6,7 +6,7 @@ from contract.variants import MIXERS, READOUTS, SMALL, STRATEGIES, make, served,
 from tolerances import CONTRACT, assert_close, relative_rms
 
 from tabicl_linear.errors import ConfigError, UnsupportedReadout
-from tabicl_linear.kernels.memory import map_tensors, num_bytes, tensors
+from tabicl_linear.kernels.state import map_tensors, num_bytes, tensors
 from tabicl_linear.nn.gates import WriteRate
 
 PAIRS = served()
@@ -42,12 +42,12 @@ def test_impossible_readouts_are_refused_and_all_others_built(mixer):
     if not rule.has_prefix_reads:
         impossible |= {"causal", "causal_no_self_term", "bidirectional", "causal_frobenius"}
         impossible.add("woven_causal")
-    if not rule.has_matrix_memory:
+    if not rule.has_matrix_state:
         impossible |= {"bidirectional", "final_state_frobenius", "woven_causal"}
         impossible.add("woven_final_state")
-    if not rule.has_state_norms:
+    if rule.state_norms != "prefix":
         impossible.add("causal_frobenius")
-    if not rule.has_one_norm:
+    if rule.state_norms == "none":
         impossible.add("final_state_frobenius")
     assert {readout for readout in READOUTS if (mixer, readout) not in PAIRS} == impossible
     for readout in impossible:
@@ -243,11 +243,11 @@ def test_every_query_has_the_clock_of_the_tokens_written(mixer, strategy, writte
     rates = [module for module in model.modules() if isinstance(module, WriteRate)]
     hooks = [m.register_forward_hook(lambda _, x, __: times.append(x[1])) for m in rates]
     state, queries = fitted(model, batch)
-    assert all(torch.equal(time, torch.arange(written)) for time in times)
+    assert all(torch.equal(positions, torch.arange(written)) for positions in times)
     times.clear()
     model.predict(state, queries)
     assert len(times) == len(hooks) == 2
-    assert all((time == written).all() for time in times)
+    assert all((positions == written).all() for positions in times)
 
 
 def test_training_mode_changes_nothing():

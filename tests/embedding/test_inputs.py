@@ -9,7 +9,7 @@ from tolerances import RMS, assert_close
 from tabicl_linear import recipe as recipes
 from tabicl_linear.embedding.inputs import LABEL_TYPES, Limits, check_context
 from tabicl_linear.errors import DataError
-from tabicl_linear.kernels.memory import tensors
+from tabicl_linear.kernels.state import tensors
 
 CPU = torch.device("cpu")
 X, Y = torch.zeros(2, 5, 3), torch.zeros(2, 5, dtype=torch.long)
@@ -107,7 +107,7 @@ def test_a_state_extended_in_chunks_is_that_extended_at_once(causal, rows_per_ch
         whole = causal.fit(x[:, 15:], y[:, 15:], state=start)
         pieces = causal.fit(x[:, 15:], y[:, 15:], state=start, rows_per_chunk=rows_per_chunk)
     for actual, expected in zip(pieces.layers, whole.layers, strict=True):
-        assert_close(actual.memory.S, expected.memory.S, RMS[torch.float32])
+        assert_close(actual.rule_state.S, expected.rule_state.S, RMS[torch.float32])
 
 
 @pytest.mark.parametrize("scale", [1e-38, 1e38, 3.4e38])

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.model_selection import train_test_split
 
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.kernels.memory import map_tensors
+from tabicl_linear.kernels.state import map_tensors
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.kernels.memory import tensors
+from tabicl_linear.kernels.state import tensors
 from tabicl_linear.model import InContextModel
 
 MEASURE = """

@@ -195,15 +195,15 @@ def build(pair: Pair) -> tuple[SequenceMixer, nn.Module]:
 
 def fit(mixer: SequenceMixer, x: torch.Tensor) -> tuple[torch.Tensor, LayerState]:
     """What the tokens of a context read under the causal readout, and the state they leave."""
-    time = torch.arange(x.shape[1])
-    streams, tail = mixer.project(x, time, None, independent=False)
-    heads, memory = Causal(mixer.num_heads).context(mixer.rule, streams, None)
-    return mixer.merge(heads, streams, x), LayerState(memory, tail, x.shape[1])
+    positions = torch.arange(x.shape[1])
+    streams, conv_inputs = mixer.project(x, positions, None, independent=False)
+    heads, state = Causal(mixer.num_heads).context(mixer.rule, streams, None)
+    return mixer.output(heads, streams, x), LayerState(state, conv_inputs, x.shape[1])
 
 
 def predict(mixer: SequenceMixer, x: torch.Tensor, state: LayerState) -> torch.Tensor:
     """What queries read after the context of `state`, each alone."""
-    time = torch.full((x.shape[1],), state.num_tokens)
-    streams, _ = mixer.project(x, time, state.tail, independent=True)
-    heads = Causal(mixer.num_heads).query(mixer.rule, streams, state.memory)
-    return mixer.merge(heads, streams, x)
+    positions = torch.full((x.shape[1],), state.num_tokens)
+    streams, _ = mixer.project(x, positions, state.conv_inputs, independent=True)
+    heads = Causal(mixer.num_heads).query(mixer.rule, streams, state.rule_state)
+    return mixer.output(heads, streams, x)

@@ -25,8 +25,8 @@ from fla.ops.simple_gla.naive import naive_chunk_simple_gla, naive_recurrent_sim
 
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
-from tabicl_linear.kernels.memory import MatrixMemory
 from tabicl_linear.kernels.rule import UpdateRule
+from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.kernels.streams import Streams
 
 
@@ -189,8 +189,8 @@ def inputs(op: Op, size: Size, *, state: bool, gate_power: float = 1.0) -> Input
 def ours(op: Op, x: Inputs) -> dict[str, torch.Tensor]:
     """Outputs and final state of our rule."""
     streams = Streams(x.q * x.q.shape[-1] ** -0.5, x.k, x.v, x.beta, x.log_decay)
-    o, memory = op.rule.scan(streams, None if x.S is None else MatrixMemory(x.S))
-    return {"output": o, "state": memory.S}
+    o, state = op.rule.scan(streams, None if x.S is None else MatrixState(x.S))
+    return {"output": o, "state": state.S}
 
 
 def theirs(function: Function, x: Inputs) -> dict[str, torch.Tensor]:

@@ -11,7 +11,7 @@ from tolerances import RMS, assert_close
 from tabicl_linear.kernels import fla, probe
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
-from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.mixers.gated_delta import GatedDeltaNet
@@ -28,10 +28,10 @@ def _gradients(method, rule, x):
     leaves = {name: z.detach().requires_grad_() for name, z in x._asdict().items() if z is not None}
     x = x._replace(**leaves)
     streams = Streams(x.q * x.q.shape[-1] ** -0.5, x.k, x.v, x.beta, x.log_decay)
-    start = None if x.S is None else MatrixMemory(x.S)
+    start = None if x.S is None else MatrixState(x.S)
     if method == "scan":
-        o, memory = rule.scan(streams, start)
-        results = {"output": o, "state": memory.S}
+        o, state = rule.scan(streams, start)
+        results = {"output": o, "state": state.S}
     else:
         leaves.pop("q")
         results = {"state": rule.fold(streams, start).S}
@@ -73,20 +73,20 @@ def test_scan_of_float16(agree):
         lowered = x._replace(v=x.v.half(), q=x.q.half(), k=x.k.half())
         rule = replace(op.rule, kernel=KERNELS[type(op.rule)])
         streams = Streams(lowered.q / 4, lowered.k.float(), lowered.v, x.beta, x.log_decay)
-        o, memory = rule.scan(streams, MatrixMemory(x.S))
-        expected, truth = op.rule.scan(streams, MatrixMemory(x.S))
-        assert o.dtype == memory.S.dtype == torch.float32, name
+        o, state = rule.scan(streams, MatrixState(x.S))
+        expected, truth = op.rule.scan(streams, MatrixState(x.S))
+        assert o.dtype == state.S.dtype == torch.float32, name
         tolerance = probe.TOLERANCE[torch.float16]
         assert probe.relative_error(o, expected) < tolerance, name
-        assert probe.relative_error(memory.S, truth.S) < tolerance, name
+        assert probe.relative_error(state.S, truth.S) < tolerance, name
 
 
 @pytest.mark.parametrize("gates", [0, 1, 16])
 def test_sums_do_not_overflow_in_float16(gates):
     ones = torch.full((1, 130, 1, 16), 30.0).half()
     x = Streams(ones, ones, 10 * ones, log_decay=torch.zeros(1, 130, 1, gates) if gates else None)
-    o, memory = replace(AdditiveRule(), kernel=fla.ADDITIVE).scan(x)
-    assert memory.S.min() == memory.S.max() == 130 * 30 * 300
+    o, state = replace(AdditiveRule(), kernel=fla.ADDITIVE).scan(x)
+    assert state.S.min() == state.S.max() == 130 * 30 * 300
     assert o.dtype == torch.float32
     assert_close(o[:, -1], torch.full_like(o[:, -1], 16 * 30 * 130 * 30 * 300), RMS[torch.float32])
 

@@ -1,6 +1,6 @@
 """Numbers that a change of structure must not change. Made anew, after a change that means to, by
 
-    OMP_NUM_THREADS=1 PYTHONPATH=.:tests .venv/bin/python -m golden.make
+OMP_NUM_THREADS=1 PYTHONPATH=.:tests .venv/bin/python -m golden.make
 """
 
 import json

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tabicl_linear import build_task
-from tabicl_linear.kernels.memory import num_bytes
+from tabicl_linear.kernels.state import num_bytes
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 COUNTS = {

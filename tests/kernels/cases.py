@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from tabicl_linear.kernels import reference
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
-from tabicl_linear.kernels.memory import MatrixMemory
 from tabicl_linear.kernels.rule import UpdateRule
+from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.kernels.streams import Streams
 
 
 class Case(NamedTuple):
-    """A rule with a memory of fixed size, and which gates feed it."""
+    """A rule with a state of fixed size, and which gates feed it."""
 
     rule: UpdateRule
     chunk: int
@@ -53,13 +53,13 @@ def streams(
     )
 
 
-def memory(case: Case, *, seed: int = 1, dtype=torch.float64, batch: int = 2) -> MatrixMemory:
-    """A random initial memory."""
+def initial(case: Case, *, seed: int = 1, dtype=torch.float64, batch: int = 2) -> MatrixState:
+    """A random initial state."""
     g = torch.Generator().manual_seed(seed)
-    return MatrixMemory(torch.randn(batch, 2, 5, 6, generator=g, dtype=torch.float64).to(dtype))
+    return MatrixState(torch.randn(batch, 2, 5, 6, generator=g, dtype=torch.float64).to(dtype))
 
 
-def truth(case: Case, x: Streams, start: MatrixMemory | None) -> tuple[torch.Tensor, torch.Tensor]:
+def truth(case: Case, x: Streams, start: MatrixState | None) -> tuple[torch.Tensor, torch.Tensor]:
     """Outputs and final state of the token-by-token reference."""
     S = None if start is None else start.S
     if isinstance(case.rule, DeltaRule):

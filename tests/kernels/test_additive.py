@@ -1,28 +1,28 @@
-"""What is particular to additive memories: norms of prefix states, gates that forget nothing."""
+"""What is particular to additive states: norms of prefix states, gates that forget nothing."""
 
 import pytest
 import torch
-from kernels.cases import MATRIX_CASES, map_streams, memory, streams, truth
+from kernels.cases import MATRIX_CASES, initial, map_streams, streams, truth
 from tolerances import CONTRACT, assert_close
 
 from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 
-RULE = AdditiveRule(chunk_size=8, normed=True)
+RULE = AdditiveRule(chunk_size=8, state_norms="prefix")
 
 
 @pytest.mark.parametrize("name", ["linear", "linear_beta"])
-@pytest.mark.parametrize("with_memory", [False, True])
-def test_prefix_and_step_norms_are_those_of_the_states(name, with_memory):
+@pytest.mark.parametrize("with_state", [False, True])
+def test_prefix_and_step_norms_are_those_of_the_states(name, with_state):
     case = MATRIX_CASES[name]
-    x, start = streams(case, 30), memory(case) if with_memory else None
+    x, start = streams(case, 30), initial(case) if with_state else None
     norms = RULE.prefix_square_norms(x, start)
     for i in range(30):
         _, S = truth(case, map_streams(lambda z, i=i: z[:, : i + 1], x), start)
         assert_close(norms[:, i], S.square().sum((-1, -2)), CONTRACT)
-    start = memory(case)
-    steps = RULE.step_square_norms(x, start)
+    start = initial(case)
+    steps = RULE.peek_square_norms(x, start)
     for i in range(30):
         _, S = truth(case, map_streams(lambda z, i=i: z[:, i : i + 1], x), start)
         assert_close(steps[:, i], S.square().sum((-1, -2)), CONTRACT)
@@ -47,8 +47,8 @@ def test_one_gate_per_head_is_the_same_gate_for_every_channel():
 
 def test_rules_without_norms_say_so():
     x = streams(MATRIX_CASES["delta"], 3)
-    assert not DeltaRule().has_state_norms
+    assert DeltaRule().state_norms == "final"
     with pytest.raises(UnsupportedReadout, match="DeltaRule"):
         DeltaRule().prefix_square_norms(x)
     with pytest.raises(UnsupportedReadout, match="DeltaRule"):
-        DeltaRule().step_square_norms(x, memory(MATRIX_CASES["delta"]))
+        DeltaRule().peek_square_norms(x, initial(MATRIX_CASES["delta"]))

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from kernels.cases import LENGTHS, MATRIX_CASES, map_streams, memory, streams, truth
+from kernels.cases import LENGTHS, MATRIX_CASES, initial, map_streams, streams, truth
 from tolerances import RMS, ROUNDING, assert_close
 
 from tabicl_linear.kernels import compiled, native
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
-from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.kernels.streams import Streams
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def _wide(gate, heads=(3, 80, 72), length=70, seed=0):
         beta=draw(2, length, h).sigmoid(),
         log_decay=None if gates is None else F.logsigmoid(draw(*gates)),
     )
-    return x, MatrixMemory(draw(2, h, v, k))
+    return x, MatrixState(draw(2, h, v, k))
 
 
 def _gradients(run, x, start, weights):
@@ -57,7 +57,7 @@ def _gradients(run, x, start, weights):
     leaves = [z.detach().clone().requires_grad_() for z in (*x, start.S) if z is not None]
     rest = iter(leaves)
     inputs = Streams(*(None if z is None else next(rest) for z in x))
-    results = run(inputs, MatrixMemory(next(rest)))
+    results = run(inputs, MatrixState(next(rest)))
     loss = sum(
         (result * w.to(result.dtype)).sum() for result, w in zip(results, weights, strict=True)
     )
@@ -69,10 +69,10 @@ def _gradients(run, x, start, weights):
 @pytest.mark.parametrize("name", CASES)
 def test_scan_and_fold_match_the_reference_with_all_gradients(name, length):
     case = CASES[name]
-    x, start = streams(case, length), memory(case)
+    x, start = streams(case, length), initial(case)
     rule = _compiled(case.rule)
     weights = torch.randn_like(x.v), torch.randn_like(start.S)
-    single, start32 = map_streams(torch.Tensor.float, x), MatrixMemory(start.S.float())
+    single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
 
     def scan(x, start):
         outputs, final = rule.scan(x, start)
@@ -120,7 +120,7 @@ def test_every_width_matches_plain_pytorch_in_float64(rule, gate, heads):
 
         return run
 
-    single, start32 = map_streams(torch.Tensor.float, x), MatrixMemory(start.S.float())
+    single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
     actual = _gradients(scan(_compiled(rule)), single, start32, weights)
     expected = _gradients(scan(rule), x, start, weights)
     for i, (a, b) in enumerate(zip(actual, expected, strict=True)):
@@ -132,7 +132,7 @@ def test_gates_that_underflow_forget_everything_and_have_finite_gradients():
     x, start = _wide("channel")
     x = x._replace(log_decay=torch.full_like(x.log_decay, -200.0))
     weights = torch.randn_like(x.v), torch.randn_like(start.S)
-    single, start32 = map_streams(torch.Tensor.float, x), MatrixMemory(start.S.float())
+    single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
 
     def scan(x, start):
         outputs, final = _compiled(AdditiveRule()).scan(x, start)
@@ -169,7 +169,7 @@ def test_values_that_were_overwritten_leave_earlier_gradients_alone(places, read
 
         return run
 
-    single, start32 = map_streams(torch.Tensor.float, x), MatrixMemory(start.S.float())
+    single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
     actual = _gradients(scan(_compiled(DeltaRule())), single, start32, weights)[2:]
     expected = _gradients(scan(DeltaRule()), x, start, weights)[2:]
     for name, a, b in zip(("q", "k", "v", "beta"), actual[:-1], expected[:-1], strict=True):
@@ -180,7 +180,7 @@ def test_values_that_were_overwritten_leave_earlier_gradients_alone(places, read
 @built
 def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
     x, start = _wide("head", length=300)
-    x, start = map_streams(torch.Tensor.float, x), MatrixMemory(start.S.float())
+    x, start = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
     weights = torch.randn_like(x.v), torch.randn_like(start.S)
 
     def scan(x, start):
@@ -198,7 +198,7 @@ def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
 @built
 def test_several_python_threads_may_call_it_at_once():
     x, start = _wide("none", length=200)
-    x, start = map_streams(torch.Tensor.float, x), MatrixMemory(start.S.float())
+    x, start = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
     rule = _compiled(DeltaRule())
     expected = rule.scan(x, start)[0]
     with ThreadPoolExecutor(4) as pool:
@@ -209,7 +209,7 @@ def test_several_python_threads_may_call_it_at_once():
 @built
 def test_strided_broadcast_and_half_precision_inputs():
     x, start = _wide("head")
-    x, start = map_streams(torch.Tensor.float, x), MatrixMemory(start.S.float())
+    x, start = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
     packed = torch.cat([x.q, x.k, x.v], -1)
     q, k, v = packed.split([80, 80, 72], -1)
     k_shared = k[:, :, :1].expand_as(k)
@@ -222,7 +222,7 @@ def test_strided_broadcast_and_half_precision_inputs():
     half = map_streams(torch.Tensor.bfloat16, x)
     outputs, final = rule.scan(half, start)
     assert outputs.dtype == final.S.dtype == torch.float32
-    truth = DeltaRule().scan(map_streams(torch.Tensor.double, half), MatrixMemory(start.S.double()))
+    truth = DeltaRule().scan(map_streams(torch.Tensor.double, half), MatrixState(start.S.double()))
     assert_close(final.S, truth[1].S, FLOAT32)
     assert_close(outputs, truth[0], FLOAT32)
 
@@ -230,7 +230,7 @@ def test_strided_broadcast_and_half_precision_inputs():
 @built
 def test_only_one_of_the_two_results_may_be_used():
     x, start = _wide("none")
-    x, start = map_streams(torch.Tensor.float, x), MatrixMemory(start.S.float())
+    x, start = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
     for used in (0, 1):
         grads = []
         for rule in (_compiled(DeltaRule()), DeltaRule()):
@@ -250,7 +250,7 @@ def test_what_the_library_does_not_take_goes_to_plain_pytorch():
     assert torch.equal(_compiled(DeltaRule()).scan(x, start)[0], DeltaRule().scan(x, start)[0])
     x, start = _wide("none", heads=(1, 129, 8))
     single = map_streams(torch.Tensor.float, x)
-    start = MatrixMemory(start.S.float())
+    start = MatrixState(start.S.float())
     expected = DeltaRule().scan(single, start)[0]
     assert torch.equal(_compiled(DeltaRule()).scan(single, start)[0], expected)
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from kernels.cases import MATRIX_CASES, map_streams, memory, streams
+from kernels.cases import MATRIX_CASES, initial, map_streams, streams
 
 from tabicl_linear.kernels import compiled, fla, native
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
-from tabicl_linear.kernels.memory import MatrixMemory
 from tabicl_linear.kernels.ridge import RidgeRule
 from tabicl_linear.kernels.softmax import SoftmaxRule
+from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.kernels.streams import Streams
 
 KERNELS = {"torch": None, "fla": {DeltaRule: fla.DELTA, AdditiveRule: fla.ADDITIVE}}
@@ -32,25 +32,25 @@ def _streams(name, tasks, length):
     """Float32 streams and a start of so many tasks and tokens, that want gradients."""
     x = streams(MATRIX_CASES[name], 7, dtype=torch.float32)
     x = map_streams(lambda z: z[:tasks, :length].detach().requires_grad_(), x)
-    return x, MatrixMemory(
-        memory(MATRIX_CASES[name], dtype=torch.float32).S[:tasks].requires_grad_()
+    return x, MatrixState(
+        initial(MATRIX_CASES[name], dtype=torch.float32).S[:tasks].requires_grad_()
     )
 
 
 @backends
 @cases
 @empty
-@pytest.mark.parametrize("with_memory", [False, True])
-def test_scan_and_fold_leave_the_memory_as_it_was(name, backend, tasks, length, with_memory):
+@pytest.mark.parametrize("with_state", [False, True])
+def test_scan_and_fold_leave_the_state_as_it_was(name, backend, tasks, length, with_state):
     rule, (x, start) = _rule(name, backend), _streams(name, tasks, length)
-    before = start if with_memory else None
+    before = start if with_state else None
     outputs, final = rule.scan(x, before)
     folded = rule.fold(x, before)
     assert outputs.shape == (tasks, length, 2, 5)
     for state in (final.S, folded.S):
-        assert torch.equal(state, start.S if with_memory else torch.zeros_like(start.S))
+        assert torch.equal(state, start.S if with_state else torch.zeros_like(start.S))
     (outputs.sum() + 2 * final.S.sum() + folded.S.sum()).backward()
-    if with_memory:
+    if with_state:
         assert torch.equal(start.S.grad, torch.full_like(start.S, 3))
     assert all(z.grad is None or z.grad.shape == z.shape for z in x if z is not None)
 
@@ -60,7 +60,7 @@ def test_scan_and_fold_leave_the_memory_as_it_was(name, backend, tasks, length, 
 @empty
 def test_no_queries_read_nothing(name, backend, tasks, length):
     rule, (x, start) = _rule(name, backend), _streams(name, tasks, length)
-    for outputs in (rule.read(x.q, start), rule.step(x, start)):
+    for outputs in (rule.read(x.q, start), rule.peek(x, start)):
         assert outputs.shape == (tasks, length, 2, 5)
         outputs.sum().backward()
         assert not start.S.grad.any()
@@ -69,10 +69,10 @@ def test_no_queries_read_nothing(name, backend, tasks, length):
 @pytest.mark.parametrize("name", ["linear", "linear_beta"])
 @empty
 def test_norms_of_no_states(name, tasks, length):
-    rule, (x, start) = AdditiveRule(normed=True), _streams(name, tasks, length)
+    rule, (x, start) = AdditiveRule(state_norms="prefix"), _streams(name, tasks, length)
     assert rule.prefix_square_norms(x, start).shape == (tasks, length, 2)
     assert rule.prefix_square_norms(x).shape == (tasks, length, 2)
-    assert rule.step_square_norms(x, start).shape == (tasks, length, 2)
+    assert rule.peek_square_norms(x, start).shape == (tasks, length, 2)
 
 
 def _plain(length, *, tasks=2):
@@ -86,28 +86,28 @@ def test_softmax_without_tokens(dtype, tasks, length):
     x, queries, full = (
         map_streams(lambda z: z.to(dtype), y) for y in (x, queries, _plain(4, tasks=tasks))
     )
-    outputs, memory = rule.scan(x)
+    outputs, state = rule.scan(x)
     assert outputs.shape == (tasks, length, 2, 5)
     later, longer = rule.scan(x, rule.fold(full))
     assert later.shape == (tasks, length, 2, 5)
     assert longer.keys.shape[1] == 4 + length
-    for read in (rule.read(x.q, longer), rule.step(x, longer)):
+    for read in (rule.read(x.q, longer), rule.peek(x, longer)):
         assert read.shape == (tasks, length, 2, 5)
     if length == 0:
         # Nothing was written: nothing is read, or the token itself alone.
-        assert not rule.read(queries.q, memory).any()
-        assert torch.equal(rule.step(queries, memory), queries.v.float())
-        assert torch.equal(rule.scan(queries, memory)[0], rule.scan(queries)[0])
-    (outputs.sum() + later.sum() + rule.step(queries, memory).sum()).backward()
+        assert not rule.read(queries.q, state).any()
+        assert torch.equal(rule.peek(queries, state), queries.v.float())
+        assert torch.equal(rule.scan(queries, state)[0], rule.scan(queries)[0])
+    (outputs.sum() + later.sum() + rule.peek(queries, state).sum()).backward()
 
 
 @pytest.mark.parametrize("penalty", ["scaled", "plain", "none"])
 @empty
 def test_ridge_without_rows(penalty, tasks, length):
     rule, x, queries = RidgeRule(penalty), _plain(length, tasks=tasks), _plain(3, tasks=tasks)
-    memory = rule.fold(x)
-    assert rule.read(x.q, memory).shape == (tasks, length, 2, 5)
-    read = rule.read(queries.q, memory)
+    state = rule.fold(x)
+    assert rule.read(x.q, state).shape == (tasks, length, 2, 5)
+    read = rule.read(queries.q, state)
     assert read.shape == (tasks, 3, 2, 5)
     read.sum().backward()
     if length == 0:
@@ -115,5 +115,5 @@ def test_ridge_without_rows(penalty, tasks, length):
         assert queries.q.grad.isfinite().all()
         full = _plain(9, tasks=tasks)
         assert torch.equal(
-            rule.read(queries.q, rule.fold(full, memory)), rule.read(queries.q, rule.fold(full))
+            rule.read(queries.q, rule.fold(full, state)), rule.read(queries.q, rule.fold(full))
         )

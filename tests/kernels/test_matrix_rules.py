@@ -1,4 +1,4 @@
-"""Every rule with a matrix memory against the token-by-token reference, and against itself."""
+"""Every rule with a matrix state against the token-by-token reference, and against itself."""
 
 import dataclasses
 
@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels.cases import LENGTHS, MATRIX_CASES, map_streams, memory, streams, truth
+from kernels.cases import LENGTHS, MATRIX_CASES, initial, map_streams, streams, truth
 from tolerances import CONTRACT, RMS, ROUNDING, assert_close
 
-from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.kernels.streams import Streams
 
 cases = pytest.mark.parametrize("name", MATRIX_CASES)
@@ -21,10 +21,10 @@ def _with_chunks(rule, size: int):
     return dataclasses.replace(rule, **dict.fromkeys(fields, size))
 
 
-def _with_gradients(run, x: Streams, start: MatrixMemory | None):
+def _with_gradients(run, x: Streams, start: MatrixState | None):
     """Outputs, state and the gradients of a fixed functional of both, for every input."""
     leaves = map_streams(lambda z: z.detach().clone().requires_grad_(), x)
-    begin = None if start is None else MatrixMemory(start.S.detach().clone().requires_grad_())
+    begin = None if start is None else MatrixState(start.S.detach().clone().requires_grad_())
     outputs, S = run(leaves, begin)
     g = torch.Generator().manual_seed(7)
     weight_o = torch.randn(outputs.shape, generator=g, dtype=torch.float64)
@@ -35,13 +35,13 @@ def _with_gradients(run, x: Streams, start: MatrixMemory | None):
 
 
 @cases
-@pytest.mark.parametrize("with_memory", [False, True])
+@pytest.mark.parametrize("with_state", [False, True])
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_scan_and_gradients_equal_the_reference(name, length, with_memory, dtype):
+def test_scan_and_gradients_equal_the_reference(name, length, with_state, dtype):
     case = MATRIX_CASES[name]
     x = streams(case, length, dtype=dtype)
-    start = memory(case, dtype=dtype) if with_memory else None
+    start = initial(case, dtype=dtype) if with_state else None
 
     def fast(x, start):
         outputs, final = case.rule.scan(x, start)
@@ -58,12 +58,12 @@ def test_scan_and_gradients_equal_the_reference(name, length, with_memory, dtype
 
 
 @cases
-@pytest.mark.parametrize("with_memory", [False, True])
-def test_a_thousand_tokens_with_the_default_chunk_size(name, with_memory):
+@pytest.mark.parametrize("with_state", [False, True])
+def test_a_thousand_tokens_with_the_default_chunk_size(name, with_state):
     case = MATRIX_CASES[name]
     rule = type(case.rule)()
     x = streams(case, 1000, dtype=torch.float32, batch=1)
-    start = memory(case, dtype=torch.float32, batch=1) if with_memory else None
+    start = initial(case, dtype=torch.float32, batch=1) if with_state else None
 
     def fast(x, start):
         outputs, final = rule.scan(x, start)
@@ -76,19 +76,19 @@ def test_a_thousand_tokens_with_the_default_chunk_size(name, with_memory):
 
 
 @cases
-@pytest.mark.parametrize("with_memory", [False, True])
-def test_gradcheck_across_a_chunk_boundary(name, with_memory):
+@pytest.mark.parametrize("with_state", [False, True])
+def test_gradcheck_across_a_chunk_boundary(name, with_state):
     case = MATRIX_CASES[name]
     rule = _with_chunks(case.rule, 3)
     x = map_streams(lambda z: z.requires_grad_(), streams(case, 4, batch=1))
     inputs = [z for z in x if z is not None]
-    if with_memory:
-        inputs.append(memory(case, batch=1).S.requires_grad_())
+    if with_state:
+        inputs.append(initial(case, batch=1).S.requires_grad_())
 
     def function(*tensors):
         rest = iter(tensors)
         given_streams = Streams(*(None if z is None else next(rest) for z in x))
-        start = MatrixMemory(next(rest)) if with_memory else None
+        start = MatrixState(next(rest)) if with_state else None
         outputs, final = rule.scan(given_streams, start)
         return outputs, final.S
 
@@ -103,29 +103,29 @@ def test_splitting_composes_and_the_chunk_size_does_not_matter(name, length, cut
     rule = _with_chunks(case.rule, size)
     x = streams(case, length)
     first = 1 + int(cut * (length - 2))
-    whole, final = case.rule.scan(x, memory(case))
-    head, middle = rule.scan(map_streams(lambda z: z[:, :first], x), memory(case))
+    whole, final = case.rule.scan(x, initial(case))
+    head, middle = rule.scan(map_streams(lambda z: z[:, :first], x), initial(case))
     tail, end = rule.scan(map_streams(lambda z: z[:, first:], x), middle)
     assert_close(torch.cat([head, tail], 1), whole, CONTRACT)
     assert_close(end.S, final.S, CONTRACT)
 
 
 @cases
-@pytest.mark.parametrize("with_memory", [False, True])
+@pytest.mark.parametrize("with_state", [False, True])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_fold_is_the_memory_of_scan_and_read_its_last_output(name, length, with_memory):
+def test_fold_is_the_state_of_scan_and_read_its_last_output(name, length, with_state):
     case = MATRIX_CASES[name]
-    x, start = streams(case, length), memory(case) if with_memory else None
+    x, start = streams(case, length), initial(case) if with_state else None
     outputs, final = case.rule.scan(x, start)
     assert_close(case.rule.fold(x, start).S, final.S, CONTRACT)
     assert_close(case.rule.read(x.q[:, -1:], final), outputs[:, -1:], CONTRACT)
 
 
 @cases
-def test_step_equals_appending_one_token_alone(name):
+def test_a_peek_equals_appending_one_token_alone(name):
     case = MATRIX_CASES[name]
-    start, x = memory(case), streams(case, 5, seed=3)
-    together = case.rule.step(x, start)
+    start, x = initial(case), streams(case, 5, seed=3)
+    together = case.rule.peek(x, start)
     for i in range(5):
         alone, _ = case.rule.scan(map_streams(lambda z, i=i: z[:, i : i + 1], x), start)
         assert_close(together[:, i : i + 1], alone, CONTRACT)
@@ -134,11 +134,11 @@ def test_step_equals_appending_one_token_alone(name):
 @cases
 def test_nothing_is_changed_in_place(name):
     case = MATRIX_CASES[name]
-    start, x = memory(case), streams(case, 20)
+    start, x = initial(case), streams(case, 20)
     before = [z.clone() for z in (*x, start.S) if z is not None]
     case.rule.scan(x, start)
     case.rule.fold(x, start)
-    case.rule.step(x, start)
+    case.rule.peek(x, start)
     assert all(
         torch.equal(a, b)
         for a, b in zip(before, [z for z in (*x, start.S) if z is not None], strict=True)
@@ -146,7 +146,7 @@ def test_nothing_is_changed_in_place(name):
 
 
 @cases
-def test_half_precision_inputs_keep_a_float32_memory_also_under_autocast(name):
+def test_half_precision_inputs_keep_a_float32_state_also_under_autocast(name):
     case = MATRIX_CASES[name]
     x = streams(case, 40, dtype=torch.bfloat16)
     exact = map_streams(lambda z: z.double(), x)

@@ -22,10 +22,10 @@ def test_outputs_and_state_equal_the_reference(length, regulariser, dtype):
     x = _streams(length, dtype)
     for penalty, scale in (("scaled", length), ("plain", 1)):
         rule = RidgeRule(penalty, regulariser)
-        memory = rule.fold(x)
+        state = rule.fold(x)
         outputs, S = reference.ridge(x.q, x.k, x.v, penalty=scale * regulariser)
-        assert_close(rule.solve(memory), S, RMS[torch.float64])
-        assert_close(rule.read(x.q, memory), outputs, RMS[dtype])
+        assert_close(rule.solve(state), S, RMS[torch.float64])
+        assert_close(rule.read(x.q, state), outputs, RMS[dtype])
 
 
 @pytest.mark.parametrize("length", [1, 17, 100])
@@ -84,13 +84,13 @@ def test_there_are_no_prefix_reads():
     with pytest.raises(UnsupportedReadout):
         RidgeRule().scan(x)
     with pytest.raises(UnsupportedReadout):
-        RidgeRule().step(x, RidgeRule().fold(x))
+        RidgeRule().peek(x, RidgeRule().fold(x))
 
 
 def test_sums_are_float64_for_half_precision_inputs():
     x = _streams(50, torch.bfloat16)
     with torch.autocast("cpu", torch.bfloat16):
-        memory = RidgeRule().fold(x)
-    assert memory.gram.dtype == memory.cross.dtype == torch.float64
+        state = RidgeRule().fold(x)
+    assert state.gram.dtype == state.cross.dtype == torch.float64
     k = x.k.double().transpose(1, 2)
-    assert_close(memory.gram, k.mT @ k, RMS[torch.float64])
+    assert_close(state.gram, k.mT @ k, RMS[torch.float64])

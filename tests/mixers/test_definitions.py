@@ -14,7 +14,7 @@ from torch import nn
 
 from tabicl_linear.backbone.block import Block
 from tabicl_linear.errors import UnsupportedReadout
-from tabicl_linear.kernels.memory import MatrixMemory
+from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.mixers.gated_delta import GatedDeltaNet
@@ -145,8 +145,8 @@ def test_outputs_and_states_are_those_of_the_formulas(name, readout):
     for ours, formulas, what in parts:
         assert_close(ours, formulas, RMS[torch.float64], what)
     assert state.num_tokens == sum(PIECES)
-    if isinstance(state.memory, MatrixMemory):
-        assert_close(state.memory.S, stacked(states), RMS[torch.float64], "state")
+    if isinstance(state.rule_state, MatrixState):
+        assert_close(state.rule_state.S, stacked(states), RMS[torch.float64], "state")
 
 
 def stacked(states: list[State]) -> torch.Tensor:
@@ -183,5 +183,5 @@ def test_a_state_below_epsilon_is_not_blown_up_to_the_learned_norm(readout):
         block.mixer.qkv.weight[2 * DIM :] *= 1e-7
         actual, state = by_block(block, x)
         expected, _ = by_formulas("linear", readout, block, x)
-    assert state.memory.S.square().sum((-1, -2)).sqrt().max() < 1e-5
+    assert state.rule_state.S.square().sum((-1, -2)).sqrt().max() < 1e-5
     assert_close(actual - x, expected - x, RMS[torch.float64])

@@ -90,7 +90,7 @@ def test_gates_of_mimetic_gla_come_to_depend_on_tokens_only_where_asked_for(lear
         x, streams = _streams(mixer, dim=32)
         heads, _ = mixer.rule.scan(streams)
         optimizer.zero_grad()
-        mixer.merge(heads, streams, x).square().mean().backward()
+        mixer.output(heads, streams, x).square().mean().backward()
         optimizer.step()
     gates = _streams(mixer, dim=32)[1].log_decay
     assert (gates != gates[:1, :1]).any() == learns
@@ -140,8 +140,8 @@ def test_mixers_run_under_bfloat16_without_a_warning(name):
     mixer = MIXERS[name](32, 2)
     with torch.autocast("cpu", torch.bfloat16):
         x, streams = _streams(mixer, dim=32)
-        memory = mixer.rule.fold(streams)
-        out = mixer.merge(mixer.rule.read(streams.q, memory), streams, x)
+        state = mixer.rule.fold(streams)
+        out = mixer.output(mixer.rule.read(streams.q, state), streams, x)
     assert out.isfinite().all()
 
 

@@ -8,8 +8,8 @@ from contract.variants import MIXERS
 from tolerances import AUTOCAST, assert_close
 
 from tabicl_linear.backbone.placement import PlacedModule
-from tabicl_linear.kernels.memory import map_tensors
 from tabicl_linear.kernels.native import unavailable
+from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.mixers.softmax import Softmax
 
 DIM, HEADS, TOKENS, QUERIES = 32, 2, 20_000, 50
@@ -31,20 +31,20 @@ class Layer(PlacedModule):
         self.place(backend, autocast=(dtype,))
 
     def forward(self, x, queries):
-        """What tokens make of their prefixes, and queries of the memory, without and with self."""
+        """What tokens make of their prefixes, and queries of the state, without and with self."""
         rule, start, readers = self.mixer.rule, None, x
-        streams, tail = self.mixer.project(x, torch.arange(TOKENS), None, independent=False)
+        streams, conv_inputs = self.mixer.project(x, torch.arange(TOKENS), None, independent=False)
         if isinstance(self.mixer, Softmax):  # every prefix of 20,000 would take minutes
             start = rule.fold(map_tensors(lambda z: z[:, :-QUERIES], streams))
             streams, readers = map_tensors(lambda z: z[:, -QUERIES:], (streams, x))
-        memory = rule.fold(streams, start)
-        time = torch.full((QUERIES,), TOKENS)
-        asked, _ = self.mixer.project(queries, time, tail, independent=True)
-        outputs = {"read": self.mixer.merge(rule.read(asked.q, memory), asked, queries)}
+        state = rule.fold(streams, start)
+        positions = torch.full((QUERIES,), TOKENS)
+        asked, _ = self.mixer.project(queries, positions, conv_inputs, independent=True)
+        outputs = {"read": self.mixer.output(rule.read(asked.q, state), asked, queries)}
         if rule.has_prefix_reads:
             heads, _ = rule.scan(streams, start)
-            outputs["scan"] = self.mixer.merge(heads, streams, readers)
-            outputs["step"] = self.mixer.merge(rule.step(asked, memory), asked, queries)
+            outputs["scan"] = self.mixer.output(heads, streams, readers)
+            outputs["step"] = self.mixer.output(rule.peek(asked, state), asked, queries)
         return outputs
 
 
@@ -91,8 +91,8 @@ def test_reads_have_at_least_float32(name, dtype):
     streams, _ = mixer.project(x, torch.arange(6), None, independent=False)
     streams = map_tensors(lambda z: z.to(dtype), streams)
     wide = torch.promote_types(dtype, torch.float32)
-    memory = mixer.rule.fold(streams)
-    assert mixer.rule.read(streams.q, memory).dtype == wide
+    state = mixer.rule.fold(streams)
+    assert mixer.rule.read(streams.q, state).dtype == wide
     if mixer.rule.has_prefix_reads:
         assert mixer.rule.scan(streams)[0].dtype == wide
-        assert mixer.rule.step(streams, memory).dtype == wide
+        assert mixer.rule.peek(streams, state).dtype == wide

@@ -12,20 +12,20 @@ from tabicl_linear.nn.short_conv import ShortConvolution
 
 
 def test_write_rate_decays_as_c_over_t_plus_c_and_starts_at_one():
-    x, time = torch.randn(2, 5, 8), torch.tensor([0, 1, 256, 1000, 10**6])
+    x, positions = torch.randn(2, 5, 8), torch.tensor([0, 1, 256, 1000, 10**6])
     plain, decayed = WriteRate(8, 2), WriteRate(8, 2, 256.0)
     decayed.load_state_dict(plain.state_dict())
-    ratio = (decayed(x, time) / plain(x, time))[0, :, 0]
+    ratio = (decayed(x, positions) / plain(x, positions))[0, :, 0]
     expected = torch.tensor([256 / (t + 256) for t in time.tolist()])
     assert torch.allclose(ratio, expected, rtol=1e-5)
     assert ratio[0] == 1
 
 
 def test_a_huge_constant_removes_the_decay():
-    x, time = torch.randn(2, 5, 8).double(), torch.arange(5)
+    x, positions = torch.randn(2, 5, 8).double(), torch.arange(5)
     plain, decayed = WriteRate(8, 2).double(), WriteRate(8, 2, 1e30).double()
     decayed.load_state_dict(plain.state_dict())
-    assert_close(decayed(x, time), plain(x, time), CONTRACT)
+    assert_close(decayed(x, positions), plain(x, positions), CONTRACT)
 
 
 def test_write_rate_is_float32_under_autocast():
@@ -55,11 +55,11 @@ def test_convolution_equals_its_definition_and_its_independent_form_one_appended
 @pytest.mark.parametrize(("tasks", "length"), [(2, 0), (0, 0), (0, 6)])
 def test_a_convolution_over_nothing_is_empty_and_keeps_its_tail(tasks, length):
     conv, x = ShortConvolution(3, 4), torch.randn(tasks, length, 3, requires_grad=True)
-    tail = torch.randn(tasks, 3, 3)
+    conv_inputs = torch.randn(tasks, 3, 3)
     for independent in (False, True):
-        y, after = conv.project(x, torch.nn.Identity(), tail, independent=independent)
+        y, after = conv.project(x, torch.nn.Identity(), conv_inputs, independent=independent)
         assert y.shape == (tasks, length, 3)
-        assert torch.equal(after, tail)
+        assert torch.equal(after, conv_inputs)
         y.sum().backward()
 
 

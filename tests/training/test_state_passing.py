@@ -14,9 +14,9 @@ from tabicl_linear import build_task, load_model
 from tabicl_linear.cli import build_data
 from tabicl_linear.commands.process import without_noise
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels.memory import MatrixMemory, map_tensors
+from tabicl_linear.kernels.state import MatrixState, map_tensors
 from tabicl_linear.mixers.base import LayerState
-from tabicl_linear.training.state_passing import StatePassing, final_memories, reset_seed
+from tabicl_linear.training.state_passing import StatePassing, final_states, reset_seed
 
 # Python 3.12 and newer warn when processes are forked beside TensorBoard's writer thread.
 pytestmark = [
@@ -47,30 +47,30 @@ class TestInitial:
         assert StatePassing().initial((), 8, SEED) is None
 
     @pytest.mark.parametrize("size", [3, 4, 10])
-    def test_a_sample_takes_the_memory_at_its_index_modulo_the_old_size(self, size):
+    def test_a_sample_takes_the_state_at_its_index_modulo_the_old_size(self, size):
         before = memories(4)
         states = StatePassing(reset_probability=0).initial(before, size, SEED)
-        assert [(state.tail, state.num_tokens) for state in states] == [(None, 0)] * 2
+        assert [(state.conv_inputs, state.num_tokens) for state in states] == [(None, 0)] * 2
         for S, state in zip(before, states, strict=True):
             for i in range(size):
-                assert torch.equal(state.memory.S[i], S[i % 4])
+                assert torch.equal(state.rule_state.S[i], S[i % 4])
 
     def test_resets_hit_a_whole_sample_in_all_layers(self):
-        # A memory that is not finite must be gone too.
+        # A state that is not finite must be gone too.
         before = tuple(torch.full((4, 2, 3, 4), value) for value in (1.0, float("inf")))
         one, two = StatePassing(reset_probability=0.5).initial(before, 64, SEED)
-        hit = one.memory.S.flatten(1).eq(0)
+        hit = one.rule_state.S.flatten(1).eq(0)
         assert torch.equal(hit.all(1), hit.any(1))
         assert 0 < hit.all(1).sum() < 64
-        assert torch.equal(two.memory.S.flatten(1).eq(0), hit)
-        assert not two.memory.S.isnan().any()
+        assert torch.equal(two.rule_state.S.flatten(1).eq(0), hit)
+        assert not two.rule_state.S.isnan().any()
 
     @pytest.mark.parametrize("probability", [0.0, 0.1, 1.0])
     def test_the_rate_of_resets(self, probability):
         before = (torch.ones(1, 1, 1, 1),)
         (state,) = StatePassing(probability).initial(before, 40_000, SEED)
         deviation = (probability * (1 - probability) / 40_000) ** 0.5
-        assert abs((state.memory.S == 0).float().mean().item() - probability) <= 4 * deviation
+        assert abs((state.rule_state.S == 0).float().mean().item() - probability) <= 4 * deviation
 
     def test_by_default_a_tenth_is_reset(self):
         assert StatePassing().reset_probability == 0.1
@@ -99,11 +99,11 @@ class TestTrainPass:
         self, mixer, readout, strategy
     ):
         model = make(mixer, readout, strategy)
-        # Few tokens, so that gates leave something of the memory that is passed.
+        # Few tokens, so that gates leave something of the state that is passed.
         first, second = (task(7, num_context=4, seed=seed) for seed in range(2))
         logits, zero = model.train_pass(first)
         assert torch.equal(logits, model(first))
-        passed = final_memories(zero)
+        passed = final_states(zero)
         assert not any(S.requires_grad for S in passed)
 
         blank = StatePassing(reset_probability=1).initial(passed, 2, SEED)
@@ -121,20 +121,20 @@ class TestTrainPass:
         moved.sum().backward()
 
     @pytest.mark.parametrize("mixer", MATRIX)
-    def test_the_first_layer_s_memory_is_affine_in_the_one_it_starts_from(self, mixer):
+    def test_the_first_layer_s_state_is_affine_in_the_one_it_starts_from(self, mixer):
         """S_n(S_0) = S_n(0) + A S_0: holds only if clock and convolution start anew."""
         model, batch = make(mixer, "causal"), task(seed=1)
         start = StatePassing(reset_probability=0).initial(
-            final_memories(model.train_pass(task())[1]), 2, SEED
+            final_states(model.train_pass(task())[1]), 2, SEED
         )
         final = [
-            model.train_pass(batch, [_scaled(state, factor) for state in start])[1][0].memory.S
+            model.train_pass(batch, [_scaled(state, factor) for state in start])[1][0].rule_state.S
             for factor in (0.0, 1.0, 2.0)
         ]
-        torch.testing.assert_close(final[0], model.train_pass(batch)[1][0].memory.S)
+        torch.testing.assert_close(final[0], model.train_pass(batch)[1][0].rule_state.S)
         torch.testing.assert_close(final[2] - final[1], final[1] - final[0])
         if mixer == "LinearAttention":
-            torch.testing.assert_close(final[1] - final[0], start[0].memory.S)
+            torch.testing.assert_close(final[1] - final[0], start[0].rule_state.S)
 
 
 def _scaled(state: LayerState, factor: float) -> LayerState:
@@ -210,17 +210,17 @@ class TestTraining:
             (layer,) = model.train_pass(stream.batch(index), initial)[1]
             seed = np.random.SeedSequence(5, spawn_key=(0, index + 1, 0, 1))
             resets.append(np.random.default_rng(seed).random(6) < 0.5)
-            S = layer.memory.S.detach().clone()
+            S = layer.rule_state.S.detach().clone()
             expected = S[None].clone()
             S[torch.from_numpy(resets[-1])] = 0
-            initial = (LayerState(MatrixMemory(S), None, 0),)
+            initial = (LayerState(MatrixState(S), None, 0),)
         assert 0 < sum(map(sum, resets[:2])) < 12
         torch.testing.assert_close(stored, expected)
 
     def test_a_run_that_is_not_resumed_starts_from_zero(self, build, tiny, tmp_path):
         """Also where the weights were read from a checkpoint that holds memories."""
         task, data = build(), build_data(*tiny[1:6:2])
-        expected = task.model.train_pass(data.stream("train").batch(0))[1][0].memory.S
+        expected = task.model.train_pass(data.stream("train").batch(0))[1][0].rule_state.S
         memories = {"memories": (torch.ones(1, 2, 4, 8, 8),) * 2}
         task.on_load_checkpoint({"state_dict": task.state_dict(), "state_passing": memories})
         path = tmp_path / "one.ckpt"
@@ -231,7 +231,7 @@ class TestTraining:
             trainer.save_checkpoint(path, weights_only=False)
             stored = passed(torch.load(path, weights_only=True))
             torch.testing.assert_close(stored[0][0], expected)
-            expected = task.model.train_pass(data.stream("train").batch(1))[1][0].memory.S
+            expected = task.model.train_pass(data.stream("train").batch(1))[1][0].rule_state.S
 
     def test_resume_from_every_step_is_bit_identical(self, fit, load, tmp_path):
         """Validation falls between steps 2 and 3; windows hold two batches."""

@@ -7,8 +7,8 @@ import torch
 
 from tabicl_linear.kernels import probe
 from tabicl_linear.kernels.backend import IMPLEMENTATIONS
-from tabicl_linear.kernels.memory import map_tensors
 from tabicl_linear.kernels.rule import UpdateRule, computed_in
+from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.mixers.delta import DeltaNet
@@ -43,11 +43,11 @@ def check(
     rule, x = mixer.rule, example(mixer, 64 if quick else 320, precision, device)
     like, dtype = probe.layout(x), computed_in(x.q, x.k, x.v)
     tasks, tokens = (2, 70) if quick else (8, 967)
-    streams, memory = probe.draw(like, tasks, tokens, device)
-    truth = _evaluate(rule, *_on_cpu(streams, memory))
+    streams, state = probe.draw(like, tasks, tokens, device)
+    truth = _evaluate(rule, *_on_cpu(streams, state))
     tolerance = probe.TOLERANCE[dtype]
     row = f"{name}, {str(precision).removeprefix('torch.')}"
-    yield _compare(f"{row}: PyTorch", _evaluate(rule, streams, memory), truth, tolerance)
+    yield _compare(f"{row}: PyTorch", _evaluate(rule, streams, state), truth, tolerance)
     if not isinstance(rule, probe.KernelRule):
         return
     implementation = IMPLEMENTATIONS["fla"]
@@ -62,7 +62,7 @@ def check(
     if precision == torch.float32:
         tolerance = probe.TF32_TOLERANCE
     fast = replace(rule, kernel=implementation.kernels[type(rule)])
-    yield _compare(f"{row}: FLA", _evaluate(fast, streams, memory), truth, tolerance)
+    yield _compare(f"{row}: FLA", _evaluate(fast, streams, state), truth, tolerance)
 
 
 def example(
@@ -76,10 +76,10 @@ def example(
         return mixer.project(token, time, None, independent=False)[0]
 
 
-def _evaluate(rule: UpdateRule, x: Streams, memory: tuple[Tensor, ...]) -> dict[str, Tensor]:
-    """Results and gradients; of rules without a matrix memory, of a read after a fold."""
+def _evaluate(rule: UpdateRule, x: Streams, state: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    """Results and gradients; of rules without a matrix state, of a read after a fold."""
     if isinstance(rule, probe.KernelRule):
-        return probe.evaluate(rule, x, memory)  # type: ignore[arg-type]
+        return probe.evaluate(rule, x, state)  # type: ignore[arg-type]
     leaves = {n: z.detach().requires_grad_() for n, z in x._asdict().items() if z is not None}
     streams = x._replace(**leaves)
     outputs = rule.read(streams.q, rule.fold(streams))
@@ -87,9 +87,9 @@ def _evaluate(rule: UpdateRule, x: Streams, memory: tuple[Tensor, ...]) -> dict[
     return {"outputs": outputs, **dict(zip(leaves, gradients, strict=True))}
 
 
-def _on_cpu(x: Streams, memory: tuple[Tensor, ...]) -> tuple[Streams, tuple[Tensor, ...]]:
+def _on_cpu(x: Streams, state: tuple[Tensor, ...]) -> tuple[Streams, tuple[Tensor, ...]]:
     """The last task in float64: tasks do not see each other."""
-    return map_tensors(lambda z: z[-1:].double().cpu(), (x, memory))
+    return map_tensors(lambda z: z[-1:].double().cpu(), (x, state))
 
 
 def _compare(

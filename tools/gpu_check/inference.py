@@ -7,7 +7,7 @@ import torch
 
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.kernels.backend import autocast_dtype
-from tabicl_linear.kernels.memory import num_bytes
+from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import Causal

@@ -1,6 +1,6 @@
-"""Memories of the update rules, and helpers for any tree of tensors made of tuples.
+"""States of the update rules, and helpers for any tree of tensors made of tuples.
 
-A memory is a value: rules take one and return a new one, nothing is changed in place.
+A state is a value: rules take one and return a new one, nothing is changed in place.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,35 +11,35 @@ from tabicl_linear.types import Float, Tensor
 Tree = TypeVar("Tree")
 
 
-class MatrixMemory(NamedTuple):
-    """Memory of linear attention, GLA, Mamba-2, DeltaNet and Gated DeltaNet, read as o = S q."""
+class MatrixState(NamedTuple):
+    """State of linear attention, GLA, Mamba-2, DeltaNet and Gated DeltaNet, read as o = S q."""
 
     S: Float[Tensor, "b h v k"]
 
 
-class GramMemory(NamedTuple):
-    """Memory of layer-local ridge: sums only, so memories of two contexts merge by addition."""
+class GramState(NamedTuple):
+    """State of layer-local ridge: sums only, so states of two contexts merge by addition."""
 
     cross: Float[Tensor, "b h v k"]
     gram: Float[Tensor, "b h k k"]
     rows: int
 
 
-class CacheMemory(NamedTuple):
-    """Memory of softmax attention: it grows by one key and one value per token."""
+class CacheState(NamedTuple):
+    """State of softmax attention: it grows by one key and one value per token."""
 
     keys: Float[Tensor, "b t h k"]
     values: Float[Tensor, "b t h v"]
 
 
-Memory = MatrixMemory | GramMemory | CacheMemory
+RuleState = MatrixState | GramState | CacheState
 
 
-def state_shape(memory: Memory) -> tuple[int, int, int]:
+def state_shape(state: RuleState) -> tuple[int, int, int]:
     """Heads, value dimension and key dimension."""
-    if isinstance(memory, CacheMemory):
-        return memory.keys.shape[2], memory.values.shape[3], memory.keys.shape[3]
-    heads, values, keys = memory[0].shape[1:]
+    if isinstance(state, CacheState):
+        return state.keys.shape[2], state.values.shape[3], state.keys.shape[3]
+    heads, values, keys = state[0].shape[1:]
     return heads, values, keys
 
 
