@@ -20,7 +20,7 @@ help: ## print this list
 
 install: $(STAMP) ## make .venv with the project and its pinned dependencies in it
 
-$(STAMP): pyproject.toml constraints.txt setup.py $(wildcard tabicl_linear/csrc/*)
+$(STAMP): pyproject.toml constraints.txt setup.py $(wildcard tabicl_linear/backends/cpp/csrc/*)
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "$$(grep '^pip==' constraints.txt || echo pip)"

@@ -6,20 +6,22 @@ from setuptools import Extension, setup
 
 # Apple's compiler has no OpenMP: there the kernels run on one thread.
 OPENMP = ["-fopenmp"] if sys.platform == "linux" else []
+SOURCES = "tabicl_linear/backends/cpp/csrc"
 
 setup(
     ext_modules=[
         Extension(
-            "tabicl_linear.kernels._compiled",
+            "tabicl_linear.backends.cpp._library",
             sources=[
-                f"tabicl_linear/csrc/{name}.cpp"
-                for name in ("scan_forward", "scan_backward", "tokenwise")
+                f"{SOURCES}/{name}.cpp" for name in ("scan_forward", "scan_backward", "tokenwise")
             ],
-            depends=[f"tabicl_linear/csrc/{name}.h" for name in ("scan", "vectors", "share")],
+            depends=[
+                f"tabicl_linear/backends/cpp/csrc/{name}.h" for name in ("scan", "vectors", "share")
+            ],
             extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP],
             extra_link_args=OPENMP,
             language="c++",
-            # The package does without: tabicl_linear.kernels.native says why it is missing.
+            # The package does without: tabicl_linear.backends.cpp.library says why it is missing.
             optional=True,
         )
     ]

@@ -10,7 +10,7 @@ from tabicl_linear._version import __version__
 
 _HOMES = {
     "TabICLLinearClassifier": "tabicl_linear.estimator.classifier",
-    "build_task": "tabicl_linear.cli",
+    "build_task": "tabicl_linear.config",
     "load_model": "tabicl_linear.checkpoint",
 }
 __all__ = ["TabICLLinearClassifier", "__version__", "build_task", "load_model"]

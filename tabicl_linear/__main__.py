@@ -49,31 +49,31 @@ def usage() -> str:
 
 
 def _train(arguments: list[str]) -> int:
-    from tabicl_linear.cli import run
+    from tabicl_linear.cli.training import run
 
     return run(arguments)
 
 
 def _predict(arguments: list[str]) -> int:
-    from tabicl_linear.prediction import main as predict
+    from tabicl_linear.cli.predict import main as predict
 
     return predict(arguments[1:])
 
 
 def _export(arguments: list[str]) -> int:
-    from tabicl_linear.commands.export import main as export
+    from tabicl_linear.cli.export import main as export
 
     return export(arguments[1:])
 
 
 def _models(arguments: list[str]) -> int:
-    from tabicl_linear.commands.models import main as models
+    from tabicl_linear.cli.models import main as models
 
     return models(arguments[1:])
 
 
 def _bench(arguments: list[str]) -> int:
-    from tabicl_linear.commands.bench import main as bench
+    from tabicl_linear.cli.bench import main as bench
 
     return bench(arguments[1:])
 

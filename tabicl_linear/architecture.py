@@ -7,8 +7,8 @@ from torch import nn
 
 from tabicl_linear.backbone.two_axis import CellAttention
 from tabicl_linear.embedding.base import Embedding
-from tabicl_linear.embedding.cells import CellEmbedding
-from tabicl_linear.embedding.rows import RowEmbedding
+from tabicl_linear.embedding.cell_embedding import CellEmbedding
+from tabicl_linear.embedding.row_embedding import RowEmbedding
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.nn.feed_forward import MLP, SwiGLU
 from tabicl_linear.nn.norms import RMSNorm

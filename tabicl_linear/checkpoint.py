@@ -17,10 +17,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tabicl_linear import recipe as recipes
+from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError
 from tabicl_linear.files import written_whole
-from tabicl_linear.kernels.backend import Backend, check
 from tabicl_linear.model import InContextModel
 
 _FORMAT = "tabicl_linear/2"

@@ -8,8 +8,8 @@ from torch import nn
 
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.backbone.block import Block
-from tabicl_linear.backbone.placement import Backend, PlacedModule
 from tabicl_linear.backbone.stack import Backbone
+from tabicl_linear.backends.placement import Backend, PlacedModule
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.embedding.inputs import Limits, check_context, check_rows, chunk_length
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise

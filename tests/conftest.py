@@ -13,7 +13,17 @@ collect_ignore = ["fla_yardstick"]
 
 # Shapes in signatures are checked while testing, at no cost in production. Left out are the
 # modules that check what users pass in themselves, with errors of their own.
-CHECKED = ["kernels", "nn", "mixers", "readouts", "backbone", "embedding", "priors", "data.batch"]
+CHECKED = [
+    "kernels",
+    "backends",
+    "nn",
+    "mixers",
+    "readouts",
+    "backbone",
+    "embedding",
+    "priors",
+    "data.batch",
+]
 install_import_hook([f"tabicl_linear.{name}" for name in CHECKED], "beartype.beartype")
 
 

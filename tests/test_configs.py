@@ -11,7 +11,7 @@ from command_line import CONFIGS, TINY
 
 from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
-from tabicl_linear.cli import build_data
+from tabicl_linear.config import build_data
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.priors.rows import FixedRows, LogUniformRows, ShiftedLogNormalRows, UniformRows
 

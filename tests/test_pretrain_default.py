@@ -181,7 +181,7 @@ class TestTravel:
         assert size == sum(path.stat().st_size for path in first.glob("*.bin"))
         assert max(path.stat().st_size for path in first.glob("*.bin")) <= 4000
         merged = tmp_path / "merged" / "last.ckpt"
-        travel.output(first, merged)
+        travel.merge(first, merged)
         content, original = load(merged), load(checkpoint)
         assert content["global_step"] == 7
         torch.testing.assert_close(content["state_dict"], original["state_dict"], rtol=2e-5, atol=0)
@@ -189,7 +189,7 @@ class TestTravel:
         state = content["optimizer_states"][0]["state"][0]
         assert torch.equal(state["step"], torch.tensor(7.0))
         travel.split(merged, second, total=16_000)
-        travel.output(second, tmp_path / "again.ckpt")
+        travel.merge(second, tmp_path / "again.ckpt")
         again = load(tmp_path / "again.ckpt")
         assert same(again["state_dict"], content["state_dict"])
         twice = again["optimizer_states"][0]["state"][0]
@@ -202,10 +202,10 @@ class TestTravel:
         content = piece.read_bytes()
         piece.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         with pytest.raises(CheckpointError, match=r"part_01\.bin has changed"):
-            travel.output(parts, target)
+            travel.merge(parts, target)
         piece.unlink()
         with pytest.raises(CheckpointError, match="cannot be read"):
-            travel.output(parts, target)
+            travel.merge(parts, target)
         assert not target.parent.exists()
 
     def test_it_overwrites_nothing_and_refuses_what_is_no_checkpoint(self, checkpoint, tmp_path):
@@ -214,7 +214,7 @@ class TestTravel:
         with pytest.raises(CheckpointError, match="not empty"):
             travel.split(checkpoint, parts)
         with pytest.raises(CheckpointError, match="exists"):
-            travel.output(parts, checkpoint)
+            travel.merge(parts, checkpoint)
         with pytest.raises(CheckpointError, match="no training checkpoint"):
             travel.split(parts / "manifest.json", tmp_path / "new")
         with pytest.raises(CheckpointError, match="more than 100"):

@@ -6,7 +6,7 @@ from command_line import CONFIGS
 
 from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
-from tabicl_linear.cli import build_data
+from tabicl_linear.config import build_data
 from tabicl_linear.runs import RUNS
 
 

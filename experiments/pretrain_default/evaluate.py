@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 
 from tabicl_linear import load_model
-from tabicl_linear.cli import build_data
+from tabicl_linear.config import build_data
 from tabicl_linear.model import InContextModel
 from tabicl_linear.training.scores import MeanScores, score
 

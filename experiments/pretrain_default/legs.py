@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.cli import build_data
-from tabicl_linear.commands.resume import Resume
+from tabicl_linear.cli.resume import Resume
+from tabicl_linear.config import build_data
 
 
 class Leg(NamedTuple):

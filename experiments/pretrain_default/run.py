@@ -19,7 +19,7 @@ from experiments.pretrain_default.legs import Leg, append, describe_hardware, se
 from experiments.pretrain_default.training import OutputInUse, Training
 from tabicl_linear import load_model
 from tabicl_linear.checkpoint import export
-from tabicl_linear.commands.resume import Resume
+from tabicl_linear.cli.resume import Resume
 
 HERE = Path(__file__).parent
 FIRST_TOTAL = {"cpu": 20_000, "cuda": 100_000}

@@ -74,7 +74,7 @@ def split(
     return len(whole)
 
 
-def output(folder: Path, checkpoint: Path) -> None:
+def merge(folder: Path, checkpoint: Path) -> None:
     """Write the checkpoint that was cut into parts, and the files that travelled with it.
 
     Raises:

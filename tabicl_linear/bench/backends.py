@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from tabicl_linear.backbone.block import Block
+from tabicl_linear.backends.choice import IMPLEMENTATIONS, TORCH, Backend
+from tabicl_linear.backends.probe import KernelRule
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels.backend import IMPLEMENTATIONS, TORCH, Backend
-from tabicl_linear.kernels.probe import KernelRule
 from tabicl_linear.kernels.rule import UpdateRule
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.model import InContextModel
-from tabicl_linear.nn.token_kernels import TokenWise
+from tabicl_linear.nn.tokenwise import TokenWise
 
 NAMES: tuple[Backend, ...] = ("torch", "compiled", "fla")
 

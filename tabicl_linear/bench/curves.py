@@ -12,7 +12,7 @@ from tabicl_linear.bench.options import Options
 from tabicl_linear.bench.progress import ProgressLine
 from tabicl_linear.bench.report import Report, Table
 from tabicl_linear.bench.train import make_step
-from tabicl_linear.cli import build_data, build_task
+from tabicl_linear.config import build_data, build_task
 from tabicl_linear.training.schedule import WarmupCosine
 
 OTHER_WEIGHTS = "float32, other initial weights"

@@ -26,7 +26,7 @@ from tabicl_linear.bench.points import QUERIES, Limits, Meter, Subject, tables
 from tabicl_linear.bench.progress import ProgressLine
 from tabicl_linear.bench.report import Report
 from tabicl_linear.bench.timing import Contestant, compete
-from tabicl_linear.cli import build_task
+from tabicl_linear.config import build_task
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.model import InContextModel
 

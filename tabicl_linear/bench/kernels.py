@@ -13,8 +13,8 @@ from tabicl_linear.bench import ceilings, kernel_rivals
 from tabicl_linear.bench.backends import implementations
 from tabicl_linear.bench.contest import contest_table, method, raw_timings
 from tabicl_linear.bench.machine import describe
-from tabicl_linear.bench.memory import peaks
 from tabicl_linear.bench.options import Options
+from tabicl_linear.bench.peak_memory import peaks
 from tabicl_linear.bench.progress import ProgressLine
 from tabicl_linear.bench.report import Report, Target
 from tabicl_linear.bench.timing import Contestant, Timings, compete, ratios

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.bench.memory import available_bytes, peak_bytes
+from tabicl_linear.bench.peak_memory import available_bytes, peak_bytes
 from tabicl_linear.bench.timing import Spread, Ticker, spread, timed, turns
 from tabicl_linear.kernels.state import CacheState, map_tensors, num_bytes
 from tabicl_linear.model import InContextModel, InContextState

@@ -9,8 +9,8 @@ import torch
 from tabicl_linear.bench import ceilings
 from tabicl_linear.bench.contest import contest_table, method, raw_timings
 from tabicl_linear.bench.machine import describe
-from tabicl_linear.bench.memory import peaks
 from tabicl_linear.bench.options import Options
+from tabicl_linear.bench.peak_memory import peaks
 from tabicl_linear.bench.prior_parts import CALLS, parts_table
 from tabicl_linear.bench.prior_rivals import imitate
 from tabicl_linear.bench.progress import ProgressLine

@@ -8,7 +8,9 @@ from collections.abc import Callable
 import torch
 
 from tabicl_linear.bench.report import Cell, Table, number
-from tabicl_linear.priors import TabPFNv1Prior, TaskShape, causes, columns, draws, mlp, tabpfn_v1
+from tabicl_linear.priors import TabPFNv1Prior, TaskShape, draws
+from tabicl_linear.priors.tabpfn_v1 import causes, columns, mlp
+from tabicl_linear.priors.tabpfn_v1 import prior as tabpfn_v1
 
 CALLS = 100
 """Batches that are profiled."""

@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from tabicl_linear.priors import TaskShape
-from tabicl_linear.priors.hyperparameters import (
+from tabicl_linear.priors.tabpfn_v1.hyperparameters import (
     ACTIVATIONS,
     NetworkParameters,
     draw_column_parameters,
     draw_network_parameters,
     draw_target_parameters,
 )
-from tabicl_linear.priors.nodes import draw_nodes
+from tabicl_linear.priors.tabpfn_v1.nodes import draw_nodes
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 ACTIVATION_CLASSES = {"tanh": nn.Tanh, "identity": nn.Identity, "relu": nn.ReLU}

@@ -14,12 +14,12 @@ from tabicl_linear.bench.breakdown import GROUPS, OPTIMISER, Breakdown, break_do
 from tabicl_linear.bench.contest import contest_table, method, raw_timings
 from tabicl_linear.bench.machine import describe
 from tabicl_linear.bench.matmuls import MatmulRecorder, Product, replay
-from tabicl_linear.bench.memory import peaks
 from tabicl_linear.bench.options import Options
+from tabicl_linear.bench.peak_memory import peaks
 from tabicl_linear.bench.progress import ProgressLine
 from tabicl_linear.bench.report import Report, Table, Target, number
 from tabicl_linear.bench.timing import Contestant, Timings, compete, ratios, spread
-from tabicl_linear.cli import build_data, build_task
+from tabicl_linear.config import build_data, build_task
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.training.scores import cross_entropy
 from tabicl_linear.training.task import InContextTask

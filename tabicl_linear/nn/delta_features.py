@@ -1,6 +1,6 @@
 """Queries, keys and values of delta rules."""
 
-from tabicl_linear.nn.token_kernels import TokenWise
+from tabicl_linear.nn.tokenwise import TokenWise
 from tabicl_linear.types import Float, Tensor
 
 

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tabicl_linear.nn.initialise import initialise_
-from tabicl_linear.nn.token_kernels import TokenWise
+from tabicl_linear.nn.tokenwise import TokenWise
 from tabicl_linear.types import Float, Tensor
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from tabicl_linear.nn.token_kernels import TokenWise
+from tabicl_linear.nn.tokenwise import TokenWise
 from tabicl_linear.types import Float, Tensor
 
 

@@ -10,10 +10,10 @@ from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch.optim import Optimizer
 
 from tabicl_linear.architecture import Architecture
+from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import CheckpointError, ConfigError
-from tabicl_linear.kernels.backend import Backend, check
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
@@ -217,7 +217,7 @@ class InContextTask(LightningModule):
         raise NonFiniteTraining(
             f"{what} at optimiser step {self.trainer.global_step}, batch "
             f"{', '.join(map(str, indices))}, rank {rank}: the step was not taken. To draw the "
-            f"batch again: from tabicl_linear.cli import build_data; build_data({config!r}, "
+            f"batch again: from tabicl_linear.config import build_data; build_data({config!r}, "
             f"overrides=['data.device={self.device.type}', 'data.num_workers=0'])"
             f".stream('train', rank={rank}).batch({indices[0]}). Lower the learning rate, or "
             "resume from the run's last.ckpt with another seed."

@@ -5,7 +5,7 @@ import torch
 
 from tabicl_linear.bench.breakdown import GROUPS, break_down
 from tabicl_linear.bench.train import draw_batch, make_step
-from tabicl_linear.cli import build_task
+from tabicl_linear.config import build_task
 
 CPU = torch.device("cpu")
 SMALL = [

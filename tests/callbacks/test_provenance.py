@@ -23,7 +23,7 @@ from tabicl_linear.callbacks.provenance import (
     hyperparameters,
     save_config,
 )
-from tabicl_linear.cli import build_data
+from tabicl_linear.config import build_data
 from tabicl_linear.training.metric_names import METRICS
 
 

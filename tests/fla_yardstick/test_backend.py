@@ -1,4 +1,4 @@
-"""`kernels/fla.py` in Triton's interpreter: the slot of the rules, and the probe that guards it."""
+"""`backends/fla.py` in Triton's interpreter: the slot of the rules, and its probe."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import torch
 from ops import OPS, Size
 from tolerances import RMS, assert_close
 
-from tabicl_linear.kernels import fla, probe
+from tabicl_linear.backends import fla, probe
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.state import MatrixState

@@ -1,6 +1,7 @@
 """Kernels that are right or wrong on purpose, and a way to offer them."""
 
-from tabicl_linear.kernels import backend, delta
+from tabicl_linear.backends import choice
+from tabicl_linear.kernels import delta
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.rule import Kernel
 
@@ -27,9 +28,9 @@ def raises(*args, size):
 
 def put(monkeypatch, kernel, name="compiled"):
     """Put a kernel for the delta rule in the place of that of an implementation."""
-    implementation = backend.IMPLEMENTATIONS[name]
+    implementation = choice.IMPLEMENTATIONS[name]
     monkeypatch.setitem(
-        backend.IMPLEMENTATIONS,
+        choice.IMPLEMENTATIONS,
         name,
         implementation._replace(
             kernels={**implementation.kernels, DeltaRule: kernel}, unavailable=lambda: None

@@ -6,7 +6,8 @@ import pytest
 import torch
 from kernels.cases import MATRIX_CASES, initial, map_streams, streams
 
-from tabicl_linear.kernels import compiled, fla, native
+from tabicl_linear.backends import fla
+from tabicl_linear.backends.cpp import library, rules
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.ridge import RidgeRule
@@ -15,8 +16,8 @@ from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.kernels.streams import Streams
 
 KERNELS = {"torch": None, "fla": {DeltaRule: fla.DELTA, AdditiveRule: fla.ADDITIVE}}
-if native.unavailable() is None:
-    KERNELS["compiled"] = {DeltaRule: compiled.DELTA, AdditiveRule: compiled.ADDITIVE}
+if library.unavailable() is None:
+    KERNELS["compiled"] = {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE}
 
 cases = pytest.mark.parametrize("name", MATRIX_CASES)
 backends = pytest.mark.parametrize("backend", KERNELS)

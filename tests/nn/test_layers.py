@@ -16,7 +16,7 @@ def test_write_rate_decays_as_c_over_t_plus_c_and_starts_at_one():
     plain, decayed = WriteRate(8, 2), WriteRate(8, 2, 256.0)
     decayed.load_state_dict(plain.state_dict())
     ratio = (decayed(x, positions) / plain(x, positions))[0, :, 0]
-    expected = torch.tensor([256 / (t + 256) for t in time.tolist()])
+    expected = torch.tensor([256 / (t + 256) for t in positions.tolist()])
     assert torch.allclose(ratio, expected, rtol=1e-5)
     assert ratio[0] == 1
 

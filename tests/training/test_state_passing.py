@@ -11,11 +11,11 @@ from lightning.pytorch import Trainer
 from torch.utils.data import DataLoader
 
 from tabicl_linear import build_task, load_model
-from tabicl_linear.cli import build_data
-from tabicl_linear.commands.process import without_noise
+from tabicl_linear.config import build_data
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.state import MatrixState, map_tensors
 from tabicl_linear.mixers.base import LayerState
+from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.state_passing import StatePassing, final_states, reset_seed
 
 # Python 3.12 and newer warn when processes are forked beside TensorBoard's writer thread.

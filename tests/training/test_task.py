@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tabicl_linear import build_task
-from tabicl_linear.cli import build_data
+from tabicl_linear.config import build_data
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.training.scores import cross_entropy, score
 
@@ -103,7 +103,7 @@ class TestNotFinite:
         checkpoint = load(tmp_path / "runs" / "version_0" / "last.ckpt")
         assert checkpoint["global_step"] == step
         assert index in (2 * step, 2 * step + 1)
-        statement = re.search(r"(from tabicl_linear\.cli .*)\. Lower", line)[1]
+        statement = re.search(r"(from tabicl_linear\.config .*)\. Lower", line)[1]
         setup, expression = statement.split("; ")
         scope = {}
         exec(setup, scope)

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import torch
 
-from tabicl_linear.kernels import probe
-from tabicl_linear.kernels.backend import IMPLEMENTATIONS
+from tabicl_linear.backends import probe
+from tabicl_linear.backends.choice import IMPLEMENTATIONS
 from tabicl_linear.kernels.rule import UpdateRule, computed_in
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.kernels.streams import Streams

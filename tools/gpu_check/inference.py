@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from tabicl_linear.architecture import Architecture
-from tabicl_linear.kernels.backend import autocast_dtype
+from tabicl_linear.backends.choice import autocast_dtype
 from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel

@@ -10,8 +10,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from tabicl_linear.architecture import Architecture
+from tabicl_linear.backends.choice import Backend, autocast_dtype
 from tabicl_linear.data.batch import TaskBatch
-from tabicl_linear.kernels.backend import Backend, autocast_dtype
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import Causal

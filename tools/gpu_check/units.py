@@ -101,7 +101,7 @@ def _check(unit: str, options: Options) -> Iterator[Result]:
 
         yield describe(device)
     elif kind == "agreement":
-        from tabicl_linear.kernels.backend import autocast_dtype
+        from tabicl_linear.backends.choice import autocast_dtype
         from tools.gpu_check.agreement import check
 
         precision = torch.float32 if rest[1] == "float32" else autocast_dtype(device)

@@ -1,0 +1,1 @@
+"""Which implementation computes a model: chosen, probed and put in place here alone."""

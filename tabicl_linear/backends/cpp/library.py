@@ -1,0 +1,48 @@
+"""The C++ library of this package (`csrc/`), built at install where there is a compiler."""
+
+import ctypes
+from functools import cache
+from importlib.util import find_spec
+
+from tabicl_linear.types import Tensor
+
+_LIBRARY = "tabicl_linear.backends.cpp._library"
+_VERSION = 3
+"""Of the functions and structures, here and in `backends/cpp/csrc/tokenwise.cpp`."""
+
+
+@cache
+def unavailable() -> str | None:
+    """Why the library cannot be used, or None where it can."""
+    spec = find_spec(_LIBRARY)
+    if spec is None or spec.origin is None:
+        return (
+            "the compiled kernels were not built: there was no C++ compiler (g++ or clang++) when "
+            "the package was installed; install one and then the package again"
+        )
+    try:
+        version = library().tabicl_version()
+    except OSError as error:
+        return f"the compiled kernels do not load: {error}"
+    except AttributeError:
+        version = 1
+    if version != _VERSION:
+        return (
+            f"the compiled kernels are those of another version ({version}, not {_VERSION}) of the "
+            "package; install the package again"
+        )
+    return None
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The library; ask `unavailable` first."""
+    spec = find_spec(_LIBRARY)
+    assert spec is not None, "not built"
+    assert spec.origin is not None, "not built"
+    return ctypes.CDLL(spec.origin)
+
+
+def pointer(x: Tensor | None) -> int | None:
+    """Address of the data of a tensor, or none."""
+    return None if x is None else x.data_ptr()

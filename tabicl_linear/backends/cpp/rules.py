@@ -1,0 +1,212 @@
+"""The delta rule and decaying states in C++ (`backends/cpp/csrc/scan.h`), for float32 on the CPU.
+
+Tensors that the library does not take go to the kernels in plain PyTorch: those on other devices or
+of other types, keys of more than 128 channels, and additive states without decay, which are plain
+matrix products.
+"""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from tabicl_linear.backends.cpp.library import library, pointer
+from tabicl_linear.kernels import additive, delta
+from tabicl_linear.kernels.rule import Kernel
+from tabicl_linear.types import Float, Tensor
+
+MAX_KEYS = 128
+_FEW = 1 << 16
+"""Multiplications below which a second thread takes longer to start than it saves."""
+
+
+class _View(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("batch", ctypes.c_int64),
+        ("token", ctypes.c_int64),
+        ("head", ctypes.c_int64),
+    )
+
+
+class _Problem(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batch", "tokens", "heads", "keys", "values")),
+        ("gates", ctypes.c_int64),
+        *((name, _View) for name in ("q", "k", "v", "beta", "alpha")),
+        ("initial", ctypes.c_void_p),
+        ("threads", ctypes.c_int64),
+    )
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    loaded = library()
+    address, problem, view = ctypes.c_void_p, ctypes.POINTER(_Problem), ctypes.POINTER(_View)
+    loaded.tabicl_forward.argtypes = [problem, *[address] * 3]
+    loaded.tabicl_backward.argtypes = [problem, *[address] * 3, view, *[address] * 6]
+    return loaded
+
+
+def delta_scan(
+    q: Float[Tensor, "b t h k"],
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    beta: Float[Tensor, "b t h"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h 1"] | None = None,
+    *,
+    size: int,
+) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
+    """All prefix reads S_i q_i and the final state."""
+    if not _takes(k, S):
+        return delta.scan(q, k, v, beta, S, log_decay, size=size)
+    outputs, final = _Scan.apply(q.float(), k.float(), v.float(), beta.float(), S, log_decay)
+    return outputs, final
+
+
+def delta_fold(
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    beta: Float[Tensor, "b t h"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h 1"] | None = None,
+    *,
+    size: int,
+) -> Float[Tensor, "b h v k"]:
+    """The final state."""
+    if not _takes(k, S):
+        return delta.fold(k, v, beta, S, log_decay, size=size)
+    final: Tensor = _Scan.apply(None, k.float(), v.float(), beta.float(), S, log_decay)[1]
+    return final
+
+
+def additive_scan(
+    q: Float[Tensor, "b t h k"],
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h g"] | None = None,
+    *,
+    size: int,
+) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
+    """All prefix reads S_i q_i and the final state."""
+    if log_decay is None or not _takes(k, S):
+        return additive.scan(q, k, v, S, log_decay, size=size)
+    outputs, final = _Scan.apply(q.float(), k.float(), v.float(), None, S, log_decay)
+    return outputs, final
+
+
+def additive_fold(
+    k: Float[Tensor, "b t h k"],
+    v: Float[Tensor, "b t h v"],
+    S: Float[Tensor, "b h v k"],
+    log_decay: Float[Tensor, "b t h g"] | None = None,
+    *,
+    size: int,
+) -> Float[Tensor, "b h v k"]:
+    """The final state."""
+    if log_decay is None or not _takes(k, S):
+        return additive.fold(k, v, S, log_decay, size=size)
+    final: Tensor = _Scan.apply(None, k.float(), v.float(), None, S, log_decay)[1]
+    return final
+
+
+DELTA = Kernel(delta_scan, delta_fold)
+ADDITIVE = Kernel(additive_scan, additive_fold)
+
+
+def _takes(k: Tensor, S: Tensor) -> bool:
+    """Whether the library computes these; float64 inputs have a float64 state."""
+    return k.device.type == "cpu" and S.dtype == torch.float32 and k.shape[-1] <= MAX_KEYS
+
+
+class _Scan(torch.autograd.Function):
+    """Outputs (None without queries) and final state, with a backward pass of their own."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor | None,
+        k: Tensor,
+        v: Tensor,
+        beta: Tensor | None,
+        S: Tensor,
+        log_decay: Tensor | None,
+    ) -> tuple[Tensor | None, Tensor]:
+        alpha = None if log_decay is None else log_decay.float().exp()
+        inputs = [None if x is None else _channels_last(x) for x in (q, k, v, beta, alpha)]
+        S = S.contiguous()
+        final = torch.empty_like(S)
+        outputs = None if q is None else v.new_empty(v.shape)
+        errors = v.new_empty(v.shape) if beta is not None and any(ctx.needs_input_grad) else None
+        problem = _problem(inputs, S)
+        _check(
+            _library().tabicl_forward(
+                ctypes.byref(problem), pointer(outputs), pointer(errors), pointer(final)
+            )
+        )
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs, errors, S, final)
+        return outputs, final
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, outputs_grad: Tensor | None, final_grad: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        *inputs, errors, S, final = ctx.saved_tensors
+        if outputs_grad is None:
+            inputs[0] = None
+        else:
+            outputs_grad = _channels_last(outputs_grad)
+        if final_grad is not None:
+            final_grad = final_grad.contiguous()
+        grads = [None if x is None else x.new_empty(x.shape) for x in (*inputs, S)]
+        dq, dk, dv, dbeta, dgate, dS = grads
+        problem, out = _problem(inputs, S), _view(outputs_grad)
+        _check(
+            _library().tabicl_backward(
+                ctypes.byref(problem),
+                *map(pointer, (errors, final, final_grad)),
+                ctypes.byref(out),
+                *map(pointer, (dq, dk, dv, dbeta, dgate, dS)),
+            )
+        )
+        return dq, dk, dv, dbeta, dS, dgate
+
+
+def _problem(inputs: list[Tensor | None], S: Tensor) -> _Problem:
+    _, k, v, _, alpha = inputs
+    assert k is not None, "keys are always given"
+    assert v is not None, "values are always given"
+    batch, tokens, heads, keys = k.shape
+    assert S.shape == (batch, heads, v.shape[-1], keys), "the library looks at no shapes"
+    few = k.numel() * v.shape[-1] < _FEW
+    return _Problem(
+        batch,
+        tokens,
+        heads,
+        keys,
+        v.shape[-1],
+        0 if alpha is None else alpha.shape[-1],
+        *map(_view, inputs),
+        S.data_ptr(),
+        1 if few else torch.get_num_threads(),
+    )
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    """`x` with its channels (those of [b t h e]) side by side, without a copy where they are."""
+    return x if x.ndim == 3 or x.stride(-1) == 1 else x.contiguous()
+
+
+def _view(x: Tensor | None) -> _View:
+    return _View() if x is None else _View(x.data_ptr(), *x.stride()[:3])
+
+
+def _check(status: int) -> None:
+    if status:
+        raise MemoryError("The compiled kernel ran out of memory; use fewer rows or tasks at once.")

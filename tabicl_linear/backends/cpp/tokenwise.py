@@ -1,0 +1,200 @@
+"""Token-wise functions in C++ (`csrc/tokenwise.cpp`), for float32 and bfloat16 on the CPU.
+
+Everything else goes to PyTorch. Sums are float32 whatever the inputs; what feeds matrix products
+under autocast is handed on in the dtype that they take, rounded as autocast would round it.
+"""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from tabicl_linear.backends.cpp.library import library, pointer
+from tabicl_linear.nn import tokenwise
+from tabicl_linear.nn.feature_maps import UNIT_NORM_EPS
+from tabicl_linear.nn.tokenwise import TokenKernels
+from tabicl_linear.types import Float, Tensor
+
+_FEW = 1 << 15
+"""Numbers below which a second thread takes longer to start than it saves."""
+_PIECES = 64
+"""Pieces that rows are shared out in, whatever the number of threads."""
+
+_address, _count, _flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+
+
+class _Norm(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("x", "weight", "y", "scale", "dx", "dweight")),
+        *((name, _count) for name in ("rows", "dim", "pieces")),
+        ("eps", ctypes.c_float),
+        ("lowered_x", _flag),
+        ("lowered_y", _flag),
+    )
+
+
+class _Gated(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("x", "y", "dy", "dx")),
+        *((name, _count) for name in ("rows", "dim", "pieces")),
+        ("lowered", _flag),
+    )
+
+
+class _Features(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("x", "q", "k", "v", "dx")),
+        *((name, _count) for name in ("rows", "heads", "dim", "pieces")),
+        ("scale", ctypes.c_float),
+        ("eps", ctypes.c_float),
+        ("lowered", _flag),
+    )
+
+
+def rms_norm(
+    x: Float[Tensor, "... e"], weight: Float[Tensor, " e"], eps: float
+) -> Float[Tensor, "... e"]:
+    """`tokenwise.rms_norm`."""
+    if not _takes(x) or weight.dtype != torch.float32:
+        return tokenwise.rms_norm(x, weight, eps)
+    lowered = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    y: Tensor = _RMSNorm.apply(x, weight, eps, lowered if lowered in _TAKEN else torch.float32)
+    return y
+
+
+def swiglu(gate_and_up: Float[Tensor, "... f"]) -> Float[Tensor, "... e"]:
+    """`tokenwise.swiglu`."""
+    if not _takes(gate_and_up):
+        return tokenwise.swiglu(gate_and_up)
+    y: Tensor = _SwiGLU.apply(gate_and_up)
+    return y
+
+
+def delta_features(
+    qkv: Float[Tensor, "... 3 h k"],
+) -> tuple[Float[Tensor, "... h k"], Float[Tensor, "... h k"], Float[Tensor, "... h k"]]:
+    """`tokenwise.delta_features`; values are float32, as the compiled rule takes them."""
+    if not _takes(qkv):
+        return tokenwise.delta_features(qkv)
+    q, k, v = _DeltaFeatures.apply(qkv)
+    return q, k, v
+
+
+COMPILED = TokenKernels(rms_norm, swiglu, delta_features)
+_TAKEN = (torch.float32, torch.bfloat16)
+
+
+def _takes(x: Tensor) -> bool:
+    return x.device.type == "cpu" and x.dtype in _TAKEN and x.numel() > 0
+
+
+class _RMSNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
+        x, weight = x.contiguous(), weight.contiguous()
+        y, scale = x.new_empty(x.shape, dtype=dtype), weight.new_empty(x.shape[:-1])
+        _call("norm", _norm(x, weight, y, scale, eps), x)
+        ctx.save_for_backward(x, weight, scale)
+        ctx.eps = eps
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, scale = ctx.saved_tensors
+        dy = dy.contiguous()
+        problem = _norm(x, weight, dy, scale, ctx.eps)
+        dx, parts = torch.empty_like(x), weight.new_empty(problem.pieces, len(weight))
+        problem.dx, problem.dweight = pointer(dx), pointer(parts)
+        _call("norm_back", problem, x)
+        return dx, parts.sum(0), None, None
+
+
+def _norm(x: Tensor, weight: Tensor, y: Tensor, scale: Tensor, eps: float) -> _Norm:
+    dim = x.shape[-1]
+    rows = x.numel() // dim
+    return _Norm(
+        *map(pointer, (x, weight, y, scale, None, None)),
+        *(rows, dim, min(_PIECES, rows)),
+        *(eps, x.dtype == torch.bfloat16, y.dtype == torch.bfloat16),
+    )
+
+
+class _SwiGLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        y = x.new_empty(*x.shape[:-1], x.shape[-1] // 2)
+        _call("gated", _gated(x, y=y), x)
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        # A name, so that a copy outlives the call, which knows its address alone.
+        dy = dy.contiguous()
+        dx = torch.empty_like(x)
+        _call("gated_back", _gated(x, dy=dy, dx=dx), x)
+        return dx
+
+
+def _gated(
+    x: Tensor, *, y: Tensor | None = None, dy: Tensor | None = None, dx: Tensor | None = None
+) -> _Gated:
+    dim = x.shape[-1] // 2
+    rows = x.numel() // (2 * dim)
+    sizes = rows, dim, min(_PIECES, rows)
+    return _Gated(*map(pointer, (x, y, dy, dx)), *sizes, x.dtype == torch.bfloat16)
+
+
+class _DeltaFeatures(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor) -> tuple[Tensor, ...]:
+        qkv = qkv.contiguous()
+        shape = *qkv.shape[:-3], *qkv.shape[-2:]
+        out = tuple(qkv.new_empty(shape, dtype=torch.float32) for _ in range(3))
+        _call("features", _features(qkv, *out), qkv)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(qkv)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> Tensor:
+        (qkv,) = ctx.saved_tensors
+        grads = tuple(None if grad is None else grad.contiguous() for grad in grads)
+        dqkv = torch.empty_like(qkv)
+        problem = _features(qkv, *grads)
+        problem.dx = pointer(dqkv)
+        _call("features_back", problem, qkv)
+        return dqkv
+
+
+def _features(qkv: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor | None) -> _Features:
+    heads, dim = qkv.shape[-2:]
+    rows = qkv.numel() // (3 * heads * dim)
+    return _Features(
+        *map(pointer, (qkv, q, k, v, None)),
+        *(rows, heads, dim, min(_PIECES, rows)),
+        *(dim**-0.5, UNIT_NORM_EPS, qkv.dtype == torch.bfloat16),
+    )
+
+
+def _call(name: str, problem: ctypes.Structure, x: Tensor) -> None:
+    threads = 1 if x.numel() < _FEW else torch.get_num_threads()
+    _functions()[name](ctypes.byref(problem), threads)
+
+
+@cache
+def _functions() -> dict[str, Any]:
+    loaded, functions = library(), dict[str, Any]()
+    for name, problem in (("norm", _Norm), ("gated", _Gated), ("features", _Features)):
+        for full in (name, f"{name}_back"):
+            functions[full] = loaded[f"tabicl_{full}"]
+            functions[full].argtypes = [ctypes.POINTER(problem), _count]
+            functions[full].restype = None
+    return functions

@@ -1,0 +1,226 @@
+"""`tabicl-linear bench {prior,kernels,train,fit,predict}`: measure on this machine."""
+
+import argparse
+import math
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from tabicl_linear.bench.options import Options
+from tabicl_linear.bench.report import Report, check_folder
+from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.errors import ConfigError
+
+QUICK = (
+    *(f"model.architecture.{name}=32" for name in ("dim", "hidden_dim", "decoder_dim")),
+    "model.architecture.depth=2",
+    *("data.shapes.batch_size=2", "data.shapes.num_rows=64", "data.shapes.min_context=16"),
+)
+"""A model of seconds."""
+
+Runner = Callable[[Options, argparse.Namespace], Report]
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print the tables and save them as JSON and markdown; return the exit code."""
+    arguments = _parser().parse_args(argv)
+    check_folder(arguments.output)  # before hours of measuring, not after
+    if arguments.threads is not None:
+        torch.set_num_threads(arguments.threads)
+    options = Options(
+        device=_device(arguments.device),
+        rounds=arguments.rounds or (3 if arguments.quick else arguments.usual_rounds),
+        budget=arguments.budget,
+        quick=arguments.quick,
+        output=arguments.output,
+        command=shlex.join(["tabicl-linear", "bench", *argv]),
+    )
+    report = arguments.run(options, arguments)
+    paths = report.save(arguments.output)
+    sys.stdout.write(report.markdown())
+    sys.stderr.write(f"Wrote {', '.join(map(str, paths))}\n")
+    return 0
+
+
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
+        prog="tabicl-linear bench",
+        description="Measure on this machine, against what one would use otherwise, in the same "
+        "run and taking turns. docs/performance.md explains the tables.",
+    )
+    verbs = parser.add_subparsers(required=True, metavar="{prior,kernels,train,fit,predict}")
+    _add(verbs, "prior", _prior, 15, "datasets/s of the synthetic prior")
+    kernels = _add(verbs, "kernels", _kernels, 15, "the update rules, forward and backward")
+    kernels.add_argument("--only", nargs="+", metavar="RULE", help='such as "delta rule"')
+    kernels.add_argument(
+        "--shape", type=_count, nargs=4, metavar=("TASKS", "TOKENS", "HEADS", "DIM")
+    )
+    kernels.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="float32")
+    train = _add(verbs, "train", _train, 7, "a training step against its own matrix products")
+    _add_configs(train)
+    train.add_argument("--precision", nargs="+", default=["float32", "bf16"], metavar="P")
+    train.add_argument(
+        "--compile", action="store_true", help="also through torch.compile: minutes more"
+    )
+    train.add_argument("--curves", action="store_true", help="overlay loss curves instead")
+    train.add_argument("--steps", type=_count, help="steps of a curve (300)")
+    for verb, runner, what in (
+        ("fit", _fit, "reading a context, against softmax attention"),
+        ("predict", _predict, "predicting rows from a context, against softmax attention"),
+    ):
+        inference = _add(verbs, verb, runner, 5, what)
+        _add_configs(inference)
+        inference.add_argument("--precision", choices=("float32", "bf16"), default="float32")
+        inference.add_argument("--rows", type=_count, nargs="+", help="sizes of the context")
+        if verb == "fit":
+            inference.add_argument("--plot", action="store_true", help="also draw the figure")
+    return parser
+
+
+def _add(
+    verbs: "argparse._SubParsersAction[OneLineArgumentParser]",
+    name: str,
+    run: Runner,
+    rounds: int,
+    what: str,
+) -> OneLineArgumentParser:
+    parser: OneLineArgumentParser = verbs.add_parser(name, help=what, description=what)
+    parser.set_defaults(run=run, usual_rounds=rounds)
+    parser.add_argument("--output", type=Path, default=Path("runs/bench"), help="folder for files")
+    parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
+    parser.add_argument(
+        "--threads", type=_count, help="threads of PyTorch; its own choice if left out"
+    )
+    parser.add_argument("--rounds", type=_count, help=f"rounds that count ({rounds})")
+    parser.add_argument(
+        "--budget",
+        type=_seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="seconds after which a contestant with three rounds sits out, and that a size of "
+        "context may take (30)",
+    )
+    parser.add_argument("--quick", action="store_true", help="small shapes, seconds in all")
+    return parser
+
+
+def _add_configs(parser: OneLineArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="config of the model, overlays one by one (configs/deltanet.yaml)",
+    )
+    parser.add_argument(
+        "--override", action="append", default=[], help="such as model.architecture.depth=2"
+    )
+
+
+def _count(text: str) -> int:
+    """A whole number of at least 1, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a whole number of at least 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    """A number above 0, for argparse."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"{text}: give a number of seconds above 0")
+    return seconds
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"--device {name}: no such device; use cpu or cuda.") from error
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"--device {name}: use cpu or cuda.")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"--device {name}: there is no CUDA device; use cpu.")
+    return device
+
+
+def _prior(options: Options, arguments: argparse.Namespace) -> Report:
+    from tabicl_linear.bench.prior import run
+
+    return run(options)
+
+
+def _kernels(options: Options, arguments: argparse.Namespace) -> Report:
+    from tabicl_linear.bench.kernels import OPERATIONS, Shape, run
+
+    names = list(dict.fromkeys(arguments.only or OPERATIONS))
+    unknown = sorted(set(names) - set(OPERATIONS))
+    if unknown:
+        raise ConfigError(f"--only {unknown[0]!r}: choose from {', '.join(OPERATIONS)}.")
+    shape = None if arguments.shape is None else Shape(*arguments.shape)
+    return run(options, names=names, shape=shape, dtype=getattr(torch, arguments.dtype))
+
+
+def _train(options: Options, arguments: argparse.Namespace) -> Report:
+    from tabicl_linear.bench import train
+
+    unknown = sorted(set(arguments.precision) - set(train.PRECISIONS))
+    if unknown:
+        raise ConfigError(f"--precision {unknown[0]}: choose from {', '.join(train.PRECISIONS)}.")
+    if arguments.steps is not None and not arguments.curves:
+        raise ConfigError(f"--steps {arguments.steps}: it goes with --curves; leave it out.")
+    if arguments.compile and arguments.curves:
+        raise ConfigError("--compile: it goes without --curves; leave one of them out.")
+    configs, overrides = _model(arguments)
+    precisions = list(dict.fromkeys(arguments.precision))
+    if arguments.curves:
+        from tabicl_linear.bench import curves
+
+        if "fp16" in precisions:
+            raise ConfigError("--precision fp16: no curves without a loss scaler; use bf16.")
+        steps = arguments.steps or (5 if arguments.quick else 300)
+        return curves.run(
+            options, configs=configs, overrides=overrides, precisions=precisions, steps=steps
+        )
+    return train.run(
+        options,
+        configs=configs,
+        overrides=overrides,
+        precisions=precisions,
+        compile_dense=arguments.compile,
+    )
+
+
+def _fit(options: Options, arguments: argparse.Namespace) -> Report:
+    return _inference("fit", options, arguments, plot=arguments.plot)
+
+
+def _predict(options: Options, arguments: argparse.Namespace) -> Report:
+    return _inference("predict", options, arguments, plot=False)
+
+
+def _inference(verb: str, options: Options, arguments: argparse.Namespace, *, plot: bool) -> Report:
+    from tabicl_linear.bench.inference import run
+
+    configs, overrides = _model(arguments)
+    return run(
+        options,
+        verb=verb,
+        configs=configs,
+        overrides=overrides,
+        autocast=torch.bfloat16 if arguments.precision == "bf16" else None,
+        sizes=arguments.rows,
+        plot=plot,
+    )
+
+
+def _model(arguments: argparse.Namespace) -> tuple[list[Path], list[str]]:
+    """Configs and overrides of the model, made small for `--quick`."""
+    configs = arguments.config or [Path("configs/deltanet.yaml")]
+    return configs, [*(QUICK if arguments.quick else ()), *arguments.override]

@@ -1,0 +1,22 @@
+"""`tabicl-linear export CKPT OUT.safetensors`."""
+
+import sys
+from pathlib import Path
+
+from tabicl_linear.checkpoint import export
+from tabicl_linear.cli.parser import OneLineArgumentParser
+
+
+def main(argv: list[str]) -> int:
+    """Write the model of a checkpoint as one file; return the exit code."""
+    parser = OneLineArgumentParser(
+        prog="tabicl-linear export",
+        description="Write the model of a checkpoint as one file that load_model, the classifier "
+        "and `predict` read.",
+    )
+    parser.add_argument("checkpoint", metavar="CKPT", type=Path, help="a last.ckpt of `fit`")
+    parser.add_argument("output", metavar="OUT", type=Path, help="the file, *.safetensors")
+    arguments = parser.parse_args(argv)
+    export(arguments.checkpoint, arguments.output)
+    sys.stderr.write(f"Wrote {arguments.output}\n")
+    return 0

@@ -1,0 +1,43 @@
+"""How the training verbs behave as a process: signals, warnings, log lines."""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from tabicl_linear.callbacks.run_checkpoint import STOP_SIGNALS, StoppedBySignal
+
+
+@contextmanager
+def signals_raise() -> Iterator[None]:
+    """Let SIGTERM and SIGINT end the program in order outside training, too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = {signum: signal.signal(signum, _raise_stopped) for signum in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for signum, handler in former.items():
+            signal.signal(signum, handler)
+
+
+@contextmanager
+def log_lines() -> Iterator[None]:
+    """Show on standard error what the package logs: which kernels are used, and why."""
+    logger, handler = logging.getLogger("tabicl_linear"), logging.StreamHandler()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
+def _raise_stopped(signum: int, frame: FrameType | None) -> NoReturn:
+    raise StoppedBySignal(signum, f"Stopped by {signal.Signals(signum).name}.")

@@ -1,0 +1,96 @@
+"""Run folders: one sub-folder of the root for each run, taken by one process only."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from tabicl_linear.callbacks.provenance import CONFIG
+from tabicl_linear.callbacks.run_checkpoint import LAST, StoppedBySignal
+from tabicl_linear.cli.lock import locked
+from tabicl_linear.cli.resume import Resume
+from tabicl_linear.config_messages import BAD_INPUT
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.files import sweep
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run keeps config, checkpoints and metrics.
+
+    Only the first process takes a folder. The others write nothing, and learn the path from it when
+    all are connected (`RunCheckpoint.setup`).
+
+    Attributes:
+        path: The folder; for other processes than the first the root, unless the run is resumed.
+        is_new: Whether this run made it, rather than continuing in it.
+    """
+
+    path: Path
+    is_new: bool
+
+    @classmethod
+    def take(cls, root: Path, resume: Resume | None, held: ExitStack) -> "RunFolder":
+        """The checkpoint's own run folder, or else a new `version_<n>` under `root`.
+
+        A resumed run continues in the folder of its checkpoint, unless that is no run folder or
+        `root` was changed to one that does not hold it. What a killed writer left there is swept.
+
+        Args:
+            root: Where run folders are made.
+            resume: The checkpoint to continue from.
+            held: Gets the folder's lock.
+
+        Raises:
+            ConfigError: Another process trains in that folder, or `root` is a file.
+            OSError: It cannot be written to.
+        """
+        first = _is_first_process()
+        if resume is not None:
+            own = resume.path.resolve().parent
+            stored_root = Path(resume.config["trainer"]["default_root_dir"])
+            if (own / CONFIG).is_file() and (root == stored_root or root.resolve() == own.parent):
+                if first:
+                    held.enter_context(locked(own))
+                    sweep(own)
+                return cls(resume.path.parent, is_new=False)
+        if not first:
+            return cls(root, is_new=False)
+        folder = cls(_make_next(root), is_new=True)
+        held.enter_context(locked(folder.path))
+        return folder
+
+    @contextmanager
+    def dropped_if_unused(self) -> Iterator[None]:
+        """Leave no new folder behind where bad input or a signal comes before a checkpoint."""
+        try:
+            yield
+        except (*BAD_INPUT, StoppedBySignal):
+            if self.is_new and not (self.path / LAST).exists():
+                shutil.rmtree(self.path, ignore_errors=True)
+                if not any(self.path.parent.iterdir()):
+                    self.path.parent.rmdir()
+            raise
+
+
+def _make_next(root: Path) -> Path:
+    """Make `version_<n>`, n one above the largest in use."""
+    if root.exists() and not root.is_dir():
+        raise ConfigError(f"trainer.default_root_dir={root} is a file; name a folder.")
+    names = (re.fullmatch(r"version_(\d+)", path.name) for path in root.glob("version_*"))
+    used = [int(name[1]) for name in names if name]
+    root.mkdir(parents=True, exist_ok=True)
+    for number in count(max(used, default=-1) + 1):
+        with suppress(FileExistsError):
+            (root / f"version_{number}").mkdir()
+            return root / f"version_{number}"
+    raise AssertionError("count() has no end")
+
+
+def _is_first_process() -> bool:
+    return rank_zero_only.rank == 0  # type: ignore[attr-defined]

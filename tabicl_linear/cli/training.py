@@ -1,0 +1,171 @@
+"""The verbs that train and score."""
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightning.pytorch import Trainer
+from lightning.pytorch.utilities.rank_zero import rank_zero_info
+
+from tabicl_linear.callbacks.provenance import Provenance
+from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
+from tabicl_linear.cli.launch import Launch, limited, lost_process
+from tabicl_linear.cli.process import log_lines, signals_raise
+from tabicl_linear.cli.resume import GIVEN_ANEW, Resume, option_value
+from tabicl_linear.cli.run_folder import RunFolder
+from tabicl_linear.cli.trainer_options import (
+    as_list,
+    check_monitors,
+    make_trainer,
+    with_run_loggers,
+    with_whole_files,
+)
+from tabicl_linear.config import ConfigCLI
+from tabicl_linear.config_messages import OBJECTIONS, raised_by, reason
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.training.noise import without_noise
+from tabicl_linear.training.task import NonFiniteTraining
+
+
+class PretrainingCLI(ConfigCLI):
+    """`fit`, `validate` and `test`.
+
+    Args:
+        args: Verb and options.
+        resume: The checkpoint that `args` continue from.
+        held: Gets the lock of the run folder; whoever made it closes it.
+    """
+
+    def __init__(
+        self,
+        args: list[str],
+        *,
+        resume: Resume | None = None,
+        held: ExitStack | None = None,
+    ) -> None:
+        self.resume = resume
+        self.run_folder: RunFolder | None = None
+        self._held = held or ExitStack()
+        super().__init__(args, run=True)
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """The verbs, and the arguments of Trainer's methods that the CLI fills in."""
+        return {
+            "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule"},
+            "validate": {"model", "dataloaders", "datamodule"},
+            "test": {"model", "dataloaders", "datamodule"},
+        }
+
+    def plain_config(self) -> dict[str, Any]:
+        """The config of the verb as plain data, without what a new run must not inherit."""
+        parser = self._parser(self.subcommand)
+        config = self.config[self.subcommand].clone()
+        plain = yaml.safe_load(parser.dump(config, skip_none=False))
+        return {k: v for k, v in plain.items() if k not in GIVEN_ANEW}
+
+    def before_instantiate_classes(self) -> None:
+        """Refuse, before anything is built, what no training can follow."""
+        super().before_instantiate_classes()
+        if self.subcommand is not None and self.resume is None:
+            given = self.config[self.subcommand]["ckpt_path"]
+            if given is not None:
+                raise ConfigError(
+                    f"ckpt_path={given} in a config file: give it as --ckpt_path {given}."
+                )
+        if self.resume is not None:
+            self.resume.check(self.plain_config(), training=self.subcommand == "fit")
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """The trainer; in `fit` it writes into the run folder."""
+        options = {**self._get(self.config_init, "trainer"), **kwargs}
+        # 1.0 would mean all batches of a stream without end; it is how the parser reads 1.
+        options["overfit_batches"] = int(options["overfit_batches"])
+        launch = Launch.detect()
+        if launch is not None:
+            options = launch.completed(options)
+        minutes = self._get(self.config_init, "rank_timeout_minutes")
+        if minutes is not None:
+            options["strategy"] = limited(options["strategy"], minutes)
+        if self.subcommand != "fit":
+            options["callbacks"] = [
+                *as_list(options["callbacks"]),
+                Provenance(self.plain_config()),
+            ]
+            return make_trainer({**options, "logger": options["logger"] or False})
+        callbacks = [self._get(self.config_init, "throughput")]
+        if options["enable_progress_bar"] is not False:
+            callbacks.append(self._get(self.config_init, "progress"))
+        options["callbacks"] = [*as_list(options["callbacks"]), *callbacks]
+        check_monitors(options["callbacks"])
+        if options["fast_dev_run"]:
+            return make_trainer(options)
+        root = Path(options["default_root_dir"])
+        self.run_folder = RunFolder.take(root, self.resume, self._held)
+        options["default_root_dir"] = self.run_folder.path
+        provenance = Provenance(self.plain_config(), new=self.run_folder.is_new)
+        options["callbacks"].append(provenance)
+        if options["enable_checkpointing"] is not False:
+            options["callbacks"].append(self._get(self.config_init, "checkpoint"))
+        step = 0 if self.resume is None else self.resume.step
+        options["logger"] = with_run_loggers(options["logger"], self.run_folder.path, step)
+        options["plugins"] = with_whole_files(options["plugins"])
+        with self.run_folder.dropped_if_unused():
+            return make_trainer(options)
+
+    def fit(self, **kwargs: Any) -> None:
+        """Train, saying first what a resumed run changes and where the run is kept."""
+        if self.run_folder is None:
+            self.trainer.fit(**kwargs)
+            return
+        if self.resume is not None:
+            for key, stored, given in self.resume.changes(self.plain_config()):
+                rank_zero_info(f"Resuming with {key}: {stored} -> {given}")
+        rank_zero_info(f"Run folder: {self.run_folder.path}")
+        with self.run_folder.dropped_if_unused():
+            self.trainer.fit(**kwargs)
+
+
+def run(argv: list[str]) -> int:
+    """Run `fit`, `validate` or `test` with options; return the exit code.
+
+    0, or 1 for training that is not finite, 2 for bad input, 130 after SIGINT, 143 after SIGTERM.
+    """
+    verb, *options = argv
+    try:
+        with signals_raise(), without_noise(), log_lines(), ExitStack() as held:
+            path = option_value(options, "ckpt_path")
+            if path is None and verb != "fit" and not any(map(_runs_nothing, options)):
+                raise ConfigError(f"--ckpt_path is missing: name the checkpoint to {verb}.")
+            resume = None if path is None else Resume.read(Path(path))
+            if resume is not None:
+                trusted = (option_value(options, "trust_code") or "false").lower() == "true"
+                resume.check_trust(trust_code=trusted)
+            base = [] if resume is None else resume.base_options
+            PretrainingCLI([verb, *base, *options], resume=resume, held=held)
+    except ConfigError:
+        raise
+    except OSError as error:
+        raise ConfigError(reason(error)) from error
+    except NonFiniteTraining as error:
+        sys.stderr.write(f"tabicl-linear {verb}: {error}\n")
+        return 1
+    except StoppedBySignal as error:
+        sys.stderr.write(f"tabicl-linear {verb}: {error}\n")
+        return 128 + error.signum
+    except OBJECTIONS as error:
+        lost = lost_process(error) if isinstance(error, RuntimeError) else None
+        if lost is not None:
+            sys.stderr.write(f"tabicl-linear {verb}: {lost}\n")
+            return 1
+        if not raised_by(error, "lightning"):
+            raise
+        raise ConfigError(f"trainer: {error}") from error
+    return 0
+
+
+def _runs_nothing(option: str) -> bool:
+    """Whether an option only prints help or a config."""
+    return option in ("-h", "--help") or option.partition("=")[0] == "--print_config"

@@ -1,0 +1,197 @@
+"""Configs: one tree with the sections `model`, `data` and `trainer` builds everything.
+
+Its defaults are the paper's shared protocol, so that a file only says what differs.
+"""
+
+import pkgutil
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import seed_everything
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+
+from tabicl_linear import mixers, strategies
+from tabicl_linear.callbacks.progress import Progress
+from tabicl_linear.callbacks.run_checkpoint import RunCheckpoint
+from tabicl_linear.callbacks.throughput import Throughput
+from tabicl_linear.config_messages import OneLineParser, undecodable
+from tabicl_linear.data.datamodule import PriorDataModule
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.training.noise import without_noise
+from tabicl_linear.training.task import InContextTask
+
+MODEL_DEFAULTS = {
+    "model.mixer": {"class_path": "tabicl_linear.mixers.delta.DeltaNet"},
+    "model.readout": {"class_path": "tabicl_linear.readouts.Causal"},
+    "model.strategy": {"class_path": "tabicl_linear.strategies.combined.Combined"},
+    "model.optimizer": {
+        "class_path": "torch.optim.AdamW",
+        "init_args": {"lr": 3e-5, "weight_decay": 0.01},
+    },
+    "model.schedule": {"class_path": "tabicl_linear.training.schedule.WarmupCosine"},
+    "data.prior": {"class_path": "tabicl_linear.priors.TabPFNv1Prior"},
+}
+TRAINER_DEFAULTS: dict[str, Any] = {
+    "max_steps": 400_000,
+    "max_epochs": -1,
+    "accumulate_grad_batches": 2,
+    "gradient_clip_val": 1.0,
+    # In batches. There are no epochs: the stream has no end.
+    "val_check_interval": 8000,
+    "check_val_every_n_epoch": None,
+    "num_sanity_val_steps": 0,
+    # Streams and evaluation sets divide themselves among processes.
+    "use_distributed_sampler": False,
+    "default_root_dir": "runs",
+}
+
+AT_LEAST_ONE = ("max_steps", "accumulate_grad_batches")
+NOT_ZERO = {
+    "max_epochs": "give -1 for as many as max_steps needs",
+    "limit_train_batches": "give a number of batches, or leave it out",
+    "val_check_interval": "give a number of batches; limit_val_batches=0 turns validation off",
+    "check_val_every_n_epoch": "give null: validation counts batches, not epochs",
+}
+IN_BATCHES = ("limit_train_batches", "overfit_batches")
+
+
+class ConfigCLI(LightningCLI):
+    """Reads a config; alone, it builds module and data, and `tabicl_linear.cli` trains with them.
+
+    Args:
+        args: Options, after a verb where one is to run.
+        run: Whether the first argument is a verb to run.
+    """
+
+    def __init__(self, args: list[str], *, run: bool = False) -> None:
+        super().__init__(
+            InContextTask,
+            PriorDataModule,
+            save_config_callback=None,
+            trainer_defaults=TRAINER_DEFAULTS,
+            seed_everything_default=0,
+            parser_class=OneLineParser,
+            args=args,
+            run=run,
+            auto_configure_optimizers=False,
+        )
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the callbacks as sections of their own, the defaults, and the linked numbers."""
+        # Help lists the subclasses that are imported.
+        for package in (mixers, strategies):
+            for module in pkgutil.iter_modules(package.__path__):
+                import_module(f"{package.__name__}.{module.name}")
+        parser.add_lightning_class_args(RunCheckpoint, "checkpoint")
+        parser.add_lightning_class_args(Progress, "progress")
+        parser.add_lightning_class_args(Throughput, "throughput")
+        parser.add_argument(
+            "--trust_code",
+            type=bool,
+            default=False,
+            help="Also import classes of other packages that the checkpoint names.",
+        )
+        parser.add_argument(
+            "--rank_timeout_minutes",
+            type=float | None,
+            default=None,
+            help="How long a process waits for the others before all end with an error; PyTorch's "
+            "own limit (30 minutes, 10 with NCCL) if left out.",
+        )
+        parser.set_defaults(MODEL_DEFAULTS)
+        parser.link_arguments("data.shapes.max_features", "model.architecture.num_features")
+        parser.link_arguments("data.shapes.max_classes", "model.architecture.num_classes")
+        parser.link_arguments("seed_everything", "data.seed", compute_fn=_stream_seed)
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parse `args` alone, whatever the command line of this process is."""
+        try:
+            self.config = parser.parse_args(args)
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                f"--config {undecodable(args)}: not UTF-8 ({error.reason} at byte {error.start}); "
+                "save it as UTF-8."
+            ) from error
+
+    def _parse_ckpt_path(self) -> None:
+        """Nothing: the checkpoint's config came first, so that options count against it."""
+
+    def _set_seed(self) -> None:
+        if self.subcommand is None:
+            # `build_task` guards the global generator; the seed makes the parameters reproducible.
+            torch.default_generator.manual_seed(self.config["seed_everything"])
+        else:
+            seed = self.config[self.subcommand]["seed_everything"]
+            seed_everything(seed, workers=True, verbose=False)
+
+    def before_instantiate_classes(self) -> None:
+        """Refuse, before anything is built, what no training can follow."""
+        check_trainer(self._get(self.config, "trainer"))
+
+    def instantiate_classes(self) -> None:
+        """Build module and data, and, for a verb, the trainer (which looks for devices)."""
+        if self.subcommand is not None:
+            super().instantiate_classes()
+            return
+        self.config_init = self.parser.instantiate_classes(self.config)
+        self.datamodule = self.config_init["data"]
+        self.model = self.config_init["model"]
+
+
+def build_task(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> InContextTask:
+    """The task that `tabicl-linear fit --config ...` would train, with its initial parameters.
+
+    They follow from `seed_everything` (0 by default); the global generators stay as they are.
+
+    Args:
+        yaml_paths: Config files, later ones laid over earlier ones; none gives the defaults.
+        overrides: Options such as `"model.architecture.depth=2"`.
+
+    Raises:
+        ConfigError: A file, key or value that does not fit.
+    """
+    return _build(yaml_paths, overrides).model
+
+
+def build_data(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> PriorDataModule:
+    """The data module of a config, as `build_task` takes it: `.stream("train").batch(i)`."""
+    return _build(yaml_paths, overrides).datamodule
+
+
+def _build(yaml_paths: Sequence[str | Path], overrides: Sequence[str]) -> ConfigCLI:
+    args = [f"--config={path}" for path in yaml_paths] + [f"--{option}" for option in overrides]
+    with torch.random.fork_rng(devices=[]), without_noise():
+        return ConfigCLI(args)
+
+
+def check_trainer(options: Mapping[str, Any]) -> None:
+    """Refuse numbers with which nothing is trained, or which a stream without end cannot follow.
+
+    Raises:
+        ConfigError: With the option, its value and the remedy.
+    """
+    for key in AT_LEAST_ONE:
+        if options[key] < 1:
+            raise ConfigError(f"trainer.{key}={options[key]}: give a number of at least 1.")
+    for key, remedy in NOT_ZERO.items():
+        if options[key] is not None and options[key] == 0:
+            raise ConfigError(f"trainer.{key}={options[key]}: nothing would happen; {remedy}.")
+    for key in IN_BATCHES:
+        share = options[key]
+        if share is not None and share % 1:
+            raise ConfigError(
+                f"trainer.{key}={share}: the training stream has no end to take a share of; give a "
+                "number of batches."
+            )
+
+
+def _stream_seed(seed: bool | int) -> int:
+    if isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise ConfigError(
+            f"seed_everything={seed}: give a number from 0 to {2**32 - 1}; it also names the "
+            "stream of training tasks."
+        )
+    return seed

@@ -1,0 +1,170 @@
+"""The TabPFN v1 prior: tables read off random networks, as in the authors' code."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.priors import classes, draws
+from tabicl_linear.priors.base import Prior, Tasks, TaskShape
+from tabicl_linear.priors.bins import count_below
+from tabicl_linear.priors.tabpfn_v1 import columns
+from tabicl_linear.priors.tabpfn_v1.categorical import categorise_
+from tabicl_linear.priors.tabpfn_v1.compatibility import draw_splits, is_compatible
+from tabicl_linear.priors.tabpfn_v1.hyperparameters import (
+    NetworkParameters,
+    TargetParameters,
+    draw_column_parameters,
+    draw_network_parameters,
+    draw_target_parameters,
+)
+from tabicl_linear.priors.tabpfn_v1.mlp import draw_networks
+from tabicl_linear.types import Float, Int, Tensor
+
+MIN_ROWS = 4
+MAX_ROUNDS = 1000
+
+
+class Candidates(NamedTuple):
+    """Tasks before their columns are processed.
+
+    Attributes:
+        x: Values of the columns' nodes, rows last.
+        y: Class ids; some of `0..num_classes-1` may not occur.
+        keep: `[b]`, whether the compatibility rule keeps the task.
+    """
+
+    x: Float[Tensor, "b m n"]
+    y: Int[Tensor, "b n"]
+    keep: np.ndarray
+
+
+class TabPFNv1Prior(Prior):
+    """Draws tasks from the MLP / structural-causal prior of TabPFN v1, in the paper's settings.
+
+    Columns and target are units of a random network (causal), or its inputs and output; the target
+    is cut into classes, columns may become categories, ranks, or lose cells. `docs/prior.md` lists
+    every distribution.
+
+    A draw is kept if it is compatible at a split of the prior's own (10 % to 90 % of the rows): at
+    least two classes, and the same ones on both sides, within 10 random row orders. The split that
+    training uses only reorders the rows of a kept draw, so that every class is in the context: the
+    distribution of tables does not depend on it.
+
+    Args:
+        sharing: "dataset" gives every task hyper-parameters and a network of its own. "batch" is
+            the authors' way: the tasks of a batch share hyper-parameters, network, number of
+            classes and which columns are categorical, and differ in inputs, noise, chosen units,
+            and the order of class ids; the whole batch is drawn again while a task of it is not
+            kept.
+    """
+
+    def __init__(self, sharing: Literal["dataset", "batch"] = "dataset") -> None:
+        if sharing not in ("dataset", "batch"):
+            raise ConfigError(f'sharing={sharing!r}: use "dataset" or "batch".')
+        self.sharing = sharing
+
+    def sample_tasks(self, shape: TaskShape, generator: torch.Generator) -> Tasks:
+        """Draw `shape.batch_size` tasks on the generator's device.
+
+        Raises:
+            DataError: If the shape makes no task, or almost no draw is compatible at this shape.
+        """
+        _, n, num_context, _, num_classes = shape.validate()
+        if n < MIN_ROWS:
+            raise DataError(f"num_rows={n}: this prior needs at least {MIN_ROWS} rows.")
+        rng = draws.numpy_generator(generator)
+        with torch.no_grad(), torch.autocast(generator.device.type, enabled=False):
+            x, y = self._draw_kept(shape, rng, generator)
+            x, categorical = self._process_columns(x, rng, generator)
+            y = classes.rotate_classes(classes.reindex_classes(y, num_classes), generator)
+            tasks = Tasks(x.transpose(1, 2).contiguous(), y, categorical)
+            return classes.cover_classes(tasks, num_context, num_classes, generator)
+
+    def _draw_kept(
+        self, shape: TaskShape, rng: np.random.Generator, generator: torch.Generator
+    ) -> tuple[Float[Tensor, "b m n"], Int[Tensor, "b n"]]:
+        """Draw until every task of the batch is a kept one."""
+        x_parts: list[Tensor] = []
+        y_parts: list[Tensor] = []
+        missing = shape.batch_size
+        for _ in range(MAX_ROUNDS):
+            candidates = self._draw_candidates(shape, missing, rng, generator)
+            kept = np.flatnonzero(candidates.keep)
+            if self.sharing == "batch" and kept.size < missing:
+                continue
+            index = torch.as_tensor(kept, device=generator.device)
+            x_parts.append(candidates.x[index])
+            y_parts.append(candidates.y[index])
+            missing -= kept.size
+            if not missing:
+                return torch.cat(x_parts), torch.cat(y_parts)
+        raise DataError(
+            f"num_rows={shape.num_rows} with num_classes={shape.num_classes}: hardly any draw has "
+            "the same classes on both sides of a split; raise num_rows or lower num_classes."
+        )
+
+    def _draw_candidates(
+        self, shape: TaskShape, count: int, rng: np.random.Generator, generator: torch.Generator
+    ) -> Candidates:
+        """Draw networks and classes for `count` tasks and decide which are kept."""
+        shared = self.sharing == "batch"
+        n, m = shape.num_rows, shape.num_features
+        num_nets = 1 if shared else count
+        nets = draw_network_parameters(rng, num_nets, m)
+        targets = draw_target_parameters(rng, num_nets, shape.num_classes)
+        splits = draw_splits(rng, num_nets, n)
+        if shared:
+            nets = NetworkParameters(*(field.repeat(count) for field in nets))
+            targets = TargetParameters(*(field.repeat(count) for field in targets))
+            splits = splits.repeat(count)
+        nodes = draw_networks(nets, m, num_rows=n, shared=shared, rng=rng, generator=generator)
+        y = _assign_classes(nodes[:, 0], targets, shared=shared, generator=generator)
+        counts = classes.count_classes(y, shape.num_classes)
+        counts *= nodes.amax((1, 2)).isnan().logical_not_().unsqueeze(1)
+        keep = is_compatible(rng, counts.cpu().numpy(), splits)
+        return Candidates(nodes[:, 1:], y, keep)
+
+    def _process_columns(
+        self, x: Float[Tensor, "b m n"], rng: np.random.Generator, generator: torch.Generator
+    ) -> tuple[Float[Tensor, "b m n"], Tensor]:
+        """Drop cells, cut categories, rank or pull in outliers, and standardise over all rows."""
+        b, m, _ = x.shape
+        shared = self.sharing == "batch"
+        p = draw_column_parameters(rng, 1 if shared else b, m)
+        missing, to_ranks, num_categories = (
+            np.repeat(field, b, 0) if shared else field for field in p
+        )
+        device = x.device
+        if missing.any():
+            rate = torch.as_tensor(missing, dtype=torch.float32, device=device)
+            x = columns.drop_cells_(x, rate, generator)
+        x = categorise_(x, num_categories, generator=generator, shared=shared)
+        flat = x.flatten(0, 1)
+        for ranked, change in ((True, columns.to_ranks), (False, columns.pull_in_outliers)):
+            index = np.flatnonzero(np.repeat(to_ranks == ranked, m))
+            if index.size:
+                chosen = torch.as_tensor(index, device=device)
+                flat.index_copy_(0, chosen, change(flat[chosen]))
+        is_categorical = torch.as_tensor(num_categories > 0, device=device)
+        return columns.standardise(flat).view_as(x), is_categorical
+
+
+def _assign_classes(
+    target: Float[Tensor, "b n"],
+    p: TargetParameters,
+    *,
+    shared: bool,
+    generator: torch.Generator,
+) -> Int[Tensor, "b n"]:
+    """Cut standardised targets at random targets or at normal numbers, and shuffle the ids."""
+    b, n = target.shape
+    target = columns.standardise(target.contiguous())
+    size = (1 if shared else b, int(p.num_classes.max()) - 1)
+    rows = torch.randint(n, size, generator=generator, device=target.device).expand(b, -1)
+    levels = draws.normal(*size, generator=generator).expand(b, -1)
+    by_rank = torch.as_tensor(p.by_rank, device=target.device).unsqueeze(1)
+    boundaries = torch.where(by_rank, target.gather(1, rows), levels)
+    ids = count_below(target, classes.pad_boundaries(boundaries, p.num_classes))
+    return classes.randomise_ids(ids, p.num_classes, p.ordered_probability, generator=generator)

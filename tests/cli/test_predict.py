@@ -1,0 +1,234 @@
+"""`tabicl-linear predict` on real files."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_model
+from sklearn.datasets import load_iris
+
+from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.cli import predict as prediction
+from tabicl_linear.cli.predict import main, read_table, write_table
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny_model.save(tiny_model.trained(), tmp_path_factory.mktemp("model") / "tiny.ckpt")
+
+
+@pytest.fixture(scope="module")
+def tables():
+    table = load_iris(as_frame=True).frame.sample(frac=1, random_state=0, ignore_index=True)
+    table["kind"] = np.where(table["petal width (cm)"] > 1.3, "wide", "slim")
+    table["y"] = table.pop("target").map({0: "setosa", 1: "versicolor", 2: "virginica"})
+    table.loc[::9, ["kind", "sepal width (cm)"]] = None
+    return table[:110], table[110:].reset_index(drop=True)
+
+
+@pytest.fixture
+def folder(tmp_path, tables):
+    train, test = tables
+    train.to_csv(tmp_path / "train.csv", index=False)
+    test.drop(columns="y").to_csv(tmp_path / "test.csv", index=False)
+    return tmp_path
+
+
+def run(folder, model, *options, train="train.csv", test="test.csv", output="out.csv", target="y"):
+    arguments = [folder / train, folder / test, "--target", target, "--output", folder / output]
+    return main([str(a) for a in (*arguments, "--model", model, "--n-estimators", 2, *options)])
+
+
+def one_line_error(capsys):
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("tabicl-linear predict: error: ")
+    return lines[0]
+
+
+def test_csv_to_csv_equals_the_classifier(folder, model, tables, capsys):
+    train, test = tables
+    assert run(folder, model) == 0
+    out = pd.read_csv(folder / "out.csv")
+    assert out.columns.tolist() == [
+        "prediction",
+        "proba_setosa",
+        "proba_versicolor",
+        "proba_virginica",
+    ]
+    classifier = TabICLLinearClassifier(model, n_estimators=2).fit(train.drop(columns="y"), train.y)
+    expected = classifier.predict_proba(test.drop(columns="y"))
+    np.testing.assert_allclose(out.iloc[:, 1:], expected, atol=1e-6)
+    assert out.prediction.tolist() == classifier.classes_[expected.argmax(1)].tolist()
+    assert (out.prediction == test.y).mean() > 0.7  # two views of a tiny model; chance is 1/3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "110 rows, 5 columns, classes setosa, versicolor, virginica; wrote" in captured.err
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_parquet_columns_in_another_order_and_with_the_target(folder, model, tables, capsys):
+    train, test = tables
+    train.to_parquet(folder / "train.parquet")
+    test[test.columns[::-1]].to_parquet(folder / "test.PARQUET")
+    files = {"train": "train.parquet", "test": "test.PARQUET", "output": "out.parquet"}
+    assert run(folder, model, "--quiet", **files) == 0
+    assert capsys.readouterr().err == ""
+    assert run(folder, model) == 0
+    from_parquet, from_csv = pd.read_parquet(folder / "out.parquet"), read_table(folder / "out.csv")
+    pd.testing.assert_frame_equal(from_parquet, from_csv, check_dtype=False)
+
+
+@pytest.mark.parametrize("labels", [[5, 3], [True, False], [2.0, 1.0], ["a b", "ä"]], ids=str)
+def test_labels_keep_their_type(tmp_path, model, labels):
+    x = np.repeat([-1.0, 1.0], 6) + np.arange(12) / 100
+    pd.DataFrame({"x": x, "y": np.repeat(labels, 6)}).to_csv(tmp_path / "train.csv", index=False)
+    pd.DataFrame({"x": [1.0, -1.0]}).to_csv(tmp_path / "test.csv", index=False)
+    assert run(tmp_path, model, output="out.parquet") == 0
+    out = pd.read_parquet(tmp_path / "out.parquet")
+    assert out.prediction.tolist() == labels[::-1]
+    assert type(out.prediction.tolist()[0]) is type(labels[0])
+    assert set(out.columns[1:]) == {f"proba_{label}" for label in labels}
+
+
+def test_options_reach_the_classifier(folder, model, tables):
+    train, test = tables
+    options = ("--categorical", "sepal length (cm)", "--seed", "3", "--device", "cpu")
+    assert run(folder, model, *options) == 0
+    classifier = TabICLLinearClassifier(
+        model, n_estimators=2, categorical_features=["sepal length (cm)"], random_state=3
+    )
+    classifier.fit(train.drop(columns="y"), train.y)
+    out = pd.read_csv(folder / "out.csv")
+    expected = classifier.predict_proba(test.drop(columns="y"))
+    np.testing.assert_allclose(out.iloc[:, 1:], expected, atol=1e-6)
+
+
+def frame(**columns):
+    return lambda path: pd.DataFrame(columns).to_csv(path, index=False)
+
+
+def text(content):
+    return lambda path: path.write_bytes(content)
+
+
+ROWS = {"x": [1.0, 2.0, 3.0, 4.0]}
+BAD_TRAIN = {
+    "empty": (text(b""), "train.csv is empty"),
+    "header only": (text(b"x,y\n"), "train.csv has a header but no rows"),
+    "ragged": (text(b"x,y\n1,2\n1,2,3\n"), "train.csv is no readable csv file"),
+    "binary": (text(b"x,y\n\xff\xfe,1\n"), "train.csv is no readable csv file"),
+    "no target column": (
+        frame(**ROWS, z=[0, 1, 0, 1]),
+        "no target column 'y'; its columns (commas separate them) are x",
+    ),
+    "target missing in a row": (frame(**ROWS, y=[0, 1, None, 1]), "missing in 1 of 4 rows"),
+    "target only": (frame(y=[0, 1, 0, 1]), "no column beside the target 'y'"),
+    "one class": (frame(**ROWS, y=["a"] * 4), "one class only ('a')"),
+    "eleven classes": (frame(x=range(22), y=[*range(11)] * 2), "11 classes and the model takes"),
+    "continuous target": (frame(**ROWS, y=[0.1, 1.2, 2.3, 3.4]), "Unknown label type"),
+    "constant": (frame(x=[1.0] * 4, y=[0, 1, 0, 1]), "None of the 1 columns varies"),
+    "other columns": (frame(**ROWS, z=[0] * 4, y=[0, 1, 0, 1]), "missing 'z'"),
+    "text in the test column": (frame(**ROWS, y=[0, 1, 0, 1]), "'x' held numbers"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TRAIN)
+def test_bad_training_files(tmp_path, model, capsys, case):
+    write, message = BAD_TRAIN[case]
+    write(tmp_path / "train.csv")
+    word = "word" if case.startswith("text") else 1.0
+    pd.DataFrame({"x": [word, word]}).to_csv(tmp_path / "test.csv", index=False)
+    assert run(tmp_path, model) == 2
+    assert message in one_line_error(capsys)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["test.csv", "train.csv"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"train": "nowhere.csv"}, "nowhere.csv: no such file"),
+        ({"test": "nowhere.csv"}, "nowhere.csv: no such file"),
+        ({"test": "notes.txt"}, "notes.txt: unknown suffix '.txt'; use .csv or .parquet"),
+        ({"test": "fake.parquet"}, "fake.parquet is no readable parquet file"),
+        ({"output": "out.xlsx"}, "out.xlsx: unknown suffix '.xlsx'"),
+        ({"output": "nowhere/out.csv"}, "nowhere does not exist; create it"),
+        ({"output": "folder.csv"}, "folder.csv is a folder"),
+        ({"output": "test.csv"}, "is one of the input files"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_bad_paths(folder, model, capsys, options, message):
+    (folder / "notes.txt").write_text("x\n1\n")
+    (folder / "fake.parquet").write_text("x\n1\n")
+    (folder / "folder.csv").mkdir()
+    before = {path.name: path.stat().st_size for path in folder.iterdir()}
+    assert run(folder, model, **options) == 2
+    assert message in one_line_error(capsys)
+    assert {path.name: path.stat().st_size for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--n-estimators", "0"], "n_estimators=0"),
+        (["--device", "toaster"], "no torch device"),
+        (["--categorical", "size"], "'size', which is no column"),
+        (["--model", "nowhere.ckpt"], "nowhere.ckpt"),
+    ],
+)
+def test_bad_options(folder, model, capsys, options, message):
+    assert run(folder, model, *options) == 2
+    assert message in one_line_error(capsys)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["a.csv"], ["a.csv", "b.csv"], ["a.csv", "b.csv", "--seed", "x"]], ids=str
+)
+def test_usage_errors_exit_with_2(arguments, capsys):
+    assert main(arguments) == 2
+    assert "`tabicl-linear predict --help` lists the options" in one_line_error(capsys)
+
+
+def test_warnings_are_lines(folder, model, capsys):
+    train = read_table(folder / "train.csv").assign(age=[*range(109), "?"])
+    train.to_csv(folder / "train.csv", index=False)
+    test = read_table(folder / "test.csv").assign(age=3)
+    test.to_csv(folder / "test.csv", index=False)
+    assert run(folder, model, "--quiet") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("tabicl-linear predict: warning: Column 'age' mixes numbers")
+
+
+def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    table = pd.DataFrame({"a": [1, 2]})
+    output = tmp_path / "out.csv"
+    output.write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(prediction.DataError, match="cannot be written: No space left"):
+        write_table(table, output)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+    assert output.read_text() == "old"
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_as_a_process(folder, model, bad):
+    code = "import sys; from tabicl_linear.cli.predict import main; sys.exit(main(sys.argv[1:]))"
+    target = "nothing" if bad else "y"
+    command = [sys.executable, "-c", code, "train.csv", "test.csv", "--target", target]
+    command += ["--output", "out.csv", "--model", str(model), "--n-estimators", "1"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.stdout == ""
+    assert result.returncode == (2 if bad else 0), result.stderr
+    assert (folder / "out.csv").exists() is not bad
+    if bad:
+        assert len(result.stderr.splitlines()) == 1
+        assert "Traceback" not in result.stderr
