@@ -77,18 +77,18 @@ def load_model(
     # computed by its constructor.
     with torch.device("cpu"), _generators_kept():
         model = recipes.build(recipe, backend=backend, trust_code=trust_code)
-    built_in = next(model.parameters()).dtype
-    try:
-        model.load_state_dict(contents.weights, assign=True)
-    except RuntimeError as error:
-        summary = " ".join(str(error).split())
-        raise CheckpointError(
-            f"{path}: the weights do not fit the model it describes"
-            f"{' with these overrides' if overrides else ''}: {summary}"
-        ) from error
-    dtype = next(model.parameters()).dtype
-    if dtype != built_in:  # what the file does not hold was in the dtype of the weights as well
-        model.to(dtype)
+        built_in = next(model.parameters()).dtype
+        try:
+            model.load_state_dict(contents.weights, assign=True)
+        except RuntimeError as error:
+            summary = " ".join(str(error).split())
+            raise CheckpointError(
+                f"{path}: the weights do not fit the model it describes"
+                f"{' with these overrides' if overrides else ''}: {summary}"
+            ) from error
+        dtype = next(model.parameters()).dtype
+        if dtype != built_in:  # what the file does not hold was in the dtype of the weights, too
+            model.to(dtype)
     model.provenance = contents.provenance
     return model.eval()
 
