@@ -71,9 +71,7 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     return changed
 
 
-def build(
-    recipe: Recipe, *, backend: Backend = "auto", trust_code: bool = False
-) -> InContextModel:
+def build(recipe: Recipe, *, backend: Backend = "auto", trust_code: bool = False) -> InContextModel:
     """Assemble the model that a recipe describes, with fresh parameters.
 
     Args:
