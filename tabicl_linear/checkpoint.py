@@ -7,10 +7,13 @@ holds weights, recipe and provenance. Both are read without running code from th
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -69,19 +72,24 @@ def load_model(
     """
     check(backend)
     contents = read(path)
-    # Built without storage, so that no random numbers are drawn for weights that are replaced.
-    with torch.device("meta"):
-        model = recipes.build(recipes.override(contents.recipe, overrides), trust_code=trust_code)
-    try:
-        model.load_state_dict(contents.weights, assign=True)
-    except RuntimeError as error:
-        summary = " ".join(str(error).split())
-        raise CheckpointError(
-            f"{path}: the weights do not fit the model it describes"
-            f"{' with these overrides' if overrides else ''}: {summary}"
-        ) from error
+    recipe = recipes.override(contents.recipe, overrides)
+    # Built in full, since a file need not hold all of a module: fixed decays and rotary tables are
+    # computed by its constructor.
+    with torch.device("cpu"), _generators_kept():
+        model = recipes.build(recipe, backend=backend, trust_code=trust_code)
+        built_in = next(model.parameters()).dtype
+        try:
+            model.load_state_dict(contents.weights, assign=True)
+        except RuntimeError as error:
+            summary = " ".join(str(error).split())
+            raise CheckpointError(
+                f"{path}: the weights do not fit the model it describes"
+                f"{' with these overrides' if overrides else ''}: {summary}"
+            ) from error
+        dtype = next(model.parameters()).dtype
+        if dtype != built_in:  # what the file does not hold was in the dtype of the weights, too
+            model.to(dtype)
     model.provenance = contents.provenance
-    model.place(backend)
     return model.eval()
 
 
@@ -130,6 +138,18 @@ def export(checkpoint: str | Path, output: str | Path) -> None:
             f"The export {output} cannot be written: {error}; name a file in a folder with room "
             "and the right to write."
         ) from error
+
+
+@contextmanager
+def _generators_kept() -> Iterator[None]:
+    """Give the global generators of PyTorch, NumPy and Python back the states that they had."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
 
 
 def _read_export(path: Path) -> Contents:

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from tabicl_linear.backends.choice import Backend
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.model import Architecture, InContextModel
@@ -70,23 +71,25 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     return changed
 
 
-def build(recipe: Recipe, *, trust_code: bool = False) -> InContextModel:
+def build(recipe: Recipe, *, backend: Backend = "auto", trust_code: bool = False) -> InContextModel:
     """Assemble the model that a recipe describes, with fresh parameters.
 
     Args:
         recipe: Parts of the model.
+        backend: Which kernels compute the mixers.
         trust_code: Also import classes from modules outside tabicl_linear.
 
     Raises:
-        ConfigError: A class or argument that does not exist, or parts that do not fit.
+        ConfigError: A class or argument that does not exist, parts that do not fit, or a backend
+            that cannot run here.
     """
     try:
-        return _assemble(recipe, trust_code)
+        return _assemble(recipe, backend, trust_code)
     except (TypeError, AttributeError) as error:  # a value of a type that no argument takes
         raise ConfigError(f"The model cannot be built as described: {error}.") from error
 
 
-def _assemble(recipe: Recipe, trust_code: bool) -> InContextModel:
+def _assemble(recipe: Recipe, backend: Backend, trust_code: bool) -> InContextModel:
     parts = {name: _factory(name, recipe[name], trust_code) for name in _SLOTS}
     try:
         architecture = Architecture(**recipe["architecture"])
@@ -98,6 +101,7 @@ def _assemble(recipe: Recipe, trust_code: bool) -> InContextModel:
         parts["readout"],
         strategy=parts["strategy"](),
         architecture=architecture,
+        backend=backend,
     )
 
 

@@ -1,95 +1,165 @@
-"""Layers cannot see upwards, and importing the package imports nothing heavy."""
+"""Layers cannot see upwards, and importing the package imports nothing heavy.
+
+Who may import whom is said once, in the table of docs/architecture.md, and read from there.
+"""
 
 import ast
+import importlib.util
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "tabicl_linear"
-ALWAYS = {"types", "errors", "files", "_version"}
-MAY_IMPORT = {
-    "kernels": set(),
-    "nn": {"kernels"},
-    "backends": {"kernels", "nn", "mixers.base", "backbone.block"},
-    "readouts": {"kernels", "nn"},
-    "mixers": {"kernels", "nn"},
-    "backbone": {"mixers.base", "readouts", "nn", "kernels"},
-    "embedding": {"nn"},
-    "strategies": {"nn"},
-    "priors": set(),
-    "data": {"priors"},
-    "checkpoint_file": set(),
-    "architecture": {"backbone", "backends", "embedding", "nn"},
-    "model": {
-        "architecture",
-        "mixers.base",
-        "readouts",
-        "backbone",
-        "backends",
-        "embedding",
-        "strategies",
-        "data.batch",
-        "nn",
-    },
-}
-BELOW_LEARNER = {*MAY_IMPORT, "recipe", "checkpoint", "learner"} - {"priors"}
-MAY_IMPORT |= {
-    "recipe": set(MAY_IMPORT),
-    "learner": set(MAY_IMPORT),
-    "checkpoint": BELOW_LEARNER,
-    "training": BELOW_LEARNER | {"data"},
-    "callbacks": {"analysis", "model", "priors", "data", "kernels", "nn", "training"},
-    "estimator": BELOW_LEARNER | {"analysis"},
-}
-HEAVY = {
-    "checkpoint": {"lightning", "openml", "matplotlib", "jsonargparse"},
-    "estimator": {"lightning", "openml", "matplotlib", "jsonargparse"},
-    "priors": {"lightning", "sklearn", "pandas"},
-    "kernels": {"lightning", "sklearn", "pandas", "numpy"},
-}
+from tabicl_linear import _HOMES
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "tabicl_linear"
+SECTION = "## Who may import whom"
+ALL_ABOVE = "all rows above"
 
 
-def _layer(path: Path) -> str:
+class Row(NamedTuple):
+    """What one row of the table allows and forbids."""
+
+    layers: list[str]
+    may_import: list[str]
+    never: list[str]
+
+
+def table(text: str) -> list[Row]:
+    """The rows below the heading; "all rows above" stands for the layers of those."""
+    section = text.partition(f"{SECTION}\n")[2].partition("\n## ")[0]
+    found: list[Row] = []
+    for line in section.splitlines():
+        if not line.startswith("| `"):
+            continue
+        cells = line.strip("|").split("|")
+        layers, may_import, never = (re.findall(r"`([^`]+)`", cell) for cell in cells)
+        if ALL_ABOVE in cells[1]:
+            may_import = [layer for row in found for layer in row.layers]
+        found.append(Row(layers, may_import, never))
+    return found
+
+
+DOCUMENT = (ROOT / "docs" / "architecture.md").read_text()
+ROWS = table(DOCUMENT)
+# The first row is what everybody may import.
+ALWAYS = ROWS[0].layers
+ROW_OF = {layer: row for row in ROWS for layer in row.layers}
+
+
+def layer_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def _imports(path: Path):
-    for node in ast.walk(ast.parse(path.read_text())):
+def imports(source: str) -> Iterator[str]:
+    """Modules that a source imports; a name that the package itself offers counts as its home."""
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            if node.module == "tabicl_linear":
-                yield from (f"tabicl_linear.{alias.name}" for alias in node.names)
-            else:
-                yield node.module
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            assert node.level == 0, "relative import"
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                if node.module == "tabicl_linear":
+                    yield _HOMES.get(alias.name, name)
+                else:
+                    yield name if is_module(name) else str(node.module)
 
 
-FILES = [p for p in sorted(PACKAGE.rglob("*.py")) if _layer(p) in MAY_IMPORT]
+def is_module(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    return path.with_suffix(".py").is_file() or path.is_dir()
+
+
+def within(module: str, allowed: str) -> bool:
+    return module == allowed or module.startswith(f"{allowed}.")
+
+
+def faults(layer: str, source: str) -> list[str]:
+    """What a file of a layer imports against the table."""
+    row = ROW_OF[layer]
+    allowed = [*row.may_import, *ALWAYS, layer]
+    found = []
+    for name in imports(source):
+        package, _, inner = name.partition(".")
+        if package in row.never or (
+            package == "tabicl_linear" and inner and not any(within(inner, a) for a in allowed)
+        ):
+            found.append(name)
+    return found
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_point_downwards(path):
-    layer = _layer(path)
-    allowed = MAY_IMPORT[layer] | ALWAYS | {layer}
-    for name in _imports(path):
-        assert name.partition(".")[0] not in HEAVY.get(layer, set()), f"{layer} imports {name}"
-        if name.startswith("tabicl_linear."):
-            inner = name.removeprefix("tabicl_linear.")
-            fits = any(
-                inner == a or inner.startswith(f"{a}.") or a.startswith(f"{inner}.")
-                for a in allowed
-            )
-            assert fits, f"{layer} may not import {name}"
+    assert faults(layer_of(path), path.read_text()) == []
 
 
-def test_every_module_has_a_place_in_the_table():
-    top = {"__init__", "__main__", "bench", "cli", "config", "config_messages", "runs"}
-    known = set(MAY_IMPORT) | ALWAYS | top
-    assert {_layer(p) for p in PACKAGE.rglob("*.py")} <= known
+@pytest.mark.parametrize(
+    ("layer", "statement"),
+    [
+        ("kernels", "from tabicl_linear.mixers.base import SequenceMixer"),
+        ("kernels", "from tabicl_linear import mixers"),
+        ("kernels", "import numpy as np"),
+        ("readouts", "import tabicl_linear.model"),
+        ("mixers", "from tabicl_linear import load_model"),
+        ("model", "from tabicl_linear.data.datamodule import PriorDataModule"),
+        ("model", "from tabicl_linear.data import datamodule"),
+        ("checkpoint", "def inside():\n    from lightning.pytorch import Trainer"),
+        ("callbacks", "from tabicl_linear.cli import training"),
+        ("bench", "from tabicl_linear.cli import training"),
+    ],
+)
+def test_an_import_that_points_upwards_is_found(layer, statement):
+    assert faults(layer, statement)
+
+
+def test_every_module_has_one_row():
+    listed = [layer for row in ROWS for layer in row.layers]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {layer_of(path) for path in FILES}
+
+
+def test_rows_stand_in_order():
+    """Whatever a row may import is in a row above it, so that nothing can go in a circle."""
+    above: set[str] = set()
+    for row in ROWS:
+        assert {name.partition(".")[0] for name in row.may_import} <= above, row.layers
+        above.update(row.layers)
+
+
+def test_rows_allow_nothing_that_nobody_needs():
+    for row in ROWS:
+        sources = [path.read_text() for path in FILES if layer_of(path) in row.layers]
+        used = [name.removeprefix("tabicl_linear.") for text in sources for name in imports(text)]
+        if ALL_ABOVE not in line_of(row):
+            unused = {a for a in row.may_import if not any(within(name, a) for name in used)}
+            assert not unused, row.layers
+
+
+def line_of(row: Row) -> str:
+    return next(x for x in DOCUMENT.splitlines() if x.startswith(f"| `{row.layers[0]}`"))
+
+
+def test_libraries_are_spelled_as_they_are_imported():
+    assert all(importlib.util.find_spec(name) for row in ROWS for name in row.never)
+
+
+def test_the_table_is_read_as_it_is_written():
+    text = f"{SECTION}\n\n| layer | may |\n|---|---|\n| `a`, `b` | nothing | `x` |\n"
+    text += f"| `c` | `a.d` | |\n| `e` | {ALL_ABOVE} | `y`, `z` |\n\n## Next\n| `f` | `a` | |\n"
+    assert table(text) == [
+        (["a", "b"], [], ["x"]),
+        (["c"], ["a.d"], []),
+        (["e"], ["a", "b", "c"], ["y", "z"]),
+    ]
 
 
 @pytest.mark.parametrize(

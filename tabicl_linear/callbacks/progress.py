@@ -15,7 +15,7 @@ REFRESH_SECONDS = 0.5
 
 
 class Progress(ProgressBar):
-    """Loss, learning rate, datasets/s, rows/s and time left, on standard error.
+    """Loss, learning rate, time left, and speed where `Throughput` logs it, on standard error.
 
     After every validation its scores are printed as a line.
 
@@ -111,10 +111,11 @@ class Progress(ProgressBar):
     def _describe(self, trainer: Trainer) -> str:
         metrics = trainer.progress_bar_metrics
         rate = trainer.optimizers[0].param_groups[0]["lr"]
-        return (
-            f"loss {metrics[LOSS]:.3f}, lr {rate:.2e}, "
-            f"{metrics[DATASETS]:.0f} datasets/s, {metrics[ROWS]:,.0f} rows/s"
-        )
+        parts = [f"loss {metrics[LOSS]:.3f}", f"lr {rate:.2e}"]
+        # Throughput measures them; a Trainer may be without.
+        speeds = ((DATASETS, "datasets/s"), (ROWS, "rows/s"))
+        parts += [f"{metrics[name]:,.0f} {unit}" for name, unit in speeds if name in metrics]
+        return ", ".join(parts)
 
     def _print(self, text: str) -> None:
         if self._bar is not None:

@@ -35,18 +35,17 @@ class LayerState(NamedTuple):
 class SequenceMixer(nn.Module, ABC):
     """Projections and gates around an update rule.
 
+    The constructor of a mixer sets the attributes.
+
     Attributes:
         rule: The update rule.
         num_heads: Heads of the mixer; may differ from the architecture's.
+        state_shape: Heads, value dimension and key dimension of the state.
     """
 
     rule: UpdateRule
     num_heads: int
-
-    @property
-    @abstractmethod
-    def state_shape(self) -> tuple[int, int, int]:
-        """Heads, value dimension and key dimension of the state."""
+    state_shape: tuple[int, int, int]
 
     @abstractmethod
     def project(

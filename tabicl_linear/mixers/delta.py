@@ -42,6 +42,7 @@ class DeltaNet(SequenceMixer):
         self.num_heads = num_heads
         self.head_dim = head_dim(dim, num_heads)
         self.rule = DeltaRule()
+        self.state_shape = self.num_heads, self.head_dim, self.head_dim
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.conv = None if conv_size is None else ShortConvolution(3 * dim, conv_size)
         self.features = DeltaFeatures()
@@ -49,11 +50,6 @@ class DeltaNet(SequenceMixer):
         self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
         initialise_(self)
-
-    @property
-    def state_shape(self) -> tuple[int, int, int]:
-        """Heads, value dimension, key dimension."""
-        return self.num_heads, self.head_dim, self.head_dim
 
     def project(
         self,

@@ -47,6 +47,7 @@ class GatedDeltaNet(SequenceMixer):
         self.head_dim = head_dim
         width = num_heads * head_dim
         self.rule = DeltaRule()
+        self.state_shape = self.num_heads, self.head_dim, self.head_dim
         self.qkv = nn.Linear(dim, 3 * width, bias=False)
         self.conv = None if conv_size is None else ShortConvolution(3 * width, conv_size)
         self.features = DeltaFeatures()
@@ -60,11 +61,6 @@ class GatedDeltaNet(SequenceMixer):
             nn.init.zeros_(self.forget.projection.weight)
             nn.init.zeros_(self.write_rate.projection.weight)
             open_output_gate_(self.gate)
-
-    @property
-    def state_shape(self) -> tuple[int, int, int]:
-        """Heads, value dimension, key dimension."""
-        return self.num_heads, self.head_dim, self.head_dim
 
     def project(
         self,

@@ -61,6 +61,7 @@ class GatedLinearAttention(SequenceMixer):
             )
         self.key_dim = head_dim(key_width, num_heads)
         self.rule = AdditiveRule()
+        self.state_shape = self.num_heads, self.head_dim, self.key_dim
         self.qk = nn.Linear(dim, 2 * key_width, bias=False)
         self.value = nn.Linear(dim, dim, bias=False)
         width = 2 * key_width + dim
@@ -75,11 +76,6 @@ class GatedLinearAttention(SequenceMixer):
         if mimetic:
             open_decay_gate_(self.decay, learns=mimetic_learns)
             open_output_gate_(self.gate)
-
-    @property
-    def state_shape(self) -> tuple[int, int, int]:
-        """Heads, value dimension, key dimension."""
-        return self.num_heads, self.head_dim, self.key_dim
 
     def project(
         self,

@@ -34,15 +34,11 @@ class LinearAttention(SequenceMixer):
         self.head_dim = head_dim(dim, num_heads)
         self.normalise = normalise
         self.rule = AdditiveRule(state_norms="none" if normalise else "prefix")
+        self.state_shape = self.num_heads, self.head_dim + self.normalise, self.head_dim
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
         initialise_(self)
-
-    @property
-    def state_shape(self) -> tuple[int, int, int]:
-        """Heads, value dimension, key dimension."""
-        return self.num_heads, self.head_dim + self.normalise, self.head_dim
 
     def project(
         self,

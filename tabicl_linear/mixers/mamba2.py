@@ -60,6 +60,7 @@ class Mamba2(SequenceMixer):
         self.head_dim = head_dim
         self.state_dim = state_dim
         self.rule = AdditiveRule()
+        self.state_shape = self.num_heads, self.head_dim, self.state_dim
         self.gate = nn.Linear(dim, self.inner, bias=False)
         self.xbc = nn.Linear(dim, self.inner + 2 * state_dim, bias=False)
         self.conv = ShortConvolution(self.inner + 2 * state_dim, conv_size, bias=True)
@@ -72,11 +73,6 @@ class Mamba2(SequenceMixer):
         self.skip = nn.Parameter(torch.ones(self.num_heads))
         bound = 1 / math.sqrt(self.inner * num_layers)
         nn.init.uniform_(self.out.weight, -bound, bound)
-
-    @property
-    def state_shape(self) -> tuple[int, int, int]:
-        """Heads, value dimension, key dimension."""
-        return self.num_heads, self.head_dim, self.state_dim
 
     def project(
         self,

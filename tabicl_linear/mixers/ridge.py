@@ -47,15 +47,11 @@ class Ridge(SequenceMixer):
         self.num_heads = num_heads
         self.head_dim = head_dim(dim, num_heads)
         self.rule = RidgeRule(penalty, regulariser)
+        self.state_shape = self.num_heads, self.head_dim, self.head_dim
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
         initialise_(self)
-
-    @property
-    def state_shape(self) -> tuple[int, int, int]:
-        """Heads, value dimension, key dimension."""
-        return self.num_heads, self.head_dim, self.head_dim
 
     def project(
         self,

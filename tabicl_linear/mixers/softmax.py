@@ -26,16 +26,12 @@ class Softmax(SequenceMixer):
         self.num_heads = num_heads
         self.head_dim = head_dim(dim, num_heads)
         self.rule = SoftmaxRule()
+        self.state_shape = self.num_heads, self.head_dim, self.head_dim
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
         bound = math.sqrt(6 / (num_heads * self.head_dim + dim))
         nn.init.uniform_(self.qkv.weight, -bound, bound)
         nn.init.zeros_(self.out.weight)
-
-    @property
-    def state_shape(self) -> tuple[int, int, int]:
-        """Heads, value dimension, key dimension."""
-        return self.num_heads, self.head_dim, self.head_dim
 
     def project(
         self,

@@ -1,10 +1,12 @@
 """Every mixer of the package, found by walking it, with every readout it serves."""
 
 import importlib
+import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import ModuleType
 
 import torch
 
@@ -24,9 +26,20 @@ from tabicl_linear.strategies.interleaved import Interleaved
 
 
 def _discover() -> dict[str, Callable[..., SequenceMixer]]:
-    for info in pkgutil.iter_modules(tabicl_linear.mixers.__path__):
-        importlib.import_module(f"tabicl_linear.mixers.{info.name}")
-    return {cls.__name__: cls for cls in SequenceMixer.__subclasses__()}
+    return {cls.__name__: cls for cls in defined_in(tabicl_linear.mixers, SequenceMixer)}
+
+
+def defined_in(package: ModuleType, base: type) -> list[type]:
+    """Every class below `base` that a module of the package defines, however deep."""
+    names = [info.name for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    found = [vars(importlib.import_module(name)).values() for name in names]
+    return [
+        cls
+        for name, values in zip(names, found, strict=True)
+        for cls in values
+        if isinstance(cls, type) and issubclass(cls, base) and cls.__module__ == name
+        if not inspect.isabstract(cls)
+    ]
 
 
 MIXERS: dict[str, Callable[..., SequenceMixer]] = {
@@ -63,12 +76,18 @@ SMALL = Architecture(
 
 
 def make(
-    mixer: str, readout: str, strategy: str = "comb_st", *, seed: int = 0, two_axis: bool = False
+    mixer: str,
+    readout: str,
+    strategy: str = "comb_st",
+    *,
+    seed: int = 0,
+    two_axis: bool = False,
+    mixers: Mapping[str, Callable[..., SequenceMixer]] = MIXERS,
 ) -> InContextModel:
     """A small float64 model whose parameters are seeded noise, so that every part matters."""
     architecture = replace(SMALL, weave_states=readout.startswith("woven"), two_axis=two_axis)
     model = InContextModel.from_parts(
-        MIXERS[mixer],
+        mixers[mixer],
         READOUTS[readout],
         strategy=STRATEGIES[strategy](),
         architecture=architecture,

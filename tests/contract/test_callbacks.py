@@ -1,0 +1,187 @@
+"""What docs/architecture.md promises of every callback of the package, found by walking it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_line import CONFIGS
+from contract.variants import defined_in
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import Checkpoint, ProgressBar
+
+import tabicl_linear.callbacks
+from tabicl_linear import build_task
+from tabicl_linear.config import build_data
+from tabicl_linear.training.noise import without_noise
+
+CALLBACKS = {cls.__name__: cls for cls in defined_in(tabicl_linear.callbacks, Callback)}
+NEEDED: dict[str, dict[str, Any]] = {
+    "Provenance": {"config": {"data": {"prior": "a prior"}, "seed_everything": 0}},
+}
+"""Arguments of callbacks that the command line makes itself."""
+CONFIG = [CONFIGS / f"{name}.yaml" for name in ("deltanet", "smoke", "prior/gaussian_uniform")]
+STEPS = 3
+
+
+def trained(callback: Callback | None, folder: Path) -> dict[str, Any]:
+    """All that training leaves behind: three steps of two batches, with a validation between."""
+    torch.manual_seed(0), np.random.seed(0)  # noqa: NPY002
+    task, data = build_task(*CONFIG), build_data(*CONFIG)
+    with without_noise():
+        trainer = Trainer(
+            default_root_dir=folder,
+            accelerator="cpu",
+            max_steps=STEPS,
+            accumulate_grad_batches=2,
+            val_check_interval=4,
+            num_sanity_val_steps=0,
+            logger=False,
+            enable_model_summary=False,
+            enable_progress_bar=isinstance(callback, ProgressBar),
+            enable_checkpointing=isinstance(callback, Checkpoint),
+            callbacks=[] if callback is None else [callback],
+        )
+        trainer.fit(task, datamodule=data)
+    # Not Python's own: the checks of shapes while testing draw from it.
+    generators = [torch.get_rng_state(), str(np.random.get_state()[1:3])]  # noqa: NPY002
+    trainer.save_checkpoint(folder / "end.ckpt", weights_only=False)
+    return {
+        "weights": task.state_dict(),
+        "optimiser": trainer.optimizers[0].state_dict(),
+        "schedule": [entry.scheduler.state_dict() for entry in trainer.lr_scheduler_configs],
+        "data": data.state_dict(),
+        "steps": trainer.global_step,
+        "loss": trainer.callback_metrics["train/loss"],
+        "validation": trainer.callback_metrics["val/loss"],
+        "generators": generators,
+    }
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory):
+    """What training leaves behind without any callback."""
+    result = trained(None, tmp_path_factory.mktemp("without"))
+    assert result["steps"] == STEPS
+    return result
+
+
+def assert_same(actual: Any, expected: Any, where: str = "") -> None:
+    assert type(actual) is type(expected), where
+    if isinstance(expected, torch.Tensor):
+        assert torch.equal(actual, expected), where
+    elif isinstance(expected, dict):
+        assert actual.keys() == expected.keys(), where
+        for key in expected:
+            assert_same(actual[key], expected[key], f"{where} {key}")
+    elif isinstance(expected, list):
+        assert len(actual) == len(expected), where
+        for one, two in zip(actual, expected, strict=True):
+            assert_same(one, two, where)
+    else:
+        assert actual == expected, where
+
+
+def assert_training_is_the_same(make, without, folder) -> None:
+    assert_same(trained(make(), folder), without)
+
+
+def assert_state_is_plain_and_comes_back(make, without, folder) -> None:
+    """A checkpoint is read without running code, and a new instance goes on from it."""
+    callback = make()
+    trained(callback, folder)
+    checkpoint = torch.load(folder / "end.ckpt", weights_only=True)
+    kept = checkpoint["callbacks"].get(callback.state_key, {})
+    assert_same(kept, callback.state_dict())
+    again = make()
+    again.load_state_dict(kept)
+    assert_same(again.state_dict(), kept)
+
+
+def assert_files_stay_in_the_run_folder(make, without, folder) -> None:
+    """With a working directory that is empty and remains so."""
+    (own := folder / "own").mkdir()
+    trained(make(), own)
+    assert [path.name for path in folder.iterdir()] == ["own"]
+
+
+CONTRACT = [
+    assert_training_is_the_same,
+    assert_state_is_plain_and_comes_back,
+    assert_files_stay_in_the_run_folder,
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_callback_is_found():
+    assert {"Progress", "Provenance", "RunCheckpoint", "Throughput"} <= set(CALLBACKS)
+
+
+@pytest.mark.parametrize("name", CALLBACKS)
+@pytest.mark.parametrize("promise", CONTRACT, ids=lambda f: f.__name__)
+def test_it_keeps(promise, name, without, folder):
+    promise(lambda: CALLBACKS[name](**NEEDED.get(name, {})), without, folder)
+
+
+class ScalesGradients(Callback):
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+        for parameter in pl_module.parameters():
+            parameter.grad.mul_(0.5)
+
+
+class Draws(Callback):
+    def on_train_batch_end(self, *_):
+        np.random.rand()  # noqa: NPY002
+
+
+class DrawsAtValidation(Callback):
+    def on_validation_end(self, *_):
+        torch.rand(1)
+
+
+class StopsEarly(Callback):
+    def on_train_batch_end(self, trainer, *_):
+        trainer.should_stop = trainer.global_step == STEPS - 1
+
+
+class KeepsAnObject(Callback):
+    def state_dict(self):
+        return {"folder": Path()}
+
+
+class Forgets(Callback):
+    steps = 0
+
+    def on_train_batch_end(self, *_):
+        self.steps += 1
+
+    def state_dict(self):
+        return {"steps": self.steps}
+
+
+class WritesAnywhere(Callback):
+    def on_train_end(self, *_):
+        Path("notes.txt").touch()
+
+
+@pytest.mark.parametrize(
+    ("make", "promise"),
+    [
+        (ScalesGradients, assert_training_is_the_same),
+        (Draws, assert_training_is_the_same),
+        (DrawsAtValidation, assert_training_is_the_same),
+        (StopsEarly, assert_training_is_the_same),
+        (KeepsAnObject, assert_state_is_plain_and_comes_back),
+        (Forgets, assert_state_is_plain_and_comes_back),
+        (WritesAnywhere, assert_files_stay_in_the_run_folder),
+    ],
+)
+def test_a_callback_that_breaks_a_promise_is_found_out(make, promise, without, folder):
+    with pytest.raises((AssertionError, torch.serialization.pickle.UnpicklingError)):
+        promise(make, without, folder)

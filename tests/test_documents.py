@@ -1,0 +1,59 @@
+"""Files and folders that documents name exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = (ROOT / "tabicl_linear", ROOT, ROOT / "tests")
+NAMED = re.compile(r"`([\w./*-]+(?:/|\.(?:py|cpp|h|yaml|md|sh|sbatch|safetensors)))(?:::\w+)?`")
+MADE_BY_RUNS = {"config.yaml", "runs/bench/"}
+ELSEWHERE = {
+    ".whl/",  # wheels that somebody may put there
+    "naive.py",  # of flash-linear-attention
+}
+
+
+def missing(text: str) -> list[str]:
+    """Names that are nowhere.
+
+    They count from the package, the repository or its tests; a bare name of a file also from any
+    folder that the text names.
+    """
+    names = [name for name in NAMED.findall(text) if name not in MADE_BY_RUNS | ELSEWHERE]
+    beside = [folder / name for folder in FOLDERS for name in names if "/" in name]
+    places = {path if path.is_dir() else path.parent for path in beside}
+    return [
+        name
+        for name in names
+        if not any(next(folder.glob(name), None) for folder in FOLDERS)
+        and not ("/" not in name and any((place / name).is_file() for place in places))
+    ]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_files_that_a_document_names_exist(path):
+    assert missing(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`kernels/epsilon.py`",
+        "`epsilon/`",
+        "`kernels/epsilon*.py`",
+        "`test_epsilon.py::test_nothing`",
+        "`additive.py` without a folder",
+    ],
+)
+def test_a_file_that_does_not_exist_is_found_out(text):
+    assert missing(text)
+
+
+def test_names_that_are_no_files_are_left_alone():
+    named = (
+        "`kernels/`, `kernels/delta.py`, `additive.py`, `kernels/*.py`, `tests/`, `kernel/tests`"
+    )
+    assert missing(f"{named}, `model.compile_dense`, `a / b`, `train/loss`") == []
