@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "priors": set(),
     "data": {"priors"},
     "checkpoint_file": set(),
+    "overlays": set(),
     "architecture": {"backbone", "backends", "embedding", "nn"},
     "model": {
         "architecture",
