@@ -1,7 +1,7 @@
 """Config files that are made of other files: `overlays: [mixer/delta, readout/causal]`.
 
-A name is that of a file without `.yaml`, from the folder of the file that says it. Later overlays are
-laid over earlier ones, and the file's own sections over all of them.
+A name is that of a file without `.yaml`, from the folder of the file that says it. Later overlays
+are laid over earlier ones, and the file's own sections over all of them.
 """
 
 from pathlib import Path
@@ -47,8 +47,10 @@ def laid_over(below: Tree, above: Tree) -> Tree:
     whole = {} if other_class else dict(below)
     for key, value in above.items():
         former = whole.get(key)
-        nested = isinstance(former, dict) and isinstance(value, dict)
-        whole[key] = laid_over(former, value) if nested else value
+        if isinstance(former, dict) and isinstance(value, dict):
+            whole[key] = laid_over(former, value)
+        else:
+            whole[key] = value
     return whole
 
 

@@ -1,7 +1,7 @@
 """Every trained model of the paper by name: the one place that knows which overlays make it.
 
-Paths are below `configs/`. A model with a file of its own has its name; the others add an overlay to
-one of those. Train one with `tabicl-linear fit` and a `--config` for each.
+Paths are below `configs/`. A model with a file of its own has its name; the others add an overlay
+to one of those. Train one with `tabicl-linear fit` and a `--config` for each.
 """
 
 from collections.abc import Mapping

@@ -121,6 +121,20 @@ def test_a_saved_config_runs_as_it_is(fit, load, tmp_path):
         assert value.equal(second["state_dict"][name])
 
 
+@pytest.mark.parametrize("depth", [None, 18], ids=["as today", "with the depth that files said"])
+def test_mamba_goes_on_and_loads_whether_its_config_said_a_depth(fit, load, tmp_path, depth):
+    options = [] if depth is None else [f"--model.mixer.init_args.num_layers={depth}"]
+    config = ["--config", str(CONFIGS / "mamba2.yaml"), *TINY[2:]]
+    assert fit(*ONE_STEP, *options, base=config) == 0
+    last = tmp_path / "runs" / "version_0" / "last.ckpt"
+    assert load(last)["config"]["model"]["mixer"]["init_args"]["num_layers"] == depth
+    more = ("--ckpt_path", last, "--trainer.max_steps", 3)
+    assert fit(*more, root=None, base=[]) == 0
+    assert load_model(last).provenance["steps"] == 3
+    saved = last.with_name("config.yaml")
+    assert fit("--trainer.max_steps", 1, root="again", base=["--config", str(saved)]) == 0
+
+
 def test_export_writes_what_load_model_reads(fit, tmp_path, capsys):
     assert fit(*ONE_STEP) == 0
     last, out = tmp_path / "runs" / "version_0" / "last.ckpt", tmp_path / "model.safetensors"
