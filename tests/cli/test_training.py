@@ -8,37 +8,10 @@ import pytest
 import yaml
 from command_line import CONFIGS, TINY, fit, load, tiny
 
-from tabicl_linear import __version__, load_model
-from tabicl_linear.__main__ import VERBS, main
+from tabicl_linear import load_model
+from tabicl_linear.__main__ import main
 
 __all__ = ["fit", "load", "tiny"]
-
-
-def test_help_lists_every_verb_with_one_line(capsys):
-    assert main(["--help"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    for verb in ("fit", "validate", "test", "predict", "export"):
-        assert verb in VERBS
-        assert sum(line.startswith(f"  {verb} ") for line in lines) == 1
-    assert main([]) == 0
-    assert main(["--version"]) == 0
-    assert __version__ in capsys.readouterr().out
-
-
-def test_unknown_verbs_are_refused(capsys):
-    assert main(["train"]) == 2
-    assert "fit, validate" in capsys.readouterr().err
-
-
-def test_only_training_imports_lightning():
-    code = (
-        "import sys; from tabicl_linear.__main__ import main; main(['--help']); "
-        "main(['export', '/nowhere.ckpt', '/tmp/nowhere.safetensors']); "
-        "main(['predict', '/no.csv', '/no.csv', '--target', 'y', '--output', '/no/y.csv']); "
-        "sys.exit('lightning' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 class TestLoggers:
