@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "tabicl_linear"
-ALWAYS = {"types", "errors", "files", "_version"}
+ALWAYS = {"types", "errors", "files", "git", "_version"}
 MAY_IMPORT = {
     "kernels": set(),
     "nn": {"kernels"},
