@@ -8,11 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+import yaml
 from jsonargparse import ArgumentParser, Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.overlays import expanded
 
 BAD_INPUT = (ValueError, TypeError, KeyError, ImportError, OSError, MisconfigurationException)
 """What libraries raise for options, files and folders that they cannot take."""
@@ -41,6 +43,12 @@ class OneLineParser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the message as one line."""
         raise ConfigError(one_line(message, self)) from ex
+
+    def parse_string(self, content: str, path: str = "", *args: Any, **kwargs: Any) -> Namespace:
+        """Parse a config; that of a file with its overlays in it."""
+        if path:  # jsonargparse works in the folder of the file meanwhile
+            content = yaml.safe_dump(expanded(Path(path).resolve()))
+        return super().parse_string(content, path, *args, **kwargs)
 
     def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:
         """Build the objects; what a class in a union of types objects to is a `ConfigError`."""

@@ -96,10 +96,10 @@ class InContextModel(PlacedModule):
         mixer: MixerFactory, readout: ReadoutFactory, architecture: Architecture
     ) -> Block:
         layer = mixer(architecture.dim, architecture.num_heads)
+        layer.initialise_for_(architecture.depth)
         return Block(
             layer,
-            # A mixer may have heads of its own (Mamba-2).
-            readout(layer.num_heads),
+            readout(layer.num_heads),  # a mixer may have heads of its own (Mamba-2)
             feed_forward=architecture.make_feed_forward(),
             norms=(architecture.make_norm(), architecture.make_norm()),
             norm_first=architecture.norm == "pre_rms",

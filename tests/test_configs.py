@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from command_line import CONFIGS, TINY
 
@@ -38,6 +39,7 @@ def test_a_model_takes_a_step_with_the_smoke_overlay(path, tmp_path):
     config = yaml.safe_load((tmp_path / "version_0" / "config.yaml").read_text())
     assert config["model"]["architecture"]["dim"] == 32
     assert config["model"]["architecture"]["depth"] == 2
+    assert "overlays" not in config
 
 
 @pytest.mark.parametrize("path", OVERLAYS, ids=lambda p: f"{p.parent.name}/{p.stem}")
@@ -129,10 +131,17 @@ def test_an_overlay_means_the_same_whatever_sibling_lies_below_it(folder):
     assert compared >= 2
 
 
+@pytest.mark.parametrize("below", ["deltanet_decay_int_mt", "linear_noncausal", "softmax_causal"])
+def test_a_model_means_the_same_whatever_model_lies_below_it(below):
+    for path in MODELS:
+        assert _parts(CONFIGS / f"{below}.yaml", path) == _parts(path), path.stem
+
+
 @cache
 def _parts(*overlays: Path) -> tuple:
     """What overlays on the defaults make of the model and its tasks."""
-    model, data = build_task(*overlays).hparams, build_data(*overlays)
+    with torch.device("meta"):
+        model, data = build_task(*overlays).hparams, build_data(*overlays)
     parts = {name: model[name] for name in ("mixer", "readout", "strategy", "architecture")}
     return str(parts), data.shapes
 

@@ -33,6 +33,15 @@ def test_a_run_builds_and_takes_a_step_with_the_smoke_overlay(name):
     assert sum(moved) > len(moved) / 2
 
 
+def test_a_model_with_a_file_of_its_own_has_its_name():
+    files = {path.stem for path in CONFIGS.glob("*.yaml")} - {"quick", "smoke"}
+    assert {run.overlays for run in RUNS.values() if len(run.overlays) == 1} == {
+        (name,) for name in files
+    }
+    assert all(RUNS[name].overlays == (name,) for name in files)
+    assert all(name.startswith(run.overlays[0]) for name, run in RUNS.items())
+
+
 @pytest.mark.parametrize("name", [name for name, run in RUNS.items() if run.parameters])
 def test_a_run_has_its_published_number_of_parameters(name):
     with torch.device("meta"):
@@ -45,14 +54,14 @@ def test_models_prints_a_row_for_every_run(capsys):
     lines = capsys.readouterr().out.splitlines()
     rows = {line.split(" | ")[0].strip("| "): line for line in lines[2:]}
     assert set(rows) == set(RUNS)
-    assert "| 12,489,162 | 12,489,162 | 1,228,800 |" in rows["delta"]
-    assert "| DeltaNet | Int-MT | Causal |" in rows["delta_int_mt"]
+    assert "| 12,489,162 | 12,489,162 | 1,228,800 |" in rows["deltanet"]
+    assert "| DeltaNet | Int-MT | Causal |" in rows["deltanet_int_mt"]
     assert "38,400 per token" in rows["softmax"]
     assert "614,400" in rows["gla"]
-    assert "786,432" in rows["gated_delta"]
-    assert "per cell of a row" in rows["delta_two_axis"]
+    assert "786,432" in rows["gated_deltanet"]
+    assert "per cell of a row" in rows["deltanet_two_axis"]
     mitigated = {name: row.split(" | ")[5] for name, row in rows.items()}
-    assert mitigated["delta_weaving"] == "12,796,362"
+    assert mitigated["deltanet_weaving"] == "12,796,362"
     assert mitigated["gla_mimetic"] == "12,571,722"
     assert mitigated["linear_causal_frobenius"] == "12,473,850"
 

@@ -9,6 +9,8 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
 
+from tabicl_linear.files import written_whole
+
 SMOOTHING = 25
 """Logged steps in the running mean of the training loss."""
 
@@ -54,7 +56,6 @@ def draw_context_sizes(sizes: pd.DataFrame, output: Path) -> None:
 
 
 def _save(figure: plt.Figure, output: Path) -> None:
-    temporary = output.with_name(f".{output.name}.tmp")
-    figure.savefig(temporary, dpi=130, format="png")
+    with written_whole(output) as partial:
+        figure.savefig(partial, dpi=130, format="png")
     plt.close(figure)
-    temporary.replace(output)

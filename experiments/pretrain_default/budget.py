@@ -11,6 +11,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from tabicl_linear.files import written_whole
+
 FIRST_PART = 0.05
 """Share of a new budget after which the steps are planned from what was measured."""
 LAST_PART = 0.04
@@ -91,6 +93,5 @@ def load(path: Path) -> Budget | None:
 
 def save(budget: Budget, path: Path) -> None:
     """Replace the file as a whole."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(asdict(budget), indent=1) + "\n")
-    temporary.replace(path)
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(asdict(budget), indent=1) + "\n")

@@ -16,6 +16,7 @@ import torch
 
 from tabicl_linear import load_model
 from tabicl_linear.config import build_data
+from tabicl_linear.files import written_whole
 from tabicl_linear.model import InContextModel
 from tabicl_linear.training.scores import MeanScores, score
 
@@ -96,9 +97,8 @@ def main(argv: list[str] | None = None) -> int:
         device=arguments.device,
     )
     if arguments.output is not None:
-        temporary = arguments.output.with_name(f".{arguments.output.name}.tmp")
-        temporary.write_text(json.dumps(table.to_dict(orient="index"), indent=1) + "\n")
-        temporary.replace(arguments.output)
+        with written_whole(arguments.output) as partial:
+            partial.write_text(json.dumps(table.to_dict(orient="index"), indent=1) + "\n")
     print(markdown(table))
     return 0
 

@@ -12,7 +12,6 @@ import argparse
 import hashlib
 import io
 import json
-import os
 import sys
 import zlib
 from pathlib import Path
@@ -23,6 +22,7 @@ import torch
 from experiments.pretrain_default import packing
 from tabicl_linear.callbacks.provenance import CONFIG
 from tabicl_linear.errors import CheckpointError
+from tabicl_linear.files import written_whole
 
 PART_BYTES = 14_000_000
 TOTAL_BYTES = 60_000_000
@@ -95,9 +95,8 @@ def merge(folder: Path, checkpoint: Path) -> None:
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     for name in manifest["texts"].keys() & set(COMPANIONS):
         (checkpoint.parent / name).write_text(manifest["texts"][name])
-    partial = checkpoint.with_name(f".{checkpoint.name}.tmp")
-    partial.write_bytes(content)
-    os.replace(partial, checkpoint)
+    with written_whole(checkpoint) as partial:
+        partial.write_bytes(content)
 
 
 def _checked(folder: Path, entry: dict[str, Any]) -> bytes:

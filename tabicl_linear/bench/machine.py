@@ -3,7 +3,6 @@
 import datetime
 import os
 import platform
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 
 import tabicl_linear
 from tabicl_linear._version import __version__
+from tabicl_linear.git import git_commit
 
 
 def describe(device: torch.device) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "load_average": list(os.getloadavg()),
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
         "package_version": __version__,
-        "git_commit": _commit(),
+        "git_commit": git_commit(Path(tabicl_linear.__file__).parent, digits=12),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
@@ -67,18 +67,3 @@ def _cpu() -> str:
     flags = fields.get("flags", "").split()
     has = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
     return f"{name} ({', '.join(has)})" if has else name
-
-
-def _commit() -> str | None:
-    """The commit of the checkout that tracks this package; None where there is none."""
-    try:
-        _git("ls-files", "--error-unmatch", "__init__.py")
-        return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(Path(tabicl_linear.__file__).parent), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-    return done.stdout.strip()

@@ -1,7 +1,6 @@
 """Writes down what a run is: its config beside it, and its origin inside every checkpoint."""
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from tabicl_linear._version import __version__
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.files import written_whole
+from tabicl_linear.git import git_commit
 from tabicl_linear.training.metric_names import VALIDATION
 
 CONFIG = "config.yaml"
@@ -145,20 +145,3 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
-
-
-def git_commit(folder: Path) -> str | None:
-    """The commit of the checkout that tracks this package; None where there is none."""
-    describe = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-    tracked = ("ls-files", "--error-unmatch", "__init__.py")
-    try:
-        _git(folder, *tracked)
-        return _git(folder, *describe)
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-    return done.stdout.strip()

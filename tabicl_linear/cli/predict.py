@@ -1,7 +1,7 @@
 """`tabicl-linear predict`: class probabilities for the rows of a user's own table.
 
-Reads CSV or Parquet, writes CSV or Parquet, by suffix. Bad input is a one-line message and exit
-code 2, and the output file is either complete or not there.
+Reads CSV or Parquet, writes CSV or Parquet, by suffix. The output file is either complete or not
+there.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tabicl_linear.cli.parser import OneLineArgumentParser
-from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.errors import DataError
 from tabicl_linear.files import written_whole
 
 CSV = ".csv"
@@ -23,21 +23,19 @@ PARQUET = ".parquet"
 
 
 def main(argv: list[str]) -> int:
-    """Run the verb.
+    """Classify the rows of a file; return the exit code.
 
     Args:
         argv: Command line after `predict`.
 
-    Returns:
-        Exit code: 0, or 2 for bad input.
+    Raises:
+        CheckpointError: A model that cannot be loaded.
+        ConfigError: Options that do not fit.
+        DataError: A table that cannot be read, used or written.
     """
-    try:
-        options = _parser().parse_args(argv)
-        with _warnings_as_lines():
-            _predict(options)
-    except (CheckpointError, ConfigError, DataError) as error:
-        print(f"tabicl-linear predict: error: {error}", file=sys.stderr)
-        return 2
+    options = _parser().parse_args(argv)
+    with _warnings_as_lines():
+        _predict(options)
     return 0
 
 

@@ -128,12 +128,25 @@ class PretrainingCLI(ConfigCLI):
             self.trainer.fit(**kwargs)
 
 
-def run(argv: list[str]) -> int:
-    """Run `fit`, `validate` or `test` with options; return the exit code.
+def fit(options: list[str]) -> int:
+    """Train, or go on; return the exit code.
 
     0, or 1 for training that is not finite, 2 for bad input, 130 after SIGINT, 143 after SIGTERM.
     """
-    verb, *options = argv
+    return _run("fit", options)
+
+
+def validate(options: list[str]) -> int:
+    """Score a checkpoint on the validation set; return the exit code, as `fit` does."""
+    return _run("validate", options)
+
+
+def test(options: list[str]) -> int:
+    """Score a checkpoint on the second set; return the exit code, as `fit` does."""
+    return _run("test", options)
+
+
+def _run(verb: str, options: list[str]) -> int:
     try:
         with signals_raise(), without_noise(), log_lines(), ExitStack() as held:
             path = option_value(options, "ckpt_path")

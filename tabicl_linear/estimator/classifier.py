@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import (
@@ -171,9 +172,8 @@ class TabICLLinearClassifier(ClassifierMixin, BaseEstimator):
                 rows_per_batch=self.rows_per_batch,
                 progress=self.verbose > 0,
             )
-        logits = logits / self.softmax_temperature
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return weights / weights.sum(axis=1, keepdims=True)
+        probabilities: npt.NDArray[np.float64] = softmax(logits / self.softmax_temperature, axis=1)
+        return probabilities
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable class label of each row.

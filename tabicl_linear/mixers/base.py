@@ -71,6 +71,13 @@ class SequenceMixer(nn.Module, ABC):
     ) -> Float[Tensor, "b t d"]:
         """What the heads read, normalised, gated and projected to the width of a token."""
 
+    def initialise_for_(self, depth: int) -> None:
+        """Draw what depends on the layers of the model; nothing does in most mixers.
+
+        Args:
+            depth: Layers of the model that this mixer is one of.
+        """
+
 
 MixerFactory = Callable[[int, int], SequenceMixer]
 """Makes the mixer of one layer from (dim, num_heads)."""

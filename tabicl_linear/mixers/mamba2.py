@@ -33,7 +33,8 @@ class Mamba2(SequenceMixer):
         head_dim: Width of a head of x.
         expand: Width of all heads relative to `dim`.
         conv_size: Window of the short convolution.
-        num_layers: Layers of the stack; the output projection starts 1 / sqrt(num_layers) smaller.
+        num_layers: The output projection starts 1 / sqrt(num_layers) smaller; the layers of the
+            model if left out.
         norm_eps: Epsilon of the output norm.
     """
 
@@ -46,7 +47,7 @@ class Mamba2(SequenceMixer):
         head_dim: int = 64,
         expand: int = 2,
         conv_size: int = 4,
-        num_layers: int = 18,
+        num_layers: int | None = None,
         norm_eps: float = 1e-6,
     ) -> None:
         super().__init__()
@@ -71,7 +72,11 @@ class Mamba2(SequenceMixer):
         self.log_rate = nn.Parameter(draw_step_rates(self.num_heads))
         self.step_bias = nn.Parameter(draw_step_bias(self.num_heads))
         self.skip = nn.Parameter(torch.ones(self.num_heads))
-        bound = 1 / math.sqrt(self.inner * num_layers)
+        self._num_layers = num_layers
+
+    def initialise_for_(self, depth: int) -> None:
+        """Draw the output projection, the smaller the deeper the model."""
+        bound = 1 / math.sqrt(self.inner * (self._num_layers or depth))
         nn.init.uniform_(self.out.weight, -bound, bound)
 
     def project(

@@ -2,7 +2,6 @@
 
 import math
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,11 @@ from tabicl_linear.callbacks import provenance
 from tabicl_linear.callbacks.provenance import (
     COMPARED,
     flatten,
-    git_commit,
     hyperparameters,
     save_config,
 )
 from tabicl_linear.config import build_data
+from tabicl_linear.git import git_commit
 from tabicl_linear.training.metric_names import METRICS
 
 
@@ -113,26 +112,3 @@ def test_a_replaced_config_is_kept_under_a_number(tmp_path):
 
 def test_flatten():
     assert flatten({"a": {"b": 1, "c": {}}, "d": [1]}) == {"a.b": 1, "a.c": {}, "d": [1]}
-
-
-def test_the_commit_is_that_of_the_checkout_that_tracks_the_package(tmp_path):
-    assert git_commit(tmp_path) is None
-
-    def git(*arguments):
-        identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
-        done = subprocess.run(
-            ["git", "-C", tmp_path, *identity, *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout.strip()
-
-    git("init", "-q")
-    (tmp_path / "__init__.py").write_text("")
-    assert git_commit(tmp_path) is None
-    git("add", ".")
-    git("commit", "-qm", "x")
-    assert git_commit(tmp_path) == git("rev-parse", "HEAD")
-    (tmp_path / "__init__.py").write_text("1")
-    assert git_commit(tmp_path) == git("rev-parse", "HEAD") + "-dirty"

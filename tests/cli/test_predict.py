@@ -11,8 +11,9 @@ import tiny_model
 from sklearn.datasets import load_iris
 
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.__main__ import main
 from tabicl_linear.cli import predict as prediction
-from tabicl_linear.cli.predict import main, read_table, write_table
+from tabicl_linear.cli.predict import read_table, write_table
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +40,15 @@ def folder(tmp_path, tables):
 
 def run(folder, model, *options, train="train.csv", test="test.csv", output="out.csv", target="y"):
     arguments = [folder / train, folder / test, "--target", target, "--output", folder / output]
-    return main([str(a) for a in (*arguments, "--model", model, "--n-estimators", 2, *options)])
+    options = (*arguments, "--model", model, "--n-estimators", 2, *options)
+    return main(["predict", *map(str, options)])
 
 
 def one_line_error(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1, lines
-    assert lines[0].startswith("tabicl-linear predict: error: ")
+    assert lines[0].startswith("tabicl-linear predict: ")
+    assert not lines[0].startswith("tabicl-linear predict: error")
     return lines[0]
 
 
@@ -189,7 +192,7 @@ def test_bad_options(folder, model, capsys, options, message):
     "arguments", [[], ["a.csv"], ["a.csv", "b.csv"], ["a.csv", "b.csv", "--seed", "x"]], ids=str
 )
 def test_usage_errors_exit_with_2(arguments, capsys):
-    assert main(arguments) == 2
+    assert main(["predict", *arguments]) == 2
     assert "`tabicl-linear predict --help` lists the options" in one_line_error(capsys)
 
 
@@ -221,9 +224,9 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypa
 
 @pytest.mark.parametrize("bad", [False, True])
 def test_as_a_process(folder, model, bad):
-    code = "import sys; from tabicl_linear.cli.predict import main; sys.exit(main(sys.argv[1:]))"
     target = "nothing" if bad else "y"
-    command = [sys.executable, "-c", code, "train.csv", "test.csv", "--target", target]
+    command = [sys.executable, "-m", "tabicl_linear", "predict", "train.csv", "test.csv"]
+    command += ["--target", target]
     command += ["--output", "out.csv", "--model", str(model), "--n-estimators", "1"]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert result.stdout == ""

@@ -8,37 +8,10 @@ import pytest
 import yaml
 from command_line import CONFIGS, TINY, fit, load, tiny
 
-from tabicl_linear import __version__, load_model
-from tabicl_linear.__main__ import VERBS, main
+from tabicl_linear import load_model
+from tabicl_linear.__main__ import main
 
 __all__ = ["fit", "load", "tiny"]
-
-
-def test_help_lists_every_verb_with_one_line(capsys):
-    assert main(["--help"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    for verb in ("fit", "validate", "test", "predict", "export"):
-        assert verb in VERBS
-        assert sum(line.startswith(f"  {verb} ") for line in lines) == 1
-    assert main([]) == 0
-    assert main(["--version"]) == 0
-    assert __version__ in capsys.readouterr().out
-
-
-def test_unknown_verbs_are_refused(capsys):
-    assert main(["train"]) == 2
-    assert "fit, validate" in capsys.readouterr().err
-
-
-def test_only_training_imports_lightning():
-    code = (
-        "import sys; from tabicl_linear.__main__ import main; main(['--help']); "
-        "main(['export', '/nowhere.ckpt', '/tmp/nowhere.safetensors']); "
-        "main(['predict', '/no.csv', '/no.csv', '--target', 'y', '--output', '/no/y.csv']); "
-        "sys.exit('lightning' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 class TestLoggers:
@@ -119,6 +92,20 @@ def test_a_saved_config_runs_as_it_is(fit, load, tmp_path):
     first, second = load(saved.parent / "last.ckpt"), load(again / "last.ckpt")
     for name, value in first["state_dict"].items():
         assert value.equal(second["state_dict"][name])
+
+
+@pytest.mark.parametrize("depth", [None, 18], ids=["as today", "with the depth that files said"])
+def test_mamba_goes_on_and_loads_whether_its_config_said_a_depth(fit, load, tmp_path, depth):
+    options = [] if depth is None else [f"--model.mixer.init_args.num_layers={depth}"]
+    config = ["--config", str(CONFIGS / "mamba2.yaml"), *TINY[2:]]
+    assert fit(*ONE_STEP, *options, base=config) == 0
+    last = tmp_path / "runs" / "version_0" / "last.ckpt"
+    assert load(last)["config"]["model"]["mixer"]["init_args"]["num_layers"] == depth
+    more = ("--ckpt_path", last, "--trainer.max_steps", 3)
+    assert fit(*more, root=None, base=[]) == 0
+    assert load_model(last).provenance["steps"] == 3
+    saved = last.with_name("config.yaml")
+    assert fit("--trainer.max_steps", 1, root="again", base=["--config", str(saved)]) == 0
 
 
 def test_export_writes_what_load_model_reads(fit, tmp_path, capsys):

@@ -20,6 +20,8 @@ LOGITS = FOLDER / "logits.npz"
 TRAINING = FOLDER / "training.json"
 SMALL_RUN = ("smoke.yaml", "prior/gaussian_uniform.yaml")
 STEPS = 3
+OVERRIDES = {"mamba2": ["model.mixer.init_args.num_layers=18"]}
+"""Stored when a small Mamba-2 started as one of 18 layers."""
 ROOTS = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem not in ("smoke", "quick"))
 
 
@@ -45,7 +47,8 @@ def logits(mixer: str, readout: str, two_axis: bool) -> torch.Tensor:
 
 def initial(config: str) -> dict[str, list]:
     """Names, shapes and sums of the initial parameters of a config, made small."""
-    task = build_task(CONFIGS / f"{config}.yaml", *(CONFIGS / name for name in SMALL_RUN))
+    paths = [CONFIGS / f"{config}.yaml", *(CONFIGS / name for name in SMALL_RUN)]
+    task = build_task(*paths, overrides=OVERRIDES.get(config, []))
     return {
         name: [*value.shape, value.double().abs().sum().item()]
         for name, value in task.state_dict().items()
@@ -58,6 +61,7 @@ def losses(config: str) -> list[float]:
         command = ["fit", "--config", str(CONFIGS / f"{config}.yaml")]
         for name in SMALL_RUN:
             command += ["--config", str(CONFIGS / name)]
+        command += [f"--{option}" for option in OVERRIDES.get(config, [])]
         command += ["--trainer.default_root_dir", folder, "--trainer.max_steps", str(STEPS)]
         command += ["--trainer.precision", "64-true", "--trainer.enable_progress_bar", "false"]
         command += ["--trainer.accumulate_grad_batches", "1", "--trainer.accelerator", "cpu"]

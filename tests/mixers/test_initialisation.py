@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from contract.variants import MIXERS, READOUTS, SMALL, task
 
+from tabicl_linear.architecture import Architecture
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.mixers.gated_delta import GatedDeltaNet
@@ -17,6 +19,7 @@ from tabicl_linear.mixers.ridge import Ridge
 from tabicl_linear.mixers.softmax import Softmax
 from tabicl_linear.model import InContextModel
 from tabicl_linear.nn.norms import RMSNorm
+from tabicl_linear.readouts import Causal
 from tabicl_linear.strategies.combined import Combined
 
 
@@ -62,10 +65,24 @@ def test_gates_of_mamba_and_gated_deltanet_start_in_their_ranges():
 
 
 def test_mamba_output_projection_shrinks_with_depth():
-    shallow, deep = Mamba2(320, 4, num_layers=1), Mamba2(320, 4, num_layers=18)
+    shallow, deep = Mamba2(320, 4), Mamba2(320, 4)
+    shallow.initialise_for_(depth=1)
+    deep.initialise_for_(depth=18)
     assert deep.out.weight.abs().max().item() == pytest.approx(0.00932, rel=0.01)
     ratio = shallow.out.weight.std() / deep.out.weight.std()
     assert ratio.item() == pytest.approx(math.sqrt(18), rel=0.05)
+
+
+def test_a_depth_of_the_mixer_s_own_counts_as_files_of_before_say_it():
+    sizes = []
+    for depth, arguments in ((2, {}), (2, {"num_layers": 18}), (18, {})):
+        architecture = Architecture(dim=64, depth=depth, feed_forward="none")
+        mixer = partial(Mamba2, **arguments)
+        torch.manual_seed(0)
+        model = InContextModel.from_parts(mixer, Causal, Combined(), architecture)
+        sizes.append(model.backbone.layers()[0].mixer.out.weight.detach())
+    assert torch.equal(sizes[1], sizes[2])
+    assert sizes[0].abs().max() == pytest.approx(3 * sizes[1].abs().max().item(), rel=1e-5)
 
 
 def test_gla_gates_start_at_the_sixteenth_root_of_a_half():

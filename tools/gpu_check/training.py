@@ -38,15 +38,14 @@ def every_config(
         verified: Mixers for which other kernels than PyTorch's may be taken.
         quick: Tiny models and few rows.
     """
-    import yaml
-
     from tabicl_linear import recipe as recipes
+    from tabicl_linear.overlays import expanded
 
-    small = yaml.safe_load((folder / "smoke.yaml").read_text())["model"]["architecture"]
+    small = expanded(folder / "smoke.yaml")["model"]["architecture"]
     for path in sorted(folder.glob("*.yaml")):
         if path.stem == "smoke":
             continue
-        sections = yaml.safe_load(path.read_text())["model"]
+        sections = expanded(path)["model"]
         sections = {name: sections.get(name, part) for name, part in DEFAULTS.items()}
         if quick:
             sections["architecture"] = {**sections["architecture"], **small}

@@ -1,0 +1,73 @@
+"""The command line: one table of verbs and their functions, of which one is imported."""
+
+import os
+import sys
+from pkgutil import resolve_name
+from typing import NamedTuple
+
+from tabicl_linear._version import __version__
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+
+
+class Verb(NamedTuple):
+    """A verb of the command line.
+
+    Attributes:
+        function: `module:name` in this package; takes the options, returns the exit code, and
+            raises an error of `tabicl_linear.errors` for bad input.
+        what: What it does, for the help.
+    """
+
+    function: str
+    what: str
+
+
+VERBS = {
+    "fit": Verb("training:fit", "pretrain a model on synthetic tables, or resume with --ckpt_path"),
+    "validate": Verb("training:validate", "score a checkpoint on the synthetic validation set"),
+    "test": Verb("training:test", "score a checkpoint on a second synthetic set"),
+    "predict": Verb("predict:main", "classify the rows of a table, given a labelled one"),
+    "export": Verb("export:main", "write a checkpoint's model as one safetensors file"),
+    "bench": Verb("bench:main", "measure prior, kernels, training and inference on this machine"),
+    "models": Verb("models:main", "list every trained model of the paper with its size"),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a verb and return the exit code: 2 for bad input, with one line on standard error."""
+    # Before torch loads: threads that wait by spinning can cost a factor of ten on a busy machine,
+    # threads that sleep at once a factor of two on a quiet one. Spin briefly, then sleep.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    verb, *options = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if verb in ("-h", "--help"):
+        sys.stdout.write(usage())
+        return 0
+    if verb == "--version":
+        sys.stdout.write(f"tabicl-linear {__version__}\n")
+        return 0
+    try:
+        if verb not in VERBS:
+            raise ConfigError(f"no such verb; use one of {', '.join(VERBS)}.")
+        code: int = resolve_name(f"{__package__}.{VERBS[verb].function}")(options)
+        return code
+    except (ConfigError, CheckpointError, DataError) as error:
+        sys.stderr.write(f"tabicl-linear {verb}: {' '.join(str(error).split())}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def usage() -> str:
+    """The verbs, one line each."""
+    lines = [f"  {name:<10}{verb.what}" for name, verb in VERBS.items()]
+    return "\n".join(
+        [
+            "usage: tabicl-linear VERB [options]     (tabicl-linear VERB --help for its options)",
+            "",
+            *lines,
+            "",
+            "  --version prints the version",
+            "",
+        ]
+    )

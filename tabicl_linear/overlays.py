@@ -1,0 +1,78 @@
+"""Config files that are made of other files: `overlays: [mixer/delta, readout/causal]`.
+
+A name is that of a file without `.yaml`, from the folder of the file that says it. Later overlays
+are laid over earlier ones, and the file's own sections over all of them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tabicl_linear.errors import ConfigError
+
+KEY = "overlays"
+Tree = dict[str, Any]
+
+
+def expanded(path: Path) -> Tree:
+    """The tree of a config file with its overlays in it.
+
+    Raises:
+        ConfigError: A file that is missing, is no config, or leads back to itself.
+    """
+    return _expanded(path, ())
+
+
+def _expanded(path: Path, above: tuple[Path, ...]) -> Tree:
+    here = path.resolve()
+    if here in above:
+        chain = " -> ".join(file.name for file in (*above[above.index(here) :], here))
+        raise ConfigError(f"--config {path}: {KEY} lead in a circle ({chain}); take one out.")
+    tree = _read(path, above)
+    names = tree.pop(KEY, [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(
+            f"--config {path}: {KEY}={names}; give a list of files, such as [mixer/delta]."
+        )
+    whole: Tree = {}
+    for name in names:
+        whole = laid_over(whole, _expanded(path.parent / f"{name}.yaml", (*above, here)))
+    return laid_over(whole, tree)
+
+
+def laid_over(below: Tree, above: Tree) -> Tree:
+    """One tree of two; another class does not inherit the arguments of the one below it."""
+    other_class = "class_path" in above and above["class_path"] != below.get("class_path")
+    whole = {} if other_class else dict(below)
+    for key, value in above.items():
+        former = whole.get(key)
+        if isinstance(former, dict) and isinstance(value, dict):
+            whole[key] = laid_over(former, value)
+        else:
+            whole[key] = value
+    return whole
+
+
+def _read(path: Path, above: tuple[Path, ...]) -> Tree:
+    named_by = f", an overlay of {above[-1].name}" if above else ""
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"--config {path}{named_by}: no such file; give the path of a YAML file."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"--config {path}{named_by}: not UTF-8 ({error.reason} at byte {error.start}); save it "
+            "as UTF-8."
+        ) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(
+            f"--config {path}{named_by} is not valid YAML: {' '.join(str(error).split())}"
+        ) from error
+    if not isinstance(tree, dict):
+        raise ConfigError(
+            f"--config {path}{named_by}: no config; give a YAML file with keys such as model, data."
+        )
+    return tree

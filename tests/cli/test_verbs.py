@@ -1,0 +1,65 @@
+"""The table of verbs: every one is there, helps, refuses, and is imported alone."""
+
+import inspect
+import subprocess
+import sys
+from pkgutil import resolve_name
+
+import pytest
+
+from tabicl_linear import __version__, cli
+from tabicl_linear.__main__ import VERBS, main
+
+
+def test_help_lists_every_verb_with_one_line(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert set(VERBS) == {"fit", "validate", "test", "predict", "export", "bench", "models"}
+    for verb in VERBS:
+        assert sum(line.startswith(f"  {verb} ") for line in text.splitlines()) == 1
+    assert main([]) == 0
+    assert capsys.readouterr().out == text
+    assert main(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_is_a_function_of_its_options(verb):
+    function = resolve_name(f"{cli.__name__}.{VERBS[verb].function}")
+    assert len(inspect.signature(function).parameters) == 1
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_has_help(verb, capsys):
+    with pytest.raises(SystemExit) as done:
+        main([verb, "--help"])
+    assert done.value.code in (0, None)
+    assert "--" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_refuses_an_unknown_option_in_one_line(verb, capsys):
+    assert main([verb, "--nope"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"tabicl-linear {verb}: ")
+    assert captured.err.count("\n") == 1
+    assert "error: " not in captured.err
+
+
+def test_unknown_verbs_are_refused(capsys):
+    assert main(["train"]) == 2
+    assert capsys.readouterr().err.startswith("tabicl-linear train: no such verb; use one of fit, ")
+
+
+def test_only_training_imports_lightning():
+    code = (
+        "import sys; from tabicl_linear.__main__ import main; main(['--help']); "
+        "main(['predict', '/no.csv', '/no.csv', '--target', 'y', '--output', '/no/y.csv']); "
+        "loaded = 'torch' in sys.modules; "
+        "main(['export', '/nowhere.ckpt', '/tmp/nowhere.safetensors']); "
+        "sys.exit(loaded or 'lightning' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stderr.splitlines()) == 2
