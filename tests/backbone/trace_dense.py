@@ -11,7 +11,7 @@ import torch
 from contract.variants import make, task
 from tolerances import RMS, assert_close
 
-from tabicl_linear.backbone import block, dense
+from tabicl_linear.backbone import block
 
 BATCHES = [task(30, num_context=17), task(41, num_context=9)]
 PAIRS = [
@@ -33,8 +33,8 @@ def trace():
     """Dense parts traced anew, in whole graphs."""
     torch.compiler.reset()
     graphs.clear()
-    parts = dense.DenseParts(
-        *(torch.compile(f, dynamic=True, fullgraph=True, backend=as_it_is) for f in dense.EAGER)
+    parts = block.DenseParts(
+        *(torch.compile(f, dynamic=True, fullgraph=True, backend=as_it_is) for f in block.EAGER)
     )
     block.compiled = lambda: parts
 
