@@ -1,5 +1,7 @@
 """A model computes by the backend that suits the device and dtype of its parameters."""
 
+import copy
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
@@ -15,6 +17,7 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.types import Tensor
 
+Module = TypeVar("Module", bound=nn.Module)
 Placed = TypeVar("Placed", bound="PlacedModule")
 
 
@@ -117,8 +120,20 @@ def _examples(
         precisions = autocast or precisions
     for mixer in module.modules():
         if isinstance(mixer, SequenceMixer):
+            bare = _without_hooks(mixer)
             for precision in precisions:
-                yield mixer.rule, _example(mixer, parameter, width, precision)
+                yield mixer.rule, _example(bare, parameter, width, precision)
+
+
+def _without_hooks(module: Module) -> Module:
+    """The same layers with the same parameters; hooks are to see what a model computes, no more."""
+    twin = copy.copy(module)
+    twin._forward_hooks, twin._forward_pre_hooks = OrderedDict(), OrderedDict()
+    twin._modules = {
+        name: None if child is None else _without_hooks(child)
+        for name, child in module._modules.items()
+    }
+    return twin
 
 
 @torch.no_grad()

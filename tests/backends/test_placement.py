@@ -94,6 +94,18 @@ def test_token_wise_functions_come_with_cpp(monkeypatch):
     assert model.place("auto").choice() == {}
 
 
+def test_hooks_do_not_see_how_a_model_chooses():
+    model, seen = recipes.build(RECIPE), []
+    for module in model.modules():
+        module.register_forward_hook(lambda *_: seen.append("after"))
+        module.register_forward_pre_hook(lambda *_: seen.append("before"))
+    model.bfloat16().choice()
+    model.place("torch")
+    assert seen == []
+    model(batch())
+    assert {"before", "after"} == set(seen)
+
+
 def counted(calls, name):
     """A kernel that is right, and notes whose it is."""
 
