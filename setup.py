@@ -1,4 +1,4 @@
-"""Builds the compiled kernels where there is a C++ compiler; the rest is in pyproject.toml."""
+"""Builds the C++ kernels where there is a C++ compiler; the rest is in pyproject.toml."""
 
 import sys
 

@@ -61,8 +61,8 @@ def load_model(
         path: Lightning checkpoint or safetensors export.
         overrides: Changes to the recipe that keep the parameters' shapes, such as
             "model.mixer.init_args.decay_constant=256".
-        backend: Which kernels compute the mixers: plain PyTorch (torch), the compiled kernel on a
-            CPU (compiled), flash-linear-attention on CUDA (fla), or the fastest that runs where
+        backend: Which kernels compute the mixers: plain PyTorch (torch), the C++ kernels on a
+            CPU (cpp), flash-linear-attention on CUDA (fla), or the fastest that runs where
             the model is put (auto).
         trust_code: Also build from classes outside tabicl_linear that the file names.
 

@@ -144,15 +144,15 @@ class InContextModel(PlacedModule):
         limits = Limits(self._weight.device, self.architecture.num_classes)
         check_context(x, y, categorical, limits=limits)
         if state is None:
-            statistics = self._statistics(x, y, categorical, size)
-            initial = None
+            statistics, initial = self._statistics(x, y, categorical, size), None
         else:
             self._check_state(state)
             self._check_extension(x, categorical, state)
             statistics, initial = state.statistics, state.layers
         num_cells = self.embedding.num_cells(x.shape[2])
         tokens = self._context_tokens(x, y, statistics, size)
-        layers = self.backbone.write(tokens, initial, num_cells=num_cells)
+        with self.computing():
+            layers = self.backbone.write(tokens, initial, num_cells=num_cells)
         return InContextState(layers, statistics)
 
     def predict(
@@ -176,8 +176,7 @@ class InContextModel(PlacedModule):
         size = chunk_length(self._weight.device, rows_per_chunk)
         check_rows(x, self._weight.device)
         self._check_state(state)
-        statistics = state.statistics
-        expected = statistics.fill.shape
+        expected = state.statistics.fill.shape
         if (x.shape[0], x.shape[2]) != tuple(expected):
             raise DataError(
                 f"Queries of {x.shape[0]} tasks with {x.shape[2]} columns do not match the fitted "
@@ -185,15 +184,15 @@ class InContextModel(PlacedModule):
             )
         # Pieces of equal length: matrix products of very few rows run other kernels.
         pieces = x.tensor_split(max(1, -(-x.shape[1] // size)), dim=1)
-        return torch.cat([self._predict(state, piece) for piece in pieces], dim=1)
+        with self.computing():
+            return torch.cat([self._predict(state, piece) for piece in pieces], dim=1)
 
     def _predict(self, state: InContextState, x: Tensor) -> Tensor:
-        num_columns = x.shape[2]
         rows = self.embedding.rows(self._standardised(x, state.statistics))
         tokens = self.strategy.query_tokens(rows, self._placeholder(state.statistics))
-        num_cells = self.embedding.num_cells(num_columns)
+        num_cells = self.embedding.num_cells(x.shape[2])
         hidden = self.backbone.predict(tokens, state.layers, num_cells=num_cells)
-        logits: Tensor = self.head(self.embedding.outputs(hidden, num_columns))
+        logits: Tensor = self.head(self.embedding.outputs(hidden, x.shape[2]))
         return logits
 
     def forward(self, batch: TaskBatch) -> Float[Tensor, "b q y"]:
@@ -222,8 +221,8 @@ class InContextModel(PlacedModule):
                 f"num_context={num_context} of {batch.x.shape[1]} rows leaves no context or no "
                 "query row; training needs at least one of each."
             )
-        context = slice(None), slice(None, num_context)
-        statistics = self._statistics(batch.x[context], batch.y[context], batch.categorical)
+        rows = slice(None), slice(None, num_context)
+        statistics = self._statistics(batch.x[rows], batch.y[rows], batch.categorical)
         num_columns = batch.x.shape[2]
         num_cells = self.embedding.num_cells(num_columns)
         tokens = self.strategy.training_tokens(
@@ -232,11 +231,12 @@ class InContextModel(PlacedModule):
             self._placeholder(statistics),
             num_context=num_context,
         )
-        context_outputs, layers = self.backbone.fit(tokens.context, initial, num_cells=num_cells)
-        query_outputs = tokens.queries
-        if query_outputs.shape[1]:
-            query_outputs = self.backbone.predict(query_outputs, layers, num_cells=num_cells)
-        hidden = self.strategy.predictions(context_outputs, query_outputs, num_context=num_context)
+        queries = tokens.queries
+        with self.computing():
+            context, layers = self.backbone.fit(tokens.context, initial, num_cells=num_cells)
+            if queries.shape[1]:
+                queries = self.backbone.predict(queries, layers, num_cells=num_cells)
+        hidden = self.strategy.predictions(context, queries, num_context=num_context)
         return self.head(self.embedding.outputs(hidden, num_columns)), layers
 
     @property

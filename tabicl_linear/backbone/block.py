@@ -1,13 +1,30 @@
 """One residual block: mixer, readout and feed-forward."""
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 
-from tabicl_linear.backbone.dense import EAGER, DenseParts, Projected, compiled
+from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.state import RuleState, map_tensors
+from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import LayerState, SequenceMixer
 from tabicl_linear.readouts import Readout
-from tabicl_linear.types import Float, Tensor
+from tabicl_linear.types import Float, Int, Tensor
+
+
+class Projected(NamedTuple):
+    """Tokens on their way into the rule.
+
+    Attributes:
+        inputs: Tokens as the mixer sees them.
+        streams: Inputs of the rule.
+        conv_inputs: What the convolution keeps of these tokens, if there is one.
+    """
+
+    inputs: Float[Tensor, "b t d"]
+    streams: Streams
+    conv_inputs: Float[Tensor, "b w d"] | None
 
 
 class Block(nn.Module):
@@ -20,9 +37,6 @@ class Block(nn.Module):
         norms: Norm of the mixer and of the feed-forward layer.
         norm_first: Pre-norm residual branches (all recurrent models) instead of post-norm (the
             authors' softmax layers).
-
-    Attributes:
-        compiles: Its token-wise parts go through torch.compile while training.
     """
 
     def __init__(
@@ -42,7 +56,6 @@ class Block(nn.Module):
         self.feed_forward = feed_forward
         self.feed_forward_norm = None if feed_forward is None else norms[1]
         self.norm_first = norm_first
-        self.compiles = False
 
     def fit(
         self, x: Float[Tensor, "b t d"], state: LayerState | None = None
@@ -60,22 +73,23 @@ class Block(nn.Module):
     def write(
         self, x: Float[Tensor, "b t d"], state: LayerState | None = None
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
-        """Write the tokens in one direction; what becomes of them, and the state."""
-        came = self._project(x, state)
-        heads, rule_state = self.readout.context(self.mixer.rule, came.streams, _rule_state(state))
-        after = LayerState(rule_state, came.conv_inputs, _clock(state) + x.shape[1])
-        return self._dense().finish(self, x, heads, came), after
+        """Write the tokens in one direction; their new hidden tokens, and the state."""
+        projected = self._project(x, state)
+        before = _rule_state(state)
+        heads, rule_state = self.readout.context(self.mixer.rule, projected.streams, before)
+        after = LayerState(rule_state, projected.conv_inputs, _clock(state) + x.shape[1])
+        return chosen(finish)(self, x, heads, projected), after
 
     def fold(self, x: Float[Tensor, "b t d"], state: LayerState | None = None) -> LayerState:
-        """The state that `write` returns, where what becomes of the tokens is not needed."""
-        came = self._project(x, state)
-        rule_state = self.mixer.rule.fold(came.streams, _rule_state(state))
-        return LayerState(rule_state, came.conv_inputs, _clock(state) + x.shape[1])
+        """The state that `write` returns, where the new hidden tokens are not needed."""
+        projected = self._project(x, state)
+        rule_state = self.mixer.rule.fold(projected.streams, _rule_state(state))
+        return LayerState(rule_state, projected.conv_inputs, _clock(state) + x.shape[1])
 
     def reread(
         self, x: Float[Tensor, "b t d"], before: LayerState | None, rule_state: RuleState
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
-        """What becomes of tokens that have been folded and now read a final memory.
+        """New hidden tokens of tokens that have been folded and now read a final state.
 
         Args:
             x: The tokens.
@@ -85,27 +99,23 @@ class Block(nn.Module):
         Returns:
             Their new hidden tokens, and `before` of the tokens that follow.
         """
-        came = self._project(x, before)
-        heads = self.readout.query(self.mixer.rule, came.streams, rule_state)
-        after = LayerState(rule_state, came.conv_inputs, _clock(before) + x.shape[1])
-        return self._dense().finish(self, x, heads, came), after
+        projected = self._project(x, before)
+        heads = self.readout.query(self.mixer.rule, projected.streams, rule_state)
+        after = LayerState(rule_state, projected.conv_inputs, _clock(before) + x.shape[1])
+        return chosen(finish)(self, x, heads, projected), after
 
     def predict(self, x: Float[Tensor, "b u d"], state: LayerState) -> Float[Tensor, "b u d"]:
         """Read the state; every query has the same clock, the number of tokens written."""
         positions = torch.full((x.shape[1],), state.num_tokens, device=x.device)
-        came = self._dense().project(self, x, positions, state.conv_inputs, independent=True)
-        heads = self.readout.query(self.mixer.rule, came.streams, state.rule_state)
-        return self._dense().finish(self, x, heads, came)
+        projected = chosen(project)(self, x, positions, state.conv_inputs, independent=True)
+        heads = self.readout.query(self.mixer.rule, projected.streams, state.rule_state)
+        return chosen(finish)(self, x, heads, projected)
 
     def _project(self, x: Tensor, state: LayerState | None) -> Projected:
         count = _clock(state)
         positions = torch.arange(count, count + x.shape[1], device=x.device)
         conv_inputs = None if state is None else state.conv_inputs
-        return self._dense().project(self, x, positions, conv_inputs, independent=False)
-
-    def _dense(self) -> DenseParts:
-        # Where no gradients are wanted little is computed: compiling again would not pay.
-        return compiled() if self.compiles and torch.is_grad_enabled() else EAGER
+        return chosen(project)(self, x, positions, conv_inputs, independent=False)
 
 
 def _rule_state(state: LayerState | None) -> RuleState | None:
@@ -114,3 +124,42 @@ def _rule_state(state: LayerState | None) -> RuleState | None:
 
 def _clock(state: LayerState | None) -> int:
     return 0 if state is None else state.num_tokens
+
+
+def project(
+    block: Block,
+    x: Float[Tensor, "b t d"],
+    positions: Int[Tensor, " t"],
+    conv_inputs: Float[Tensor, "b w d"] | None,
+    *,
+    independent: bool,
+) -> Projected:
+    """Norm (where it comes first) and projections of the mixer, whose arguments these are.
+
+    This and `finish` are all that a block computes token by token: functions, so that a backend can
+    send them through torch.compile. The rule between them has kernels of its own.
+    """
+    inputs = block.mixer_norm(x) if block.norm_first else x
+    return Projected(
+        inputs, *block.mixer.project(inputs, positions, conv_inputs, independent=independent)
+    )
+
+
+def finish(
+    block: Block, x: Float[Tensor, "b t d"], heads: Float[Tensor, "b t h v"], projected: Projected
+) -> Float[Tensor, "b t d"]:
+    """Output of the mixer, sums, norms and feed-forward layer.
+
+    Args:
+        block: The block.
+        x: The tokens that entered it.
+        heads: What they read.
+        projected: The same tokens on their way into the rule.
+    """
+    mixed = block.mixer.output(heads, projected.streams, projected.inputs)
+    x = x + mixed if block.norm_first else block.mixer_norm(x + mixed)
+    if block.feed_forward is None or block.feed_forward_norm is None:
+        return x
+    if block.norm_first:
+        return x + block.feed_forward(block.feed_forward_norm(x))
+    return block.feed_forward_norm(x + block.feed_forward(x))

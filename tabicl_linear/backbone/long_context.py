@@ -75,7 +75,7 @@ class HeldTokens:
 
 
 def advance(block: Block, tokens: HeldTokens, start: LayerState | None) -> LayerState:
-    """Replace tokens by what becomes of them in the block; the state after all of them.
+    """Replace tokens by the hidden tokens that the block makes of them; the state after them all.
 
     Args:
         block: The block.

@@ -70,15 +70,9 @@ class Backbone(nn.Module):
             initial: States to start from; zero if left out.
             num_cells: Cells of a row.
         """
-        x, states = lifted(context), list[LayerState]()
-        for i, block in enumerate(self.layers()):
-            start = None if initial is None else initial[i]
-            if self.woven:
-                assert start is None, "woven states start from the layer below"
-                start = self._woven_start(self.woven[i], x, states)
-            x, state = block.fit(self._mix_cells(i, x, num_cells), start)
-            states.append(state)
-        return self._normalise(x), tuple(states)
+        tokens = HeldTokens([lifted(context)])
+        states = self._pass(tokens, initial or [None] * len(self.blocks), num_cells, read_last=True)
+        return self._normalise(tokens.slabs[0]), tuple(states)
 
     def write(
         self,
@@ -102,21 +96,34 @@ class Backbone(nn.Module):
         states: Sequence[LayerState | None] = initial or [None] * len(self.blocks)
         for together in ([chunk] for chunk in chunks) if self.is_causal else [chunks]:
             tokens = HeldTokens(map(lifted, together))
-            states = self._write_held(tokens, states, num_cells)
+            states = self._pass(tokens, states, num_cells, read_last=False)
         return cast(tuple[LayerState, ...], tuple(states))
 
-    def _write_held(
-        self, tokens: HeldTokens, before: Sequence[LayerState | None], num_cells: int
+    def _pass(
+        self,
+        tokens: HeldTokens,
+        initial: Sequence[LayerState | None],
+        num_cells: int,
+        *,
+        read_last: bool,
     ) -> list[LayerState]:
+        """Take tokens through all blocks, in place; the state of each.
+
+        Args:
+            tokens: Hidden tokens of the context, or of its next chunk.
+            initial: States to start from, None for zero.
+            num_cells: Cells of a row.
+            read_last: Whether tokens pass the last block too, or are only written there.
+        """
         states = list[LayerState]()
-        for i, (block, start) in enumerate(zip(self.layers(), before, strict=True)):
+        for i, (block, start) in enumerate(zip(self.layers(), initial, strict=True)):
             if self.woven:
                 assert start is None, "woven states start from the layer below"
                 start = self._woven_start(self.woven[i], tokens.slabs[0], states)
             if self.cell_attention:
                 tokens.replace(partial(self._mix_cells, i, num_cells=num_cells))
-            is_last = i == len(self.blocks) - 1
-            states.append((fold if is_last else advance)(block, tokens, start))
+            reads = read_last or i < len(self.blocks) - 1
+            states.append((advance if reads else fold)(block, tokens, start))
         return states
 
     def predict(

@@ -1,6 +1,6 @@
-"""Which implementation computes the update rules of a model; settled when it is put on a device.
+"""Which implementation computes the update rules of a model on a device.
 
-`torch` is plain PyTorch, `compiled` this project's C++ kernel for the CPU, `fla` the Triton kernels
+`torch` is plain PyTorch, `cpp` this project's C++ kernels for the CPU, `fla` the Triton kernels
 of flash-linear-attention for CUDA. `auto` takes what the device has and what passes the probe
 (`probe.py`), and PyTorch otherwise; a backend that is asked for by name and cannot run is an error.
 """
@@ -8,7 +8,6 @@ of flash-linear-attention for CUDA. `auto` takes what the device has and what pa
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -16,16 +15,24 @@ import torch
 
 from tabicl_linear.backends import fla
 from tabicl_linear.backends.cpp import library, rules
-from tabicl_linear.backends.probe import TF32_TOLERANCE, TOLERANCE, KernelRule, layout, why_not
+from tabicl_linear.backends.cpp.tokenwise import TOKENWISE
+from tabicl_linear.backends.probe import (
+    TF32_TOLERANCE,
+    TOLERANCE,
+    TORCH,
+    KernelRule,
+    layout,
+    why_not,
+)
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels import additive, delta
 from tabicl_linear.kernels.additive import AdditiveRule
+from tabicl_linear.kernels.chosen import PLAIN, Choice
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.rule import Kernel, UpdateRule, computed_in
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Tensor
 
-Backend = Literal["auto", "torch", "compiled", "fla"]
+Backend = Literal["auto", "torch", "cpp", "fla"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,33 +41,32 @@ class _Implementation(NamedTuple):
     """Kernels of another kind than plain PyTorch.
 
     Attributes:
-        label: What log lines and errors call them.
         device: Type of device that they run on.
         kernels: One for each type of rule.
+        tokenwise: Token-wise functions that come with them.
         unavailable: Why they are not there, or None where they are.
     """
 
-    label: str
     device: str
     kernels: dict[type, Kernel]
+    tokenwise: Choice
     unavailable: Callable[[], str | None]
 
 
 IMPLEMENTATIONS = {
-    "compiled": _Implementation(
-        "the compiled kernel",
+    "cpp": _Implementation(
         "cpu",
         {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE},
+        TOKENWISE,
         library.unavailable,
     ),
     "fla": _Implementation(
-        "flash-linear-attention",
         "cuda",
         {DeltaRule: fla.DELTA, AdditiveRule: fla.ADDITIVE},
+        PLAIN,
         fla.unavailable,
     ),
 }
-TORCH = {DeltaRule: delta.TORCH, AdditiveRule: additive.TORCH}
 
 
 def check(backend: str) -> None:
@@ -88,50 +94,88 @@ def autocast_dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16
 
 
-def place(
-    rule: UpdateRule, examples: Iterable[Streams], *, device: torch.device, backend: str
-) -> UpdateRule:
-    """The rule with the kernels to use on a device, one for each dtype of its inputs.
+def tokenwise(*, device: torch.device, backend: str) -> Choice:
+    """Token-wise functions for a device.
+
+    Raises:
+        ConfigError: A backend asked for by name does not run here.
+    """
+    name = _on_device(backend, device)
+    if name is None or IMPLEMENTATIONS[name].unavailable() is not None:
+        return PLAIN
+    return IMPLEMENTATIONS[name].tokenwise
+
+
+def choose(
+    examples: Iterable[tuple[UpdateRule, Streams]], *, device: torch.device, backend: str
+) -> Choice:
+    """Kernels for the rules of a model on a device, each in the dtypes in which it passes.
 
     float64 is always PyTorch's.
 
     Args:
-        rule: A rule; one without a slot for kernels, or with kernels of its own, stays as it is.
-        examples: One token as the mixer hands it to the rule, on `device`, in every precision that
-            the model may be run in.
+        examples: Rules, each with one token as its mixer hands it over, on `device`, in every
+            precision that the model may be run in.
         device: Where the model is.
         backend: One of `Backend`.
 
     Raises:
         ConfigError: A backend asked for by name does not run here.
     """
-    if not isinstance(rule, KernelRule) or not (rule.kernel is None or _is_ours(rule.kernel)):
-        return rule
     name = _on_device(backend, device)
     if name is None:
-        return replace(rule, kernel=None)
-    implementation = IMPLEMENTATIONS[name]
-    candidate = replace(rule, kernel=implementation.kernels[type(rule)])
+        return PLAIN
+    groups: dict[tuple[KernelRule, str], dict[torch.dtype, Streams]] = {}
+    for rule, x in examples:
+        dtype = computed_in(x)
+        if isinstance(rule, KernelRule) and dtype != torch.float64:
+            groups.setdefault((rule, _names(rule, x)), {})[dtype] = x
+    accepted: dict[type, frozenset[torch.dtype]] = {}
+    for (rule, what), tokens in groups.items():
+        found = _accepted(name, rule, tokens, what=what, device=device, backend=backend)
+        # Where layers differ, a kernel computes only what it can compute in all of them.
+        accepted[type(rule)] = found & accepted.get(type(rule), found)
+    kernels = IMPLEMENTATIONS[name].kernels
+    return {
+        plain: partial(_by_dtype, fast, plain, dtypes)
+        for kind, dtypes in accepted.items()
+        for plain, fast in zip(TORCH[kind], kernels[kind], strict=True)
+        if dtypes
+    }
+
+
+def backend_of(choice: Choice, rule: UpdateRule) -> str:
+    """Which backend computes a rule in a choice that was made by `choose`."""
+    if isinstance(rule, KernelRule):
+        taken = choice.get(TORCH[type(rule)].scan)
+        for name, implementation in IMPLEMENTATIONS.items():
+            scan = implementation.kernels[type(rule)].scan
+            if isinstance(taken, partial) and taken.args[0] is scan:
+                return name
+    return "torch"
+
+
+def _accepted(
+    name: str,
+    rule: KernelRule,
+    tokens: dict[torch.dtype, Streams],
+    *,
+    what: str,
+    device: torch.device,
+    backend: str,
+) -> frozenset[torch.dtype]:
+    """The dtypes in which an implementation is taken for a rule; says so in a log line."""
     accepted, refused = set[torch.dtype](), dict[torch.dtype, str]()
-    what = ""
-    for x in examples:
-        dtype = computed_in(x.q, x.k, x.v)
-        if dtype == torch.float64:
-            continue
-        what = _names(rule, x)
-        reason = _why_not(implementation, candidate, x, dtype, asked_for=backend == name)
+    for dtype, x in tokens.items():
+        reason = _why_not(name, rule, x, dtype, asked_for=backend == name)
         if reason is None:
             accepted.add(dtype)
         elif backend == name:
             raise _refusal(backend, f"for {what} in {_short(dtype)}: {reason}")
         else:
             refused[dtype] = reason
-    if what:
-        _report(f"{device}, {what}", implementation.label, accepted, refused)
-    if not accepted:
-        return replace(rule, kernel=None)
-    kernel = _by_dtype(implementation.kernels[type(rule)], TORCH[type(rule)], frozenset(accepted))
-    return replace(rule, kernel=kernel)
+    _report(f"{device}, {what}", name, accepted, refused)
+    return frozenset(accepted)
 
 
 def _on_device(backend: str, device: torch.device) -> str | None:
@@ -139,20 +183,16 @@ def _on_device(backend: str, device: torch.device) -> str | None:
     for name, implementation in IMPLEMENTATIONS.items():
         if backend in ("auto", name) and implementation.device == device.type:
             return name
-    if backend == "compiled":
+    if backend == "cpp":
         raise _refusal(backend, f"it computes on the CPU, and the model is on {device}")
     # Every model is built on the CPU, so backend='fla' waits there for its CUDA device.
     return None
 
 
 def _why_not(
-    implementation: _Implementation,
-    rule: KernelRule,
-    x: Streams,
-    dtype: torch.dtype,
-    *,
-    asked_for: bool,
+    name: str, rule: KernelRule, x: Streams, dtype: torch.dtype, *, asked_for: bool
 ) -> str | None:
+    implementation = IMPLEMENTATIONS[name]
     reason = implementation.unavailable()
     if reason is not None:
         return reason
@@ -166,7 +206,8 @@ def _why_not(
             if not (asked_for or _tf32_allowed()):
                 return "Triton computes it in TF32, which PyTorch's own setting does not allow"
             tolerance = TF32_TOLERANCE
-    return why_not(rule, layout(x), device, tolerance=tolerance)
+    kernel = implementation.kernels[type(rule)]
+    return why_not(kernel, rule, layout(x), device, tolerance=tolerance)
 
 
 def _tf32_allowed() -> bool:
@@ -177,55 +218,30 @@ def _tf32_allowed() -> bool:
         return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
-def _by_dtype(fast: Kernel, slow: Kernel, dtypes: frozenset[torch.dtype]) -> Kernel:
-    # Partials of functions of this module, so that a model can be pickled.
-    return Kernel(
-        partial(_scan, fast.scan, slow.scan, dtypes), partial(_fold, fast.fold, slow.fold, dtypes)
-    )
-
-
-def _is_ours(kernel: Kernel) -> bool:
-    return isinstance(kernel.scan, partial) and kernel.scan.func is _scan
-
-
-def _scan(
-    fast: Callable[..., tuple[Tensor, Tensor]],
-    slow: Callable[..., tuple[Tensor, Tensor]],
+def _by_dtype(
+    fast: Callable[..., Any],
+    plain: Callable[..., Any],
     dtypes: frozenset[torch.dtype],
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *rest: Any,
+    x: Streams,
+    S: Tensor,
+    *,
     size: int,
-) -> tuple[Tensor, Tensor]:
-    chosen = fast if computed_in(q, k, v) in dtypes else slow
-    return chosen(q, k, v, *rest, size=size)
-
-
-def _fold(
-    fast: Callable[..., Tensor],
-    slow: Callable[..., Tensor],
-    dtypes: frozenset[torch.dtype],
-    k: Tensor,
-    v: Tensor,
-    *rest: Any,
-    size: int,
-) -> Tensor:
-    chosen = fast if computed_in(k, v) in dtypes else slow
-    return chosen(k, v, *rest, size=size)
+) -> Any:
+    """scan or fold: by the kernel in the dtypes that it was accepted for, else by PyTorch."""
+    return (fast if computed_in(x) in dtypes else plain)(x, S, size=size)
 
 
 def _report(
-    what: str, label: str, accepted: set[torch.dtype], refused: dict[torch.dtype, str]
+    what: str, name: str, accepted: set[torch.dtype], refused: dict[torch.dtype, str]
 ) -> None:
     reasons = dict.fromkeys(refused.values())
     if not refused:
-        _say(f"{what} by {label}")
+        _say(f"{what} by {name}")
     elif not accepted and len(reasons) == 1:
-        _say(f"{what} by PyTorch: {next(iter(reasons))}")
+        _say(f"{what} by torch: {next(iter(reasons))}")
     else:
-        taken = [f"by {label} in {_short(dtype)}" for dtype in accepted]
-        left = [f"by PyTorch in {_short(dtype)}: {reason}" for dtype, reason in refused.items()]
+        taken = [f"by {name} in {_short(dtype)}" for dtype in accepted]
+        left = [f"by torch in {_short(dtype)}: {reason}" for dtype, reason in refused.items()]
         _say(f"{what} {'; '.join(taken + left)}")
 
 

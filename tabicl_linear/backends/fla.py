@@ -1,4 +1,4 @@
-"""flash-linear-attention's Triton kernels behind the slot of the rules (`Kernel`).
+"""flash-linear-attention's Triton kernels for the update rules.
 
 Their states are [b h k v], ours [b h v k]; queries come scaled, keys normalised and write rates
 effective, so the library adds nothing to the formulas in `delta.py` and `additive.py`. 16-bit
@@ -7,7 +7,7 @@ TF32 on cards that have it. Initial and final states, gates, write rates and wha
 float32 throughout.
 
 Nothing is imported before the first call, and nothing of the library is changed. Whether a call
-works on a card is not known here: `backend.py` finds out by running it.
+works on a card is not known here: `probe.py` finds out by running it.
 """
 
 from importlib import metadata
@@ -16,6 +16,7 @@ import torch
 
 from tabicl_linear.kernels import additive, delta
 from tabicl_linear.kernels.rule import Kernel, computed_in
+from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
 DISTRIBUTION = "fla-core"
@@ -35,30 +36,24 @@ def unavailable() -> str | None:
 
 
 def _delta_scan(
-    q: Float[Tensor, "b t h k"],
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    beta: Float[Tensor, "b t h"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h 1"] | None = None,
-    *,
-    size: int,
+    x: Streams, S: Float[Tensor, "b h v k"], *, size: int
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
-    if not k.numel():
-        return delta.scan(q, k, v, beta, S, log_decay, size=size)
+    if not x.k.numel():
+        return delta.scan(x, S, size=size)
     from fla.ops.delta_rule import chunk_delta_rule
     from fla.ops.delta_rule.chunk import ChunkDeltaRuleFunction
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
 
-    dtype = computed_in(q, k, v)
-    q, k, v, beta = q.to(dtype), k.to(dtype), v.to(dtype), beta.float()
+    dtype = computed_in(x)
+    q, k, v = (z.to(dtype) for z in (x.q, x.k, x.v))
+    beta = delta.write_rates(x).float()
     state = _keys_first(S)
-    if log_decay is not None:
+    if x.log_decay is not None:
         outputs, final = chunk_gated_delta_rule(
             q,
             k,
             v,
-            log_decay.squeeze(-1).float(),
+            x.log_decay.squeeze(-1).float(),
             beta,
             scale=1.0,
             initial_state=state,
@@ -75,70 +70,51 @@ def _delta_scan(
     return outputs.float(), _values_first(final)
 
 
-def _delta_fold(
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    beta: Float[Tensor, "b t h"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h 1"] | None = None,
-    *,
-    size: int,
-) -> Float[Tensor, "b h v k"]:
+def _delta_fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor, "b h v k"]:
     # The library has no operation without reads; the reads of these queries are thrown away.
-    return _delta_scan(k.detach(), k, v, beta, S, log_decay, size=size)[1]
+    return _delta_scan(x._replace(q=x.k.detach()), S, size=size)[1]
 
 
 def _additive_scan(
-    q: Float[Tensor, "b t h k"],
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h g"] | None = None,
-    *,
-    size: int,
+    x: Streams, S: Float[Tensor, "b h v k"], *, size: int
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
-    if not k.numel():
-        return additive.scan(q, k, v, S, log_decay, size=size)
+    if not x.k.numel():
+        return additive.scan(x, S, size=size)
     from fla.ops.gla import chunk_gla
     from fla.ops.linear_attn import chunk_linear_attn
     from fla.ops.simple_gla import chunk_simple_gla
 
     # Values come weighted, in float32; keys say what was computed before.
-    dtype = computed_in(q, k, v)
+    dtype = computed_in(x)
     if dtype == torch.float16:
         # States of chunks (without decay) and reads (always) are kept in the dtype of the inputs,
         # and sums over many thousand rows leave the range of float16.
         dtype = torch.float32
-    inputs = [z.to(dtype) for z in (q, k, v)]
+    inputs = [z.to(dtype) for z in (x.q, x.k, x.v)]
     state = _keys_first(S)
-    if log_decay is None:
+    if x.log_decay is None:
         outputs, final = chunk_linear_attn(
             *inputs, scale=1.0, initial_state=state, output_final_state=True, normalize=False
         )
-    elif log_decay.shape[-1] == 1:
-        gates = log_decay.squeeze(-1).float()
+    elif x.log_decay.shape[-1] == 1:
+        gates = x.log_decay.squeeze(-1).float()
         outputs, final = chunk_simple_gla(
             *inputs, gates, scale=1.0, initial_state=state, output_final_state=True
         )
     else:
         outputs, final = chunk_gla(
-            *inputs, log_decay.float(), scale=1.0, initial_state=state, output_final_state=True
+            *inputs, x.log_decay.float(), scale=1.0, initial_state=state, output_final_state=True
         )
     return outputs.float(), _values_first(final)
 
 
 def _additive_fold(
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h g"] | None = None,
-    *,
-    size: int,
+    x: Streams, S: Float[Tensor, "b h v k"], *, size: int
 ) -> Float[Tensor, "b h v k"]:
-    if log_decay is None:
+    if x.log_decay is None:
         # One matrix product, for which no kernel is needed.
-        return additive.fold(k, v, S, size=size)
-    return _additive_scan(k.detach(), k, v, S, log_decay, size=size)[1]
+        return additive.fold(x, S, size=size)
+    return _additive_scan(x._replace(q=x.k.detach()), S, size=size)[1]
 
 
 def _keys_first(S: Float[Tensor, "b h v k"]) -> Float[Tensor, "b h k v"]:

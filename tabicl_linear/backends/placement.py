@@ -1,30 +1,39 @@
-"""Gives the mixers of a model the kernels for the device that it is on."""
+"""A model computes by the backend that suits the device and dtype of its parameters."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+import copy
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
 
-from tabicl_linear.backbone.block import Block
-from tabicl_linear.backends import choice
-from tabicl_linear.backends.choice import Backend
-from tabicl_linear.backends.cpp.library import unavailable
-from tabicl_linear.backends.cpp.tokenwise import COMPILED
+from tabicl_linear.backends import dense
+from tabicl_linear.backends.choice import Backend, autocast_dtype, choose, tokenwise
+from tabicl_linear.kernels.chosen import PLAIN, Choice, using
+from tabicl_linear.kernels.rule import UpdateRule
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer
-from tabicl_linear.nn.tokenwise import TORCH, TokenKernels, TokenWise
 from tabicl_linear.types import Tensor
 
+Module = TypeVar("Module", bound=nn.Module)
 Placed = TypeVar("Placed", bound="PlacedModule")
 
 
-class PlacedModule(nn.Module):
-    """A module whose mixers have the kernels for the device of its parameters at all times.
+class _Wish(NamedTuple):
+    """What a module was asked to compute by; see `PlacedModule.place`."""
 
-    Kernels are chosen when the parameters come to a device or into a dtype, whatever brings them
-    there (`to`, `cuda`, a Trainer, unpickling), never while computing. A rule that names kernels of
-    its own keeps them.
+    backend: Backend = "auto"
+    autocast: tuple[torch.dtype, ...] | None = None
+    compile_dense: bool = False
+
+
+class PlacedModule(nn.Module):
+    """A module that computes by a choice of its own, made for where its parameters are.
+
+    The choice is made by `place`, and once more when the module computes for the first time after
+    its parameters came to another device or into another dtype (`to`, a Trainer, unpickling).
 
     Args:
         token_width: Width of the tokens that the mixers take.
@@ -33,10 +42,8 @@ class PlacedModule(nn.Module):
     def __init__(self, token_width: int) -> None:
         super().__init__()
         self._token_width = token_width
-        self._backend: Backend = "auto"
-        self._autocast: tuple[torch.dtype, ...] | None = None
-        self._compile_dense = False
-        self._placed_as: tuple[torch.device, torch.dtype] | None = None
+        self._wish = _Wish()
+        self._chosen: tuple[tuple[torch.device, torch.dtype], Choice] | None = None
 
     def place(
         self: Placed,
@@ -45,7 +52,7 @@ class PlacedModule(nn.Module):
         autocast: Sequence[torch.dtype] | None = None,
         compile_dense: bool = False,
     ) -> Placed:
-        """Choose the kernels, now and whenever the parameters move; returns the module.
+        """Choose what computes, now and whenever the parameters have moved; returns the module.
 
         Args:
             backend: Which kernels to use.
@@ -58,55 +65,75 @@ class PlacedModule(nn.Module):
         Raises:
             ConfigError: A backend asked for by name does not run here.
         """
-        self._backend, self._placed_as = backend, None
-        self._autocast = None if autocast is None else tuple(autocast)
-        self._compile_dense = compile_dense
-        self._settle()
+        lowered = None if autocast is None else tuple(autocast)
+        self._wish, self._chosen = _Wish(backend, lowered, compile_dense), None
+        self.choice()
         return self
 
-    def _apply(self: Placed, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Placed:
-        super()._apply(fn, recurse)
-        self._settle()
-        return self
+    def choice(self) -> Choice:
+        """What computes this module where its parameters are now.
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # What was chosen on another machine need not run on this one.
-        super().__setstate__(state)
-        self._placed_as = None
-        self._settle()
-
-    def _settle(self) -> None:
+        Raises:
+            ConfigError: A backend asked for by name does not run where the parameters came to.
+        """
         parameter = next(self.parameters())
         here = parameter.device, parameter.dtype
-        if parameter.device.type == "meta" or here == self._placed_as:
-            return
-        # torch.compile fuses what it sees, and would not see into the kernels in C++.
-        fused = TORCH if self._compile_dense else token_kernels(parameter.device, self._backend)
-        for module in self.modules():
-            if isinstance(module, TokenWise):
-                module.kernels = fused
-            if isinstance(module, Block):
-                module.compiles = self._compile_dense
-        precisions: tuple[torch.dtype, ...] = (parameter.dtype,)
-        if parameter.dtype == torch.float32 and self._autocast is None:
-            precisions += (choice.autocast_dtype(parameter.device),)
-        elif parameter.dtype == torch.float32:
-            precisions = self._autocast or precisions
-        for mixer in self.modules():
-            if isinstance(mixer, SequenceMixer):
-                mixer.rule = choice.place(
-                    mixer.rule,
-                    (_example(mixer, parameter, self._token_width, dtype) for dtype in precisions),
-                    device=parameter.device,
-                    backend=self._backend,
-                )
-        self._placed_as = here
+        if self._chosen is None or self._chosen[0] != here:
+            self._chosen = here, _choose(self, self._wish, parameter, self._token_width)
+        return self._chosen[1]
+
+    def adopt(self, choice: Choice) -> None:
+        """Compute by a choice that was made before, until `place` or until the parameters move."""
+        parameter = next(self.parameters())
+        self._chosen = (parameter.device, parameter.dtype), choice
+
+    def computing(self) -> AbstractContextManager[None]:
+        """The context in which the module computes."""
+        return using(self.choice())
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was chosen on this machine need not run on another one.
+        return {**self.__dict__, "_chosen": None}
 
 
-def token_kernels(device: torch.device, backend: Backend) -> TokenKernels:
-    """Token-wise functions for a device: the C++ ones on a CPU where they were built."""
-    wanted = backend in ("auto", "compiled") and device.type == "cpu"
-    return COMPILED if wanted and unavailable() is None else TORCH
+def _choose(module: nn.Module, wish: _Wish, parameter: Tensor, width: int) -> Choice:
+    device = parameter.device
+    if device.type == "meta":
+        return PLAIN
+    # torch.compile fuses what it sees, and would not see into functions in C++.
+    fused = dense.compiled() if wish.compile_dense else PLAIN
+    functions = PLAIN if fused else tokenwise(device=device, backend=wish.backend)
+    with using(functions):
+        examples = list(_examples(module, parameter, width, wish.autocast))
+    kernels = choose(examples, device=device, backend=wish.backend)
+    return {**functions, **kernels, **fused}
+
+
+def _examples(
+    module: nn.Module, parameter: Tensor, width: int, autocast: tuple[torch.dtype, ...] | None
+) -> Iterator[tuple[UpdateRule, Streams]]:
+    """The rule of every mixer, with one token in each precision that the mixer may be run in."""
+    precisions: tuple[torch.dtype, ...] = (parameter.dtype,)
+    if parameter.dtype == torch.float32 and autocast is None:
+        precisions += (autocast_dtype(parameter.device),)
+    elif parameter.dtype == torch.float32:
+        precisions = autocast or precisions
+    for mixer in module.modules():
+        if isinstance(mixer, SequenceMixer):
+            bare = _without_hooks(mixer)
+            for precision in precisions:
+                yield mixer.rule, _example(bare, parameter, width, precision)
+
+
+def _without_hooks(module: Module) -> Module:
+    """The same layers with the same parameters; hooks are to see what a model computes, no more."""
+    twin = copy.copy(module)
+    twin._forward_hooks, twin._forward_pre_hooks = OrderedDict(), OrderedDict()
+    twin._modules = {
+        name: None if child is None else _without_hooks(child)
+        for name, child in module._modules.items()
+    }
+    return twin
 
 
 @torch.no_grad()

@@ -7,22 +7,26 @@ random inputs of the shapes and dtypes that it will see, and compared with plain
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from tabicl_linear.kernels import additive, delta
 from tabicl_linear.kernels.additive import AdditiveRule
+from tabicl_linear.kernels.chosen import PLAIN, Choice, using
 from tabicl_linear.kernels.delta import DeltaRule
-from tabicl_linear.kernels.rule import at_least_float32, full_precision
+from tabicl_linear.kernels.rule import Kernel, at_least_float32, full_precision
 from tabicl_linear.kernels.state import MatrixState, map_tensors
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Tensor
 
 KernelRule = DeltaRule | AdditiveRule
-"""The rules that name their kernel."""
+"""The rules that a backend may compute in its own way."""
+
+TORCH: dict[type, Kernel] = {DeltaRule: delta.TORCH, AdditiveRule: additive.TORCH}
+"""Their kernels in plain PyTorch."""
 
 Layout = tuple[tuple[tuple[int, ...], torch.dtype] | None, ...]
 """Shape of one token and dtype of every field of `Streams`."""
@@ -50,16 +54,22 @@ def layout(x: Streams) -> Layout:
     return tuple(None if z is None else (tuple(z.shape[2:]), z.dtype) for z in x)
 
 
+def computed_by(kernel: Kernel, rule: KernelRule) -> Choice:
+    """The choice in which a kernel computes rules of the type of `rule`, and PyTorch the rest."""
+    return dict(zip(TORCH[type(rule)], kernel, strict=True))
+
+
 @cache
 def why_not(
-    rule: KernelRule, like: Layout, device: torch.device, *, tolerance: float
+    kernel: Kernel, rule: KernelRule, like: Layout, device: torch.device, *, tolerance: float
 ) -> str | None:
-    """Why the kernel of `rule` cannot be used on a device, or None where it can.
+    """Why a kernel cannot compute a rule on a device, or None where it can.
 
     The verdict is kept for the life of the process.
 
     Args:
-        rule: Names the kernel.
+        kernel: What is to compute the rule.
+        rule: The rule.
         like: Heads, dimensions, gates and dtypes.
         device: Where to run.
         tolerance: Largest relative root mean square error of outputs, states and gradients.
@@ -68,12 +78,14 @@ def why_not(
     with torch.inference_mode(False), torch.enable_grad():
         x, state = draw(like, tasks, tokens, device)
         try:
-            found = evaluate(rule, x, state)
+            with using(computed_by(kernel, rule)):
+                found = evaluate(rule, x, state)
         except Exception as error:  # compilers, drivers and assertions raise anything
             return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         # Tasks do not see each other: in float64 one of them is enough.
         last, start = map_tensors(lambda z: z[-1:].double(), (x, state))
-        truth = evaluate(replace(rule, kernel=None), last, start)
+        with using(PLAIN):
+            truth = evaluate(rule, last, start)
         for name, expected in truth.items():
             difference = relative_error(found[name][-1:], expected)
             if not difference <= tolerance:

@@ -1,35 +1,31 @@
 """Which implementations of a rule can be measured here."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
-from torch import nn
 
-from tabicl_linear.backbone.block import Block
-from tabicl_linear.backends.choice import IMPLEMENTATIONS, TORCH, Backend
-from tabicl_linear.backends.probe import KernelRule
+from tabicl_linear.backends import Choice
+from tabicl_linear.backends.choice import IMPLEMENTATIONS, Backend
+from tabicl_linear.backends.probe import KernelRule, computed_by
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.kernels.chosen import PLAIN
 from tabicl_linear.kernels.rule import UpdateRule
-from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.model import InContextModel
-from tabicl_linear.nn.tokenwise import TokenWise
 
-NAMES: tuple[Backend, ...] = ("torch", "compiled", "fla")
+NAMES: tuple[Backend, ...] = ("torch", "cpp", "fla")
 
 
 def implementations(
     rule: UpdateRule, device: torch.device
-) -> tuple[dict[str, UpdateRule], dict[str, str]]:
-    """The rule computed by every backend that is there for a device, and why others are not.
+) -> tuple[dict[str, Choice], dict[str, str]]:
+    """What computes a rule by every backend that is there for a device, and why others are not.
 
     A rule without a choice of kernels is there once, as "torch".
     """
     if not isinstance(rule, KernelRule):
-        return {"torch": rule}, {}
-    found: dict[str, UpdateRule] = {"torch": replace(rule, kernel=TORCH[type(rule)])}
+        return {"torch": PLAIN}, {}
+    found: dict[str, Choice] = {"torch": PLAIN}
     missing: dict[str, str] = {}
     for name, implementation in IMPLEMENTATIONS.items():
         reason = implementation.unavailable()
@@ -38,7 +34,7 @@ def implementations(
         elif reason is not None:
             missing[name] = reason
         else:
-            found[name] = replace(rule, kernel=implementation.kernels[type(rule)])
+            found[name] = computed_by(implementation.kernels[type(rule)], rule)
     return found, missing
 
 
@@ -57,36 +53,17 @@ def switches(
     lowered = () if autocast is None else (autocast,)
     found: dict[str, Callable[[], None]] = {}
     missing: dict[str, str] = {}
-    settled: list[list[_Choice]] = []
+    settled: list[Choice] = []
     for name in NAMES:
         try:
-            choices = _choices(model.place(name, autocast=lowered))
+            choice = model.place(name, autocast=lowered).choice()
         except ConfigError as error:
             missing[name] = str(error)
             continue
-        if choices not in settled:
-            settled.append(choices)
-            found[name] = partial(_restore, choices)
+        if choice not in settled:
+            settled.append(choice)
+            found[name] = partial(model.adopt, choice)
     if compile_dense:
         model.place("auto", autocast=lowered, compile_dense=True)
-        found["auto + torch.compile"] = partial(_restore, _choices(model))
+        found["auto + torch.compile"] = partial(model.adopt, model.choice())
     return found, missing
-
-
-_Choice = tuple[nn.Module, str, Any]
-_CHOSEN = {SequenceMixer: "rule", TokenWise: "kernels", Block: "compiles"}
-
-
-def _choices(model: InContextModel) -> list[_Choice]:
-    """What placing a model has set in its modules."""
-    return [
-        (module, name, getattr(module, name))
-        for module in model.modules()
-        for kind, name in _CHOSEN.items()
-        if isinstance(module, kind)
-    ]
-
-
-def _restore(choices: list[_Choice]) -> None:
-    for module, name, value in choices:
-        setattr(module, name, value)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from tabicl_linear.kernels import chunks
+from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.matrix import (
     cumulative_decay,
     decay,
@@ -43,36 +44,25 @@ class AdditiveRule(UpdateRule):
             take C^2 k numbers, so chunks of `channel_chunk_size` are used there.
         state_norms: "prefix" without decay; "none" where the last value channel sums keys (Z of
             Equation 2), which a norm would mix with the values.
-        kernel: What computes it; plain PyTorch (`TORCH`) if left out.
     """
 
     chunk_size: int = 64
     channel_chunk_size: int = 16
     state_norms: StateNorms = "final"
-    kernel: Kernel | None = None
-
-    @property
-    def _kernel(self) -> Kernel:
-        return self.kernel or TORCH
 
     def scan(
         self, x: Streams, state: RuleState | None = None
     ) -> tuple[Float[Tensor, "b t h v"], MatrixState]:
         """Write all tokens; every token reads the state that includes its own write."""
         with full_precision(x.q):
-            outputs, S = self._kernel.scan(
-                x.q, x.k, _weighted(x), initial_state(x, state), x.log_decay, size=self._size(x)
-            )
+            outputs, S = chosen(scan)(_weighted(x), initial_state(x, state), size=self._size(x))
         return outputs, MatrixState(S)
 
     def fold(self, x: Streams, state: RuleState | None = None) -> MatrixState:
         """The final state alone."""
         with full_precision(x.q):
-            return MatrixState(
-                self._kernel.fold(
-                    x.k, _weighted(x), initial_state(x, state), x.log_decay, size=self._size(x)
-                )
-            )
+            S = initial_state(x, state)
+            return MatrixState(chosen(fold)(_weighted(x), S, size=self._size(x)))
 
     def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
         """o = S q."""
@@ -84,7 +74,7 @@ class AdditiveRule(UpdateRule):
         with full_precision(x.q):
             q, k = at_least_float32(x.q), at_least_float32(x.k)
             gated = q if x.log_decay is None else q * at_least_float32(x.log_decay).exp()
-            own = (k * q).sum(-1, keepdim=True) * _weighted(x)
+            own = (k * q).sum(-1, keepdim=True) * _weighted(x).v
             return read(gated, matrix_of(state)) + own
 
     def prefix_square_norms(
@@ -92,8 +82,8 @@ class AdditiveRule(UpdateRule):
     ) -> Float[Tensor, "b t h"]:
         """|S_i|^2 = |S_{i-1}|^2 + 2 v_i.(S_{i-1} k_i) + |v_i|^2 |k_i|^2: one more scan."""
         with full_precision(x.q):
-            S, v = initial_state(x, state), _weighted(x)
-            recalled, _ = self._kernel.scan(x.k, x.k, v, S, size=self._size(x))
+            S, v = initial_state(x, state), _weighted(x).v
+            recalled, _ = chosen(scan)(Streams(x.k, x.k, v), S, size=self._size(x))
             growth = _growth(at_least_float32(x.k), v, recalled, own=True)
             return S.square().sum((-1, -2)).unsqueeze(1) + growth.cumsum(1)
 
@@ -101,7 +91,7 @@ class AdditiveRule(UpdateRule):
         """|S + v k^T|^2 of every token alone."""
         with full_precision(x.q):
             S, k = matrix_of(state), at_least_float32(x.k)
-            growth = _growth(k, _weighted(x), read(k, S), own=False)
+            growth = _growth(k, _weighted(x).v, read(k, S), own=False)
             return S.square().sum((-1, -2)).unsqueeze(1) + growth
 
     def _size(self, x: Streams) -> int:
@@ -110,19 +100,19 @@ class AdditiveRule(UpdateRule):
 
 
 def scan(
-    q: Float[Tensor, "b t h k"],
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h g"] | None = None,
-    *,
-    size: int,
+    x: Streams, S: Float[Tensor, "b h v k"], *, size: int
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
-    """All prefix reads S_i q_i and the final state."""
-    batch, length, heads, _ = q.shape
+    """All prefix reads S_i q_i and the final state.
+
+    Args:
+        x: Streams with values that are weighted already, and without write rates.
+        S: Initial state.
+        size: Tokens of a chunk.
+    """
+    batch, length, heads, _ = x.q.shape
     size = chunks.fitting(size, length)
-    q, k, v = (chunks.split(at_least_float32(z), size) for z in (q, k, v))
-    g = cumulative_decay(log_decay, size)
+    q, k, v = (chunks.split(at_least_float32(z), size) for z in (x.q, x.k, x.v))
+    g = cumulative_decay(x.log_decay, size)
     states, final = _run(k, v, g, S)
     scores = _scores(q, k, g)
     queries = q if g is None else q * decay(g, q.dtype)
@@ -130,21 +120,14 @@ def scan(
     return chunks.join(outputs, batch=batch, length=length, heads=heads), final
 
 
-def fold(
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h g"] | None = None,
-    *,
-    size: int,
-) -> Float[Tensor, "b h v k"]:
-    """The final state."""
-    if log_decay is None:
-        k, v = (at_least_float32(z).transpose(1, 2) for z in (k, v))
+def fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor, "b h v k"]:
+    """The final state; arguments as in `scan`."""
+    if x.log_decay is None:
+        k, v = (at_least_float32(z).transpose(1, 2) for z in (x.k, x.v))
         return S + v.transpose(-1, -2) @ k
-    size = chunks.fitting(size, k.shape[1])
-    k, v = (chunks.split(at_least_float32(z), size) for z in (k, v))
-    return _run(k, v, cumulative_decay(log_decay, size), S)[1]
+    size = chunks.fitting(size, x.k.shape[1])
+    k, v = (chunks.split(at_least_float32(z), size) for z in (x.k, x.v))
+    return _run(k, v, cumulative_decay(x.log_decay, size), S)[1]
 
 
 def _run(k: Tensor, v: Tensor, g: Tensor | None, S: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,9 +170,11 @@ def _scores(q: Tensor, k: Tensor, g: Tensor | None) -> Tensor:
     return (decayed @ (q * rest.exp()).unsqueeze(-1)).squeeze(-1)
 
 
-def _weighted(x: Streams) -> Tensor:
+def _weighted(x: Streams) -> Streams:
+    """Streams with the write rates multiplied into the values, in at least float32."""
     v = at_least_float32(x.v)
-    return v if x.beta is None else v * at_least_float32(x.beta).unsqueeze(-1)
+    weighted = v if x.beta is None else v * at_least_float32(x.beta).unsqueeze(-1)
+    return x._replace(v=weighted, beta=None)
 
 
 def _growth(k: Tensor, v: Tensor, recalled: Tensor, *, own: bool) -> Tensor:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 
 from tabicl_linear.kernels import chunks
+from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.matrix import (
     cumulative_decay,
     decay,
@@ -46,37 +47,23 @@ class DeltaRule(UpdateRule):
 
     Attributes:
         chunk_size: Tokens per chunk.
-        kernel: What computes it; plain PyTorch (`TORCH`) if left out.
     """
 
     chunk_size: int = 32
     state_norms: StateNorms = field(default="final", init=False)
-    kernel: Kernel | None = None
-
-    @property
-    def _kernel(self) -> Kernel:
-        return self.kernel or TORCH
 
     def scan(
         self, x: Streams, state: RuleState | None = None
     ) -> tuple[Float[Tensor, "b t h v"], MatrixState]:
         """Write all tokens; every token reads the state that includes its own write."""
-        assert x.beta is not None, "the delta rule needs write rates"
         with full_precision(x.q):
-            outputs, S = self._kernel.scan(
-                x.q, x.k, x.v, x.beta, initial_state(x, state), x.log_decay, size=self.chunk_size
-            )
+            outputs, S = chosen(scan)(x, initial_state(x, state), size=self.chunk_size)
         return outputs, MatrixState(S)
 
     def fold(self, x: Streams, state: RuleState | None = None) -> MatrixState:
         """The final state alone: the scan without its reads."""
-        assert x.beta is not None, "the delta rule needs write rates"
         with full_precision(x.q):
-            return MatrixState(
-                self._kernel.fold(
-                    x.k, x.v, x.beta, initial_state(x, state), x.log_decay, size=self.chunk_size
-                )
-            )
+            return MatrixState(chosen(fold)(x, initial_state(x, state), size=self.chunk_size))
 
     def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
         """o = S q."""
@@ -85,9 +72,8 @@ class DeltaRule(UpdateRule):
 
     def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
         """a S q + b (k.q) (v - a S k): what a token reads after writing itself alone."""
-        assert x.beta is not None, "the delta rule needs write rates"
         with full_precision(x.q):
-            q, k, v, beta = map(at_least_float32, (x.q, x.k, x.v, x.beta))
+            q, k, v, beta = map(at_least_float32, (x.q, x.k, x.v, write_rates(x)))
             S = matrix_of(state)
             own, recalled = read(q, S), read(k, S)
             if x.log_decay is not None:
@@ -106,22 +92,27 @@ class _Chunks(NamedTuple):
     kept: Float[Tensor, "i bh 1 1"] | None  # exp(g_C)
 
 
+def write_rates(x: Streams) -> Float[Tensor, "b t h"]:
+    """beta, which streams of a delta rule always have."""
+    assert x.beta is not None, "the delta rule needs write rates"
+    return x.beta
+
+
 def scan(
-    q: Float[Tensor, "b t h k"],
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    beta: Float[Tensor, "b t h"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h 1"] | None = None,
-    *,
-    size: int,
+    x: Streams, S: Float[Tensor, "b h v k"], *, size: int
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
-    """All prefix reads S_i q_i and the final state."""
-    batch, length, heads, _ = q.shape
+    """All prefix reads S_i q_i and the final state.
+
+    Args:
+        x: Streams with write rates; the log decay has one channel, if it is there.
+        S: Initial state.
+        size: Tokens of a chunk.
+    """
+    batch, length, heads, _ = x.q.shape
     size = chunks.fitting(size, length)
-    q_chunks, k_chunks = (chunks.split(at_least_float32(z), size) for z in (q, k))
-    g = cumulative_decay(log_decay, size)
-    parts = _prepare(k_chunks, v, beta, g)
+    q_chunks, k_chunks = (chunks.split(at_least_float32(z), size) for z in (x.q, x.k))
+    g = cumulative_decay(x.log_decay, size)
+    parts = _prepare(k_chunks, x, g)
     states, updates, final = _run(parts, S)
     scores = q_chunks @ k_chunks.transpose(-1, -2)
     if g is None:
@@ -133,25 +124,18 @@ def scan(
     return chunks.join(outputs, batch=batch, length=length, heads=heads), final
 
 
-def fold(
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    beta: Float[Tensor, "b t h"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h 1"] | None = None,
-    *,
-    size: int,
-) -> Float[Tensor, "b h v k"]:
-    """The final state."""
-    size = chunks.fitting(size, k.shape[1])
-    k_chunks = chunks.split(at_least_float32(k), size)
-    return _run(_prepare(k_chunks, v, beta, cumulative_decay(log_decay, size)), S)[2]
+def fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor, "b h v k"]:
+    """The final state; arguments as in `scan`."""
+    size = chunks.fitting(size, x.k.shape[1])
+    k_chunks = chunks.split(at_least_float32(x.k), size)
+    return _run(_prepare(k_chunks, x, cumulative_decay(x.log_decay, size)), S)[2]
 
 
-def _prepare(k: Tensor, v: Tensor, beta: Tensor, g: Tensor | None) -> _Chunks:
+def _prepare(k: Tensor, x: Streams, g: Tensor | None) -> _Chunks:
+    """What the loop needs, from keys in chunks and the values and write rates of `x`."""
     size = k.shape[-2]
-    v_chunks = chunks.split(at_least_float32(v), size)
-    b_chunks = chunks.split(at_least_float32(beta).unsqueeze(-1), size)
+    v_chunks = chunks.split(at_least_float32(x.v), size)
+    b_chunks = chunks.split(at_least_float32(write_rates(x)).unsqueeze(-1), size)
     gram = k @ k.transpose(-1, -2)
     eye = torch.eye(size, dtype=k.dtype, device=k.device)
     A = (b_chunks * (gram if g is None else gram * pairwise_decay(g, k.dtype))).tril(-1)

@@ -69,14 +69,13 @@ class UpdateRule(ABC):
 class Kernel(NamedTuple):
     """One implementation of what a rule does along a sequence; rules with a matrix state have one.
 
-    Both take the tensors of the rule's streams (16-bit inputs as they are), the initial state
-    S [b h v k] in at least float32, the log decay or None, and `size`, the tokens of a chunk, which
-    an implementation without chunks may ignore. Arguments are those of `scan` and `fold` in the
-    module of the rule.
+    Both functions take the rule's streams (16-bit inputs as they are), the initial state S
+    [b h v k] in at least float32 and `size`, the tokens of a chunk, which an implementation without
+    chunks may ignore: those of `scan` and `fold` in the module of the rule.
 
     Attributes:
         scan: Returns all prefix reads [b t h v] and the final state, in the dtype of S.
-        fold: Returns the final state alone.
+        fold: Returns the final state alone; queries are not looked at.
     """
 
     scan: Callable[..., tuple[Tensor, Tensor]]
@@ -88,14 +87,13 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
-def computed_in(*inputs: Tensor) -> torch.dtype:
-    """The dtype that a kernel for these inputs works in: a 16-bit one, where any has it.
+def computed_in(x: Streams) -> torch.dtype:
+    """The dtype that a kernel works in: the narrowest of queries, keys and values.
 
-    Under autocast queries, keys and values come in different dtypes; what is already rounded to 16
-    bits gains nothing from wider company.
+    Under autocast they come in different dtypes, and what has been rounded to 16 bits does not
+    become more precise by being computed with in float32.
     """
-    dtypes = [x.dtype for x in inputs]
-    return min(dtypes, key=lambda dtype: dtype.itemsize)
+    return min((x.q.dtype, x.k.dtype, x.v.dtype), key=lambda dtype: dtype.itemsize)
 
 
 def lifted(x: Tensor) -> Tensor:

@@ -3,12 +3,13 @@
 import torch.nn.functional as F
 from torch import nn
 
+from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.nn.initialise import initialise_
-from tabicl_linear.nn.tokenwise import TokenWise
+from tabicl_linear.nn.tokenwise import swiglu
 from tabicl_linear.types import Float, Tensor
 
 
-class SwiGLU(TokenWise):
+class SwiGLU(nn.Module):
     """W3 (silu(W1 x) * W2 x), without biases."""
 
     def __init__(self, dim: int, hidden_dim: int) -> None:
@@ -19,7 +20,7 @@ class SwiGLU(TokenWise):
 
     def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
         """Transform every token by itself."""
-        return self.down(self.kernels.swiglu(self.gate_and_up(x)))
+        return self.down(chosen(swiglu)(self.gate_and_up(x)))
 
 
 class MLP(nn.Module):

@@ -3,11 +3,12 @@
 import torch
 from torch import nn
 
-from tabicl_linear.nn.tokenwise import TokenWise
+from tabicl_linear.kernels.chosen import chosen
+from tabicl_linear.nn.tokenwise import rms_norm
 from tabicl_linear.types import Float, Tensor
 
 
-class RMSNorm(TokenWise):
+class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) times a learned weight, in at least the precision of the weight.
 
     Unlike torch's, it takes what autocast has lowered without a warning and without losing
@@ -21,4 +22,4 @@ class RMSNorm(TokenWise):
 
     def forward(self, x: Float[Tensor, "... e"]) -> Float[Tensor, "... e"]:
         """Normalise the last dimension."""
-        return self.kernels.rms_norm(x, self.weight, self.eps)
+        return chosen(rms_norm)(x, self.weight, self.eps)

@@ -1,28 +1,10 @@
-"""Token-wise functions between the matrix products, and the modules that can exchange them."""
-
-from collections.abc import Callable
-from typing import NamedTuple
+"""Token-wise functions between the matrix products, which a backend may compute in its own way."""
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from tabicl_linear.nn.feature_maps import unit_norm
 from tabicl_linear.types import Float, Tensor
-
-
-class TokenKernels(NamedTuple):
-    """One implementation of each function; all of them agree up to rounding.
-
-    Attributes:
-        rms_norm: See `rms_norm` in this module.
-        swiglu: See `swiglu`.
-        delta_features: See `delta_features`.
-    """
-
-    rms_norm: Callable[[Tensor, Tensor, float], Tensor]
-    swiglu: Callable[[Tensor], Tensor]
-    delta_features: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 def rms_norm(
@@ -51,14 +33,3 @@ def delta_features(
     """
     q, k, v = F.silu(qkv).unbind(-3)
     return unit_norm(q) * q.shape[-1] ** -0.5, unit_norm(k), v
-
-
-TORCH = TokenKernels(rms_norm, swiglu, delta_features)
-
-
-class TokenWise(nn.Module):
-    """A layer that computes by exchangeable kernels; plain PyTorch until it is placed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kernels = TORCH

@@ -51,8 +51,8 @@ class InContextTask(LightningModule):
             step. `WarmupCosine` is stretched over `trainer.max_steps`.
         state_passing: Start each training batch from the states of the one before; from zero if
             left out.
-        backend: Which kernels compute the mixers: plain PyTorch (torch), the compiled kernel on a
-            CPU (compiled), flash-linear-attention on CUDA (fla), or the fastest that runs (auto).
+        backend: Which kernels compute the mixers: plain PyTorch (torch), the C++ kernels on a
+            CPU (cpp), flash-linear-attention on CUDA (fla), or the fastest that runs (auto).
         compile_dense: Send everything between the mixers' rules through torch.compile.
     """
 

@@ -43,7 +43,7 @@ class Layer:
         return State([None] * self.mixer.num_heads, [], 0)
 
     def fit(self, xs: Tokens, state: State) -> tuple[Tokens, State]:
-        """Write all tokens; what becomes of them, and the state."""
+        """Write all tokens; their new hidden tokens, and the state."""
         if self.readout != "bidirectional":
             return self.write(xs, state)
         forward, one = self.write(xs, state)
@@ -158,7 +158,7 @@ class Stack:
             self.layers.append(Layer(formulas(mixer, num_heads), weights=own, **blocks))
 
     def fit(self, rows: list[Tokens]) -> tuple[list[Tokens], list[list[State]]]:
-        """What becomes of context rows, and a state for every layer and cell."""
+        """Hidden tokens of context rows, and a state for every layer and cell."""
         states = []
         for i, layer in enumerate(self.layers):
             rows = [self.across(i, cells) for cells in rows]
@@ -168,7 +168,7 @@ class Stack:
         return [self.last(cells) for cells in rows], states
 
     def predict(self, cells: Tokens, states: list[list[State]]) -> Tokens:
-        """What becomes of one query row."""
+        """Hidden tokens of one query row."""
         for i, (layer, own) in enumerate(zip(self.layers, states, strict=True)):
             cells = self.across(i, cells)
             cells = [layer.predict(x, state) for x, state in zip(cells, own, strict=True)]

@@ -8,10 +8,10 @@ import torch
 from kernels.candidates import RIGHT, fast_dtypes, fold_right, put, raises, scan_right
 
 from tabicl_linear.backends import choice as backend_choice
-from tabicl_linear.backends import fla, probe
+from tabicl_linear.backends import fla, probe, using
 from tabicl_linear.backends.cpp import library
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels import additive, delta
+from tabicl_linear.kernels import delta
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.ridge import RidgeRule
@@ -33,38 +33,44 @@ def example(dtype=torch.float32, *, dim=6, beta=True, gates=0):
     )
 
 
-def raises_in_bfloat16(*args, size):
-    if args[0].dtype == torch.bfloat16:
+def raises_in_bfloat16(x, S, *, size):
+    if x.q.dtype == torch.bfloat16:
         raise RuntimeError("no bfloat16 here")
-    return delta.scan(*args, size=size)
+    return delta.scan(x, S, size=size)
 
 
-def outputs_off(*args, size):
-    o, S = delta.scan(*args, size=size)
+def raises_beyond_12_channels(x, S, *, size):
+    if x.k.shape[-1] > 12:
+        raise RuntimeError("too wide")
+    return delta.scan(x, S, size=size)
+
+
+def outputs_off(x, S, *, size):
+    o, S = delta.scan(x, S, size=size)
     return 1.01 * o, S
 
 
-def state_off(*args, size):
-    o, S = delta.scan(*args, size=size)
+def state_off(x, S, *, size):
+    o, S = delta.scan(x, S, size=size)
     return o, S + 0.05
 
 
-def gradient_off(q, k, *rest, size):
+def gradient_off(x, S, *, size):
     """Right results, with a gradient of the keys that is 2 % too large."""
-    return delta.scan(q, 1.02 * k - 0.02 * k.detach(), *rest, size=size)
+    return delta.scan(x._replace(k=1.02 * x.k - 0.02 * x.k.detach()), S, size=size)
 
 
-def gradient_nan(*args, size):
-    o, S = delta.scan(*args, size=size)
+def gradient_nan(x, S, *, size):
+    o, S = delta.scan(x, S, size=size)
     return o + (o - o).abs().sqrt(), S
 
 
-def fold_off(*args, size):
-    return 1.01 * delta.fold(*args, size=size)
+def fold_off(x, S, *, size):
+    return 1.01 * delta.fold(x, S, size=size)
 
 
-def place(rule, *examples, choice="auto", device=CPU):
-    return backend_choice.place(rule, examples, device=device, backend=choice)
+def choose(rule, *examples, backend="auto", device=CPU):
+    return backend_choice.choose([(rule, x) for x in examples], device=device, backend=backend)
 
 
 @pytest.fixture
@@ -73,39 +79,49 @@ def lines(caplog):
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.skipif(library.unavailable() is not None, reason="the compiled kernel is not built")
+@pytest.mark.skipif(library.unavailable() is not None, reason="the C++ kernels are not built")
 @pytest.mark.parametrize(
     ("rule", "gates"),
     [(DeltaRule(), 0), (DeltaRule(), 1), (AdditiveRule(), 1), (AdditiveRule(), 6)],
 )
-def test_auto_takes_the_compiled_kernel_on_the_cpu(rule, gates):
+def test_auto_takes_cpp_on_the_cpu(rule, gates):
     examples = [example(dtype, gates=gates) for dtype in (torch.float32, torch.bfloat16)]
-    assert fast_dtypes(place(rule, *examples)) == BOTH
-    assert fast_dtypes(place(rule, *examples, choice="compiled")) == BOTH
-    assert place(rule, *examples, choice="torch").kernel is None
+    for backend in ("auto", "cpp"):
+        choice = choose(rule, *examples, backend=backend)
+        assert fast_dtypes(choice, probe.TORCH[type(rule)]) == BOTH
+        assert backend_choice.backend_of(choice, rule) == "cpp"
+    assert choose(rule, *examples, backend="torch") == {}
+    assert backend_choice.backend_of({}, rule) == "torch"
 
 
-def test_a_missing_compiled_kernel_is_said_once_and_pytorch_taken(monkeypatch, lines):
+def test_a_missing_library_is_said_once_and_pytorch_taken(monkeypatch, lines):
     monkeypatch.setitem(
         backend_choice.IMPLEMENTATIONS,
-        "compiled",
-        backend_choice.IMPLEMENTATIONS["compiled"]._replace(
-            unavailable=lambda: "no compiler was there"
-        ),
+        "cpp",
+        backend_choice.IMPLEMENTATIONS["cpp"]._replace(unavailable=lambda: "no compiler was there"),
     )
     for _ in range(2):
         examples = example(dim=3), example(torch.bfloat16, dim=3)
-        assert place(DeltaRule(), *examples).kernel is None
-    assert lines() == ["cpu, DeltaRule (k 3, v 3) by PyTorch: no compiler was there"]
-    with pytest.raises(ConfigError, match=r"backend='compiled' .*no compiler was there.*'torch'"):
-        backend_choice.check("compiled")
+        assert choose(DeltaRule(), *examples) == {}
+        assert backend_choice.tokenwise(device=CPU, backend="auto") == {}
+    assert lines() == ["cpu, DeltaRule (k 3, v 3) by torch: no compiler was there"]
+    with pytest.raises(ConfigError, match=r"backend='cpp' .*no compiler was there.*'torch'"):
+        backend_choice.check("cpp")
 
 
 def test_a_kernel_that_agrees_is_taken_and_said(monkeypatch, lines):
     put(monkeypatch, RIGHT)
-    rule = place(DeltaRule(), example(dim=4), example(torch.bfloat16, dim=4))
-    assert fast_dtypes(rule) == BOTH
-    assert lines() == ["cpu, DeltaRule (k 4, v 4) by the compiled kernel"]
+    choice = choose(DeltaRule(), example(dim=4), example(torch.bfloat16, dim=4))
+    assert fast_dtypes(choice) == BOTH
+    assert lines() == ["cpu, DeltaRule (k 4, v 4) by cpp"]
+
+
+def test_a_kernel_is_taken_where_it_agrees_in_every_layer(monkeypatch):
+    put(monkeypatch, Kernel(raises_beyond_12_channels, fold_right))
+    narrow, wide = example(dim=12), example(dim=13)
+    assert fast_dtypes(choose(DeltaRule(), narrow)) == {torch.float32}
+    for layers in ((narrow, wide), (wide, narrow)):
+        assert choose(DeltaRule(), *layers) == {}
 
 
 @pytest.mark.parametrize(
@@ -122,30 +138,30 @@ def test_a_kernel_that_agrees_is_taken_and_said(monkeypatch, lines):
 )
 def test_a_kernel_that_fails_or_is_wrong_is_refused(monkeypatch, lines, kernel, reason):
     put(monkeypatch, kernel)
-    assert place(DeltaRule(), example()).kernel is None
-    assert place(AdditiveRule(), example(beta=False)) is not None
-    assert any(reason in line for line in [*lines(), _refusal(choice="compiled")])
-    assert reason in _refusal(choice="compiled")
+    assert choose(DeltaRule(), example()) == {}
+    assert any(reason in line for line in [*lines(), _refusal(backend="cpp")])
+    assert reason in _refusal(backend="cpp")
 
 
-def _refusal(choice):
+def _refusal(backend):
     with pytest.raises(ConfigError) as error:
-        place(DeltaRule(), example(), choice=choice)
+        choose(DeltaRule(), example(), backend=backend)
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
 def test_a_kernel_is_taken_for_the_dtypes_in_which_it_works(monkeypatch, lines):
     put(monkeypatch, Kernel(raises_in_bfloat16, fold_right))
-    rule = place(DeltaRule(), example(dim=5), example(torch.bfloat16, dim=5))
-    assert fast_dtypes(rule) == {torch.float32}
+    choice = choose(DeltaRule(), example(dim=5), example(torch.bfloat16, dim=5))
+    assert fast_dtypes(choice) == {torch.float32}
     (line,) = lines()
     assert line == (
-        "cpu, DeltaRule (k 5, v 5) by the compiled kernel in float32; by PyTorch in bfloat16: "
+        "cpu, DeltaRule (k 5, v 5) by cpp in float32; by torch in bfloat16: "
         "RuntimeError: no bfloat16 here"
     )
     x = Streams(*(None if z is None else torch.rand_like(z) for z in example(torch.bfloat16)))
-    outputs, _ = rule.scan(x)  # would raise
+    with using(choice):
+        outputs, _ = DeltaRule().scan(x)  # would raise
     assert torch.equal(outputs, DeltaRule().scan(x)[0])
 
 
@@ -155,30 +171,28 @@ def test_a_long_probe_is_not_failed_by_gradients_that_vanish(monkeypatch, dtype,
     """A thousand writes to narrow heads leave nothing of the gradient of the first state."""
     monkeypatch.setitem(probe.SHAPE, "cpu", (1, 967))
     put(monkeypatch, RIGHT)
-    placed = place(DeltaRule(), example(dtype, dim=11, gates=gates), choice="compiled")
-    assert fast_dtypes(placed) == {dtype}
+    choice = choose(DeltaRule(), example(dtype, dim=11, gates=gates), backend="cpp")
+    assert fast_dtypes(choice) == {dtype}
 
 
 def test_other_processes_than_the_first_say_nothing(monkeypatch, lines):
     monkeypatch.setenv("LOCAL_RANK", "1")
     put(monkeypatch, RIGHT)
-    place(DeltaRule(), example(dim=7))
+    choose(DeltaRule(), example(dim=7))
     assert lines() == []
 
 
 def test_float64_is_pytorch_s_and_not_worth_a_line(monkeypatch, lines):
     put(monkeypatch, Kernel(raises, raises))
-    for choice in ("auto", "compiled"):
-        assert place(DeltaRule(), example(torch.float64), choice=choice).kernel is None
+    for backend in ("auto", "cpp"):
+        assert choose(DeltaRule(), example(torch.float64), backend=backend) == {}
     assert lines() == []
 
 
-def test_rules_without_a_slot_or_with_kernels_of_their_own_stay():
-    ridge, own = RidgeRule(), DeltaRule(kernel=RIGHT)
-    assert place(ridge, example()) is ridge
-    assert place(own, example()) is own
-    placed = place(DeltaRule(), example())
-    assert place(placed, example(), choice="torch").kernel is None
+def test_rules_of_other_kinds_are_pytorch_s(lines):
+    assert choose(RidgeRule(), example()) == {}
+    assert backend_choice.backend_of({}, RidgeRule()) == "torch"
+    assert lines() == []
 
 
 def test_a_probe_leaves_no_trace(monkeypatch):
@@ -186,7 +200,7 @@ def test_a_probe_leaves_no_trace(monkeypatch):
     before = torch.get_rng_state()
     for i, context in enumerate([torch.no_grad(), torch.inference_mode(), nullcontext()]):
         with context:
-            assert fast_dtypes(place(DeltaRule(), example(dim=8 + i))) == {torch.float32}
+            assert fast_dtypes(choose(DeltaRule(), example(dim=8 + i))) == {torch.float32}
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -202,16 +216,11 @@ def test_fla_needs_a_cuda_device(monkeypatch):
     with pytest.raises(ConfigError, match="there is no CUDA device"):
         backend_choice.check("fla")
     # A model is on the CPU before it is on its card.
-    assert place(DeltaRule(), example(), choice="fla").kernel is None
+    assert choose(DeltaRule(), example(), backend="fla") == {}
 
 
 def test_unknown_names_and_devices_are_refused():
     with pytest.raises(ConfigError, match=r"backend='cuda' must be one of \('auto'"):
         backend_choice.check("cuda")
     with pytest.raises(ConfigError, match="computes on the CPU, and the model is on meta"):
-        place(DeltaRule(), example(), choice="compiled", device=torch.device("meta"))
-
-
-def test_torch_kernels_are_what_no_kernel_means():
-    assert backend_choice.TORCH[DeltaRule] is delta.TORCH
-    assert backend_choice.TORCH[AdditiveRule] is additive.TORCH
+        choose(DeltaRule(), example(), backend="cpp", device=torch.device("meta"))

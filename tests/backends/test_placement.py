@@ -1,8 +1,10 @@
-"""A model has the kernels for the device and dtype of its parameters at all times."""
+"""A model computes by the kernels for the device and dtype of its parameters."""
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Barrier
 
 import pytest
 import torch
@@ -10,11 +12,14 @@ from kernels.candidates import RIGHT, fast_dtypes, put, raises
 from torch import nn
 
 from tabicl_linear import recipe as recipes
-from tabicl_linear.backends import placement
-from tabicl_linear.backends.cpp.tokenwise import COMPILED
+from tabicl_linear.backends import using
+from tabicl_linear.backends.choice import IMPLEMENTATIONS
+from tabicl_linear.backends.cpp.library import unavailable
+from tabicl_linear.backends.cpp.tokenwise import TOKENWISE
 from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.kernels import delta
+from tabicl_linear.kernels.chosen import chosen as in_force
 from tabicl_linear.kernels.rule import Kernel
-from tabicl_linear.nn.tokenwise import TORCH, TokenWise
 
 BOTH = {torch.float32, torch.bfloat16}
 RECIPE = {
@@ -25,22 +30,12 @@ RECIPE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def sixteen_bits(monkeypatch):
-    """No compiled features, which would hand on float32 whatever autocast lowers to."""
-    monkeypatch.setattr(placement, "unavailable", lambda: "not built")
-
-
 class Wrapper(nn.Module):
     """A parent, as a LightningModule is one."""
 
     def __init__(self, model):
         super().__init__()
         self.model = model
-
-
-def rules(model):
-    return [block.mixer.rule for block in model.backbone.layers()]
 
 
 def batch():
@@ -50,47 +45,113 @@ def batch():
     return TaskBatch(x, y, torch.zeros(2, 5, dtype=torch.bool), 20, 0)
 
 
-def test_a_model_is_placed_when_it_is_built_moved_and_converted(monkeypatch):
+def test_a_model_chooses_when_it_is_built_moved_and_converted(monkeypatch):
     put(monkeypatch, RIGHT)
     model = recipes.build(RECIPE)
-    assert [fast_dtypes(rule) for rule in rules(model)] == [BOTH, BOTH]
+    assert fast_dtypes(model.choice()) == BOTH
+    assert model.choice() is model.choice()
     parent = Wrapper(model).bfloat16()
-    assert [fast_dtypes(rule) for rule in rules(model)] == [{torch.bfloat16}] * 2
+    assert fast_dtypes(model.choice()) == {torch.bfloat16}
     parent.double()
-    assert [rule.kernel for rule in rules(model)] == [None, None]
+    assert fast_dtypes(model.choice()) == set()
     parent.float()
     model.place("auto", autocast=())
-    assert [fast_dtypes(rule) for rule in rules(model)] == [{torch.float32}] * 2
+    assert fast_dtypes(model.choice()) == {torch.float32}
     model.place("torch")
     parent.bfloat16()
-    assert [rule.kernel for rule in rules(model)] == [None, None]
+    assert fast_dtypes(model.choice()) == set()
 
 
-def test_a_model_without_storage_is_placed_when_it_gets_some(monkeypatch):
+def test_a_model_without_storage_chooses_when_it_gets_some(monkeypatch):
     put(monkeypatch, RIGHT)
     with torch.device("meta"):
         model = recipes.build(RECIPE)
-    assert [rule.kernel for rule in rules(model)] == [None, None]
+    assert model.choice() == {}
     model.to_empty(device="cpu")
-    assert [fast_dtypes(rule) for rule in rules(model)] == [BOTH, BOTH]
+    assert fast_dtypes(model.choice()) == BOTH
 
 
-def test_token_kernels_follow_the_backend(monkeypatch):
-    monkeypatch.setattr(placement, "unavailable", lambda: None)
+def test_an_adopted_choice_holds_until_the_model_moves(monkeypatch):
+    put(monkeypatch, RIGHT)
     model = recipes.build(RECIPE)
+    fast = model.choice()
+    model.place("torch").adopt(fast)
+    assert model.choice() is fast
+    assert model.bfloat16().choice() == {}
 
-    def kernels():
-        return {m.kernels for m in model.modules() if isinstance(m, TokenWise)}
 
-    assert kernels() == {COMPILED}
-    assert {
-        m.kernels for m in pickle.loads(pickle.dumps(model)).modules() if isinstance(m, TokenWise)
-    } == {COMPILED}
+@pytest.mark.skipif(unavailable() is not None, reason="the C++ kernels are not built")
+def test_token_wise_functions_come_with_cpp(monkeypatch):
+    model = recipes.build(RECIPE)
+    for backend, expected in {"auto": TOKENWISE, "cpp": TOKENWISE, "torch": {}}.items():
+        choice = model.place(backend).choice()
+        assert {f: choice[f] for f in TOKENWISE if f in choice} == expected
+    model.place("auto", compile_dense=True)
+    assert not TOKENWISE.keys() & model.choice().keys()
+    monkeypatch.setitem(
+        IMPLEMENTATIONS, "cpp", IMPLEMENTATIONS["cpp"]._replace(unavailable=lambda: "not built")
+    )
+    assert model.place("auto").choice() == {}
+
+
+def test_hooks_do_not_see_how_a_model_chooses():
+    model, seen = recipes.build(RECIPE), []
+    for module in model.modules():
+        module.register_forward_hook(lambda *_: seen.append("after"))
+        module.register_forward_pre_hook(lambda *_: seen.append("before"))
+    model.bfloat16().choice()
     model.place("torch")
-    assert kernels() == {TORCH}
-    monkeypatch.setattr(placement, "unavailable", lambda: "not built")
-    model.place("auto")
-    assert kernels() == {TORCH}
+    assert seen == []
+    model(batch())
+    assert {"before", "after"} == set(seen)
+
+
+def counted(calls, name):
+    """A kernel that is right, and notes whose it is."""
+
+    def scan(x, S, *, size):
+        calls.append(name)
+        return delta.scan(x, S, size=size)
+
+    return Kernel(scan, delta.fold)
+
+
+def test_a_model_computes_by_its_own_choice_wherever_it_computes(monkeypatch):
+    """Whichever other model, or thread, is computing too."""
+    calls, models = [], []
+    for name in ("one", "other"):
+        put(monkeypatch, counted(calls, name))
+        models.append(recipes.build(RECIPE))
+    models.append(recipes.build(RECIPE).place("torch"))
+    for model, expected in zip(models, (["one"] * 2, ["other"] * 2, []), strict=True):
+        calls.clear()
+        model(batch())
+        assert calls == expected
+        assert in_force(delta.scan) is delta.scan
+    calls.clear()
+    with using(models[0].choice()):
+        models[1](batch())
+    with ThreadPoolExecutor(1) as pool, using(models[0].choice()):
+        pool.submit(models[1], batch()).result()
+        assert pool.submit(in_force, delta.scan).result() is delta.scan
+        assert in_force(delta.scan) is models[0].choice()[delta.scan]
+    assert calls == ["other"] * 4
+
+
+def test_threads_that_compute_at_once_do_not_disturb_each_other(monkeypatch):
+    put(monkeypatch, RIGHT)
+    models = recipes.build(RECIPE), recipes.build(RECIPE).place("torch")
+    meet = Barrier(2, timeout=60)
+
+    def look(model):
+        with model.computing():
+            meet.wait()
+            function = in_force(delta.scan)
+            meet.wait()
+        return function
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(look, models)) == [models[0].choice()[delta.scan], delta.scan]
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
@@ -103,7 +164,7 @@ def test_a_copy_computes_the_same_and_chooses_for_itself(monkeypatch, copied):
     stored = pickle.dumps(model)
     put(monkeypatch, Kernel(raises, raises))
     elsewhere = pickle.loads(stored)
-    assert [rule.kernel for rule in rules(elsewhere)] == [None, None]
+    assert elsewhere.choice() == {}
     assert torch.allclose(elsewhere(batch()), expected, atol=1e-6)
     assert model.state_dict().keys() == elsewhere.state_dict().keys()
 

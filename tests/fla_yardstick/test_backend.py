@@ -1,6 +1,4 @@
-"""`backends/fla.py` in Triton's interpreter: the slot of the rules, and its probe."""
-
-from dataclasses import replace
+"""`backends/fla.py` in Triton's interpreter: the kernels of the rules, and their probe."""
 
 import ops
 import pytest
@@ -8,7 +6,7 @@ import torch
 from ops import OPS, Size
 from tolerances import RMS, assert_close
 
-from tabicl_linear.backends import fla, probe
+from tabicl_linear.backends import fla, probe, using
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.state import MatrixState
@@ -41,11 +39,17 @@ def _gradients(method, rule, x):
     return {**results, **dict(zip(leaves, gradients, strict=True))}
 
 
+def _by_fla(rule):
+    """The context in which the library computes a rule."""
+    return using(probe.computed_by(KERNELS[type(rule)], rule))
+
+
 def _compare(agree, name, method, x):
     rule = OPS[name].rule
-    fast = replace(rule, kernel=KERNELS[type(rule)])
     expected = _gradients(method, rule, x)
-    agree(f"{name}, backend {method}", _gradients(method, fast, x), expected)
+    with _by_fla(rule):
+        found = _gradients(method, rule, x)
+    agree(f"{name}, backend {method}", found, expected)
 
 
 @pytest.mark.parametrize("length", [1, 3, 63, 100])
@@ -71,9 +75,9 @@ def test_scan_of_float16(agree):
     for name, op in OPS.items():
         x = ops.inputs(op, Size(2, 70, 2, 16, 16), state=True)
         lowered = x._replace(v=x.v.half(), q=x.q.half(), k=x.k.half())
-        rule = replace(op.rule, kernel=KERNELS[type(op.rule)])
         streams = Streams(lowered.q / 4, lowered.k.float(), lowered.v, x.beta, x.log_decay)
-        o, state = rule.scan(streams, MatrixState(x.S))
+        with _by_fla(op.rule):
+            o, state = op.rule.scan(streams, MatrixState(x.S))
         expected, truth = op.rule.scan(streams, MatrixState(x.S))
         assert o.dtype == state.S.dtype == torch.float32, name
         tolerance = probe.TOLERANCE[torch.float16]
@@ -85,7 +89,8 @@ def test_scan_of_float16(agree):
 def test_sums_do_not_overflow_in_float16(gates):
     ones = torch.full((1, 130, 1, 16), 30.0).half()
     x = Streams(ones, ones, 10 * ones, log_decay=torch.zeros(1, 130, 1, gates) if gates else None)
-    o, state = replace(AdditiveRule(), kernel=fla.ADDITIVE).scan(x)
+    with _by_fla(AdditiveRule()):
+        o, state = AdditiveRule().scan(x)
     assert state.S.min() == state.S.max() == 130 * 30 * 300
     assert o.dtype == torch.float32
     assert_close(o[:, -1], torch.full_like(o[:, -1], 16 * 30 * 130 * 30 * 300), RMS[torch.float32])
@@ -97,17 +102,15 @@ def test_the_probe_accepts_the_library(mixer):
     with torch.no_grad():
         time = torch.zeros(1, dtype=torch.long)
         x, _ = layer.project(torch.zeros(1, 1, 32), time, None, independent=False)
-    rule = replace(layer.rule, kernel=KERNELS[type(layer.rule)])
-    like, device = probe.layout(x), torch.device("cpu")
-    assert probe.why_not(rule, like, device, tolerance=RMS[torch.float32]) is None
+    kernel, like, device = KERNELS[type(layer.rule)], probe.layout(x), torch.device("cpu")
+    assert probe.why_not(kernel, layer.rule, like, device, tolerance=RMS[torch.float32]) is None
 
 
 def test_the_probe_reports_what_the_library_refuses():
     """Keys of more than 256 channels are an assertion in the library's kernels."""
-    rule = replace(DeltaRule(), kernel=fla.DELTA)
     wide, narrow = ((1, 300), torch.float32), ((1, 16), torch.float32)
     like = (wide, wide, narrow, ((1,), torch.float32), None)
-    reason = probe.why_not(rule, like, torch.device("cpu"), tolerance=1e-4)
+    reason = probe.why_not(fla.DELTA, DeltaRule(), like, torch.device("cpu"), tolerance=1e-4)
     assert reason is not None
     assert reason.startswith("AssertionError: ")
 

@@ -1,13 +1,14 @@
 """Nothing to write and nothing to read: defined for every rule and kernel, forward and backward."""
 
-from dataclasses import replace
+from contextlib import nullcontext
 
 import pytest
 import torch
 from kernels.cases import MATRIX_CASES, initial, map_streams, streams
 
-from tabicl_linear.backends import fla
+from tabicl_linear.backends import fla, using
 from tabicl_linear.backends.cpp import library, rules
+from tabicl_linear.backends.probe import computed_by
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.ridge import RidgeRule
@@ -17,7 +18,7 @@ from tabicl_linear.kernels.streams import Streams
 
 KERNELS = {"torch": None, "fla": {DeltaRule: fla.DELTA, AdditiveRule: fla.ADDITIVE}}
 if library.unavailable() is None:
-    KERNELS["compiled"] = {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE}
+    KERNELS["cpp"] = {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE}
 
 cases = pytest.mark.parametrize("name", MATRIX_CASES)
 backends = pytest.mark.parametrize("backend", KERNELS)
@@ -25,8 +26,9 @@ empty = pytest.mark.parametrize(("tasks", "length"), [(2, 0), (0, 0), (0, 7)])
 
 
 def _rule(name, backend):
+    """A rule, and the context in which the backend computes it."""
     rule, kernels = MATRIX_CASES[name].rule, KERNELS[backend]
-    return rule if kernels is None else replace(rule, kernel=kernels[type(rule)])
+    return rule, nullcontext() if kernels is None else using(computed_by(kernels[type(rule)], rule))
 
 
 def _streams(name, tasks, length):
@@ -43,10 +45,11 @@ def _streams(name, tasks, length):
 @empty
 @pytest.mark.parametrize("with_state", [False, True])
 def test_scan_and_fold_leave_the_state_as_it_was(name, backend, tasks, length, with_state):
-    rule, (x, start) = _rule(name, backend), _streams(name, tasks, length)
+    (rule, computing), (x, start) = _rule(name, backend), _streams(name, tasks, length)
     before = start if with_state else None
-    outputs, final = rule.scan(x, before)
-    folded = rule.fold(x, before)
+    with computing:
+        outputs, final = rule.scan(x, before)
+        folded = rule.fold(x, before)
     assert outputs.shape == (tasks, length, 2, 5)
     for state in (final.S, folded.S):
         assert torch.equal(state, start.S if with_state else torch.zeros_like(start.S))
@@ -60,8 +63,10 @@ def test_scan_and_fold_leave_the_state_as_it_was(name, backend, tasks, length, w
 @cases
 @empty
 def test_no_queries_read_nothing(name, backend, tasks, length):
-    rule, (x, start) = _rule(name, backend), _streams(name, tasks, length)
-    for outputs in (rule.read(x.q, start), rule.peek(x, start)):
+    (rule, computing), (x, start) = _rule(name, backend), _streams(name, tasks, length)
+    with computing:
+        reads = rule.read(x.q, start), rule.peek(x, start)
+    for outputs in reads:
         assert outputs.shape == (tasks, length, 2, 5)
         outputs.sum().backward()
         assert not start.S.grad.any()

@@ -15,7 +15,7 @@ from tabicl_linear.mixers.softmax import Softmax
 DIM, HEADS, TOKENS, QUERIES = 32, 2, 20_000, 50
 # Other options change projections, not what is summed.
 NAMES = [name for name in MIXERS if "+" not in name or name.endswith(("+Z", "+mimetic"))]
-BACKENDS = ["torch", *(["compiled"] if unavailable() is None else [])]
+BACKENDS = ["torch", *(["cpp"] if unavailable() is None else [])]
 
 
 class Layer(PlacedModule):
@@ -31,7 +31,11 @@ class Layer(PlacedModule):
         self.place(backend, autocast=(dtype,))
 
     def forward(self, x, queries):
-        """What tokens make of their prefixes, and queries of the state, without and with self."""
+        """What tokens read of their prefixes, and queries of the state, without and with self."""
+        with self.computing():
+            return self.outputs(x, queries)
+
+    def outputs(self, x, queries):
         rule, start, readers = self.mixer.rule, None, x
         streams, conv_inputs = self.mixer.project(x, torch.arange(TOKENS), None, independent=False)
         if isinstance(self.mixer, Softmax):  # every prefix of 20,000 would take minutes

@@ -1,11 +1,10 @@
 """Every mixer's rule on the device against float64 on the CPU, by PyTorch and by the library."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 
-from tabicl_linear.backends import probe
+from tabicl_linear.backends import probe, using
 from tabicl_linear.backends.choice import IMPLEMENTATIONS
 from tabicl_linear.kernels.rule import UpdateRule, computed_in
 from tabicl_linear.kernels.state import map_tensors
@@ -41,7 +40,7 @@ def check(
     """Compare one mixer in one precision; the size of a training step unless `quick`."""
     mixer = MIXERS[name](64 if quick else 320, 4).to(device)
     rule, x = mixer.rule, example(mixer, 64 if quick else 320, precision, device)
-    like, dtype = probe.layout(x), computed_in(x.q, x.k, x.v)
+    like, dtype = probe.layout(x), computed_in(x)
     tasks, tokens = (2, 70) if quick else (8, 967)
     streams, state = probe.draw(like, tasks, tokens, device)
     truth = _evaluate(rule, *_on_cpu(streams, state))
@@ -61,8 +60,9 @@ def check(
         return
     if precision == torch.float32:
         tolerance = probe.TF32_TOLERANCE
-    fast = replace(rule, kernel=implementation.kernels[type(rule)])
-    yield _compare(f"{row}: FLA", _evaluate(fast, streams, state), truth, tolerance)
+    with using(probe.computed_by(implementation.kernels[type(rule)], rule)):
+        found = _evaluate(rule, streams, state)
+    yield _compare(f"{row}: FLA", found, truth, tolerance)
 
 
 def example(

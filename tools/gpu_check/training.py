@@ -4,13 +4,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
 
 from tabicl_linear.architecture import Architecture
-from tabicl_linear.backends.choice import Backend, autocast_dtype
+from tabicl_linear.backends.choice import Backend, autocast_dtype, backend_of
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel
@@ -176,9 +175,5 @@ def random_batch(tasks: int, rows: int, device: torch.device) -> TaskBatch:
 
 
 def kernels(model: InContextModel) -> str:
-    """Whose kernels a model was given: torch, compiled or fla."""
-    rule: Any = model.backbone.layers()[0].mixer.rule
-    chosen = vars(rule).get("kernel")
-    if chosen is None:
-        return "torch"
-    return chosen.scan.args[0].__module__.rpartition(".")[2]
+    """Which backend computes a model: torch, cpp or fla."""
+    return backend_of(model.choice(), model.backbone.layers()[0].mixer.rule)

@@ -17,18 +17,18 @@ def unavailable() -> str | None:
     spec = find_spec(_LIBRARY)
     if spec is None or spec.origin is None:
         return (
-            "the compiled kernels were not built: there was no C++ compiler (g++ or clang++) when "
+            "the C++ kernels were not built: there was no C++ compiler (g++ or clang++) when "
             "the package was installed; install one and then the package again"
         )
     try:
         version = library().tabicl_version()
     except OSError as error:
-        return f"the compiled kernels do not load: {error}"
+        return f"the C++ kernels do not load: {error}"
     except AttributeError:
         version = 1
     if version != _VERSION:
         return (
-            f"the compiled kernels are those of another version ({version}, not {_VERSION}) of the "
+            f"the C++ kernels are those of another version ({version}, not {_VERSION}) of the "
             "package; install the package again"
         )
     return None

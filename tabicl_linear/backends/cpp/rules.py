@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from tabicl_linear.backends.cpp.library import library, pointer
 from tabicl_linear.kernels import additive, delta
 from tabicl_linear.kernels.rule import Kernel
+from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
 MAX_KEYS = 128
@@ -51,76 +52,56 @@ def _library() -> ctypes.CDLL:
 
 
 def delta_scan(
-    q: Float[Tensor, "b t h k"],
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    beta: Float[Tensor, "b t h"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h 1"] | None = None,
-    *,
-    size: int,
+    x: Streams, S: Float[Tensor, "b h v k"], *, size: int
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
-    """All prefix reads S_i q_i and the final state."""
-    if not _takes(k, S):
-        return delta.scan(q, k, v, beta, S, log_decay, size=size)
-    outputs, final = _Scan.apply(q.float(), k.float(), v.float(), beta.float(), S, log_decay)
+    """`delta.scan`."""
+    if not _takes(x, S):
+        return delta.scan(x, S, size=size)
+    outputs, final = _apply(x.q, x, delta.write_rates(x), S)
     return outputs, final
 
 
-def delta_fold(
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    beta: Float[Tensor, "b t h"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h 1"] | None = None,
-    *,
-    size: int,
-) -> Float[Tensor, "b h v k"]:
-    """The final state."""
-    if not _takes(k, S):
-        return delta.fold(k, v, beta, S, log_decay, size=size)
-    final: Tensor = _Scan.apply(None, k.float(), v.float(), beta.float(), S, log_decay)[1]
-    return final
+def delta_fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor, "b h v k"]:
+    """`delta.fold`."""
+    if not _takes(x, S):
+        return delta.fold(x, S, size=size)
+    return _apply(None, x, delta.write_rates(x), S)[1]
 
 
 def additive_scan(
-    q: Float[Tensor, "b t h k"],
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h g"] | None = None,
-    *,
-    size: int,
+    x: Streams, S: Float[Tensor, "b h v k"], *, size: int
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
-    """All prefix reads S_i q_i and the final state."""
-    if log_decay is None or not _takes(k, S):
-        return additive.scan(q, k, v, S, log_decay, size=size)
-    outputs, final = _Scan.apply(q.float(), k.float(), v.float(), None, S, log_decay)
+    """`additive.scan`."""
+    if x.log_decay is None or not _takes(x, S):
+        return additive.scan(x, S, size=size)
+    outputs, final = _apply(x.q, x, None, S)
     return outputs, final
 
 
 def additive_fold(
-    k: Float[Tensor, "b t h k"],
-    v: Float[Tensor, "b t h v"],
-    S: Float[Tensor, "b h v k"],
-    log_decay: Float[Tensor, "b t h g"] | None = None,
-    *,
-    size: int,
+    x: Streams, S: Float[Tensor, "b h v k"], *, size: int
 ) -> Float[Tensor, "b h v k"]:
-    """The final state."""
-    if log_decay is None or not _takes(k, S):
-        return additive.fold(k, v, S, log_decay, size=size)
-    final: Tensor = _Scan.apply(None, k.float(), v.float(), None, S, log_decay)[1]
-    return final
+    """`additive.fold`."""
+    if x.log_decay is None or not _takes(x, S):
+        return additive.fold(x, S, size=size)
+    return _apply(None, x, None, S)[1]
 
 
 DELTA = Kernel(delta_scan, delta_fold)
 ADDITIVE = Kernel(additive_scan, additive_fold)
 
 
-def _takes(k: Tensor, S: Tensor) -> bool:
+def _takes(x: Streams, S: Tensor) -> bool:
     """Whether the library computes these; float64 inputs have a float64 state."""
-    return k.device.type == "cpu" and S.dtype == torch.float32 and k.shape[-1] <= MAX_KEYS
+    on_cpu = x.k.device.type == "cpu"
+    return on_cpu and S.dtype == torch.float32 and x.k.shape[-1] <= MAX_KEYS
+
+
+def _apply(q: Tensor | None, x: Streams, beta: Tensor | None, S: Tensor) -> tuple[Any, Tensor]:
+    """Outputs (None without queries) and final state."""
+    inputs = (None if z is None else z.float() for z in (q, x.k, x.v, beta))
+    outputs, final = _Scan.apply(*inputs, S, x.log_decay)
+    return outputs, final
 
 
 class _Scan(torch.autograd.Function):
@@ -209,4 +190,4 @@ def _view(x: Tensor | None) -> _View:
 
 def _check(status: int) -> None:
     if status:
-        raise MemoryError("The compiled kernel ran out of memory; use fewer rows or tasks at once.")
+        raise MemoryError("The C++ kernel ran out of memory; use fewer rows or tasks at once.")

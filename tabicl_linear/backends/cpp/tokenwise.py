@@ -12,9 +12,9 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from tabicl_linear.backends.cpp.library import library, pointer
+from tabicl_linear.kernels.chosen import Choice
 from tabicl_linear.nn import tokenwise
 from tabicl_linear.nn.feature_maps import UNIT_NORM_EPS
-from tabicl_linear.nn.tokenwise import TokenKernels
 from tabicl_linear.types import Float, Tensor
 
 _FEW = 1 << 15
@@ -75,14 +75,19 @@ def swiglu(gate_and_up: Float[Tensor, "... f"]) -> Float[Tensor, "... e"]:
 def delta_features(
     qkv: Float[Tensor, "... 3 h k"],
 ) -> tuple[Float[Tensor, "... h k"], Float[Tensor, "... h k"], Float[Tensor, "... h k"]]:
-    """`tokenwise.delta_features`; values are float32, as the compiled rule takes them."""
+    """`tokenwise.delta_features`; values are float32, as the C++ rules take them."""
     if not _takes(qkv):
         return tokenwise.delta_features(qkv)
     q, k, v = _DeltaFeatures.apply(qkv)
     return q, k, v
 
 
-COMPILED = TokenKernels(rms_norm, swiglu, delta_features)
+TOKENWISE: Choice = {
+    tokenwise.rms_norm: rms_norm,
+    tokenwise.swiglu: swiglu,
+    tokenwise.delta_features: delta_features,
+}
+"""All of them, in the place of PyTorch's."""
 _TAKEN = (torch.float32, torch.bfloat16)
 
 

@@ -1,11 +1,10 @@
-"""The compiled kernels: against float64 references, whatever shape, stride, thread or gradient."""
+"""The C++ kernels: against float64 references, whatever shape, stride, thread or gradient."""
 
 import os
 import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,9 @@ import torch.nn.functional as F
 from kernels.cases import LENGTHS, MATRIX_CASES, initial, map_streams, streams, truth
 from tolerances import RMS, ROUNDING, assert_close
 
+from tabicl_linear.backends import using
 from tabicl_linear.backends.cpp import library, rules
+from tabicl_linear.backends.probe import computed_by
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.state import MatrixState
@@ -28,9 +29,20 @@ built = pytest.mark.skipif(
 )
 
 
-def _compiled(rule):
-    kernel = rules.DELTA if isinstance(rule, DeltaRule) else rules.ADDITIVE
-    return replace(rule, kernel=kernel)
+class _InCpp:
+    """A rule that the C++ kernels compute."""
+
+    def __init__(self, rule):
+        kernel = rules.DELTA if isinstance(rule, DeltaRule) else rules.ADDITIVE
+        self.rule, self.choice = rule, computed_by(kernel, rule)
+
+    def scan(self, x, state):
+        with using(self.choice):
+            return self.rule.scan(x, state)
+
+    def fold(self, x, state):
+        with using(self.choice):
+            return self.rule.fold(x, state)
 
 
 def _wide(gate, heads=(3, 80, 72), length=70, seed=0):
@@ -70,7 +82,7 @@ def _gradients(run, x, start, weights):
 def test_scan_and_fold_match_the_reference_with_all_gradients(name, length):
     case = CASES[name]
     x, start = streams(case, length), initial(case)
-    rule = _compiled(case.rule)
+    rule = _InCpp(case.rule)
     weights = torch.randn_like(x.v), torch.randn_like(start.S)
     single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
 
@@ -121,7 +133,7 @@ def test_every_width_matches_plain_pytorch_in_float64(rule, gate, heads):
         return run
 
     single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
-    actual = _gradients(scan(_compiled(rule)), single, start32, weights)
+    actual = _gradients(scan(_InCpp(rule)), single, start32, weights)
     expected = _gradients(scan(rule), x, start, weights)
     for i, (a, b) in enumerate(zip(actual, expected, strict=True)):
         assert_close(a, b, FLOAT32, f"tensor {i}")
@@ -135,7 +147,7 @@ def test_gates_that_underflow_forget_everything_and_have_finite_gradients():
     single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
 
     def scan(x, start):
-        outputs, final = _compiled(AdditiveRule()).scan(x, start)
+        outputs, final = _InCpp(AdditiveRule()).scan(x, start)
         return outputs, final.S
 
     actual = _gradients(scan, single, start32, weights)
@@ -170,7 +182,7 @@ def test_values_that_were_overwritten_leave_earlier_gradients_alone(places, read
         return run
 
     single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
-    actual = _gradients(scan(_compiled(DeltaRule())), single, start32, weights)[2:]
+    actual = _gradients(scan(_InCpp(DeltaRule())), single, start32, weights)[2:]
     expected = _gradients(scan(DeltaRule()), x, start, weights)[2:]
     for name, a, b in zip(("q", "k", "v", "beta"), actual[:-1], expected[:-1], strict=True):
         assert_close(a[:, earlier], b[:, earlier], tolerance, name)
@@ -184,7 +196,7 @@ def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
     weights = torch.randn_like(x.v), torch.randn_like(start.S)
 
     def scan(x, start):
-        outputs, final = _compiled(DeltaRule()).scan(x, start)
+        outputs, final = _InCpp(DeltaRule()).scan(x, start)
         return outputs, final.S
 
     results = []
@@ -199,7 +211,7 @@ def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
 def test_several_python_threads_may_call_it_at_once():
     x, start = _wide("none", length=200)
     x, start = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
-    rule = _compiled(DeltaRule())
+    rule = _InCpp(DeltaRule())
     expected = rule.scan(x, start)[0]
     with ThreadPoolExecutor(4) as pool:
         for outputs, _ in pool.map(lambda _: rule.scan(x, start), range(16)):
@@ -213,7 +225,7 @@ def test_strided_broadcast_and_half_precision_inputs():
     packed = torch.cat([x.q, x.k, x.v], -1)
     q, k, v = packed.split([80, 80, 72], -1)
     k_shared = k[:, :, :1].expand_as(k)
-    rule = _compiled(DeltaRule())
+    rule = _InCpp(DeltaRule())
     views = rule.scan(x._replace(q=q, k=k_shared, v=v), start)[0]
     copies = rule.scan(x._replace(k=k_shared.contiguous()), start)[0]
     assert torch.equal(views, copies)
@@ -233,7 +245,7 @@ def test_only_one_of_the_two_results_may_be_used():
     x, start = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
     for used in (0, 1):
         grads = []
-        for rule in (_compiled(DeltaRule()), DeltaRule()):
+        for rule in (_InCpp(DeltaRule()), DeltaRule()):
             v, q = x.v.clone().requires_grad_(), x.q.clone().requires_grad_()
             outputs, final = rule.scan(x._replace(v=v, q=q), start)
             loss = (outputs, final.S)[used].square().sum()
@@ -247,12 +259,12 @@ def test_only_one_of_the_two_results_may_be_used():
 @built
 def test_what_the_library_does_not_take_goes_to_plain_pytorch():
     x, start = _wide("none")
-    assert torch.equal(_compiled(DeltaRule()).scan(x, start)[0], DeltaRule().scan(x, start)[0])
+    assert torch.equal(_InCpp(DeltaRule()).scan(x, start)[0], DeltaRule().scan(x, start)[0])
     x, start = _wide("none", heads=(1, 129, 8))
     single = map_streams(torch.Tensor.float, x)
     start = MatrixState(start.S.float())
     expected = DeltaRule().scan(single, start)[0]
-    assert torch.equal(_compiled(DeltaRule()).scan(single, start)[0], expected)
+    assert torch.equal(_InCpp(DeltaRule()).scan(single, start)[0], expected)
 
 
 def test_without_a_compiler_the_build_goes_on_and_the_package_says_what_is_missing(tmp_path):

@@ -58,10 +58,10 @@ def test_values_and_gradients_are_those_of_float64(function, width, dtype, threa
     torch.set_num_threads(threads)
     x, weight = inputs(function, width, dtype)
     try:
-        seeds = [torch.randn(y.shape) for y in function(tokenwise.TORCH)(x, weight)]
-        actual, gradients = run(function, cpp.COMPILED, x, weight, seeds)
+        seeds = [torch.randn(y.shape) for y in function(tokenwise)(x, weight)]
+        actual, gradients = run(function, cpp, x, weight, seeds)
         expected, truths = run(
-            function, tokenwise.TORCH, x.double(), weight.double(), [s.double() for s in seeds]
+            function, tokenwise, x.double(), weight.double(), [s.double() for s in seeds]
         )
     finally:
         torch.set_num_threads(before)
@@ -75,8 +75,8 @@ def test_strides_do_not_matter(function):
     strided = torch.stack([x, x], dim=-1)[..., 0]
     assert not strided.is_contiguous()
     for a, b in zip(
-        function(cpp.COMPILED)(strided, weight),
-        function(cpp.COMPILED)(x, weight),
+        function(cpp)(strided, weight),
+        function(cpp)(x, weight),
         strict=True,
     ):
         assert torch.equal(a, b)
@@ -86,11 +86,11 @@ def test_strides_do_not_matter(function):
 def test_strides_of_gradients_do_not_matter(function):
     """Where the gradient is copied, the copy must live until it has been read."""
     x, weight = inputs(function, 320, torch.float32)
-    seeds = [torch.randn(y.shape) for y in function(tokenwise.TORCH)(x, weight)]
+    seeds = [torch.randn(y.shape) for y in function(tokenwise)(x, weight)]
     strided = [torch.stack([seed, seed], dim=-1)[..., 0] for seed in seeds]
     wanted = x.requires_grad_()
     gradients = [
-        torch.autograd.grad(function(cpp.COMPILED)(x, weight), wanted, given)[0]
+        torch.autograd.grad(function(cpp)(x, weight), wanted, given)[0]
         for given in (strided, seeds)
     ]
     assert not any(seed.is_contiguous() for seed in strided)
@@ -100,12 +100,12 @@ def test_strides_of_gradients_do_not_matter(function):
 @pytest.mark.parametrize("function", SHAPES)
 def test_results_do_not_depend_on_threads(function, monkeypatch):
     x, weight = inputs(function, 33, torch.float32)
-    seeds = [torch.randn(y.shape) for y in function(cpp.COMPILED)(x, weight)]
+    seeds = [torch.randn(y.shape) for y in function(cpp)(x, weight)]
     outcomes, before = [], torch.get_num_threads()
     monkeypatch.setattr(cpp, "_FEW", 0)
     for threads in (1, 3):
         torch.set_num_threads(threads)
-        results, gradients = run(function, cpp.COMPILED, x, weight, seeds)
+        results, gradients = run(function, cpp, x, weight, seeds)
         outcomes.append((*results, *gradients))
     torch.set_num_threads(before)
     assert all(map(torch.equal, *outcomes))
@@ -117,8 +117,8 @@ def test_other_dtypes_go_to_pytorch(function, dtype):
     x, weight = inputs(function, 8, dtype)
     weight = weight.to(dtype)
     for a, b in zip(
-        function(cpp.COMPILED)(x, weight),
-        function(tokenwise.TORCH)(x, weight),
+        function(cpp)(x, weight),
+        function(tokenwise)(x, weight),
         strict=True,
     ):
         assert a.dtype == b.dtype
@@ -129,8 +129,8 @@ def test_other_dtypes_go_to_pytorch(function, dtype):
 def test_tables_without_rows(function):
     x, weight = inputs(function, 8, torch.float32)
     for a, b in zip(
-        function(cpp.COMPILED)(x[:0], weight),
-        function(tokenwise.TORCH)(x[:0], weight),
+        function(cpp)(x[:0], weight),
+        function(tokenwise)(x[:0], weight),
         strict=True,
     ):
         assert a.shape == b.shape

@@ -10,7 +10,7 @@ TESTS = Path(__file__).parents[1]
 
 def test_compiled_dense_parts_change_nothing():
     done = subprocess.run(
-        [sys.executable, TESTS / "backbone" / "trace_dense.py"],
+        [sys.executable, TESTS / "backends" / "trace_dense.py"],
         env=os.environ | {"PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}"},
         capture_output=True,
         text=True,

@@ -6,12 +6,13 @@ are traced as ever and then run as they are, so that no compiler is needed.
 
 import pickle
 import sys
+from functools import partial
 
 import torch
 from contract.variants import make, task
 from tolerances import RMS, assert_close
 
-from tabicl_linear.backbone import block, dense
+from tabicl_linear.backends import dense
 
 BATCHES = [task(30, num_context=17), task(41, num_context=9)]
 PAIRS = [
@@ -30,13 +31,10 @@ def as_it_is(graph, example_inputs):
 
 
 def trace():
-    """Dense parts traced anew, in whole graphs."""
+    """Parts of blocks traced anew, in whole graphs."""
     torch.compiler.reset()
     graphs.clear()
-    parts = dense.DenseParts(
-        *(torch.compile(f, dynamic=True, fullgraph=True, backend=as_it_is) for f in dense.EAGER)
-    )
-    block.compiled = lambda: parts
+    dense.fused.cache_clear()
 
 
 def gradients(model, batch):
@@ -67,10 +65,13 @@ def check_only_where_gradients_are_wanted_and_never_stored():
     assert not graphs
     assert_close(copy(BATCHES[0]), expected, RMS[torch.float64])
     assert graphs
-    model.place("torch")
-    assert not any(layer.compiles for layer in model.backbone.layers())
+    graphs.clear()
+    torch.compiler.reset()
+    model.place("torch")(BATCHES[0])
+    assert not graphs
 
 
+torch.compile = partial(torch.compile, fullgraph=True, backend=as_it_is)
 for pair in PAIRS:
     check_outputs_and_gradients(*pair)
 check_only_where_gradients_are_wanted_and_never_stored()
