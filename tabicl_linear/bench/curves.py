@@ -1,27 +1,41 @@
 """`tabicl-linear bench train --curves`: does training in 16 bits follow training in float32?"""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-import torch
+import pandas as pd
+from lightning.pytorch import Callback, LightningModule, Trainer
 
+from tabicl_linear.bench.cases import Options, progress
 from tabicl_linear.bench.figures import SMOOTHING, draw_curves
 from tabicl_linear.bench.machine import describe
-from tabicl_linear.bench.options import Options
-from tabicl_linear.bench.progress import ProgressLine
 from tabicl_linear.bench.report import Report, Table
-from tabicl_linear.bench.train import make_step
+from tabicl_linear.bench.training import clipping, make_trainer
 from tabicl_linear.config import build_data, build_task
-from tabicl_linear.training.schedule import WarmupCosine
+from tabicl_linear.training.noise import without_noise
 
-OTHER_WEIGHTS = "float32, other initial weights"
 NOTES = (
     "Same data in the same order, same initial weights, optimiser and schedule; only autocast "
     "differs. The line with other initial weights says what difference means nothing. "
     "`difference`: mean over the second half of the steps, each step on the same batch, with its "
-    f"standard error; `furthest`: the largest difference of means over {SMOOTHING} steps.",
+    f"standard error; `furthest`: the largest difference of means over {SMOOTHING} steps."
 )
+
+
+class _Losses(Callback):
+    """Keeps the loss of every step, and tells of it."""
+
+    def __init__(self, told: Callable[[], object]) -> None:
+        self.told = told
+        self.values: list[float] = []
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any
+    ) -> None:
+        """Keep the loss."""
+        self.values.append(float(outputs["loss"]))
+        self.told()
 
 
 def run(
@@ -33,67 +47,41 @@ def run(
     steps: int = 300,
 ) -> Report:
     """Train from the same seed in every precision; compare the losses with the first one's."""
-    machine = describe(options.device)
-    progress = ProgressLine("bench train --curves")
     runs = [(name, name, overrides) for name in precisions]
-    runs.append((OTHER_WEIGHTS, "float32", [*overrides, "seed_everything=1"]))
-    losses: dict[str, list[float]] = {}
-    for number, (name, precision, own) in enumerate(runs):
-        stream = build_data(*configs, overrides=overrides).stream("train")
-        task = build_task(*configs, overrides=own).to(options.device)
-        optimizer = task.optimizer(task.parameters())
-        schedule = task.schedule(optimizer)
-        if isinstance(schedule, WarmupCosine):
-            schedule.plan(steps)
-        values: list[float] = []
-        for index in range(steps):
-            step = make_step(
-                task, stream.batch(index).to(options.device), precision, optimizer=optimizer
+    runs.append(("float32, other initial weights", "float32", [*overrides, "seed_everything=1"]))
+    losses = {}
+    train = {"max_steps": steps, "gradient_clip_val": clipping(configs, overrides)}
+    with progress("bench train --curves", len(runs) * steps) as bar, without_noise():
+        for name, precision, own in runs:
+            task, data = (
+                build_task(*configs, overrides=own),
+                build_data(*configs, overrides=overrides),
             )
-            values.append(float(step()))
-            schedule.step()
-            progress.advance(number * steps + index + 1, len(runs) * steps)
-        losses[name] = values
+            callback = _Losses(bar.update)
+            make_trainer(options.device, precision, callback, **train).fit(task, datamodule=data)
+            losses[name] = callback.values
     stem = f"curves-{configs[-1].stem}"
-    figure = draw_curves(losses, options.output / f"{stem}.png")
+    figure = draw_curves(pd.DataFrame(losses), options.output / f"{stem}.png")
     return Report(
         name=stem,
         command=options.command,
-        machine=machine,
-        settings={
-            "configs": [str(c) for c in configs],
-            "overrides": list(overrides),
-            "steps": steps,
-            "figure": figure.name,
-        },
-        tables=[compare(losses)],
+        machine=describe(options.device),
+        settings={"configs": [str(c) for c in configs], "steps": steps, "figure": figure.name},
+        tables=[compare(pd.DataFrame(losses))],
         raw={"losses": losses},
     )
 
 
-def compare(losses: dict[str, list[float]]) -> Table:
+def compare(losses: pd.DataFrame) -> Table:
     """Final loss of every curve, and how far it is from the first curve."""
-    (_, base), *_ = losses.items()
-    half = len(base) // 2
-    rows: list[tuple[str, float, str | None, float | None]] = []
-    for name, values in losses.items():
-        last = sum(values[half:]) / len(values[half:])
-        if values is base:
-            rows.append((name, last, None, None))
-            continue
-        differences = torch.tensor(values, dtype=torch.float64) - torch.tensor(
-            base, dtype=torch.float64
-        )
-        late = differences[half:]
-        error = (late.std() / math.sqrt(len(late))).item() if len(late) > 1 else math.nan
-        window = min(SMOOTHING, len(differences))
-        smooth = differences.unfold(0, window, 1).mean(-1)
-        rows.append(
-            (name, last, f"{late.mean().item():+.4f} ± {error:.4f}", smooth.abs().max().item())
-        )
-    return Table(
-        "Loss curves",
-        ("", "mean loss, second half", "difference", "furthest"),
-        rows,
-        NOTES,
-    )
+    differences = losses.sub(losses.iloc[:, 0], axis=0)
+    late = differences.iloc[len(losses) // 2 :]
+    texts = [f"{m:+.4f} ± {e:.4f}" for m, e in zip(late.mean(), late.sem(), strict=True)]
+    smooth = differences.rolling(min(SMOOTHING, len(losses))).mean().abs().max()
+    cells = {
+        "": losses.columns,
+        "mean loss, second half": losses.iloc[len(losses) // 2 :].mean().to_list(),
+        "difference": [None, *texts[1:]],
+        "furthest": [None, *smooth.to_list()[1:]],
+    }
+    return Table("Loss curves", pd.DataFrame(cells), NOTES)

@@ -1,73 +1,48 @@
 """`tabicl-linear bench fit` and `predict`: time and memory against rows of context."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
-from tabicl_linear.bench import ceilings
-from tabicl_linear.bench.contest import contest_table, raw_timings
+from tabicl_linear.bench.cases import Case, Options, measure
+from tabicl_linear.bench.clock import available_bytes
 from tabicl_linear.bench.figures import draw_scaling
-from tabicl_linear.bench.inference_tables import (
-    SOFTMAX,
-    What,
-    fit_table,
-    panels,
-    plain,
-    predict_table,
-    slopes,
-    states,
-)
+from tabicl_linear.bench.inference_tables import QUERIES, SOFTMAX, completed, panels, slopes, table
 from tabicl_linear.bench.machine import describe
-from tabicl_linear.bench.matmuls import MatmulRecorder, replay
-from tabicl_linear.bench.options import Options
-from tabicl_linear.bench.points import QUERIES, Limits, Meter, Subject, tables
-from tabicl_linear.bench.progress import ProgressLine
 from tabicl_linear.bench.report import Report
-from tabicl_linear.bench.timing import Contestant, compete
+from tabicl_linear.bench.training import noise
 from tabicl_linear.config import build_task
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.model import InContextModel
+from tabicl_linear.kernels.state import num_bytes
+from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.types import Float, Int, Tensor
 
-MOST_SOFTMAX_ROWS = 128_000
-SIZES = {
-    "fit": tuple(1000 * 2**i for i in range(11)),
-    "predict": tuple(1000 * 2**i for i in range(8)),
-}
-QUICK_SIZES = (64, 128, 256)
-CHUNK = 8000
-"""Context rows of the fit whose dense products are timed alone."""
-
-CEILING_NOTE = (
-    "Medians and quartiles of as many rounds before as after all measurements above, in the same "
-    "run. The dense products are those of the call above, recorded and run again without the rest."
-)
+SIZES = {"fit": [1000 * 2**i for i in range(11)], "predict": [1000 * 2**i for i in range(8)]}
+Models = dict[str, InContextModel]
 
 
-def subjects(
-    configs: Sequence[Path], overrides: Sequence[str], device: torch.device
-) -> list[Subject]:
-    """The model of the configs and softmax attention of its size.
+def build_models(configs: Sequence[Path], overrides: Sequence[str], device: torch.device) -> Models:
+    """The model of the configs, and softmax attention of its size, the baseline.
 
     Softmax has no gates and a smaller feed-forward layer: with 5 layers for every 4 it has the
     parameters of the recurrent models, as in the paper (15 and 12).
     """
+    path = configs[0].parent / f"{SOFTMAX}.yaml"
+    if configs[-1].stem == SOFTMAX:
+        raise ConfigError("--config: name a model to compare softmax attention with.")
     ours = build_task(*configs, overrides=overrides).model
-    a = ours.architecture
-    sizes = {"dim": a.dim, "num_heads": a.num_heads, "hidden_dim": a.hidden_dim}
-    changes = {**sizes, "depth": round(a.depth * 5 / 4)}
-    path = configs[0].parent / "softmax.yaml"
     if not path.is_file():
         raise ConfigError(f"--config {configs[0]}: no softmax.yaml beside it to compare with.")
-    rival = build_task(path, overrides=[f"model.architecture.{k}={v}" for k, v in changes.items()])
-    name = configs[-1].stem
-    if name == SOFTMAX:
-        raise ConfigError("--config: name a model to compare softmax attention with.")
-    return [
-        Subject(name, _ready(ours, device), 2**62),
-        Subject(SOFTMAX, _ready(rival.model, device), MOST_SOFTMAX_ROWS),
-    ]
+    a = ours.architecture
+    sizes = {"dim": a.dim, "num_heads": a.num_heads, "hidden_dim": a.hidden_dim}
+    sizes["depth"] = round(a.depth * 5 / 4)
+    base = build_task(path, overrides=[f"model.architecture.{k}={v}" for k, v in sizes.items()])
+    models = {configs[-1].stem: ours, SOFTMAX: base.model}
+    return {name: model.to(device).eval() for name, model in models.items()}
 
 
 def run(
@@ -81,34 +56,18 @@ def run(
     plot: bool = False,
 ) -> Report:
     """Measure fitting (`verb="fit"`) or predicting (`"predict"`) at all sizes, smallest first."""
-    sizes = sorted(set(sizes or (QUICK_SIZES if options.quick else SIZES[verb])))
+    sizes = sorted(set(sizes or ([64, 128, 256] if options.quick else SIZES[verb])))
     precision = "float32" if autocast is None else str(autocast).removeprefix("torch.")
-    machine = describe(options.device)
-    measured = subjects(configs, overrides, options.device)
-    limits = Limits(options.rounds, options.budget, plot or verb == "predict")
-    meter = Meter(options.device, autocast, limits)
+    models = build_models(configs, overrides, options.device)
+    meter = Meter(models, options, autocast)
+    points = completed(meter.measure(sizes))
     name = f"{verb}-{configs[-1].stem}" + ("" if autocast is None else f"-{precision}")
-    floor = _floor(measured[0], options, autocast, verb=verb, rows=min(CHUNK, sizes[-1]))
-    before = compete(floor, rounds=options.rounds, device=options.device)
-    points = meter.measure(measured, sizes, ProgressLine(f"bench {name}"))
-    after = compete(floor, rounds=options.rounds, device=options.device)
-    timings = {key: [*seconds, *after[key]] for key, seconds in before.items()}
-    per_row = floor[0].flops / floor[0].units
-    what: What = "fit" if verb == "fit" else "predict"
-    table = fit_table if verb == "fit" else predict_table
-    parameters = {s.name: _parameters(s.model) for s in measured}
-    sizes_note = ", ".join(f"{name} {count:,}" for name, count in parameters.items())
-    contents = [
-        table(points, per_row, precision, f"Parameters: {sizes_note}."),
-        contest_table("Ceilings", "rows/s", floor, timings, {}, [CEILING_NOTE]),
-        slopes(points, what),
-        states(measured, options.device),
-    ]
+    parameters = {n: sum(p.numel() for p in m.parameters()) for n, m in models.items()}
     settings: dict[str, Any] = {
         "configs": [str(c) for c in configs],
         "overrides": list(overrides),
         "autocast": str(autocast),
-        "repeats": options.rounds,
+        "rounds": options.rounds,
         "budget": options.budget,
         "queries": QUERIES,
         "parameters": parameters,
@@ -116,45 +75,119 @@ def run(
     if plot:
         figure = draw_scaling(panels(points), options.output / f"{name}.png")
         settings["figure"] = figure.name
+    note = "\n\nParameters: " + ", ".join(f"{n} {count:,}" for n, count in parameters.items()) + "."
     return Report(
         name=name,
         command=options.command,
-        machine=machine,
+        machine=describe(options.device),
         settings=settings,
-        tables=contents,
-        raw={"points": plain(points), "ceilings": raw_timings(floor, timings, {})},
+        tables=[table(verb, points, precision, note), slopes(verb, points)],
+        raw={"points": points.to_dict("records")},
     )
 
 
-def _ready(model: InContextModel, device: torch.device) -> InContextModel:
-    return model.to(device).eval()
+class Meter:
+    """Measures models at sizes of the context, as far as time and memory allow.
+
+    Args:
+        models: They take turns.
+        options: Rounds, and seconds that a model may take at a size: slow ones get fewer rounds,
+            at last the one call that takes the peak, and none where that would not fit.
+        autocast: What to lower to, if anything.
+    """
+
+    def __init__(self, models: Models, options: Options, autocast: torch.dtype | None) -> None:
+        self.models = models
+        self.options = options
+        self.autocast = autocast
+        self.growth = {name: state_growth(model, autocast) for name, model in models.items()}
+
+    @torch.inference_mode()
+    def measure(self, sizes: Sequence[int]) -> pd.DataFrame:
+        """A row for every model at every size, the smallest first."""
+        points: list[dict[str, Any]] = []
+        for rows in sizes:
+            points += self._at(rows, points)
+        return pd.DataFrame(points)
+
+    def _at(self, rows: int, earlier: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        inputs, (queries, _) = (labelled(n, self.models[SOFTMAX]) for n in (rows, QUERIES))
+        states: dict[str, InContextState] = {}
+
+        def write(name: str) -> None:
+            states[name] = fit(self.models[name], inputs, self.autocast)
+
+        def read(name: str) -> object:
+            with lowered(queries.device, self.autocast):
+                return self.models[name].predict(states[name], queries)
+
+        points = {}
+        for name, (fixed, per_row) in self.growth.items():
+            point = {"name": name, "rows": rows, "state_bytes": fixed + per_row * rows}
+            points[name] = point | {"left_out": self._reason(point, per_row, earlier)}
+        fitted = [name for name, point in points.items() if point["left_out"] is None]
+        # What libraries keep from their first call is no peak.
+        self._take(points, "fit", {n: partial(write, n) for n in fitted}, warmup=int(rows <= 4096))
+        self._take(points, "predict", {name: partial(read, name) for name in states}, warmup=1)
+        return list(points.values())
+
+    def _reason(
+        self, point: dict[str, Any], per_row: int, earlier: Sequence[dict[str, Any]]
+    ) -> str | None:
+        """Why a fit is left out, judged by free memory and the last time; None where it is not."""
+        available = available_bytes(self.options.device)
+        # Appending keeps the old cache beside the new one.
+        if available is not None and per_row and 3 * point["state_bytes"] > available:
+            return "memory"
+        own = [p for p in earlier if p["name"] == point["name"]]
+        if not own or any(p["left_out"] for p in own):
+            return "time" if own else None
+        growth = (point["rows"] / own[-1]["rows"]) ** (2 if per_row else 1)
+        return "time" if own[-1]["fit"] * growth > self.options.budget else None
+
+    def _take(
+        self,
+        points: dict[str, dict[str, Any]],
+        what: str,
+        calls: dict[str, Callable[[], object]],
+        *,
+        warmup: int,
+    ) -> None:
+        """Time the calls in turn and add to the points what they took."""
+        measured = measure(
+            [Case(name, call) for name, call in calls.items()],
+            self.options,
+            f"bench, {what} with {next(iter(points.values()))['rows']:,} rows of context",
+            warmup=warmup,
+            least=0,
+        )
+        for name in calls:
+            spread, peak = measured.spread(("", name)), measured.peaks["", name]
+            points[name] |= {what: spread.median, f"{what}_spread": spread, f"{what}_peak": peak}
 
 
-def _parameters(model: InContextModel) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
+def lowered(device: torch.device, autocast: torch.dtype | None) -> torch.autocast:
+    """Autocast to a dtype, or none."""
+    return torch.autocast(device.type, autocast, enabled=autocast is not None)
 
 
-def _floor(
-    subject: Subject, options: Options, autocast: torch.dtype | None, *, verb: str, rows: int
-) -> list[Contestant]:
-    """The dense products of fitting some rows or of predicting, alone, and a large copy."""
-    device = options.device
-    x, y = tables(rows, subject.model, device)
-    queries, _ = tables(QUERIES, subject.model, device)
-    recorder = MatmulRecorder()
-    with torch.no_grad(), torch.autocast(device.type, autocast, enabled=autocast is not None):
-        if verb == "fit":
-            with recorder:
-                subject.model.fit(x, y)
-        else:
-            state = subject.model.fit(x, y)
-            with recorder:
-                subject.model.predict(state, queries)
-    units = rows if verb == "fit" else QUERIES
-    flops = float(sum(product.flops for product in recorder.dense))
-    call = replay(recorder.dense, device)
-    name = f"dense products of {subject.name} alone, {units:,} rows"
-    return [
-        Contestant(name, call, "ceiling", units=units, flops=flops),
-        ceilings.copy(device, num_bytes=options.copy_bytes),
-    ]
+def fit(
+    model: InContextModel, inputs: tuple[Tensor, Tensor], autocast: torch.dtype | None
+) -> InContextState:
+    """The state of a context."""
+    with lowered(inputs[0].device, autocast):
+        return model.fit(*inputs)
+
+
+@torch.inference_mode()
+def state_growth(model: InContextModel, autocast: torch.dtype | None) -> tuple[int, int]:
+    """Bytes of a fitted state: what it takes in any case, and for every row."""
+    few, more = (num_bytes(fit(model, labelled(n, model), autocast).layers) for n in (16, 17))
+    return few - 16 * (more - few), more - few
+
+
+def labelled(rows: int, model: InContextModel) -> tuple[Float[Tensor, "1 n m"], Int[Tensor, "1 n"]]:
+    """One random labelled table of all the columns and classes that a model takes."""
+    a, device = model.architecture, next(model.parameters()).device
+    batch = noise(1, rows, a.num_features, a.num_classes, device)
+    return batch.x, batch.y

@@ -1,253 +1,117 @@
 """Tables and panels of time and memory against rows of context."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
 
-import torch
+import pandas as pd
 from scipy import stats
 
-from tabicl_linear.bench.figures import Line, Panel
-from tabicl_linear.bench.points import QUERIES, Point, Subject, state_growth
-from tabicl_linear.bench.report import Cell, Table, number, spread_text
-from tabicl_linear.bench.timing import Spread
+from tabicl_linear.bench.report import Table, number, spread_text
 
 SOFTMAX = "softmax"
-PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
-LONG = 128_000
-"""Rows at which the sizes of states are compared."""
-
-What = Literal["fit", "predict", "refit"]
-SECONDS: Mapping[What, Callable[[Point], float]] = {
-    "fit": lambda p: p.fit_seconds.median,
-    "predict": lambda p: p.predict_seconds.median,
-    "refit": lambda p: p.fit_seconds.median + p.predict_seconds.median,
-}
-"""Median seconds of a point; NaN where it was not measured."""
+QUERIES = 100
+"""Rows of a call of predict, as in the paper."""
 
 TIMES = (
-    "Times are medians and quartiles of repeated calls after one of warm-up, models taking turns "
-    "(in every turn of predictions the second of two calls: the first brings the weights back); "
-    "where the budget has no room for more, the one call. Ratios are quotients of the medians of "
-    "two models at the same number of rows. `peak MB` (10^6 bytes) is what a call takes beyond "
-    "what was held before it. "
+    "Times are medians and quartiles of rounds in which models take turns; where the budget has no "
+    "room for that, of one call. Ratios are quotients of the medians of two models at the same "
+    "number of rows. `peak MB` (10^6 bytes) is what a call takes beyond what was held before it. "
+    "*computed*: the size of the state follows from its shapes, it was not fitted. A point is left "
+    "out where its expected time, judged by the one before, is above the budget. "
 )
-FIT_NOTES = (
-    TIMES + "GFLOP/s count the dense layers alone. *computed*: the size of the state follows from "
-    "its shapes, it was not fitted. A point is left out where its expected time, judged by the one "
-    "before, is above the budget.",
-)
-PREDICT_NOTES = (
-    TIMES + f"A call predicts {QUERIES} rows. GFLOP/s count the dense layers alone, GB/s reading "
-    "the state once a call. *refit*: without a cache, the context is read again for every call: "
-    "the sum of the measured times of fitting and predicting. *random cache*: fitting took too "
-    "long, so predictions read random keys and values of the real shape.",
-)
+NOTES = {
+    "fit": TIMES,
+    "predict": TIMES + f"A call predicts {QUERIES} rows. *refit*: without a cache, the context is "
+    "read again for every call: the sum of the measured times of fitting and predicting.",
+}
 
 
-class Fit(NamedTuple):
-    """A power law through points: log time = slope x log rows + constant.
-
-    Attributes:
-        slope: Least squares.
-        low: Lower end of the 95 % interval (Student's t).
-        high: Its upper end.
-    """
-
-    slope: float
-    low: float
-    high: float
-
-
-def power_law(rows: Sequence[float], seconds: Sequence[float]) -> Fit:
-    """The slope of log seconds against log rows; NaN ends for fewer than three points."""
-    if len(rows) < 2:
-        return Fit(math.nan, math.nan, math.nan)
-    result = stats.linregress([math.log(n) for n in rows], [math.log(s) for s in seconds])
-    if len(rows) < 3:
-        return Fit(float(result.slope), math.nan, math.nan)
-    margin = float(stats.t.ppf(0.975, len(rows) - 2) * result.stderr)
-    return Fit(float(result.slope), float(result.slope) - margin, float(result.slope) + margin)
-
-
-def fit_table(points: Sequence[Point], per_row: float, precision: str, note: str) -> Table:
-    """Time, throughput, work, ratio, peak memory and state of every fit.
+def completed(points: pd.DataFrame) -> pd.DataFrame:
+    """Points with the time without a cache, rates, and how many times faster each is than softmax.
 
     Args:
-        points: What was measured; the first is of the model that is compared with softmax.
-        per_row: Operations of its dense layers for a row of context.
-        precision: Of the matrix products.
-        note: What else a reader must know.
+        points: Name, rows, seconds (`fit`, `predict`), their spreads and peaks, state, and why a
+            fit was left out.
     """
-    ours = points[0].name
-    columns = (
-        *("", "rows", "s (quartiles)", "rows/s", "GFLOP/s"),
-        *(f"times faster than {SOFTMAX}", "peak MB", "state bytes"),
-    )
-    rows: list[list[Cell]] = []
-    for p in points:
-        if p.left_out is not None:
-            rows.append([p.name, f"{p.rows:,}", f"left out: {p.left_out}", *[None] * 4, _state(p)])
-            continue
-        rate = p.rows / p.fit_seconds.median
-        rows.append(
-            [
-                p.name,
-                f"{p.rows:,}",
-                spread_text(p.fit_seconds),
-                number(rate),
-                number(per_row * rate / 1e9) if p.name == ours else None,
-                *_quotients(points, p, ("fit",)),
-                _megabytes(p.fit_peak),
-                _state(p),
-            ]
+    columns = [f"{what}{end}" for what in ("fit", "predict") for end in ("", "_spread", "_peak")]
+    points = points.reindex(columns=list(dict.fromkeys([*points.columns, *columns])))
+    points["refit"] = points["fit"] + points["predict"]
+    points["fit_rows_per_second"] = points["rows"] / points["fit"]
+    points["predict_rows_per_second"] = QUERIES / points["predict"]
+    base = points[points["name"] == SOFTMAX].set_index("rows")
+    for what, ours in (("fit", "fit"), ("predict", "predict"), ("refit", "predict")):
+        points[f"{what}_ratio"] = points["rows"].map(base[what]) / points[ours]
+    return points
+
+
+def table(verb: str, points: pd.DataFrame, precision: str, note: str = "") -> Table:
+    """Time, throughput, ratios, peak memory and state of every fit or prediction."""
+    is_fit = verb == "fit"
+    rows = []
+    for p in points.to_dict("records"):
+        seconds, is_ours = p[verb], p["name"] != SOFTMAX
+        row = {"": p["name"], "rows of context": f"{p['rows']:,}"}
+        time = "s (quartiles)" if is_fit else "ms a predicted row (quartiles)"
+        if math.isnan(seconds):
+            row[time] = f"left out: {p['left_out']}"
+        else:
+            row[time] = spread_text(p[f"{verb}_spread"], 1 if is_fit else 1000 / QUERIES)
+            row["rows/s"] = number(p[f"{verb}_rows_per_second"])
+        for what in ("fit",) if is_fit else ("predict", "refit"):
+            ratio = p[f"{what}_ratio"]
+            known = is_ours and not math.isnan(ratio)
+            end = ", context read again" if what == "refit" else ""
+            row[f"times faster than {SOFTMAX}{end}"] = number(ratio) if known else None
+        peak = p[f"{verb}_peak"]
+        row["peak MB"] = None if pd.isna(peak) else number(peak / 1e6)
+        row["state bytes"] = f"{p['state_bytes']:,}" + (
+            "" if pd.isna(p["left_out"]) else ", computed"
         )
-    return Table(f"Fitting a context, {precision}", columns, rows, (*FIT_NOTES, "", note))
+        rows.append(row)
+    title = "Fitting a context" if is_fit else "Predicting from a fitted context"
+    return Table(f"{title}, {precision}", pd.DataFrame(rows), NOTES[verb] + note)
 
 
-def predict_table(points: Sequence[Point], per_row: float, precision: str, note: str) -> Table:
-    """Time per predicted row against rows of context, with and without a cache.
+def power_law(times: "pd.Series[float]") -> tuple[float, float]:
+    """The slope of log seconds against log rows, the index, and half its 95 % interval.
 
-    Args:
-        points: What was measured; the first is of the model that is compared with softmax.
-        per_row: Operations of its dense layers for a predicted row.
-        precision: Of the matrix products.
-        note: What else a reader must know.
+    Least squares and Student's t; NaN where there are too few points.
     """
-    ours = points[0].name
-    columns = (
-        *("", "context rows", "ms a predicted row (quartiles)", "rows/s", "GFLOP/s", "GB/s"),
-        f"times faster than {SOFTMAX} with cache",
-        *(f"times faster than {SOFTMAX}, refit", "peak MB", "state bytes"),
-    )
-    rows: list[list[Cell]] = []
-    for p in points:
-        per_call = p.predict_seconds
-        if not p.predict:
-            rows.append([p.name, f"{p.rows:,}", f"left out: {p.left_out}", *[None] * 6, _state(p)])
-            continue
-        rate = QUERIES / per_call.median
-        rows.append(
-            [
-                f"{p.name}, random cache" if p.made_up else p.name,
-                f"{p.rows:,}",
-                spread_text(Spread(*(1000 * value / QUERIES for value in per_call))),
-                number(rate),
-                number(per_row * rate / 1e9) if p.name == ours else None,
-                number(p.state_bytes / per_call.median / 1e9),
-                *_quotients(points, p, ("predict", "refit")),
-                _megabytes(p.predict_peak),
-                _state(p),
-            ]
-        )
-        if p.name == SOFTMAX and p.fit:
-            total = SECONDS["refit"](p)
-            cost, again = number(1000 * total / QUERIES), number(QUERIES / total)
-            rows.append([f"{p.name}, refit", f"{p.rows:,}", cost, again, *[None] * 6])
-    title = f"Predicting from a fitted context, {precision}"
-    return Table(title, columns, rows, (*PREDICT_NOTES, "", note))
+    if len(times) < 2:
+        return math.nan, math.nan
+    law = stats.linregress([math.log(n) for n in times.index], [math.log(s) for s in times])
+    few = len(times) < 3
+    return law.slope, math.nan if few else stats.t.ppf(0.975, len(times) - 2) * law.stderr
 
 
-def plain(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Points as plain data, with rates, and how many times faster each is than softmax."""
-    return [
-        {
-            **vars(p),
-            "fit_rows_per_second": p.rows / p.fit_seconds.median,
-            "predict_rows_per_second": QUERIES / p.predict_seconds.median,
-            "times_faster_than_softmax": {what: _ratio(points, p, what) for what in SECONDS},
-        }
-        for p in points
-    ]
-
-
-def slopes(points: Sequence[Point], what: What) -> Table:
+def slopes(verb: str, points: pd.DataFrame) -> Table:
     """Power laws through all points and through the larger half of them."""
-    rows: list[tuple[str, str, str]] = []
-    for name in dict.fromkeys(p.name for p in points):
-        known = [(p.rows, SECONDS[what](p)) for p in points if p.name == name]
-        known = [(n, seconds) for n, seconds in known if not math.isnan(seconds)]
-        for part in (known, known[len(known) // 2 :]):
-            if len(part) < 2:
-                continue
-            law = power_law(*zip(*part, strict=True))
-            interval = "" if math.isnan(law.low) else f" ({law.low:.2f} to {law.high:.2f})"
-            rows.append((name, f"{part[0][0]:,} to {part[-1][0]:,}", f"{law.slope:.2f}{interval}"))
-    return Table(
-        f"Exponent of the time to {what} in rows of context",
-        ("", "rows", "slope of log time against log rows (95 % interval)"),
-        rows,
+    rows = []
+    for name, own in points.groupby("name", sort=False):
+        known = own.set_index("rows")[verb].dropna()
+        for part in (known, known.iloc[len(known) // 2 :]):
+            if len(part) > 1:
+                slope, margin = power_law(part)
+                ends = f" ({slope - margin:.2f} to {slope + margin:.2f})"
+                span = f"{part.index[0]:,} to {part.index[-1]:,}"
+                rows.append((name, span, f"{slope:.2f}{'' if math.isnan(margin) else ends}"))
+    columns = ["", "rows", "slope of log time against log rows (95 % interval)"]
+    title = f"Exponent of the time to {verb} in rows of context"
+    return Table(title, pd.DataFrame(rows, columns=columns))
+
+
+def panels(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """What the figure shows, by title: name of the line, rows, value, whether it was computed."""
+    points = points.assign(is_computed=points["left_out"].notna())
+    named = points.replace({"name": {SOFTMAX: f"{SOFTMAX}, KV cache"}})
+    again = points[points["name"] == SOFTMAX].assign(
+        name=f"{SOFTMAX}, no cache (context read again)", predict=points["refit"]
     )
-
-
-def states(subjects: Sequence[Subject], device: torch.device) -> Table:
-    """Bytes of fitted states: measured on 16 and 17 rows, computed at many."""
-    rows: list[tuple[str, str, str, str, str]] = []
-    for subject in subjects:
-        for precision, autocast in PRECISIONS.items():
-            fixed, per_row = state_growth(subject.model, device, autocast)
-            long = fixed + per_row * LONG
-            rows.append((subject.name, precision, f"{fixed:,}", f"{per_row:,}", f"{long:,}"))
-    return Table(
-        "State of one table, all layers",
-        ("", "precision", "bytes", "bytes a row", f"bytes at {LONG:,} rows"),
-        rows,
-        ("From real states of 16 and 17 rows; at many rows computed from those.",),
-    )
-
-
-def panels(points: Sequence[Point]) -> list[Panel]:
-    """What the figure shows: runtime of fitting and predicting, and the size of states."""
-    names = list(dict.fromkeys(p.name for p in points))
-    labels = {name: f"{name}, KV cache" if name == SOFTMAX else name for name in names}
-    fits = [_line(points, n, SECONDS["fit"], labels[n]) for n in names]
-    predictions = [_line(points, n, SECONDS["predict"], labels[n]) for n in names]
-    if SOFTMAX in names:
-        again = f"{SOFTMAX}, no cache (context read again)"
-        predictions.append(_line(points, SOFTMAX, SECONDS["refit"], again))
-    sizes = [_line(points, n, lambda p: float(p.state_bytes), labels[n]) for n in names]
-    return [
-        Panel("Fit: read the context", "s", [_with_slope(line) for line in fits]),
-        Panel(f"Predict {QUERIES} rows", "s", [_with_slope(line) for line in predictions]),
-        Panel("State of one table", "B", [_with_size(line) for line in sizes]),
-    ]
-
-
-def _line(points: Sequence[Point], name: str, value: Callable[[Point], float], label: str) -> Line:
-    own = [(p.rows, value(p), p.made_up) for p in points if p.name == name]
-    own = [point for point in own if not math.isnan(point[1])]
-    made_up = sum(made for _, _, made in own)
-    return Line(label, [x for x, _, _ in own], [y for _, y, _ in own], made_up)
-
-
-def _with_slope(line: Line) -> Line:
-    """The line with the exponent of its larger half as a note."""
-    half = len(line.x) // 2
-    slope = power_law(line.x[half:], line.y[half:]).slope
-    return line if math.isnan(slope) else line._replace(note=f"slope {slope:.2f}")
-
-
-def _with_size(line: Line) -> Line:
-    return line._replace(note=f"{number(line.y[-1] / 1e6)} MB")
-
-
-def _ratio(points: Sequence[Point], ours: Point, what: What) -> float:
-    """How many times faster than softmax, which without a cache is fitted again; NaN if unknown."""
-    rival = next((p for p in points if p.name == SOFTMAX and p.rows == ours.rows), None)
-    if rival is None:
-        return math.nan
-    return SECONDS[what](rival) / SECONDS["predict" if what == "refit" else what](ours)
-
-
-def _quotients(points: Sequence[Point], ours: Point, kinds: Sequence[What]) -> list[str | None]:
-    """The ratios as text; nothing for softmax itself."""
-    values = [math.nan if ours.name == SOFTMAX else _ratio(points, ours, what) for what in kinds]
-    return [None if math.isnan(value) else number(value) for value in values]
-
-
-def _megabytes(peak: int | None) -> str | None:
-    return None if peak is None else number(peak / 1e6)
-
-
-def _state(p: Point) -> str:
-    return f"{p.state_bytes:,}" + (", computed" if p.made_up else "")
+    shown = {
+        "Fit: read the context (s)": named.assign(value=named["fit"]),
+        f"Predict {QUERIES} rows (s)": pd.concat([named, again]).assign(
+            value=lambda p: p["predict"]
+        ),
+        "State of one table (bytes)": named.assign(value=named["state_bytes"]),
+    }
+    columns = ["name", "rows", "value", "is_computed"]
+    return {title: p[columns].dropna() for title, p in shown.items()}

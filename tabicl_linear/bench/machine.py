@@ -1,4 +1,4 @@
-"""What a measurement was taken on."""
+"""What a measurement was taken on. Needs nothing but torch."""
 
 import datetime
 import os
@@ -17,12 +17,8 @@ def describe(device: torch.device) -> dict[str, Any]:
     """The machine, the software, the load and the date, as plain data."""
     gpu = None
     if device.type == "cuda":
-        properties = torch.cuda.get_device_properties(device)
-        gpu = {
-            "name": properties.name,
-            "capability": f"{properties.major}.{properties.minor}",
-            "memory_bytes": properties.total_memory,
-        }
+        card = torch.cuda.get_device_properties(device)
+        gpu = f"{card.name} (sm_{card.major}{card.minor}, {card.total_memory / 2**30:.0f} GiB)"
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
@@ -42,28 +38,21 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 def sentence(machine: dict[str, Any]) -> str:
     """The same in one line."""
-    gpu = machine["gpu"]
-    parts = [
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads",
-        *([f"{gpu['name']} ({gpu['memory_bytes'] / 2**30:.0f} GiB)"] if gpu else []),
-        f"torch {machine['torch']}, Python {machine['python']}, {machine['system']}",
-        "load " + " ".join(f"{load:.1f}" for load in machine["load_average"]),
-        f"commit {machine['git_commit'] or 'unknown'}",
-        machine["date"],
-    ]
-    return "; ".join(parts)
+    gpu = f"; {machine['gpu']}" if machine["gpu"] else ""
+    load = " ".join(f"{load:.1f}" for load in machine["load_average"])
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads{gpu}; torch "
+        f"{machine['torch']}, Python {machine['python']}, {machine['system']}; load {load}; commit "
+        f"{machine['git_commit'] or 'unknown'}; {machine['date']}"
+    )
 
 
 def _cpu() -> str:
-    """The processor's name, with family and model, which names of virtual machines leave out."""
+    """The processor's name, with what it can multiply in."""
     path = Path("/proc/cpuinfo")
-    if not path.exists():
-        return platform.processor() or platform.machine()
-    fields: dict[str, str] = {}
-    for line in path.read_text().splitlines():
-        key, _, value = line.partition(":")
-        fields.setdefault(key.strip(), value.strip())
-    name = fields.get("model name") or platform.machine()
+    lines = path.read_text().splitlines() if path.exists() else []
+    fields = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
     flags = fields.get("flags", "").split()
     has = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
+    name = fields.get("model name") or platform.processor() or platform.machine()
     return f"{name} ({', '.join(has)})" if has else name

@@ -1,44 +1,33 @@
 """Tables of measurements: as markdown, as plain data, as files."""
 
-import json
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
+from tabicl_linear.bench.cases import Case, Measured, Spread
 from tabicl_linear.bench.machine import sentence
-from tabicl_linear.bench.timing import Spread
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 
-Cell = str | int | float | None
 
-
-@dataclass(frozen=True)
-class Table:
-    """A titled table of plain cells.
-
-    Attributes:
-        title: What it shows.
-        columns: Names of the columns, with units.
-        rows: Cells, row by row.
-        notes: What a reader must know to read it.
-    """
+class Table(NamedTuple):
+    """A titled table of texts and numbers, and what a reader must know to read it."""
 
     title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    notes: Sequence[str] = ()
+    cells: pd.DataFrame
+    notes: str = ""
 
     def markdown(self) -> str:
         """The table with its title and notes."""
-        lines = [f"### {self.title}", ""]
-        lines += ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
-        lines += ["| " + " | ".join(map(_text, row)) + " |" for row in self.rows]
-        lines += ["", *self.notes] if self.notes else []
-        return "\n".join(lines)
+        texts = [[_text(cell) for cell in row] for row in self.cells.values.tolist()]
+        lines = ["| " + " | ".join(row) + " |" for row in (list(self.cells.columns), *texts)]
+        lines.insert(1, "|" + "---|" * len(self.cells.columns))
+        return "\n".join([f"### {self.title}", "", *lines, *(["", self.notes] * bool(self.notes))])
 
 
 class Target(NamedTuple):
@@ -63,24 +52,21 @@ class Target(NamedTuple):
         """Whether the measured ratio keeps to the bound; None where the run cannot tell."""
         if not self.applies or math.isnan(self.measured):
             return None
-        if self.at_least:
-            return self.measured >= self.wanted
-        return self.measured <= self.wanted
+        return bool(self.measured >= self.wanted if self.at_least else self.measured <= self.wanted)
+
+    def line(self) -> str:
+        """The verdict."""
+        bound = f"{'at least' if self.at_least else 'at most'} {self.wanted:g} wanted"
+        if math.isnan(self.measured):
+            return f"- {self.what}: {bound}, not measured here."
+        meant = "no verdict, it is meant for other sizes, precision or device"
+        verdict = {True: "kept", False: "not kept", None: meant}[self.is_met]
+        return f"- {self.what}: {bound}, {self.measured:.2f} measured: {verdict}."
 
 
 @dataclass(frozen=True)
 class Report:
-    """What one command measured.
-
-    Attributes:
-        name: Stem of its files.
-        command: How to repeat it.
-        machine: What it was measured on.
-        settings: Shapes and repeats.
-        tables: The tables.
-        targets: Bounds and whether they are kept.
-        raw: Every timing, in seconds, and other plain data.
-    """
+    """What one command measured; `raw` holds every timing, in seconds, and other plain data."""
 
     name: str
     command: str
@@ -94,16 +80,17 @@ class Report:
         """Machine, tables and targets."""
         parts = [f"## {self.name}", f"`{self.command}`", sentence(self.machine)]
         parts += [table.markdown() for table in self.tables]
-        if self.targets:
-            parts.append("\n".join(map(_target_line, self.targets)))
+        parts += ["\n".join(target.line() for target in self.targets)] * bool(self.targets)
         return "\n\n".join(parts) + "\n"
 
-    def data(self) -> dict[str, Any]:
-        """Everything as plain data; NaN becomes None."""
-        plain = asdict(self)
-        plain["targets"] = [{**t._asdict(), "is_met": t.is_met} for t in self.targets]
-        cleaned: dict[str, Any] = _without_nan(plain)
-        return cleaned
+    def json(self) -> str:
+        """Everything as plain data; NaN becomes null."""
+        tables = [
+            {**t._asdict(), "cells": t.cells.astype(object).to_dict("records")} for t in self.tables
+        ]
+        targets = [{**t._asdict(), "is_met": t.is_met} for t in self.targets]
+        everything = {**vars(self), "tables": tables, "targets": targets}
+        return pd.Series(everything).to_json(indent=1, double_precision=15) + "\n"
 
     def save(self, folder: Path) -> list[Path]:
         """Write NAME.json and NAME.md, each whole or not at all; returns their paths.
@@ -111,12 +98,11 @@ class Report:
         Raises:
             ConfigError: The folder cannot be written.
         """
-        texts = {
-            f"{self.name}.json": json.dumps(self.data(), indent=1, allow_nan=False) + "\n",
-            f"{self.name}.md": self.markdown(),
-        }
-        writers = {name: _writer(text) for name, text in texts.items()}
-        return [write_whole(folder / name, writer) for name, writer in writers.items()]
+        data, text = self.json(), self.markdown()
+        return [
+            write_whole(folder / f"{self.name}.json", lambda path: path.write_text(data)),
+            write_whole(folder / f"{self.name}.md", lambda path: path.write_text(text)),
+        ]
 
 
 def write_whole(path: Path, writer: Callable[[Path], object]) -> Path:
@@ -142,54 +128,74 @@ def check_folder(folder: Path) -> None:
         ConfigError: They cannot.
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise ConfigError(f"--output {folder}: {there} is no folder; name another one.")
-    if not os.access(there, os.W_OK):
-        raise ConfigError(f"--output {folder}: no right to write; name another folder.")
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        why = "no right to write" if there.is_dir() else f"{there} is no folder"
+        raise ConfigError(f"--output {folder}: {why}; name another folder.")
 
 
-def spread_text(value: Spread) -> str | None:
+def method(rounds: int) -> str:
+    """How the numbers of a table of cases come about, for its reader."""
+    return (
+        f"Medians and quartiles of {rounds} rounds after warm-up. In a round each case runs once "
+        "(for 0.02 s, where one call takes less), every second round in reverse order. Ratios are "
+        "quotients of two times of the same round, their median and quartiles: a load that drifts "
+        "cancels out. Rates are those of the median time. `peak MB` (10^6 bytes) is what a call "
+        "takes beyond what was held before it. *Upper bounds*, in italics, are what this machine "
+        "reached in the same rounds."
+    )
+
+
+def case_table(
+    title: str, unit: str, measured: Measured, notes: str = "", *, slower: bool = False
+) -> Table:
+    """One row per case: time, throughput, ratio to every baseline, memory, FLOP/s, bytes/s.
+
+    With `slower`, ratios are multiples of the baseline's time.
+    """
+    rows = [_cells(case, unit, measured, slower) for case in measured.cases]
+    return Table(title, pd.DataFrame(rows).dropna(axis=1, how="all"), notes)
+
+
+def _cells(case: Case, unit: str, measured: Measured, slower: bool) -> dict[str, str | None]:
+    seconds, peak = measured.spread(case.key), measured.peaks.get(case.key)
+    name = f"{case.group}: {case.name}" if case.group else case.name
+    is_bound = case.role == "bound"
+    cells = {
+        "": f"*{name}*" if is_bound else name,
+        "ms (quartiles)": spread_text(seconds, 1000),
+        unit: _rate(case.units, seconds),
+    }
+    title = f"times {'as long as' if slower else 'faster than'} {{}} (quartiles)"
+    cells |= {title.format(c.name): None for c in measured.cases if c.role == "baseline"}
+    for c in measured.baselines(case):
+        pair = (case.key, c.key) if slower else (c.key, case.key)
+        cells[title.format(c.name)] = spread_text(measured.ratio(*pair))
+    return cells | {
+        "peak MB": None if peak is None or is_bound else number(peak / 1e6),
+        "GFLOP/s": _rate(case.flops / 1e9, seconds),
+        "GB/s": _rate(case.moved / 1e9, seconds),
+    }
+
+
+def spread_text(value: Spread, factor: float = 1.0) -> str | None:
     """Median and quartiles; None where there are none."""
-    if math.isnan(value.median):
-        return None
-    return f"{number(value.median)} ({number(value.low)}-{number(value.high)})"
+    median, low, high = (number(factor * part) for part in value)
+    return None if math.isnan(value.median) else f"{median} ({low}-{high})"
 
 
 def number(value: float) -> str:
     """Three digits that count, without an exponent, thousands apart."""
-    if value == 0:
-        return "0"
-    if not math.isfinite(value):
-        return str(value)
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else str(value)
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{decimals}f}"
 
 
-def _text(cell: Cell) -> str:
-    if cell is None:
+def _rate(amount: float, seconds: Spread) -> str | None:
+    return number(amount / seconds.median) if amount and seconds.median > 0 else None
+
+
+def _text(cell: Any) -> str:
+    if pd.isna(cell):
         return ""
     return number(cell) if isinstance(cell, float) else str(cell)
-
-
-def _target_line(target: Target) -> str:
-    bound = f"{'at least' if target.at_least else 'at most'} {target.wanted:g} wanted"
-    if math.isnan(target.measured):
-        return f"- {target.what}: {bound}, not measured here."
-    verdict = {
-        True: "kept",
-        False: "not kept",
-        None: "no verdict, it is meant for other sizes, precision or device",
-    }[target.is_met]
-    return f"- {target.what}: {bound}, {target.measured:.2f} measured: {verdict}."
-
-
-def _writer(text: str) -> Callable[[Path], object]:
-    return lambda path: path.write_text(text)
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

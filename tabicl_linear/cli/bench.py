@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from tabicl_linear.bench.options import Options
+from tabicl_linear.bench.cases import Options
 from tabicl_linear.bench.report import Report, check_folder
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
@@ -100,7 +100,7 @@ def _add(
         type=_seconds,
         default=30.0,
         metavar="SECONDS",
-        help="seconds after which a contestant with three rounds sits out, and that a size of "
+        help="seconds after which a case with three rounds sits out, and that a size of "
         "context may take (30)",
     )
     parser.add_argument("--quick", action="store_true", help="small shapes, seconds in all")
@@ -168,11 +168,14 @@ def _kernels(options: Options, arguments: argparse.Namespace) -> Report:
 
 
 def _train(options: Options, arguments: argparse.Namespace) -> Report:
-    from tabicl_linear.bench import train
+    from tabicl_linear.bench import curves, train
+    from tabicl_linear.bench.training import PRECISIONS
 
-    unknown = sorted(set(arguments.precision) - set(train.PRECISIONS))
+    unknown = sorted(set(arguments.precision) - set(PRECISIONS))
     if unknown:
-        raise ConfigError(f"--precision {unknown[0]}: choose from {', '.join(train.PRECISIONS)}.")
+        raise ConfigError(f"--precision {unknown[0]}: choose from {', '.join(PRECISIONS)}.")
+    if "fp16" in arguments.precision and options.device.type == "cpu":
+        raise ConfigError("--precision fp16: there is no training in it on a CPU; use bf16.")
     if arguments.steps is not None and not arguments.curves:
         raise ConfigError(f"--steps {arguments.steps}: it goes with --curves; leave it out.")
     if arguments.compile and arguments.curves:
@@ -180,10 +183,6 @@ def _train(options: Options, arguments: argparse.Namespace) -> Report:
     configs, overrides = _model(arguments)
     precisions = list(dict.fromkeys(arguments.precision))
     if arguments.curves:
-        from tabicl_linear.bench import curves
-
-        if "fp16" in precisions:
-            raise ConfigError("--precision fp16: no curves without a loss scaler; use bf16.")
         steps = arguments.steps or (5 if arguments.quick else 300)
         return curves.run(
             options, configs=configs, overrides=overrides, precisions=precisions, steps=steps

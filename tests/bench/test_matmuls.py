@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
-from tabicl_linear.bench.matmuls import Factor, MatmulRecorder, Product, replay
-from tabicl_linear.bench.train import draw_batch, prepare
+from tabicl_linear.bench.matmuls import DenseProducts, flops
+from tabicl_linear.bench.train import DENSE, cases, draw_batch
+from tabicl_linear.bench.training import within_training
+from tabicl_linear.config import build_task
 
 CPU = torch.device("cpu")
 CONFIG = Path(__file__).parents[2] / "configs" / "deltanet.yaml"
@@ -16,46 +17,40 @@ CONFIG = Path(__file__).parents[2] / "configs" / "deltanet.yaml"
 def test_flops_of_a_known_network_forward_and_backward():
     network = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3, bias=False))
     x = torch.randn(2, 11, 5)
-    with MatmulRecorder() as recorder:
+    with DenseProducts() as recorder:
         network(x).sum().backward()
     # Forward, and the gradient of each weight; the gradient of the input for the second alone.
     first, second = 2 * 22 * 5 * 7, 2 * 22 * 7 * 3
-    assert sum(product.flops for product in recorder.products) == 2 * first + 3 * second
-    assert recorder.dense == recorder.products
+    assert flops(recorder.replay(CPU)) == 2 * first + 3 * second
 
 
 def test_batched_products_are_not_dense_and_nothing_is_recorded_outside():
     x = torch.randn(3, 4, 5)
-    with MatmulRecorder() as recorder:
+    with DenseProducts() as recorder:
         x @ x.transpose(-1, -2)
         torch.baddbmm(torch.zeros(3, 4, 4), x, x.transpose(-1, -2))
     x[0] @ x[1].T
-    assert [product.flops for product in recorder.products] == [2 * 3 * 4 * 5 * 4] * 2
-    assert recorder.dense == []
+    assert recorder.products == []
 
 
 def test_dtypes_under_autocast_are_those_of_the_products():
     layer = nn.Linear(8, 8)
-    with MatmulRecorder() as recorder, torch.autocast("cpu", torch.bfloat16):
+    with DenseProducts() as recorder, torch.autocast("cpu", torch.bfloat16):
         loss = layer(torch.randn(4, 8)).sum()
     with recorder:
         loss.backward()
-    assert [product.dtype for product in recorder.products] == [torch.bfloat16] * 2
+    assert [layout[2] for pair in recorder.products for layout in pair] == [torch.bfloat16] * 4
 
 
-@pytest.mark.parametrize("into", [False, True])
-def test_replay_computes_the_same_products(into):
+def test_replay_computes_the_same_products():
     left, right = torch.randn(6, 4), torch.randn(3, 4).T
-    with MatmulRecorder() as recorder:
+    with DenseProducts() as recorder:
         left @ right
-        torch.randn(2, 4, 6) @ torch.randn(2, 6, 4)
-    call = replay(recorder.products, CPU, into=into)
-    with MatmulRecorder() as again:
-        call()
+    with DenseProducts() as again:
+        recorder.replay(CPU)()
     assert again.products == recorder.products
-    assert recorder.products[0] == Product(
-        Factor((6, 4), (4, 1)), Factor((4, 3), (1, 4)), torch.float32
-    )
+    layouts = ((6, 4), (4, 1), torch.float32), ((4, 3), (1, 4), torch.float32)
+    assert recorder.products == [layouts]
 
 
 def test_a_training_step_records_all_its_dense_layers():
@@ -70,8 +65,14 @@ def test_a_training_step_records_all_its_dense_layers():
     batch = draw_batch([CONFIG], overrides, CPU)
     assert batch.x.shape == (2, 40, 20)
     assert batch.num_context == 20
-    _, setting, _ = prepare([CONFIG], overrides, "float32", batch)
-    recorded = sum(product.flops for product in setting.products)
+    task = build_task(CONFIG, overrides=overrides)
+    field = within_training(
+        task,
+        lambda step: cases(task, step, batch, "float32", compile_dense=False),
+        device=CPU,
+    )
+    assert field[-1].key == ("float32", DENSE)
+    recorded = field[-1].flops
     mixing, after = dim * (3 * dim + 2), dim * dim + 3 * dim * hidden
     head = 6 * queries * (dim * dim + dim * 10)
     # The input has no gradient; psi_y is also asked for a placeholder per task.

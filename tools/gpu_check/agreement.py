@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import torch
 
-from tabicl_linear.backends import probe, using
-from tabicl_linear.backends.choice import IMPLEMENTATIONS
+from tabicl_linear.backends import probe
+from tabicl_linear.bench.backends import missing, running
 from tabicl_linear.kernels.rule import UpdateRule, computed_in
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.kernels.streams import Streams
@@ -49,10 +49,7 @@ def check(
     yield _compare(f"{row}: PyTorch", _evaluate(rule, streams, state), truth, tolerance)
     if not isinstance(rule, probe.KernelRule):
         return
-    implementation = IMPLEMENTATIONS["fla"]
-    reason = implementation.unavailable()
-    if reason is None and device.type != implementation.device:
-        reason = f"it runs on {implementation.device}"
+    reason = missing(device)["fla"]
     if reason is None and torch.cuda.get_device_capability(device) < (8, 0):
         reason = "backend='auto' takes PyTorch below compute capability 8.0"
     if reason is not None:
@@ -60,9 +57,8 @@ def check(
         return
     if precision == torch.float32:
         tolerance = probe.TF32_TOLERANCE
-    with using(probe.computed_by(implementation.kernels[type(rule)], rule)):
-        found = _evaluate(rule, streams, state)
-    yield _compare(f"{row}: FLA", found, truth, tolerance)
+    with running(rule, "fla") as fast:
+        yield _compare(f"{row}: FLA", _evaluate(fast, streams, state), truth, tolerance)
 
 
 def example(

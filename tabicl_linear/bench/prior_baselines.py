@@ -23,15 +23,12 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 ACTIVATION_CLASSES = {"tanh": nn.Tanh, "identity": nn.Identity, "relu": nn.ReLU}
 
 
-class Noise(nn.Module):
-    """Adds Gaussian noise."""
-
+class _Noise(nn.Module):
     def __init__(self, std: Tensor) -> None:
         super().__init__()
         self.std = std
 
     def forward(self, x: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
-        """`x` plus noise."""
         return x + torch.normal(torch.zeros_like(x), self.std.expand_as(x))
 
 
@@ -46,42 +43,39 @@ def imitate(shape: TaskShape, share: int, rng: np.random.Generator, device: str)
     with torch.device(device):
         while kept < shape.batch_size:
             tried += share
-            nodes = draw_group(shape, share, rng)
+            nodes = _draw_group(shape, share, rng)
             target = draw_target_parameters(rng, 1, shape.num_classes)
-            y = cut(standardise(nodes[:, 0]), int(target.num_classes[0]))
-            x = process_columns(nodes[:, 1:], rng)
-            if not x.isinf().any() and all(is_kept(labels) for labels in y):
+            y = _cut(_standardise(nodes[:, 0]), int(target.num_classes[0]))
+            x = _process_columns(nodes[:, 1:], rng)
+            if not x.isinf().any() and all(_is_kept(labels) for labels in y):
                 kept += share
     return tried
 
 
-def draw_group(shape: TaskShape, share: int, rng: np.random.Generator) -> Float[Tensor, "b s n"]:
+def _draw_group(shape: TaskShape, share: int, rng: np.random.Generator) -> Float[Tensor, "b s n"]:
     """Target and columns of datasets of one network before they are processed."""
     p = draw_network_parameters(rng, 1, shape.num_features)
     together = NetworkParameters(*(field.repeat(share) for field in p))
     nodes = draw_nodes(rng, together, shape.num_features)
-    network = build_network(p, rng)
+    network = _build_network(p, rng)
     datasets = []
-    for task in range(share):
+    for layers, units in zip(nodes.layer, nodes.unit, strict=True):
         outputs = [torch.randn(shape.num_rows, int(p.num_causes[0]))]
         for layer in network:
             outputs.append(layer(outputs[-1]))
-        picked = [
-            outputs[0 if layer < 0 else layer + 2][:, unit]
-            for layer, unit in zip(nodes.layer[task], nodes.unit[task], strict=True)
-        ]
+        pairs = zip(layers, units, strict=True)
+        picked = [outputs[0 if layer < 0 else layer + 2][:, unit] for layer, unit in pairs]
         datasets.append(torch.stack(picked))
     return torch.stack(datasets)
 
 
-def build_network(p: NetworkParameters, rng: np.random.Generator) -> nn.Sequential:
-    """Build the network of one dataset, a module for each layer."""
+def _build_network(p: NetworkParameters, rng: np.random.Generator) -> nn.Sequential:
     hidden = int(p.hidden_dim[0])
     widths = [hidden] * int(p.num_layers[0] - 1) + ([] if p.is_causal[0] else [1])
     layers: list[nn.Module] = [nn.Linear(int(p.num_causes[0]), hidden)]
     for width in widths:
         std = torch.full((1, width), float(p.noise_std[0]))
-        noise = Noise(torch.normal(0.0, std).abs() if p.unit_noise[0] else std)
+        noise = _Noise(torch.normal(0.0, std).abs() if p.unit_noise[0] else std)
         activation = ACTIVATION_CLASSES[ACTIVATIONS[p.activation[0]]]()
         layers.append(nn.Sequential(activation, nn.Linear(hidden, width), noise))
     matrices = [w for w in nn.Sequential(*layers).parameters() if w.ndim == 2]
@@ -105,24 +99,23 @@ def _draw_blocks(weight: Tensor, std: float, rng: np.random.Generator) -> None:
         nn.init.normal_(block, std=std * (rows * columns / blocks / h / w) ** 0.5)
 
 
-def cut(values: Float[Tensor, "b n"], count: int) -> Int[Tensor, "b n"]:
+def _cut(values: Float[Tensor, "b n"], count: int) -> Int[Tensor, "b n"]:
     """Cut one column of each dataset at the values of random rows and permute the ids."""
     boundaries = values[:, torch.randint(values.shape[1], (count - 1,))]
     ids = (values.unsqueeze(-1) > boundaries.unsqueeze(1)).sum(-1)
     return torch.stack([torch.randperm(count)[row] for row in ids])
 
 
-def process_columns(x: Float[Tensor, "b m n"], rng: np.random.Generator) -> Float[Tensor, "b m n"]:
-    """Process the columns of datasets, category columns one after the other."""
+def _process_columns(x: Float[Tensor, "b m n"], rng: np.random.Generator) -> Float[Tensor, "b m n"]:
     p = draw_column_parameters(rng, 1, x.shape[1])
     for column, count in enumerate(p.num_categories[0]):
         if count:
-            x[:, column] = cut(x[:, column], int(count)).float()
-    return standardise(sorted_ranks(x) if p.to_ranks[0] else pull_in_outliers(x))
+            x[:, column] = _cut(x[:, column], int(count)).float()
+    return _standardise(_sorted_ranks(x) if p.to_ranks[0] else _pull_in_outliers(x))
 
 
-def sorted_ranks(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
-    """Return how many values of its column are at most as large as each value."""
+def _sorted_ranks(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
+    """How many values of its column are at most as large as each value."""
     n = x.shape[-1]
     values, index = x.sort(-1)
     # Equal values share the position of the last of them: the nearest end of a run to the right.
@@ -131,24 +124,20 @@ def sorted_ranks(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
     return torch.empty_like(x).scatter_(-1, index, ends.flip(-1).cummin(-1).values.flip(-1))
 
 
-def pull_in_outliers(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
+def _pull_in_outliers(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
     """Soften values beyond 4 standard deviations, computed twice, logarithmically."""
-    everywhere = torch.ones_like(x, dtype=torch.bool)
-    mean, std = moments(x, everywhere)
-    mean, std = moments(x, (x - mean).abs() <= 4 * std)
+    mean, std = _moments(x, torch.ones_like(x, dtype=torch.bool))
+    mean, std = _moments(x, (x - mean).abs() <= 4 * std)
     x = torch.maximum(x, mean - 4 * std - x.abs().log1p())
     return torch.minimum(x, mean + 4 * std + x.abs().log1p())
 
 
-def standardise(x: Float[Tensor, "... n"]) -> Float[Tensor, "... n"]:
-    """Return z-scores over all rows, clipped to +-100."""
-    mean, std = moments(x, x.isnan().logical_not_())
+def _standardise(x: Float[Tensor, "... n"]) -> Float[Tensor, "... n"]:
+    mean, std = _moments(x, x.isnan().logical_not_())
     return ((x - mean) / (std + 1e-6)).clamp(-100, 100)
 
 
-def moments(
-    x: Float[Tensor, "... n"], mask: Bool[Tensor, "... n"]
-) -> tuple[Float[Tensor, "... 1"], Float[Tensor, "... 1"]]:
+def _moments(x: Float[Tensor, "... n"], mask: Bool[Tensor, "... n"]) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the values in `mask`."""
     count = mask.sum(-1, keepdim=True)
     mean = torch.where(mask, x, 0.0).sum(-1, keepdim=True) / count
@@ -156,7 +145,7 @@ def moments(
     return mean, variance.sqrt()
 
 
-def is_kept(y: Int[Tensor, "n"]) -> bool:
+def _is_kept(y: Int[Tensor, "n"]) -> bool:
     """Whether one of 10 random orders has the same classes on both sides of a split."""
     split = int(torch.randint(len(y) // 10, len(y) * 9 // 10, ()))
     for _ in range(10):

@@ -1,18 +1,27 @@
-"""Peak memory of a call."""
+"""Seconds and peak memory of a call. Needs nothing but torch."""
 
 import ctypes
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch.utils.benchmark import Timer, timer
 
-from tabicl_linear.bench.timing import Contestant
+SHORT = 0.02
+"""Calls that take less seconds are repeated for as long."""
 
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds of a call, its work on a device included; of short ones the mean of many."""
+    start = timer()
+    call()
+    seconds = timer() - start
+    if seconds >= SHORT:
+        return seconds
+    repeated = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
+    return repeated.blocked_autorange(min_run_time=SHORT).mean
 
 
 def peak_bytes(call: Callable[[], object], device: torch.device) -> int | None:
@@ -32,34 +41,23 @@ def peak_bytes(call: Callable[[], object], device: torch.device) -> int | None:
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
     if not sys.platform.startswith("linux"):
+        call()
         return None
     ctypes.CDLL(None).malloc_trim(0)
-    _CLEAR.write_text(_RESET_PEAK)
-    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _kilobytes("self/status", "VmRSS")
     call()
-    return max(_status("VmHWM") - before, 0)
-
-
-def peaks(
-    contestants: Sequence[Contestant], device: torch.device
-) -> dict[tuple[str, str], int | None]:
-    """`peak_bytes` of every contestant, one after the other; ceilings are left out."""
-    return {c.key: peak_bytes(c.call, device) for c in contestants if c.role != "ceiling"}
+    return max(_kilobytes("self/status", "VmHWM") - before, 0)
 
 
 def available_bytes(device: torch.device) -> int | None:
     """Bytes that can still be had on the device; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    if not sys.platform.startswith("linux"):
-        return None
-    return _kilobytes(Path("/proc/meminfo"), "MemAvailable")
+    return _kilobytes("meminfo", "MemAvailable") if sys.platform.startswith("linux") else None
 
 
-def _status(field: str) -> int:
-    return _kilobytes(_STATUS, field)
-
-
-def _kilobytes(path: Path, field: str) -> int:
-    line = next(line for line in path.read_text().splitlines() if line.startswith(f"{field}:"))
+def _kilobytes(file: str, field: str) -> int:
+    lines = Path("/proc", file).read_text().splitlines()
+    line = next(line for line in lines if line.startswith(f"{field}:"))
     return int(line.split()[1]) * 1024

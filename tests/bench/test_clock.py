@@ -1,12 +1,12 @@
-"""Peak memory of a call, measured in the process itself."""
+"""Time and peak memory of a call, measured in the process itself."""
 
 import sys
+import time
 
 import pytest
 import torch
 
-from tabicl_linear.bench.peak_memory import available_bytes, peak_bytes, peaks
-from tabicl_linear.bench.timing import Contestant
+from tabicl_linear.bench.clock import available_bytes, peak_bytes, timed
 
 CPU = torch.device("cpu")
 MB = 1_000_000
@@ -41,10 +41,10 @@ def test_a_call_without_memory_takes_next_to_none():
     assert peak_bytes(lambda: None, CPU) < MB
 
 
-def test_ceilings_are_left_out():
-    field = [Contestant("a", lambda: None), Contestant("b", lambda: None, "ceiling")]
-    assert list(peaks(field, CPU)) == [("", "a")]
-
-
 def test_some_memory_is_available():
     assert available_bytes(CPU) > MB
+
+
+def test_seconds_are_seconds():
+    assert timed(lambda: time.sleep(0.03)) == pytest.approx(0.03, abs=0.02)
+    assert timed(lambda: time.sleep(0.002)) == pytest.approx(0.002, abs=0.002)

@@ -1,10 +1,10 @@
-"""Rivals compute the same as we do, so that their times can be compared."""
+"""Baselines compute the same as we do, so that their times can be compared."""
 
 import pytest
 import torch
 from tolerances import RMS, assert_close
 
-from tabicl_linear.bench.kernels import OPERATIONS, PASSES, Shape, contestants, draw
+from tabicl_linear.bench.kernels import OPERATIONS, PASSES, Shape, cases, draw
 from tabicl_linear.kernels.streams import Streams
 
 CPU = torch.device("cpu")
@@ -22,12 +22,12 @@ def gradients(output, inputs):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_rival_computes_the_same_outputs_and_gradients(name):
+def test_the_baseline_computes_the_same_outputs_and_gradients(name):
     operation = OPERATIONS[name]
     drawn = draw(operation, SHAPE, torch.float32, CPU)
     inputs = {name: x.requires_grad_() for name, x in drawn.items()}
     ours, _ = operation.rule.scan(Streams(**inputs))
-    theirs = operation.rival(**{name: heads_first(x) for name, x in inputs.items()})
+    theirs = operation.baseline(**{name: heads_first(x) for name, x in inputs.items()})
     theirs = theirs.transpose(1, 2)
     assert_close(theirs, ours, RMS[torch.float32], name)
     leaves = list(inputs.values())
@@ -38,11 +38,11 @@ def test_the_rival_computes_the_same_outputs_and_gradients(name):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_contestant_runs_and_the_rival_comes_last(name):
-    field = contestants(name, SHAPE, torch.float32, CPU)
+def test_every_case_runs_and_the_baseline_comes_last(name):
+    field = cases(name, SHAPE, torch.float32, CPU)
     for index, what in enumerate(PASSES):
         group = [c for c in field if c.group == f"{name}, {what}"]
-        assert [c.role for c in group] == ["ours"] * (len(group) - 1) + ["rival"]
+        assert [c.role for c in group] == ["ours"] * (len(group) - 1) + ["baseline"]
         counts = {1 if index == 0 else len(c.call()) for c in group}
         assert counts == {
             1 if index == 0 else len(draw(OPERATIONS[name], SHAPE, torch.float32, CPU))
@@ -51,7 +51,7 @@ def test_every_contestant_runs_and_the_rival_comes_last(name):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_work_is_that_of_the_recurrence(name):
-    by_group = {c.group: c for c in contestants(name, SHAPE, torch.float32, CPU)}
+    by_group = {c.group: c for c in cases(name, SHAPE, torch.float32, CPU)}
     forward, both = (by_group[f"{name}, {what}"] for what in PASSES)
     tokens, heads, dim = 2 * 150, 2, 16
     per_token = {"delta rule": 6 * dim * dim, "gated delta rule": 6 * dim * dim}

@@ -1,0 +1,183 @@
+"""Cases that take turns: what is measured, its baselines and upper bounds in the same rounds."""
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+import torch
+from torch.utils.benchmark import timer
+from tqdm import tqdm
+
+from tabicl_linear.bench.clock import peak_bytes, timed
+
+Role = Literal["ours", "baseline", "bound"]
+Key = tuple[str, str]
+
+
+class Options(NamedTuple):
+    """How to measure: what all subcommands share, as the command line describes it."""
+
+    device: torch.device
+    rounds: int = 15
+    budget: float = 30.0
+    quick: bool = False
+    output: Path = Path("runs/bench")
+    command: str = "tabicl-linear bench"
+
+
+class Case(NamedTuple):
+    """Something to time.
+
+    Attributes:
+        name: What it is; unique within its group.
+        call: One execution of it.
+        role: Baselines are what the others of their group are compared with; a bound is what the
+            machine can do at best.
+        group: Only cases of one group are compared.
+        units: What one call gets through, in the unit of the table.
+        flops: Floating-point operations of one call; 0 where they are not counted.
+        moved: Bytes that one call must read and write at least; 0 where they are not counted.
+        context: Entered around the call, outside its time.
+    """
+
+    name: str
+    call: Callable[[], object]
+    role: Role = "ours"
+    group: str = ""
+    units: float = 0.0
+    flops: float = 0.0
+    moved: float = 0.0
+    context: Callable[[], AbstractContextManager[object]] = nullcontext
+
+    @property
+    def key(self) -> Key:
+        """Group and name."""
+        return self.group, self.name
+
+
+class Spread(NamedTuple):
+    """Median and quartiles; NaN where there are none."""
+
+    median: float
+    low: float
+    high: float
+
+
+class Measured(NamedTuple):
+    """What cases took.
+
+    Attributes:
+        cases: Who took part.
+        seconds: A row for every round, a column for every case; NaN where it sat out.
+        peaks: Bytes by case; None where they are not known.
+    """
+
+    cases: Sequence[Case]
+    seconds: pd.DataFrame
+    peaks: dict[Key, int | None]
+
+    def spread(self, key: Key) -> Spread:
+        """Median and quartiles of a case."""
+        return Spread(*self.seconds[key].quantile([0.5, 0.25, 0.75]))
+
+    def ratio(self, slow: Key, fast: Key) -> Spread:
+        """How many times longer `slow` took: quotients within rounds, their spread."""
+        return Spread(*(self.seconds[slow] / self.seconds[fast]).quantile([0.5, 0.25, 0.75]))
+
+    def baselines(self, case: Case) -> list[Case]:
+        """What a case is compared with."""
+        own = [c for c in self.cases if c.role == "baseline" and c.group == case.group]
+        return [] if case.role == "bound" else [c for c in own if c is not case]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every timing with what it is the time of, as plain data; ratios say how much faster."""
+        return [self._record(case) for case in self.cases]
+
+    def _record(self, case: Case) -> dict[str, Any]:
+        median = self.spread(case.key).median
+        plain = {k: v for k, v in case._asdict().items() if k not in ("call", "context")}
+        rates = {f"{k}_per_second": plain[k] / median for k in ("units", "flops", "moved")}
+        ratios = {c.name: self.ratio(c.key, case.key)._asdict() for c in self.baselines(case)}
+        seconds, peak = self.seconds[case.key].tolist(), self.peaks[case.key]
+        return {
+            **plain,
+            **rates,
+            "median_seconds": median,
+            "seconds": seconds,
+            "peak_bytes": peak,
+            "ratios": ratios,
+        }
+
+
+def measure(
+    cases: Sequence[Case], options: Options, label: str, *, warmup: int = 1, least: int = 3
+) -> Measured:
+    """Time all cases in turn, round by round, every second round in reverse order.
+
+    So nobody always follows the same neighbour, and a load that drifts hits all alike. Rounds of
+    warm-up come first, then one that takes the peaks of memory.
+
+    Args:
+        cases: Who takes part.
+        options: Device, rounds that are kept, and the seconds after which a case sits out.
+        label: Of the progress bar.
+        warmup: Rounds before that of the peaks.
+        least: Rounds that a case gets in any case; with 0 the call that took its peak may do.
+    """
+    seconds: dict[Key, list[float]] = {case.key: [] for case in cases}
+    first, peaks = dict[Key, float](), dict[Key, int | None]()
+    with progress(label, len(cases) * (warmup + 1 + options.rounds)) as bar:
+        for number in range(-warmup - 1, options.rounds):
+            for case in cases if number % 2 else reversed(cases):
+                kept = seconds[case.key]
+                with case.context():
+                    if number < -1:
+                        case.call()
+                    elif number == -1:
+                        start = timer()
+                        peaks[case.key] = peak_bytes(case.call, options.device)
+                        first[case.key] = timer() - start
+                    else:
+                        known = [s for s in kept if not math.isnan(s)]
+                        over = sum(known) + first[case.key] > options.budget
+                        rests = over and len(known) >= least
+                        kept.append(math.nan if rests else timed(case.call))
+                bar.update()
+    for key, kept in seconds.items():
+        if all(map(math.isnan, kept)):
+            kept[0] = first[key]
+    return Measured(cases, pd.DataFrame(seconds), peaks)
+
+
+def progress(label: str, total: int) -> "tqdm[Any]":
+    """A bar with the time left: in place on a terminal, else written now and then."""
+    return tqdm(
+        desc=label,
+        total=total,
+        bar_format="{desc}: {percentage:3.0f}%, {remaining} left",
+        mininterval=0.2 if sys.stderr.isatty() else 10.0,
+        dynamic_ncols=True,
+    )
+
+
+def copy(options: Options) -> Case:
+    """The bound of bandwidth: a copy too large for caches; reads and writes count."""
+    num_bytes = 2**22 if options.quick else 2**28
+    source = torch.ones(num_bytes // 4, device=options.device)
+    target = torch.empty_like(source)
+    name = f"copy of {num_bytes / 2**20:.0f} MiB"
+    return Case(name, lambda: target.copy_(source), "bound", moved=2.0 * num_bytes)
+
+
+def matmul(
+    name: str, shape: tuple[int, int, int, int], *, dtype: torch.dtype, device: torch.device
+) -> Case:
+    """The bound of arithmetic: products `[b n k] @ [b k m]` for the shape (b, n, k, m)."""
+    b, n, k, m = shape
+    x = torch.randn(b, n, k, device=device).to(dtype)
+    y = torch.randn(b, k, m, device=device).to(dtype)
+    return Case(name, lambda: x @ y, "bound", flops=2.0 * math.prod(shape))
