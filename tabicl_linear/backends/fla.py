@@ -29,8 +29,8 @@ def unavailable() -> str | None:
         metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         return (
-            f"{DISTRIBUTION} is not installed (pip install 'tabicl-linear[fla]', or {DISTRIBUTION} "
-            "einops packaging beside torch's own triton)"
+            f"{DISTRIBUTION} is not installed (pip install '.[fla]' in a clone of this project, or "
+            f"{DISTRIBUTION} einops packaging beside torch's own triton)"
         )
     return None
 
