@@ -24,13 +24,9 @@ def running(
     autocast: Sequence[torch.dtype] = (),
     compile_dense: bool = False,
 ) -> Iterator[Subject]:
-    """The rule or model to call inside, computed by a backend. Rules are not probed.
+    """The rule (not probed) or model to call inside, computed by a backend.
 
-    Args:
-        subject: A rule, or a model; it keeps its parameters.
-        backend: Which kernels to use.
-        autocast: What autocast will lower a model to, if anything.
-        compile_dense: Also send a model through torch.compile.
+    A model is told what autocast will lower it to, and may also go through torch.compile.
 
     Raises:
         ConfigError: A model cannot be computed by the backend here.

@@ -68,13 +68,7 @@ class Spread(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What cases took.
-
-    Attributes:
-        cases: Who took part.
-        seconds: A row for every round, a column for every case; NaN where it sat out.
-        peaks: Bytes by case; None where they are not known.
-    """
+    """What cases took: seconds of every round (NaN where one sat out), and bytes if known."""
 
     cases: Sequence[Case]
     seconds: pd.DataFrame
@@ -103,14 +97,8 @@ class Measured(NamedTuple):
         rates = {f"{k}_per_second": plain[k] / median for k in ("units", "flops", "moved")}
         ratios = {c.name: self.ratio(c.key, case.key)._asdict() for c in self.baselines(case)}
         seconds, peak = self.seconds[case.key].tolist(), self.peaks[case.key]
-        return {
-            **plain,
-            **rates,
-            "median_seconds": median,
-            "seconds": seconds,
-            "peak_bytes": peak,
-            "ratios": ratios,
-        }
+        measured = {"median_seconds": median, "seconds": seconds, "peak_bytes": peak}
+        return plain | rates | measured | {"ratios": ratios}
 
 
 def measure(
@@ -119,14 +107,8 @@ def measure(
     """Time all cases in turn, round by round, every second round in reverse order.
 
     So nobody always follows the same neighbour, and a load that drifts hits all alike. Rounds of
-    warm-up come first, then one that takes the peaks of memory.
-
-    Args:
-        cases: Who takes part.
-        options: Device, rounds that are kept, and the seconds after which a case sits out.
-        label: Of the progress bar.
-        warmup: Rounds before that of the peaks.
-        least: Rounds that a case gets in any case; with 0 the call that took its peak may do.
+    warm-up come first, then one that takes the peaks of memory. Each gets the `least` rounds
+    whatever the budget; with 0 the call that took its peak may do.
     """
     seconds: dict[Key, list[float]] = {case.key: [] for case in cases}
     first, peaks = dict[Key, float](), dict[Key, int | None]()

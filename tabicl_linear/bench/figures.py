@@ -21,9 +21,7 @@ SMOOTHING = 20
 def draw_scaling(panels: Mapping[str, pd.DataFrame], path: Path) -> Path:
     """Log-log panels side by side over rows of context; lines of one name share their colour.
 
-    Args:
-        panels: By title: name of the line, rows, value and `is_computed`, which is drawn dashed.
-        path: Of the file.
+    A panel has the name of a line, rows, value and `is_computed`, which is drawn dashed.
     """
     figure = Figure(figsize=(4.6 * len(panels), 4), layout="constrained")
     axes: list[Axes] = list(figure.subplots(1, len(panels), squeeze=False)[0])
@@ -37,6 +35,9 @@ def draw_scaling(panels: Mapping[str, pd.DataFrame], path: Path) -> Path:
         axis.set_xticks(sizes[:: math.ceil(len(sizes) / 6)], minor=False)
         axis.set_xticks([], minor=True)
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        low, high = (math.log10(end(points["value"])) for end in (min, max))
+        low = math.floor(low)  # whole decades, which have labels
+        axis.set_ylim(10.0**low, 10.0 ** max(math.ceil(high), low + 1))
         axis.yaxis.set_major_formatter(EngFormatter())
         axis.yaxis.set_minor_formatter(NullFormatter())
         _tidy(axis)

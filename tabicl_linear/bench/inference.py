@@ -63,15 +63,8 @@ def run(
     points = completed(meter.measure(sizes))
     name = f"{verb}-{configs[-1].stem}" + ("" if autocast is None else f"-{precision}")
     parameters = {n: sum(p.numel() for p in m.parameters()) for n, m in models.items()}
-    settings: dict[str, Any] = {
-        "configs": [str(c) for c in configs],
-        "overrides": list(overrides),
-        "autocast": str(autocast),
-        "rounds": options.rounds,
-        "budget": options.budget,
-        "queries": QUERIES,
-        "parameters": parameters,
-    }
+    settings: dict[str, Any] = {"configs": [str(c) for c in configs], "parameters": parameters}
+    settings |= {"rounds": options.rounds, "budget": options.budget, "queries": QUERIES}
     if plot:
         figure = draw_scaling(panels(points), options.output / f"{name}.png")
         settings["figure"] = figure.name
@@ -87,13 +80,10 @@ def run(
 
 
 class Meter:
-    """Measures models at sizes of the context, as far as time and memory allow.
+    """Measures models at sizes of the context, in turn, as far as time and memory allow.
 
-    Args:
-        models: They take turns.
-        options: Rounds, and seconds that a model may take at a size: slow ones get fewer rounds,
-            at last the one call that takes the peak, and none where that would not fit.
-        autocast: What to lower to, if anything.
+    Slow ones get fewer rounds, at last the one call that takes the peak, and none where that would
+    not fit into the budget.
     """
 
     def __init__(self, models: Models, options: Options, autocast: torch.dtype | None) -> None:

@@ -13,10 +13,9 @@ QUERIES = 100
 
 TIMES = (
     "Times are medians and quartiles of rounds in which models take turns; where the budget has no "
-    "room for that, of one call. Ratios are quotients of the medians of two models at the same "
-    "number of rows. `peak MB` (10^6 bytes) is what a call takes beyond what was held before it. "
-    "*computed*: the size of the state follows from its shapes, it was not fitted. A point is left "
-    "out where its expected time, judged by the one before, is above the budget. "
+    "room for that, of one call. Ratios are quotients of medians. `peak MB` (10^6 bytes) is what a "
+    "call takes beyond what was held before it. A point is left out where its expected time, "
+    "judged by the one before, is above the budget; the size of its state is computed. "
 )
 NOTES = {
     "fit": TIMES,
@@ -26,12 +25,7 @@ NOTES = {
 
 
 def completed(points: pd.DataFrame) -> pd.DataFrame:
-    """Points with the time without a cache, rates, and how many times faster each is than softmax.
-
-    Args:
-        points: Name, rows, seconds (`fit`, `predict`), their spreads and peaks, state, and why a
-            fit was left out.
-    """
+    """Points with the time without a cache, and how many times faster each is than softmax."""
     columns = [f"{what}{end}" for what in ("fit", "predict") for end in ("", "_spread", "_peak")]
     points = points.reindex(columns=list(dict.fromkeys([*points.columns, *columns])))
     points["refit"] = points["fit"] + points["predict"]

@@ -26,13 +26,10 @@ at the default `Shape`."""
 
 PASSES = ("forward", "forward + backward")
 NOTES = (
-    "Units are tokens (rows of all tasks). FLOP/s count the recurrence itself: 6 k v a token and "
-    "head for the delta rules, 4 k v for the others, and for softmax attention 4 k for every pair "
-    "of tokens that is attended to; twice that again for a backward pass. GB/s count the least "
-    "that each pass must move: inputs and output, and their gradients. Naive forms are the "
-    "algorithms of flash-linear-attention's `naive.py` files, written anew "
-    "(`tabicl_linear/bench/kernel_baselines.py`), on inputs that lie as they want them, in the "
-    "dtype of the inputs throughout; ours keep states and sums in float32.\n\n"
+    "FLOP/s count the recurrence itself: 6 k v a token and head for the delta rules, 4 k v for the "
+    "others, 4 k for every pair of tokens of softmax attention; twice that again for a backward "
+    "pass. GB/s count inputs and output, and their gradients. Naive forms are the algorithms of "
+    "flash-linear-attention's `naive.py` files on inputs that lie as they want them.\n\n"
 )
 
 
@@ -49,15 +46,10 @@ QUICK = Shape(2, 96, 2, 16)
 
 
 class Operation(NamedTuple):
-    """A rule and its baseline.
+    """A rule, and its baseline from heads-first inputs.
 
-    Attributes:
-        rule: Ours.
-        baseline: The same from heads-first inputs.
-        gates: Channels of the decay: 0, 1, or -1 for one per key channel.
-        products: k v-sized products of a token, forward; 3 in rules that have write rates.
-        name: What the baseline is called.
-        target: Whether there is one.
+    `gates` are the channels of the decay (-1 for one per key channel), `products` those of k v size
+    that a token takes forward (3 in rules that have write rates).
     """
 
     rule: UpdateRule

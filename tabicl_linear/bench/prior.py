@@ -26,9 +26,8 @@ LEAST = 2.0
 
 NOTES = (
     "The imitation follows the steps of the authors' code as far as they are known, with "
-    "`nn.Sequential` networks and ranks by sorting; it is not that code. It tries the same "
-    "hyper-parameters and keeps a dataset on the same condition. GB/s count the finished tables "
-    "alone. The upper bound is one layer of 200 units for all rows and datasets of a call.\n\n"
+    "`nn.Sequential` networks and ranks by sorting; it is not that code. GB/s count the finished "
+    "tables. The upper bound is one layer of 200 units for all rows of a call.\n\n"
 )
 
 

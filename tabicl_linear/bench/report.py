@@ -31,14 +31,9 @@ class Table(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A ratio that is asked for.
+    """A ratio that is asked for, and what came out: NaN where it could not be measured.
 
-    Attributes:
-        what: What is compared.
-        wanted: The bound.
-        measured: What came out; NaN where it could not be measured.
-        at_least: Whether the bound is a lower one.
-        applies: Whether this run has the sizes, precision and device that the bound is meant for.
+    It `applies` where this run has the sizes, precision and device that it is meant for.
     """
 
     what: str
@@ -136,12 +131,10 @@ def check_folder(folder: Path) -> None:
 def method(rounds: int) -> str:
     """How the numbers of a table of cases come about, for its reader."""
     return (
-        f"Medians and quartiles of {rounds} rounds after warm-up. In a round each case runs once "
-        "(for 0.02 s, where one call takes less), every second round in reverse order. Ratios are "
-        "quotients of two times of the same round, their median and quartiles: a load that drifts "
-        "cancels out. Rates are those of the median time. `peak MB` (10^6 bytes) is what a call "
-        "takes beyond what was held before it. *Upper bounds*, in italics, are what this machine "
-        "reached in the same rounds."
+        f"Medians and quartiles of {rounds} rounds after warm-up, in which cases take turns; "
+        "ratios are quotients of two times of the same round. Rates are those of the median time. "
+        "`peak MB` (10^6 bytes) is what a call takes beyond what was held before it. *Upper "
+        "bounds*, in italics, are what this machine reached in the same rounds."
     )
 
 

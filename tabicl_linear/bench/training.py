@@ -76,7 +76,7 @@ def make_trainer(
     # It would say what devices it finds.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     return Trainer(
-        accelerator="cpu" if device.type == "cpu" else "gpu",
+        accelerator=device.type,
         devices=1 if device.type == "cpu" else [device.index or 0],
         precision=PRECISIONS[precision],  # type: ignore[arg-type]
         callbacks=[callback],
