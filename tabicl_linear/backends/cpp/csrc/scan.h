@@ -1,4 +1,4 @@
-// Matrix memories token by token, forward and backward (kernels/compiled.py is the way in).
+// Matrix states token by token, forward and backward (backends/cpp/rules.py is the way in).
 //
 //     S_t = S~ + u_t k_t^T,   S~ = S_{t-1} Diag(a_t),   o_t = S_t q_t,
 //     u_t = b_t (v_t - S~ k_t) for the (gated) delta rule,   u_t = v_t for additive memories.

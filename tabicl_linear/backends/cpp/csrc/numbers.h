@@ -1,0 +1,74 @@
+// Numbers of the token-wise functions: loads and stores in float and bfloat16, sigmoid and silu.
+
+#pragma once
+
+#include "vectors.h"
+
+namespace {
+
+typedef uint32_t words __attribute__((vector_size(4 * WIDTH)));
+typedef uint16_t shorts __attribute__((vector_size(2 * WIDTH)));
+
+struct bfloat16 {
+    uint16_t bits;
+};
+
+// Up to WIDTH numbers with zeros behind them.
+INLINE vec load(const float *from, int64_t count) {
+    vec x = {};
+    if (count >= WIDTH)
+        std::memcpy(&x, from, sizeof(x));
+    else
+        std::memcpy(&x, from, count * sizeof(float));
+    return x;
+}
+
+INLINE vec load(const bfloat16 *from, int64_t count) {
+    shorts x = {};
+    if (count >= WIDTH)
+        std::memcpy(&x, from, sizeof(x));
+    else
+        std::memcpy(&x, from, count * sizeof(bfloat16));
+    return (vec)(__builtin_convertvector(x, words) << 16);
+}
+
+INLINE void store(float *to, vec x, int64_t count) {
+    if (count >= WIDTH)
+        std::memcpy(to, &x, sizeof(x));
+    else
+        std::memcpy(to, &x, count * sizeof(float));
+}
+
+INLINE void store(bfloat16 *to, vec x, int64_t count) {
+    // To the nearest, ties to even; what is not a number stays so.
+    const words bits = (words)x, rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    const words chosen = (bits & 0x7fffffff) > 0x7f800000 ? words{} + 0x7fc0 : rounded;
+    const shorts result = __builtin_convertvector(chosen, shorts);
+    if (count >= WIDTH)
+        std::memcpy(to, &result, sizeof(result));
+    else
+        std::memcpy(to, &result, count * sizeof(bfloat16));
+}
+
+// 1 / (1 + exp(-x)), to 2e-7 of itself: exp(-x) = 2^n e^r with |r| <= ln(2) / 2 and e^r by its
+// Taylor series; zero, and not merely small, where exp(-x) leaves float: callers multiply it by x,
+// however large. Not a number gives anything, since they do.
+INLINE vec sigmoid(vec x) {
+    const vec negative = x > 87.0f ? vec{} - 87.0f : -x;
+    // Adding 1.5 * 2^23 rounds to whole numbers, which then stand in the low bits.
+    const vec shifted = negative * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
+    const vec r = negative - n * 0.693145752f - n * 1.42860677e-6f;
+    vec e = r * (1.0f / 5040) + 1.0f / 720;
+    e = e * r + 1.0f / 120;
+    e = e * r + 1.0f / 24;
+    e = e * r + 1.0f / 6;
+    e = e * r + 0.5f;
+    e = e * r + 1.0f;
+    e = e * r + 1.0f;
+    const vec s = 1.0f / (1.0f + (vec)((words)e + ((words)shifted << 23)));
+    return x < -88.7f ? vec{} : s;
+}
+
+INLINE vec silu(vec x) { return x * sigmoid(x); }
+
+}  // namespace
