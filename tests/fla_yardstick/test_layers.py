@@ -100,7 +100,7 @@ def test_states_and_decoding(agree, name):
     decoded, *_ = theirs(query, past_key_values=cache, use_cache=True)
     agree(
         f"{name}, decoding",
-        {"state": state.state.S, "output": predict(ours, query, state)},
+        {"state": state.rule_state.S, "output": predict(ours, query, state)},
         {"state": S.transpose(-1, -2) if PAIRS[name].keys_first else S, "output": decoded},
     )
 
