@@ -15,9 +15,7 @@ setup(
             sources=[
                 f"{SOURCES}/{name}.cpp" for name in ("scan_forward", "scan_backward", "tokenwise")
             ],
-            depends=[
-                f"tabicl_linear/backends/cpp/csrc/{name}.h" for name in ("numbers", "scan", "share", "vectors")
-            ],
+            depends=[f"{SOURCES}/{name}.h" for name in ("numbers", "scan", "share", "vectors")],
             extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP],
             extra_link_args=OPENMP,
             language="c++",
