@@ -19,7 +19,7 @@ setup(
             extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP],
             extra_link_args=OPENMP,
             language="c++",
-            # The package does without: tabicl_linear.backends.cpp.library says why it is missing.
+            # The package does without: tabicl_linear.backends.cpp.loader says why it is missing.
             optional=True,
         )
     ]

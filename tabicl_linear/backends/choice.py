@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 
 from tabicl_linear.backends import fla
-from tabicl_linear.backends.cpp import library, rules
+from tabicl_linear.backends.cpp import loader, rules
 from tabicl_linear.backends.cpp.tokenwise import TOKENWISE
 from tabicl_linear.backends.probe import (
     TF32_TOLERANCE,
@@ -58,7 +58,7 @@ IMPLEMENTATIONS = {
         "cpu",
         {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE},
         TOKENWISE,
-        library.unavailable,
+        loader.unavailable,
     ),
     "fla": _Implementation(
         "cuda",

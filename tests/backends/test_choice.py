@@ -9,7 +9,7 @@ from kernels.candidates import RIGHT, fast_dtypes, fold_right, put, raises, scan
 
 from tabicl_linear.backends import choice as backend_choice
 from tabicl_linear.backends import fla, probe, using
-from tabicl_linear.backends.cpp import library
+from tabicl_linear.backends.cpp import loader
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels import delta
 from tabicl_linear.kernels.additive import AdditiveRule
@@ -79,7 +79,7 @@ def lines(caplog):
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.skipif(library.unavailable() is not None, reason="the C++ kernels are not built")
+@pytest.mark.skipif(loader.unavailable() is not None, reason="the C++ kernels are not built")
 @pytest.mark.parametrize(
     ("rule", "gates"),
     [(DeltaRule(), 0), (DeltaRule(), 1), (AdditiveRule(), 1), (AdditiveRule(), 6)],

@@ -14,7 +14,7 @@ from torch import nn
 from tabicl_linear import recipe as recipes
 from tabicl_linear.backends import using
 from tabicl_linear.backends.choice import IMPLEMENTATIONS
-from tabicl_linear.backends.cpp.library import unavailable
+from tabicl_linear.backends.cpp.loader import unavailable
 from tabicl_linear.backends.cpp.tokenwise import TOKENWISE
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.kernels import delta

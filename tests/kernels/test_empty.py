@@ -7,7 +7,7 @@ import torch
 from kernels.cases import MATRIX_CASES, initial, map_streams, streams
 
 from tabicl_linear.backends import fla, using
-from tabicl_linear.backends.cpp import library, rules
+from tabicl_linear.backends.cpp import loader, rules
 from tabicl_linear.backends.probe import computed_by
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
@@ -17,7 +17,7 @@ from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.kernels.streams import Streams
 
 KERNELS = {"torch": None, "fla": {DeltaRule: fla.DELTA, AdditiveRule: fla.ADDITIVE}}
-if library.unavailable() is None:
+if loader.unavailable() is None:
     KERNELS["cpp"] = {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE}
 
 cases = pytest.mark.parametrize("name", MATRIX_CASES)

@@ -7,7 +7,7 @@ import torch
 from contract.variants import MIXERS
 from tolerances import AUTOCAST, assert_close
 
-from tabicl_linear.backends.cpp.library import unavailable
+from tabicl_linear.backends.cpp.loader import unavailable
 from tabicl_linear.backends.placement import PlacedModule
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.mixers.softmax import Softmax

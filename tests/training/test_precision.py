@@ -6,7 +6,7 @@ import pytest
 from kernels.candidates import fast_dtypes
 
 from tabicl_linear import build_task
-from tabicl_linear.backends.cpp.library import unavailable
+from tabicl_linear.backends.cpp.loader import unavailable
 from tabicl_linear.kernels import additive
 
 GLA = Path(__file__).parents[2] / "configs" / "gla.yaml"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from tabicl_linear.backends.cpp.library import library, pointer
+from tabicl_linear.backends.cpp.loader import library, pointer
 from tabicl_linear.kernels import additive, delta
 from tabicl_linear.kernels.rule import Kernel
 from tabicl_linear.kernels.streams import Streams

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from tabicl_linear.backends.cpp.library import library, pointer
+from tabicl_linear.backends.cpp.loader import library, pointer
 from tabicl_linear.kernels.chosen import Choice
 from tabicl_linear.nn import tokenwise
 from tabicl_linear.nn.feature_maps import UNIT_NORM_EPS

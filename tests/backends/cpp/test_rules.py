@@ -14,7 +14,7 @@ from kernels.cases import LENGTHS, MATRIX_CASES, initial, map_streams, streams, 
 from tolerances import RMS, ROUNDING, assert_close
 
 from tabicl_linear.backends import using
-from tabicl_linear.backends.cpp import library, rules
+from tabicl_linear.backends.cpp import loader, rules
 from tabicl_linear.backends.probe import computed_by
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 CASES = {name: case for name, case in MATRIX_CASES.items() if "linear" not in name}
 FLOAT32 = RMS[torch.float32]
 built = pytest.mark.skipif(
-    library.unavailable() is not None, reason=f"not built: {library.unavailable()}"
+    loader.unavailable() is not None, reason=f"not built: {loader.unavailable()}"
 )
 
 
@@ -282,7 +282,7 @@ def test_without_a_compiler_the_build_goes_on_and_the_package_says_what_is_missi
     shutil.copytree(
         ROOT / "tabicl_linear", tmp_path / "tabicl_linear", ignore=shutil.ignore_patterns("*.so")
     )
-    code = "from tabicl_linear.backends.cpp import library; print(library.unavailable())"
+    code = "from tabicl_linear.backends.cpp import loader; print(loader.unavailable())"
     said = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
@@ -291,5 +291,5 @@ def test_without_a_compiler_the_build_goes_on_and_the_package_says_what_is_missi
 
 @built
 def test_a_library_of_another_version_is_not_used(monkeypatch):
-    monkeypatch.setattr(library, "_VERSION", 99)
-    assert "another version" in library.unavailable.__wrapped__()
+    monkeypatch.setattr(loader, "_VERSION", 99)
+    assert "another version" in loader.unavailable.__wrapped__()

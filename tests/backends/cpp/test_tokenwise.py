@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from tolerances import RMS, assert_close
 
 from tabicl_linear.backends.cpp import tokenwise as cpp
-from tabicl_linear.backends.cpp.library import unavailable
+from tabicl_linear.backends.cpp.loader import unavailable
 from tabicl_linear.nn import tokenwise
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"not built: {unavailable()}")

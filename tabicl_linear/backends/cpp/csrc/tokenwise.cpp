@@ -219,7 +219,7 @@ void each_piece(const Function &f, int64_t threads, const Work &work) {
 
 extern "C" {
 
-// That of backends/cpp/library.py, which refuses a library that was built from other sources.
+// That of backends/cpp/loader.py, which refuses a library that was built from other sources.
 int tabicl_version() { return 3; }
 
 void tabicl_norm(const Norm *f, int64_t threads) {
