@@ -19,6 +19,26 @@ LOST = "timeout|timed out|connection (closed|reset)|broken pipe"
 """What gloo and NCCL say when a process does not answer."""
 
 
+class LostProcess(RuntimeError):
+    """One of several processes ended, or does not answer.
+
+    Args:
+        error: What the library for their communication raised in this one.
+    """
+
+    def __init__(self, error: RuntimeError) -> None:
+        super().__init__(
+            "Another process ended, or did not answer within --rank_timeout_minutes "
+            f"({str(error).splitlines()[0]}): end those that are left, and resume with "
+            "--ckpt_path and the run's last.ckpt."
+        )
+
+    @staticmethod
+    def explains(error: RuntimeError) -> bool:
+        """Whether an error among several processes means that one of them is lost."""
+        return re.search(LOST, str(error), re.IGNORECASE) is not None
+
+
 class Launch(NamedTuple):
     """Processes that were started from outside, one for each device.
 
@@ -96,17 +116,6 @@ def limited(strategy: Any, minutes: float) -> Strategy:
     entry = StrategyRegistry[strategy]
     made: Strategy = entry["strategy"](**entry["init_params"], timeout=timedelta(minutes=minutes))
     return made
-
-
-def lost_process(error: RuntimeError) -> str | None:
-    """What to say of an error that means that another process hangs or is gone; None for others."""
-    text = str(error).splitlines()[0] if str(error) else ""
-    if not re.search(LOST, text, re.IGNORECASE):
-        return None
-    return (
-        f"Another process ended, or did not answer within --rank_timeout_minutes ({text}): end "
-        "those that are left, and resume with --ckpt_path and the run's last.ckpt."
-    )
 
 
 def _slurm_number(kind: str) -> int:

@@ -11,7 +11,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 from tabicl_linear.callbacks.provenance import Provenance
 from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
-from tabicl_linear.cli.launch import Launch, limited, lost_process
+from tabicl_linear.cli.launch import Launch, LostProcess, limited
 from tabicl_linear.cli.process import log_lines, signals_raise
 from tabicl_linear.cli.resume import GIVEN_ANEW, Resume, option_value
 from tabicl_linear.cli.run_folder import RunFolder
@@ -125,13 +125,19 @@ class PretrainingCLI(ConfigCLI):
                 rank_zero_info(f"Resuming with {key}: {stored} -> {given}")
         rank_zero_info(f"Run folder: {self.run_folder.path}")
         with self.run_folder.dropped_if_unused():
-            self.trainer.fit(**kwargs)
+            try:
+                self.trainer.fit(**kwargs)
+            except RuntimeError as error:
+                if self.trainer.world_size > 1 and LostProcess.explains(error):
+                    raise LostProcess(error) from error
+                raise
 
 
 def fit(options: list[str]) -> int:
     """Train, or go on; return the exit code.
 
-    0, or 1 for training that is not finite, 2 for bad input, 130 after SIGINT, 143 after SIGTERM.
+    0, or 1 for training that is not finite or a process that was lost, 2 for bad input, 130 after
+    SIGINT, 143 after SIGTERM.
     """
     return _run("fit", options)
 
@@ -158,21 +164,15 @@ def _run(verb: str, options: list[str]) -> int:
                 resume.check_trust(trust_code=trusted)
             base = [] if resume is None else resume.base_options
             PretrainingCLI([verb, *base, *options], resume=resume, held=held)
-    except ConfigError:
-        raise
     except OSError as error:
         raise ConfigError(reason(error)) from error
-    except NonFiniteTraining as error:
+    except (NonFiniteTraining, LostProcess) as error:
         sys.stderr.write(f"tabicl-linear {verb}: {error}\n")
         return 1
     except StoppedBySignal as error:
         sys.stderr.write(f"tabicl-linear {verb}: {error}\n")
         return 128 + error.signum
     except OBJECTIONS as error:
-        lost = lost_process(error) if isinstance(error, RuntimeError) else None
-        if lost is not None:
-            sys.stderr.write(f"tabicl-linear {verb}: {lost}\n")
-            return 1
         if not raised_by(error, "lightning"):
             raise
         raise ConfigError(f"trainer: {error}") from error

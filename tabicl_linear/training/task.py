@@ -226,8 +226,8 @@ class InContextTask(LightningModule):
 
 def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
     """Refuse weights of another network before any is copied."""
-    differing = sorted(stored.keys() ^ own.keys())
-    differing += [n for n in stored.keys() & own.keys() if stored[n].shape != own[n].shape]
+    other_shape = {n for n in stored.keys() & own.keys() if stored[n].shape != own[n].shape}
+    differing = sorted((stored.keys() ^ own.keys()) | other_shape)
     if differing:
         raise CheckpointError(
             f"The checkpoint's weights are not those of the network that it describes: "

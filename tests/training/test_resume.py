@@ -74,18 +74,21 @@ def test_a_run_that_ended_by_epochs_goes_on_bit_identically(fit, load, tmp_path,
     assert_same(load(tmp_path / "whole" / "version_0" / "last.ckpt"), load(cut))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_overfitting_replays_its_batches_also_after_a_resume(
-    fit, load, monkeypatch, tmp_path, workers
-):
-    seen = []
-    original = InContextTask.training_step
+@pytest.fixture
+def seen(monkeypatch):
+    """The indices of the batches that are trained on."""
+    indices, original = [], InContextTask.training_step
 
     def record(self, batch, batch_idx):
-        seen.append(batch.index)
+        indices.append(batch.index)
         return original(self, batch, batch_idx)
 
     monkeypatch.setattr(InContextTask, "training_step", record)
+    return indices
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_overfitting_replays_its_batches_also_after_a_resume(fit, load, seen, tmp_path, workers):
     options = ("--trainer.overfit_batches", 3, "--data.num_workers", workers)
     options = (*KEEP, *options, "--trainer.accumulate_grad_batches", 1)
     assert fit(*options) == 0
@@ -100,15 +103,7 @@ def test_overfitting_replays_its_batches_also_after_a_resume(
         assert_same(load(whole / "last.ckpt"), load(tmp_path / root / "version_0" / "last.ckpt"))
 
 
-def test_one_batch_can_be_overfitted(fit, monkeypatch):
-    seen = []
-    original = InContextTask.training_step
-
-    def record(self, batch, batch_idx):
-        seen.append(batch.index)
-        return original(self, batch, batch_idx)
-
-    monkeypatch.setattr(InContextTask, "training_step", record)
+def test_one_batch_can_be_overfitted(fit, seen):
     assert fit("--trainer.overfit_batches", 1, "--trainer.max_steps", 3) == 0
     assert seen == [0, 0, 0]
 
