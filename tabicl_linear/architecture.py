@@ -1,20 +1,39 @@
 """The shape of the network, and the parts that follow from it alone."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from torch import nn
 
 from tabicl_linear.backbone.two_axis import CellAttention
 from tabicl_linear.embedding.base import Embedding
-from tabicl_linear.embedding.cell_embedding import CellEmbedding
+from tabicl_linear.embedding.cell_embedding import CellEmbedding, Groups, HeadReads
+from tabicl_linear.embedding.codes import Codes
+from tabicl_linear.embedding.labels import LabelCode
 from tabicl_linear.embedding.row_embedding import RowEmbedding
+from tabicl_linear.embedding.values import ValueCode
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.nn.feed_forward import MLP, SwiGLU
 from tabicl_linear.nn.norms import RMSNorm
 
 FeedForward = Literal["swiglu", "gelu", "none"]
 Norm = Literal["pre_rms", "post_layer"]
+CHOICES = {
+    "feed_forward": FeedForward,
+    "norm": Norm,
+    "label_code": LabelCode,
+    "value_code": ValueCode,
+    "head_reads": HeadReads,
+}
+OF_CELLS = (
+    "group_offsets",
+    "group_stride",
+    "label_in_every_cell",
+    "head_reads",
+    "cell_attention_every",
+)
+"""Options that say something about the cells of a row."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +54,22 @@ class Architecture:
         final_norm: Whether a norm follows the last block.
         weave_states: Start every layer from a learned state plus the final state of the layer
             below (state weaving, section 4.2).
+        learn_states: Start every layer from a learned state, the same for all tasks and cells.
+        label_code: scalar: psi_y is linear in the class index. one_hot: a learned vector for each
+            class and one for the unknown label.
+        value_code: linear: psi_x is linear in the values. fourier: also in their sines and cosines
+            at a few frequencies.
+        mask_absent_classes: Give classes that the context does not have no probability.
         two_axis: One token per group of columns, with softmax attention across the groups before
             every second layer (appendix D.9), instead of one token per row.
-        features_per_group: Columns of a group where `two_axis` is set.
+        features_per_group: Columns of a group where `two_axis` is set and `group_offsets` is not.
+        group_offsets: Groups that share columns, where `two_axis` is set: group i holds the columns
+            i * group_stride + offset, counted cyclically.
+        group_stride: See `group_offsets`.
+        label_in_every_cell: Add psi_y to the token of every group.
+        head_reads: label_cell: a token of its own that stands for the label. mean: the mean of the
+            groups' tokens, without such a token.
+        cell_attention_every: Layers from one attention across the groups to the next; 1 for all.
     """
 
     dim: int = 320
@@ -52,32 +84,86 @@ class Architecture:
     norm_eps: float = 1e-6
     final_norm: bool = True
     weave_states: bool = False
+    learn_states: bool = False
+    label_code: LabelCode = "scalar"
+    value_code: ValueCode = "linear"
+    mask_absent_classes: bool = False
     two_axis: bool = False
     features_per_group: int = 2
+    group_offsets: tuple[int, ...] | None = None
+    group_stride: int = 2
+    label_in_every_cell: bool = False
+    head_reads: HeadReads = "label_cell"
+    cell_attention_every: int = 2
 
     def __post_init__(self) -> None:
-        for name in ("dim", "num_heads", "depth", "num_features", "hidden_dim", "decoder_dim"):
+        for name in (
+            *("dim", "num_heads", "depth", "num_features", "hidden_dim", "decoder_dim"),
+            "cell_attention_every",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"architecture.{name}={getattr(self, name)} must be at least 1.")
         if self.num_classes < 2:
             raise ConfigError(f"architecture.num_classes={self.num_classes} must be at least 2.")
-        for name, choices in (("feed_forward", get_args(FeedForward)), ("norm", get_args(Norm))):
-            if getattr(self, name) not in choices:
+        for name, kind in CHOICES.items():
+            if getattr(self, name) not in get_args(kind):
                 raise ConfigError(
-                    f"architecture.{name}={getattr(self, name)!r} must be one of {choices}."
+                    f"architecture.{name}={getattr(self, name)!r} must be one of {get_args(kind)}."
                 )
+        if self.learn_states and self.weave_states:
+            raise ConfigError(
+                "architecture.weave_states=true learns the states that layers start from already: "
+                "leave learn_states out."
+            )
+        self._check_cells()
+
+    def _check_cells(self) -> None:
+        """Refuse options of cells that would be of no effect; a list of offsets is a tuple."""
+        defaults = {field.name: field.default for field in fields(self)}
+        changed = [name for name in OF_CELLS if getattr(self, name) != defaults[name]]
+        if changed and not self.two_axis:
+            raise ConfigError(
+                f"architecture.{changed[0]}={getattr(self, changed[0])!r} is about the cells of a "
+                f"row: set two_axis to true, or leave {changed[0]} out."
+            )
+        if self.group_offsets is None:
+            if "group_stride" in changed:
+                raise ConfigError(
+                    f"architecture.group_stride={self.group_stride} is the distance of groups that "
+                    "group_offsets describes: give those, or leave group_stride out."
+                )
+            return
+        if self.features_per_group != defaults["features_per_group"]:
+            raise ConfigError(
+                f"architecture.features_per_group={self.features_per_group} and group_offsets both "
+                "say which columns are a group: leave one out."
+            )
+        if not isinstance(self.group_offsets, Sequence) or not all(
+            type(offset) is int and offset >= 0 for offset in self.group_offsets
+        ):
+            raise ConfigError(
+                f"architecture.group_offsets={self.group_offsets!r}: give a list of whole numbers "
+                "from 0, such as [0, 1, 3]."
+            )
+        object.__setattr__(self, "group_offsets", tuple(self.group_offsets))
 
     def make_embedding(self) -> Embedding:
         """Tokens from cells and labels."""
-        if self.two_axis:
-            return CellEmbedding(
-                self.num_features, self.dim, features_per_group=self.features_per_group
-            )
-        return RowEmbedding(self.num_features, self.dim)
+        codes = Codes(self.value_code, self.label_code, self.num_classes)
+        if not self.two_axis:
+            return RowEmbedding(self.num_features, self.dim, codes)
+        return CellEmbedding(
+            self.num_features,
+            self.dim,
+            codes,
+            groups=Groups(self.features_per_group, self.group_offsets, self.group_stride),
+            label_in_every_cell=self.label_in_every_cell,
+            head_reads=self.head_reads,
+        )
 
     def make_cell_attention(self) -> list[CellAttention]:
-        """Attention across cells, for every second layer; none with one token per row."""
-        count = (self.depth + 1) // 2 if self.two_axis else 0
+        """Attention across cells, first to last; none with one token per row."""
+        count = -(-self.depth // self.cell_attention_every) if self.two_axis else 0
         return [CellAttention(self.dim, self.num_heads, self.make_norm()) for _ in range(count)]
 
     def make_norm(self) -> nn.Module:

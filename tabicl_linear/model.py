@@ -11,9 +11,10 @@ from tabicl_linear.backbone.block import Block
 from tabicl_linear.backbone.stack import Backbone
 from tabicl_linear.backends.placement import Backend, PlacedModule
 from tabicl_linear.data.batch import TaskBatch
-from tabicl_linear.embedding.inputs import Limits, check_context, check_rows, chunk_length
+from tabicl_linear.embedding import inputs
+from tabicl_linear.embedding.labels import present_classes, without_absent
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
-from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
+from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
@@ -26,10 +27,12 @@ class InContextState(NamedTuple):
     Attributes:
         layers: State of every layer.
         statistics: What standardises rows and stands in for unknown labels.
+        classes: Which classes the context has; None where the model does not mask the others.
     """
 
     layers: tuple[LayerState, ...]
     statistics: ContextStatistics
+    classes: Bool[Tensor, "b y"] | None = None
 
 
 class InContextModel(PlacedModule):
@@ -81,7 +84,9 @@ class InContextModel(PlacedModule):
             blocks,
             final_norm,
             weave_states=architecture.weave_states,
+            learn_states=architecture.learn_states,
             cell_attention=architecture.make_cell_attention(),
+            cell_attention_every=architecture.cell_attention_every,
         )
         if strategy.target == "multi" and not backbone.is_causal:
             raise ConfigError(
@@ -140,20 +145,21 @@ class InContextModel(PlacedModule):
             ConfigError: `rows_per_chunk` is less than one.
             UnsupportedReadout: `state` is given, but a layer reads tokens written later.
         """
-        size = chunk_length(self._weight.device, rows_per_chunk)
-        limits = Limits(self._weight.device, self.architecture.num_classes)
-        check_context(x, y, categorical, limits=limits)
+        size = inputs.chunk_length(self._weight.device, rows_per_chunk)
+        limits = inputs.Limits(self._weight.device, self.architecture.num_classes)
+        inputs.check_context(x, y, categorical, limits=limits)
         if state is None:
             statistics, initial = self._statistics(x, y, categorical, size), None
         else:
             self._check_state(state)
-            self._check_extension(x, categorical, state)
+            self.backbone.check_extensible()
+            inputs.check_extension(x, categorical, state.statistics.fill.shape)
             statistics, initial = state.statistics, state.layers
         num_cells = self.embedding.num_cells(x.shape[2])
         tokens = self._context_tokens(x, y, statistics, size)
         with self.computing():
             layers = self.backbone.write(tokens, initial, num_cells=num_cells)
-        return InContextState(layers, statistics)
+        return InContextState(layers, statistics, self._classes(y, state))
 
     def predict(
         self,
@@ -173,15 +179,9 @@ class InContextModel(PlacedModule):
             DataError: Rows that do not have the columns of the context, or a foreign state.
             ConfigError: `rows_per_chunk` is less than one.
         """
-        size = chunk_length(self._weight.device, rows_per_chunk)
-        check_rows(x, self._weight.device)
+        size = inputs.chunk_length(self._weight.device, rows_per_chunk)
         self._check_state(state)
-        expected = state.statistics.fill.shape
-        if (x.shape[0], x.shape[2]) != tuple(expected):
-            raise DataError(
-                f"Queries of {x.shape[0]} tasks with {x.shape[2]} columns do not match the fitted "
-                f"context of {expected[0]} tasks with {expected[1]} columns."
-            )
+        inputs.check_queries(x, state.statistics.fill.shape, self._weight.device)
         # Pieces of equal length: matrix products of very few rows run other kernels.
         pieces = x.tensor_split(max(1, -(-x.shape[1] // size)), dim=1)
         with self.computing():
@@ -192,8 +192,7 @@ class InContextModel(PlacedModule):
         tokens = self.strategy.query_tokens(rows, self._placeholder(state.statistics))
         num_cells = self.embedding.num_cells(x.shape[2])
         hidden = self.backbone.predict(tokens, state.layers, num_cells=num_cells)
-        logits: Tensor = self.head(self.embedding.outputs(hidden, x.shape[2]))
-        return logits
+        return self._logits(hidden, x.shape[2], state.classes)
 
     def forward(self, batch: TaskBatch) -> Float[Tensor, "b q y"]:
         """Logits of the query rows in the training layout of the strategy.
@@ -210,7 +209,7 @@ class InContextModel(PlacedModule):
 
         Args:
             batch: Tasks to train on.
-            initial: States to start the context from; zero if left out.
+            initial: States to start the context from, in the place of learned ones or zero.
 
         Raises:
             DataError: The batch has no query row, or none of context.
@@ -227,7 +226,7 @@ class InContextModel(PlacedModule):
         num_cells = self.embedding.num_cells(num_columns)
         tokens = self.strategy.training_tokens(
             self.embedding.rows(self._standardised(batch.x, statistics)),
-            self.embedding.labels(batch.y.to(self._weight.dtype), num_columns),
+            self.embedding.labels(batch.y, num_columns),
             self._placeholder(statistics),
             num_context=num_context,
         )
@@ -237,7 +236,7 @@ class InContextModel(PlacedModule):
             if queries.shape[1]:
                 queries = self.backbone.predict(queries, layers, num_cells=num_cells)
         hidden = self.strategy.predictions(context, queries, num_context=num_context)
-        return self.head(self.embedding.outputs(hidden, num_columns)), layers
+        return self._logits(hidden, num_columns, self._classes(batch.y[rows])), layers
 
     @property
     def _weight(self) -> Tensor:
@@ -265,35 +264,31 @@ class InContextModel(PlacedModule):
         for rows, labels in pairs:
             yield self.strategy.context_tokens(
                 self.embedding.rows(self._standardised(rows, statistics)),
-                self.embedding.labels(labels.to(self._weight.dtype), x.shape[2]),
+                self.embedding.labels(labels, x.shape[2]),
             )
 
     def _placeholder(self, statistics: ContextStatistics) -> Float[Tensor, "g 1 d"]:
-        mean_label = statistics.mean_label[:, None].to(self._weight.dtype)
-        return self.embedding.labels(mean_label, statistics.fill.shape[1])
+        return self.embedding.unknown_label(statistics.mean_label, statistics.fill.shape[1])
+
+    def _classes(self, y: Tensor, before: InContextState | None = None) -> Tensor | None:
+        """Classes among labels and in a state; None where absent ones are not masked."""
+        if not self.architecture.mask_absent_classes:
+            return None
+        earlier = None if before is None else before.classes
+        return present_classes(y, self.architecture.num_classes, earlier)
+
+    def _logits(self, hidden: Tensor, num_columns: int, classes: Tensor | None) -> Tensor:
+        logits: Tensor = self.head(self.embedding.outputs(hidden, num_columns))
+        return logits if classes is None else without_absent(logits, classes)
 
     def _check_state(self, state: InContextState) -> None:
         """Refuse what another model has fitted: kernels look at no shapes."""
-        if not isinstance(state, InContextState) or not self.backbone.takes(
-            state.layers, self._weight.device
+        if (
+            not isinstance(state, InContextState)
+            or (state.classes is None) == self.architecture.mask_absent_classes
+            or not self.backbone.takes(state.layers, self._weight.device)
         ):
             raise DataError(
                 "The state is not one of this model on this device; fit the context with the very "
                 "model that reads it, where it is now."
-            )
-
-    def _check_extension(
-        self, x: Tensor, categorical: Tensor | None, state: InContextState
-    ) -> None:
-        if not self.is_causal:
-            raise UnsupportedReadout(
-                "A fitted state can be extended only where every layer reads causally: here "
-                "context tokens also read rows written after them, so earlier rows would have to "
-                "be read again. Fit all rows at once, or use tabicl_linear.readouts.Causal."
-            )
-        if categorical is not None or state.statistics.fill.shape != (x.shape[0], x.shape[2]):
-            raise DataError(
-                f"A state is extended under its own statistics: leave `categorical` out and give "
-                f"x [{', '.join(map(str, state.statistics.fill.shape))}] tasks and columns, got "
-                f"{x.shape[0]} and {x.shape[2]}."
             )

@@ -10,7 +10,7 @@ from torch import nn
 from tabicl_linear.backbone.block import Block
 from tabicl_linear.backbone.long_context import HeldTokens, advance, fold
 from tabicl_linear.backbone.two_axis import CellAttention
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, UnsupportedReadout
 from tabicl_linear.kernels.matrix import matrix_of
 from tabicl_linear.kernels.rule import lifted
 from tabicl_linear.kernels.state import MatrixState, state_shape, tensors
@@ -28,11 +28,14 @@ class Backbone(nn.Module):
         final_norm: Norm of the last block's output, or None.
         weave_states: Start every layer from a learned state plus the final state of the layer
             below (state weaving, section 4.2). A layer then depends on the whole context.
-        cell_attention: Attention across the cells of a row, before every second block; none for
-            one token per row.
+        learn_states: Start every layer from a learned state, the same for all sequences. States
+            that a context is to start from take its place.
+        cell_attention: Attention across the cells of a row; none for one token per row.
+        cell_attention_every: Blocks from one such attention to the next; the first stands before
+            the first block.
 
     Raises:
-        ConfigError: States of these mixers cannot be woven.
+        ConfigError: States of these mixers cannot be woven or learned.
     """
 
     def __init__(
@@ -41,15 +44,21 @@ class Backbone(nn.Module):
         final_norm: nn.Module | None,
         *,
         weave_states: bool = False,
+        learn_states: bool = False,
         cell_attention: Sequence[CellAttention] = (),
+        cell_attention_every: int = 2,
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
         self.cell_attention = nn.ModuleList(cell_attention)
+        self.cell_attention_every = cell_attention_every
         self.woven = nn.ParameterList()
         if weave_states:
-            self.woven.extend(_learned_state(block) for block in blocks)
+            self.woven.extend(_learned_state(block, "weave_states") for block in blocks)
+        self.learned = nn.ParameterList()
+        if learn_states:
+            self.learned.extend(_learned_state(block, "learn_states") for block in blocks)
 
     @property
     def is_causal(self) -> bool:
@@ -67,7 +76,7 @@ class Backbone(nn.Module):
 
         Args:
             context: Tokens, the cells of a row side by side in the batch.
-            initial: States to start from; zero if left out.
+            initial: States to start from; learned ones or zero if left out.
             num_cells: Cells of a row.
         """
         tokens = HeldTokens([lifted(context)])
@@ -90,7 +99,7 @@ class Backbone(nn.Module):
 
         Args:
             chunks: Tokens in order, the cells of a row side by side in the batch; at least one.
-            initial: States to start from; zero if left out.
+            initial: States to start from; learned ones or zero if left out.
             num_cells: Cells of a row.
         """
         states: Sequence[LayerState | None] = initial or [None] * len(self.blocks)
@@ -111,7 +120,7 @@ class Backbone(nn.Module):
 
         Args:
             tokens: Hidden tokens of the context, or of its next chunk.
-            initial: States to start from, None for zero.
+            initial: States to start from, None for learned ones or zero.
             num_cells: Cells of a row.
             read_last: Whether tokens pass the last block too, or are only written there.
         """
@@ -119,7 +128,9 @@ class Backbone(nn.Module):
         for i, (block, start) in enumerate(zip(self.layers(), initial, strict=True)):
             if self.woven:
                 assert start is None, "woven states start from the layer below"
-                start = self._woven_start(self.woven[i], tokens.slabs[0], states)
+                start = _start(self.woven[i], tokens.slabs[0], states)
+            elif self.learned and start is None:
+                start = _start(self.learned[i], tokens.slabs[0])
             if self.cell_attention:
                 tokens.replace(partial(self._mix_cells, i, num_cells=num_cells))
             reads = read_last or i < len(self.blocks) - 1
@@ -147,34 +158,45 @@ class Backbone(nn.Module):
             for block, state in zip(self.layers(), states, strict=True)
         )
 
-    @staticmethod
-    def _woven_start(learned: Tensor, x: Tensor, below: Sequence[LayerState]) -> LayerState:
-        S = learned.expand(x.shape[0], *learned.shape)
-        if below:
-            S = S + matrix_of(below[-1].rule_state)
-        return LayerState(MatrixState(S), None, 0)
+    def check_extensible(self) -> None:
+        """Raise `UnsupportedReadout` where states cannot be extended by more tokens."""
+        if not self.is_causal:
+            raise UnsupportedReadout(
+                "A fitted state can be extended only where every layer reads causally: here "
+                "context tokens also read rows written after them, so earlier rows would have to "
+                "be read again. Fit all rows at once, or use tabicl_linear.readouts.Causal."
+            )
 
     def layers(self) -> list[Block]:
         """The blocks, first to last."""
         return cast(list[Block], list(self.blocks))
 
     def _mix_cells(self, layer: int, x: Tensor, num_cells: int) -> Tensor:
-        if not self.cell_attention or layer % 2:
+        index, rest = divmod(layer, self.cell_attention_every)
+        if not self.cell_attention or rest:
             return x
-        mixed: Tensor = self.cell_attention[layer // 2](x, num_cells)
+        mixed: Tensor = self.cell_attention[index](x, num_cells)
         return mixed
 
     def _normalise(self, x: Tensor) -> Tensor:
         return x if self.final_norm is None else self.final_norm(x)
 
 
-def _learned_state(block: Block) -> nn.Parameter:
-    """A learned initial state, drawn from N(0, 1) / key_dim."""
+def _learned_state(block: Block, option: str) -> nn.Parameter:
+    """A learned initial state, drawn from N(0, 1) / key_dim; `option` is who asks for it."""
     rule = block.mixer.rule
     if not rule.has_matrix_state:
         raise ConfigError(
-            f"weave_states passes states of one layer to the next, and {type(rule).__name__} has "
-            "no matrix state to pass; leave weave_states out."
+            f"{option} starts layers from states that are matrices, and {type(rule).__name__} has "
+            f"none; leave {option} out."
         )
     shape = block.mixer.state_shape
     return nn.Parameter(torch.randn(shape) / shape[-1])
+
+
+def _start(learned: Tensor, x: Tensor, below: Sequence[LayerState] = ()) -> LayerState:
+    """A learned state for every sequence of `x`, plus the last of the layers below if any."""
+    S = learned.expand(x.shape[0], *learned.shape)
+    if below:
+        S = S + matrix_of(below[-1].rule_state)
+    return LayerState(MatrixState(S), None, 0)

@@ -4,8 +4,9 @@ from abc import ABC, abstractmethod
 
 from torch import nn
 
+from tabicl_linear.embedding.labels import Labels
 from tabicl_linear.errors import DataError
-from tabicl_linear.types import Float, Tensor
+from tabicl_linear.types import Float, Int, Tensor
 
 
 class Embedding(nn.Module, ABC):
@@ -15,15 +16,17 @@ class Embedding(nn.Module, ABC):
     cells, which `num_cells` tells. Strategies and mixers do not know the difference.
 
     The placeholder of an unknown label is psi_y of the mean context label, as in the authors'
-    code; the paper (section 2) describes a learned one.
+    code; the paper (section 2) describes a learned one, which one-hot labels have.
 
     Attributes:
         num_features: Most columns of a table.
         scales_rows: Whether rows are scaled by the share of columns that carry information.
+        label_projection: Vectors of labels.
     """
 
     num_features: int
     scales_rows: bool
+    label_projection: Labels
 
     def check(self, num_columns: int) -> None:
         """Raise `DataError` where a table does not fit."""
@@ -32,6 +35,21 @@ class Embedding(nn.Module, ABC):
                 f"The table has {num_columns} columns; this model takes 1 to {self.num_features}. "
                 "Select columns, or ensemble over subsets of them as TabICLLinearClassifier does."
             )
+
+    def labels(self, y: Int[Tensor, "b n"], num_columns: int) -> Float[Tensor, "g n d"]:
+        """psi_y of class indices."""
+        return self.label_tokens(self.label_projection.known(y), num_columns)
+
+    def unknown_label(
+        self, mean_label: Float[Tensor, " b"], num_columns: int
+    ) -> Float[Tensor, "g 1 d"]:
+        """The placeholder of a label to predict.
+
+        Args:
+            mean_label: Mean label of each context.
+            num_columns: Columns of the tables.
+        """
+        return self.label_tokens(self.label_projection.unknown(mean_label), num_columns)
 
     @abstractmethod
     def num_cells(self, num_columns: int) -> int:
@@ -42,8 +60,10 @@ class Embedding(nn.Module, ABC):
         """psi_x of standardised rows."""
 
     @abstractmethod
-    def labels(self, y: Float[Tensor, "b n"], num_columns: int) -> Float[Tensor, "g n d"]:
-        """psi_y of class indices."""
+    def label_tokens(
+        self, vectors: Float[Tensor, "b n d"], num_columns: int
+    ) -> Float[Tensor, "g n d"]:
+        """Tokens of the vectors of labels."""
 
     @abstractmethod
     def outputs(self, hidden: Float[Tensor, "g n d"], num_columns: int) -> Float[Tensor, "b n d"]:

@@ -1,56 +1,132 @@
-"""One token for each group of columns of a row, and one for its label: two-axis processing."""
+"""Several tokens for each row, one for each group of its columns: two-axis processing."""
+
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from tabicl_linear.embedding.base import Embedding
+from tabicl_linear.embedding.codes import Codes
+from tabicl_linear.embedding.values import value_features
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.types import Float, Tensor
 
+HeadReads = Literal["label_cell", "mean"]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which columns stand in which cell.
+
+    Attributes:
+        size: Columns of a cell where `offsets` are not given; the last cell is padded with zeros.
+        offsets: Cell i holds the columns i * stride + offset, counted cyclically, so that a column
+            is in several cells beside different others (repeated feature grouping).
+        stride: Columns between the first columns of two cells.
+    """
+
+    size: int = 2
+    offsets: tuple[int, ...] | None = None
+    stride: int = 2
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ConfigError(f"features_per_group={self.size} must be at least 1.")
+        if self.offsets is None:
+            return
+        if self.stride < 1:
+            raise ConfigError(f"group_stride={self.stride} must be at least 1.")
+        distinct = set(self.offsets)
+        if len(distinct) < len(self.offsets) or not set(range(self.stride)) <= distinct:
+            raise ConfigError(
+                f"group_offsets={list(self.offsets)} with group_stride={self.stride} would repeat "
+                f"a column in a cell or leave columns out: give distinct offsets, "
+                f"{', '.join(map(str, range(self.stride)))} among them."
+            )
+
+    @property
+    def width(self) -> int:
+        """Columns of a cell."""
+        return self.size if self.offsets is None else len(self.offsets)
+
+    def count(self, num_columns: int) -> int:
+        """Cells of a table."""
+        return -(-num_columns // (self.size if self.offsets is None else self.stride))
+
+    def of(self, x: Float[Tensor, "b n m"]) -> Float[Tensor, "b i n w"]:
+        """The values of every cell i."""
+        if self.offsets is None:
+            padded = F.pad(x, (0, -x.shape[-1] % self.size))
+            return padded.unflatten(-1, (-1, self.size)).transpose(1, 2)
+        first = self.stride * torch.arange(self.count(x.shape[-1]), device=x.device)
+        columns = first[:, None] + torch.tensor(self.offsets, device=x.device)
+        return x[..., columns % x.shape[-1]].transpose(1, 2)
+
 
 class CellEmbedding(Embedding):
-    """Cells of `features_per_group` columns and a label cell at the end (appendix D.9).
+    """Cells of several columns, and a cell for the label at the end (appendix D.9).
 
-    All groups share one projection and carry no position: permuting them changes nothing. The
-    label cell holds psi_y alone, and the head reads it.
+    All cells share one projection and carry no position. The label cell holds psi_y alone, and the
+    head reads it. Where the head reads the mean of the cells instead, there is no label cell, and
+    psi_y is added to every other.
 
     Args:
         num_features: Most columns of a table.
         dim: Width of a token.
-        features_per_group: Columns of a cell; the last cell is padded with zeros.
+        codes: Of values and labels.
+        groups: Columns of the cells.
+        label_in_every_cell: Whether psi_y is added to every cell.
+        head_reads: The label cell, or the mean of all cells.
     """
 
     scales_rows = False
 
-    def __init__(self, num_features: int, dim: int, *, features_per_group: int) -> None:
+    def __init__(
+        self,
+        num_features: int,
+        dim: int,
+        codes: Codes,
+        *,
+        groups: Groups,
+        label_in_every_cell: bool = False,
+        head_reads: HeadReads = "label_cell",
+    ) -> None:
         super().__init__()
-        if features_per_group < 1:
-            raise ConfigError(f"features_per_group={features_per_group} must be at least 1.")
         self.num_features = num_features
-        self.features_per_group = features_per_group
-        self.feature_projection = nn.Linear(features_per_group, dim)
-        self.label_projection = nn.Linear(1, dim)
+        self.codes = codes
+        self.groups = groups
+        self.label_in_every_cell = label_in_every_cell
+        self.has_label_cell = head_reads == "label_cell"
+        if not (self.has_label_cell or label_in_every_cell):
+            raise ConfigError(
+                "head_reads='mean' leaves the label cell out, so that labels would enter nowhere: "
+                "set label_in_every_cell to true."
+            )
+        self.feature_projection = nn.Linear(groups.width * codes.features_per_value, dim)
+        self.label_projection = codes.make_labels(dim)
 
     def num_cells(self, num_columns: int) -> int:
-        """Groups of columns, and the label."""
-        return -(-num_columns // self.features_per_group) + 1
+        """Groups of columns, and the label where it has a cell of its own."""
+        return self.groups.count(num_columns) + self.has_label_cell
 
     def rows(self, x: Float[Tensor, "b n m"]) -> Float[Tensor, "g n d"]:
         """Tokens of the groups; zero for the label cell."""
-        x = F.pad(x, (0, -x.shape[-1] % self.features_per_group))
-        groups = x.unflatten(-1, (-1, self.features_per_group)).transpose(1, 2)
-        cells = self.feature_projection(groups)
-        return F.pad(cells, (0, 0, 0, 0, 0, 1)).flatten(0, 1)
+        cells = self.feature_projection(value_features(self.groups.of(x), self.codes.value))
+        return F.pad(cells, (0, 0, 0, 0, 0, self.has_label_cell)).flatten(0, 1)
 
-    def labels(self, y: Float[Tensor, "b n"], num_columns: int) -> Float[Tensor, "g n d"]:
-        """Tokens of the label cells; zero for the groups."""
-        cells = self.label_projection(y.unsqueeze(-1)).unsqueeze(1)
-        empty = cells.new_zeros(1).expand(
-            cells.shape[0], self.num_cells(num_columns) - 1, *cells.shape[2:]
-        )
+    def label_tokens(
+        self, vectors: Float[Tensor, "b n d"], num_columns: int
+    ) -> Float[Tensor, "g n d"]:
+        """The vectors for every cell, or for the label cell with zero for the others."""
+        num_cells, cells = self.num_cells(num_columns), vectors.unsqueeze(1)
+        if self.label_in_every_cell:
+            return cells.expand(-1, num_cells, -1, -1).flatten(0, 1)
+        empty = cells.new_zeros(1).expand(len(cells), num_cells - 1, *cells.shape[2:])
         return torch.cat([empty, cells], dim=1).flatten(0, 1)
 
     def outputs(self, hidden: Float[Tensor, "g n d"], num_columns: int) -> Float[Tensor, "b n d"]:
-        """The label cell of each row."""
-        return hidden.unflatten(0, (-1, self.num_cells(num_columns)))[:, -1]
+        """What the head reads of each row."""
+        cells = hidden.unflatten(0, (-1, self.num_cells(num_columns)))
+        return cells[:, -1] if self.has_label_cell else cells.mean(1)

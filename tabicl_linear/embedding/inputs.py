@@ -75,6 +75,26 @@ def check_context(x: object, y: object, categorical: object, *, limits: Limits) 
     _check_device("categorical", categorical, limits.device)
 
 
+def check_queries(x: object, fitted: torch.Size, device: torch.device) -> None:
+    """Raise `DataError` for rows that are not of the tasks and columns `fitted` of a context."""
+    x = check_rows(x, device)
+    if (x.shape[0], x.shape[2]) != tuple(fitted):
+        raise DataError(
+            f"Queries of {x.shape[0]} tasks with {x.shape[2]} columns do not match the fitted "
+            f"context of {fitted[0]} tasks with {fitted[1]} columns."
+        )
+
+
+def check_extension(x: Tensor, categorical: Tensor | None, fitted: torch.Size) -> None:
+    """Raise `DataError` for rows that cannot extend a context of tasks and columns `fitted`."""
+    if categorical is not None or (x.shape[0], x.shape[2]) != tuple(fitted):
+        raise DataError(
+            f"A state is extended under its own statistics: leave `categorical` out and give "
+            f"x [{', '.join(map(str, fitted))}] tasks and columns, got {x.shape[0]} and "
+            f"{x.shape[2]}."
+        )
+
+
 def _dense(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         raise DataError(f"{name} is a {type(value).__name__}; give a tensor: torch.as_tensor.")

@@ -4,24 +4,30 @@ import torch.nn.functional as F
 from torch import nn
 
 from tabicl_linear.embedding.base import Embedding
+from tabicl_linear.embedding.codes import Codes
+from tabicl_linear.embedding.values import value_features
 from tabicl_linear.types import Float, Tensor
 
 
 class RowEmbedding(Embedding):
-    """psi_x(x) = W x + b on rows padded with zeros, psi_y(y) = w y + b (section 3.2).
+    """psi_x(x) = W x + b on rows padded with zeros (section 3.2), and psi_y.
+
+    With Fourier features W applies to those. Waves are those of standardised values, so that it is
+    not the rows that are scaled here but their features, by sqrt(num_features / columns).
 
     Args:
         num_features: Columns that rows are padded to.
         dim: Width of a token.
+        codes: Of values and labels.
     """
 
-    scales_rows = True
-
-    def __init__(self, num_features: int, dim: int) -> None:
+    def __init__(self, num_features: int, dim: int, codes: Codes) -> None:
         super().__init__()
         self.num_features = num_features
-        self.feature_projection = nn.Linear(num_features, dim)
-        self.label_projection = nn.Linear(1, dim)
+        self.codes = codes
+        self.scales_rows = codes.value == "linear"
+        self.feature_projection = nn.Linear(num_features * codes.features_per_value, dim)
+        self.label_projection = codes.make_labels(dim)
 
     def num_cells(self, num_columns: int) -> int:
         """One: the row itself."""
@@ -29,11 +35,16 @@ class RowEmbedding(Embedding):
 
     def rows(self, x: Float[Tensor, "b n m"]) -> Float[Tensor, "g n d"]:
         """One token per row."""
-        return self.feature_projection(F.pad(x, (0, self.num_features - x.shape[-1])))
+        features = value_features(F.pad(x, (0, self.num_features - x.shape[-1])), self.codes.value)
+        if not self.scales_rows:
+            features = features * (self.num_features / x.shape[-1]) ** 0.5
+        return self.feature_projection(features)
 
-    def labels(self, y: Float[Tensor, "b n"], num_columns: int) -> Float[Tensor, "g n d"]:
+    def label_tokens(
+        self, vectors: Float[Tensor, "b n d"], num_columns: int
+    ) -> Float[Tensor, "g n d"]:
         """One token per label."""
-        return self.label_projection(y.unsqueeze(-1))
+        return vectors
 
     def outputs(self, hidden: Float[Tensor, "g n d"], num_columns: int) -> Float[Tensor, "b n d"]:
         """The token of the row."""

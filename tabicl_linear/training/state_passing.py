@@ -45,7 +45,7 @@ class StatePassing:
         """Refuse networks that have no states to pass.
 
         Raises:
-            ConfigError: No matrix state, woven states, or cells of a row in the batch.
+            ConfigError: No matrix state, woven or learned states, or cells of a row in the batch.
         """
         rule = model.backbone.layers()[0].mixer.rule
         if not rule.has_matrix_state:
@@ -54,11 +54,12 @@ class StatePassing:
                 f"{type(rule).__name__} has none; use a recurrent mixer such as "
                 "tabicl_linear.mixers.gla.GatedLinearAttention, or leave state_passing out."
             )
-        if model.architecture.weave_states:
-            raise ConfigError(
-                "state_passing and architecture.weave_states=true both set the state that a layer "
-                "starts from: choose one, set weave_states to false or leave state_passing out."
-            )
+        for option in ("weave_states", "learn_states"):
+            if getattr(model.architecture, option):
+                raise ConfigError(
+                    f"state_passing and architecture.{option}=true both set the state that a layer "
+                    f"starts from: choose one, set {option} to false or leave state_passing out."
+                )
         if model.architecture.two_axis:
             raise ConfigError(
                 "state_passing with architecture.two_axis=true: each group of columns has states "

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from contract.variants import make
+from contract.variants import AXES, make
 from tolerances import RMS, assert_close
 
 from tabicl_linear.backbone import long_context
@@ -14,18 +14,18 @@ READOUTS = ["causal", "final_state", "bidirectional", "woven_causal", "woven_fin
 
 
 @pytest.mark.parametrize("chunks_per_slab", [1, 2, 4, 100])
-@pytest.mark.parametrize("two_axis", [False, True])
+@pytest.mark.parametrize("axis", AXES)
 @pytest.mark.parametrize("readout", READOUTS)
 def test_states_do_not_depend_on_how_many_chunks_are_held_together(
-    readout, two_axis, chunks_per_slab, monkeypatch
+    readout, axis, chunks_per_slab, monkeypatch
 ):
     x = torch.randn(TASKS, TOKENS, DIM).double()
     chunks = x.split(CHUNK, dim=1)
     monkeypatch.setattr(long_context, "SLAB_BYTES", chunks_per_slab * chunks[0].nbytes)
     slabs = long_context.HeldTokens(chunks).slabs
     assert len(slabs) == -(-len(chunks) // chunks_per_slab)
-    backbone = make("DeltaNet+decay+conv", readout, two_axis=two_axis).backbone
-    num_cells = 2 if two_axis else 1
+    backbone = make("DeltaNet+decay+conv", readout, axis=axis).backbone
+    num_cells = 2 if AXES[axis].get("two_axis") else 1
     with torch.no_grad():
         states = backbone.write(chunks, num_cells=num_cells)
         _, expected = backbone.fit(x, num_cells=num_cells)

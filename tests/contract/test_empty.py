@@ -2,18 +2,18 @@
 
 import pytest
 import torch
-from contract.test_models import AXES, fitted
+from contract.test_models import ROWS, fitted
 from contract.variants import make, task
 
 from tabicl_linear.kernels.state import tensors
 
-axes = pytest.mark.parametrize(("mixer", "readout", "two_axis"), AXES)
-CELLS = {False: 1, True: 2}
+axes = pytest.mark.parametrize(("mixer", "readout", "axis"), ROWS)
+CELLS = {"row": 1, "two_axis": 2, "coded_row": 1, "cells": 2}
 
 
 @axes
-def test_no_queries_give_no_logits(mixer, readout, two_axis):
-    model, batch = make(mixer, readout, two_axis=two_axis), task()
+def test_no_queries_give_no_logits(mixer, readout, axis):
+    model, batch = make(mixer, readout, axis=axis), task()
     state, queries = fitted(model, batch)
     logits = model.predict(state, queries[:, :0])
     assert logits.shape == (2, 0, 4)
@@ -22,8 +22,8 @@ def test_no_queries_give_no_logits(mixer, readout, two_axis):
 
 
 @axes
-def test_no_tokens_leave_states_as_they_were(mixer, readout, two_axis):
-    backbone, cells = make(mixer, readout, two_axis=two_axis).backbone, CELLS[two_axis]
+def test_no_tokens_leave_states_as_they_were(mixer, readout, axis):
+    backbone, cells = make(mixer, readout, axis=axis).backbone, CELLS[axis]
     tokens, queries = torch.randn(4, 9, 32).double(), torch.randn(4, 3, 32).double()
     _, states = backbone.fit(tokens, num_cells=cells)
     if not backbone.woven:
@@ -42,8 +42,8 @@ def test_no_tokens_leave_states_as_they_were(mixer, readout, two_axis):
 
 @axes
 @pytest.mark.parametrize("length", [0, 9])
-def test_no_tasks(mixer, readout, two_axis, length):
-    backbone, cells = make(mixer, readout, two_axis=two_axis).backbone, CELLS[two_axis]
+def test_no_tasks(mixer, readout, axis, length):
+    backbone, cells = make(mixer, readout, axis=axis).backbone, CELLS[axis]
     hidden, states = backbone.fit(torch.randn(0, length, 32).double(), num_cells=cells)
     read = backbone.predict(torch.randn(0, 3, 32).double(), states, num_cells=cells)
     assert hidden.shape == (0, length, 32)

@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 import torch
-from contract.variants import make, served, task
+from contract.variants import AXES, make, served, task
 from tolerances import RMS, assert_close
 
 from tabicl_linear.errors import ConfigError
@@ -60,10 +60,10 @@ def test_so_do_chunks_of_one_row_and_chunks_longer_than_the_context(mixer, reado
     assert_chunks_change_nothing(make(mixer, readout), 4, [1, 100])
 
 
-@pytest.mark.parametrize("two_axis", [False, True])
+@pytest.mark.parametrize("axis", AXES)
 @pytest.mark.parametrize(("mixer", "readout"), PLAIN)
-def test_so_do_chunks_of_rows_with_several_tokens(mixer, readout, two_axis):
-    assert_chunks_change_nothing(make(mixer, readout, "int_st", two_axis=two_axis), 12, [5])
+def test_so_do_chunks_of_rows_with_several_tokens(mixer, readout, axis):
+    assert_chunks_change_nothing(make(mixer, readout, "int_st", axis=axis), 12, [5])
 
 
 @pytest.mark.parametrize("readout", ["causal", "final_state", "bidirectional", "woven_causal"])

@@ -14,11 +14,15 @@ CAUSAL = [pair for pair in PAIRS if pair[1].startswith("causal")]
 pairs = pytest.mark.parametrize(("mixer", "readout"), PAIRS)
 causal = pytest.mark.parametrize(("mixer", "readout"), CAUSAL)
 strategies = pytest.mark.parametrize("strategy", ["comb_st", "int_st"])
-# Options of a mixer do not interact with the cells of a row: two axes are run on plain mixers.
-AXES = [(*pair, False) for pair in PAIRS] + [(*pair, True) for pair in PAIRS if "+" not in pair[0]]
-axes = pytest.mark.parametrize(("mixer", "readout", "two_axis"), AXES)
+# Options of a mixer do not interact with what a row becomes: other axes are run on plain mixers,
+# and codes and grouped cells on a mixer for each kind of state.
+KINDS = ("DeltaNet", "GatedLinearAttention", "Ridge", "Softmax")
+ROWS = [(*pair, "row") for pair in PAIRS]
+ROWS += [(*pair, "two_axis") for pair in PAIRS if "+" not in pair[0]]
+ROWS += [(*pair, axis) for axis in ("coded_row", "cells") for pair in PAIRS if pair[0] in KINDS]
+axes = pytest.mark.parametrize(("mixer", "readout", "axis"), ROWS)
 causal_axes = pytest.mark.parametrize(
-    ("mixer", "readout", "two_axis"), [row for row in AXES if row[:2] in CAUSAL]
+    ("mixer", "readout", "axis"), [row for row in ROWS if row[:2] in CAUSAL]
 )
 MOVES = 1e-6
 
@@ -88,8 +92,8 @@ def test_order_of_the_context_matters_only_where_it_must(mixer, readout):
 
 @strategies
 @axes
-def test_predictions_do_not_depend_on_the_other_queries(mixer, readout, strategy, two_axis):
-    model, batch = make(mixer, readout, strategy, two_axis=two_axis), task()
+def test_predictions_do_not_depend_on_the_other_queries(mixer, readout, strategy, axis):
+    model, batch = make(mixer, readout, strategy, axis=axis), task()
     state, queries = fitted(model, batch)
     logits = model.predict(state, queries)
     order = torch.randperm(queries.shape[1])
@@ -104,12 +108,13 @@ def test_predictions_do_not_depend_on_the_other_queries(mixer, readout, strategy
 
 
 @axes
-def test_context_rows_labels_and_the_query_itself_matter(mixer, readout, two_axis):
-    model, batch = make(mixer, readout, two_axis=two_axis), task()
+def test_context_rows_labels_and_the_query_itself_matter(mixer, readout, axis):
+    model, batch = make(mixer, readout, axis=axis), task()
     logits = model.predict(*fitted(model, batch))
     y, x = batch.y.clone(), batch.x.clone()
-    y[:, 7] = (y[:, 7] + 1) % 4
-    x[:, 8, 0] += 0.5
+    # Late enough that strong gates have not forgotten the rows.
+    y[:, 15] = (y[:, 15] + 1) % 4
+    x[:, 16, 0] += 0.5
     for changed in (batch._replace(y=y), batch._replace(x=x)):
         assert relative_rms(model.predict(*fitted(model, changed)), logits) > MOVES
     state, queries = fitted(model, batch)
@@ -142,8 +147,8 @@ def test_causal_outputs_ignore_later_tokens(mixer, readout):
 
 @strategies
 @causal_axes
-def test_extending_a_state_equals_fitting_the_joined_rows(mixer, readout, strategy, two_axis):
-    model, batch = make(mixer, readout, strategy, two_axis=two_axis), task()
+def test_extending_a_state_equals_fitting_the_joined_rows(mixer, readout, strategy, axis):
+    model, batch = make(mixer, readout, strategy, axis=axis), task()
     x, y = batch.x[:, :20], batch.y[:, :20]
     first = model.fit(x[:, :13], y[:, :13], categorical=batch.categorical)
     before = map_tensors(torch.clone, first)
@@ -162,7 +167,7 @@ def _embedded(model, x, y, statistics):
     from tabicl_linear.embedding.statistics import standardise
 
     rows = model.embedding.rows(standardise(x, statistics))
-    return rows, model.embedding.labels(y.double(), x.shape[2])
+    return rows, model.embedding.labels(y, x.shape[2])
 
 
 @pytest.mark.parametrize(("mixer", "readout"), [pair for pair in PAIRS if pair not in CAUSAL])
@@ -193,11 +198,11 @@ def test_the_size_of_a_state_depends_on_the_context_for_softmax_alone(mixer, rea
 
 
 @pytest.mark.parametrize(
-    ("mixer", "readout", "two_axis", "strategy"),
-    [(*row, name) for row in AXES for name in STRATEGIES if row[:2] in CAUSAL or name[-2:] == "st"],
+    ("mixer", "readout", "axis", "strategy"),
+    [(*row, name) for row in ROWS for name in STRATEGIES if row[:2] in CAUSAL or name[-2:] == "st"],
 )
-def test_all_parameters_receive_finite_gradients(mixer, readout, strategy, two_axis):
-    model = make(mixer, readout, strategy, two_axis=two_axis)
+def test_all_parameters_receive_finite_gradients(mixer, readout, strategy, axis):
+    model = make(mixer, readout, strategy, axis=axis)
     model(task()).square().sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, f"{name} is unused"
@@ -206,13 +211,13 @@ def test_all_parameters_receive_finite_gradients(mixer, readout, strategy, two_a
 
 
 @pytest.mark.parametrize(
-    ("mixer", "readout", "two_axis", "strategy"),
-    [(*row, name) for row in AXES for name in STRATEGIES if row[:2] in CAUSAL or name[-2:] == "st"],
+    ("mixer", "readout", "axis", "strategy"),
+    [(*row, name) for row in ROWS for name in STRATEGIES if row[:2] in CAUSAL or name[-2:] == "st"],
 )
 def test_query_labels_reach_only_later_predictions_and_only_in_int_mt(
-    mixer, readout, two_axis, strategy
+    mixer, readout, axis, strategy
 ):
-    model, batch = make(mixer, readout, strategy, two_axis=two_axis), task()
+    model, batch = make(mixer, readout, strategy, axis=axis), task()
     logits, changed, j = model(batch), batch.y.clone(), batch.num_context + 3
     changed[:, j] = (changed[:, j] + 1) % 4
     moved = (model(batch._replace(y=changed)) - logits).abs().amax((0, 2)) > 0
@@ -231,8 +236,8 @@ def test_multi_target_is_refused_wherever_a_row_could_read_its_own_label(mixer, 
 
 @strategies
 @axes
-def test_training_forward_is_fit_then_predict(mixer, readout, strategy, two_axis):
-    model, batch = make(mixer, readout, strategy, two_axis=two_axis), task()
+def test_training_forward_is_fit_then_predict(mixer, readout, strategy, axis):
+    model, batch = make(mixer, readout, strategy, axis=axis), task()
     assert_close(model(batch), model.predict(*fitted(model, batch)), CONTRACT)
 
 
@@ -257,7 +262,7 @@ def test_training_mode_changes_nothing():
 
 
 def test_two_axis_models_do_not_depend_on_the_order_of_column_groups():
-    model, batch = make("DeltaNet", "causal", two_axis=True), task()
+    model, batch = make("DeltaNet", "causal", axis="two_axis"), task()
     x = torch.cat([batch.x, batch.x[..., :1]], -1)
     plain = torch.zeros(2, 6, dtype=torch.bool)
     batch = batch._replace(x=x, categorical=plain)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -74,6 +75,24 @@ SMALL = Architecture(
     dim=32, num_heads=2, depth=2, num_features=6, num_classes=4, hidden_dim=8, decoder_dim=8
 )
 
+AXES: dict[str, dict[str, Any]] = {
+    "row": {},
+    "two_axis": {"two_axis": True},
+    "coded_row": {"label_code": "one_hot", "value_code": "fourier", "mask_absent_classes": True},
+    "cells": {
+        "two_axis": True,
+        "group_offsets": (0, 1, 3),
+        "group_stride": 2,
+        "label_in_every_cell": True,
+        "head_reads": "mean",
+        "cell_attention_every": 1,
+        "mask_absent_classes": True,
+    },
+}
+"""What a row becomes: options of the architecture by name."""
+LEARNED = {"coded_row", "cells"}
+"""Where layers start from learned states too, if they start from no woven ones and have any."""
+
 
 def make(
     mixer: str,
@@ -81,11 +100,14 @@ def make(
     strategy: str = "comb_st",
     *,
     seed: int = 0,
-    two_axis: bool = False,
+    axis: str = "row",
     mixers: Mapping[str, Callable[..., SequenceMixer]] = MIXERS,
 ) -> InContextModel:
     """A small float64 model whose parameters are seeded noise, so that every part matters."""
-    architecture = replace(SMALL, weave_states=readout.startswith("woven"), two_axis=two_axis)
+    weaves = readout.startswith("woven")
+    has_states = mixers[mixer](SMALL.dim, SMALL.num_heads).rule.has_matrix_state
+    learns = axis in LEARNED and has_states and not weaves
+    architecture = replace(SMALL, weave_states=weaves, learn_states=learns, **AXES[axis])
     model = InContextModel.from_parts(
         mixers[mixer],
         READOUTS[readout],

@@ -38,7 +38,7 @@ def key(mixer: str, readout: str, two_axis: bool) -> str:
 
 def logits(mixer: str, readout: str, two_axis: bool) -> torch.Tensor:
     """float64 logits of the queries of a task, from parameters that are seeded noise."""
-    model, batch = make(mixer, readout, two_axis=two_axis), task()
+    model, batch = make(mixer, readout, axis="two_axis" if two_axis else "row"), task()
     c = batch.num_context
     with torch.no_grad():
         state = model.fit(batch.x[:, :c], batch.y[:, :c], categorical=batch.categorical)
