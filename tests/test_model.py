@@ -3,8 +3,11 @@
 import pytest
 import tiny_model
 import torch
+from contract.variants import make
 from tolerances import RMS, assert_close
 
+from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.embedding.labels import ABSENT
 from tabicl_linear.errors import DataError
 
 
@@ -111,3 +114,52 @@ def test_states_of_other_models_are_refused(model, table, other):
             model.predict(foreign, x)
         with pytest.raises(DataError, match="not one of this model"):
             model.fit(x, y, state=foreign)
+
+
+@pytest.fixture(scope="module")
+def masking():
+    return tiny_model.untrained(num_features=4, num_classes=5, mask_absent_classes=True)
+
+
+def test_only_classes_of_the_context_can_be_predicted(masking, table):
+    x, y = table
+    y[0, y[0] == 1] = 4
+    masked = logits(masking, x, y)
+    assert (masked == ABSENT).any(1).tolist() == [
+        [False, True, False, True, False],
+        [False, False, False, True, True],
+    ]
+    open_model = tiny_model.untrained(num_features=4, num_classes=5)
+    open_model.load_state_dict(masking.state_dict())
+    expected = logits(open_model, x, y)
+    present = masked != ABSENT
+    assert torch.equal(masked[present], expected[present])
+
+
+def test_training_masks_what_prediction_masks(masking, table):
+    x, y = table
+    y[:, 21:] = 2
+    batch = TaskBatch(x, y, torch.zeros(2, 4, dtype=torch.bool), 21, 0)
+    trained = masking(batch)
+    with torch.no_grad():
+        read = masking.predict(masking.fit(x[:, :21], y[:, :21]), x[:, 21:])
+    assert torch.equal(trained == ABSENT, read == ABSENT)
+    present = read != ABSENT
+    assert_close(trained[present], read[present], RMS[torch.float32])
+
+
+def test_rows_that_extend_a_state_bring_their_classes(table):
+    model, (x, y) = make("DeltaNet", "causal", axis="cells"), table
+    with torch.no_grad():
+        first = model.fit(x.double(), y.clamp(max=1))
+        extended = model.fit(x[:, :3].double(), torch.full((2, 3), 3), state=first)
+    assert first.classes.tolist() == [[True, True, False, False]] * 2
+    assert extended.classes.tolist() == [[True, True, False, True]] * 2
+
+
+def test_states_say_which_classes_they_have_if_asked(masking, model, table):
+    x, y = table
+    other = tiny_model.untrained(num_features=4, num_classes=5)
+    assert other.fit(x, y).classes is None
+    with pytest.raises(DataError, match="not one of this model"):
+        masking.predict(other.fit(x, y), x)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -18,15 +19,15 @@ from tabicl_linear.model import InContextModel
 CONTEXT, QUERIES, COLUMNS = 8, 3, 5
 CONSTANT = 3
 """A column that carries no information: it counts in the scale of rows."""
-SHAPE = replace(SMALL, dim=12, depth=3, features_per_group=2)
+SHAPE = replace(SMALL, dim=12, depth=3)
 
 
-def noisy(strategy: str, readout: str, *, two_axis: bool) -> InContextModel:
+def noisy(strategy: str, readout: str, **options: Any) -> InContextModel:
     model = InContextModel.from_parts(
         partial(DeltaNet, decay_constant=5.0, conv_size=3),
         READOUTS[readout],
         STRATEGIES[strategy](),
-        replace(SHAPE, two_axis=two_axis),
+        replace(SHAPE, **options),
     ).double()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
@@ -40,10 +41,12 @@ class Loops:
         self.w = dict(model.named_parameters())
         self.labels, self.targets = strategy.split("_")
         self.two_axis = model.architecture.two_axis
+        self.scales_rows = not self.two_axis
         self.stack = Stack(
             model.backbone,
             partial(Delta, c=5.0, window=3),
             SHAPE.num_heads,
+            every=model.architecture.cell_attention_every,
             readout=readout,
             norm="rms",
             feed_forward="swiglu",
@@ -51,10 +54,10 @@ class Loops:
 
     def logits(self, x: Tensor, y: Tensor) -> Tensor:
         """Of the query rows of one table."""
-        rows = standardised(x, scaled=not self.two_axis)
+        rows = standardised(x, scaled=self.scales_rows)
         labelled = [self.written(row, label) for row, label in zip(rows, y.double(), strict=True)]
-        mean = y[:CONTEXT].double().mean()
-        asked = [self.asked(row, mean) for row in rows[CONTEXT:]]
+        unknown = self.unknown(y[:CONTEXT].double().mean())
+        asked = [self.asked(row, unknown) for row in rows[CONTEXT:]]
         context = [token for tokens in labelled[:CONTEXT] for token in tokens]
         if self.targets == "st":
             _, states = self.stack.fit(context)
@@ -64,19 +67,25 @@ class Loops:
         else:
             everything = [token for tokens in labelled for token in tokens]
             hidden = self.stack.fit(everything)[0][2 * CONTEXT :: 2]
-        # The label stands in the last cell.
-        return torch.stack([self.head(cells[-1]) for cells in hidden])
+        return torch.stack([self.head(self.read(cells)) for cells in hidden])
 
     def written(self, row: Tensor, label: Tensor) -> list[Tokens]:
         """The tokens of a labelled row, each a list of cells."""
         features, own = self.features(row), self.label(label)
-        if self.labels == "int":
-            return [features, own]
-        return [[a + b for a, b in zip(features, own, strict=True)]]
+        return [features, own] if self.labels == "int" else [added(features, own)]
 
-    def asked(self, row: Tensor, mean: Tensor) -> Tokens:
-        """The token of an unlabelled row: with the mean context label where labels are combined."""
-        return self.features(row) if self.labels == "int" else self.written(row, mean)[0]
+    def asked(self, row: Tensor, unknown: Tokens) -> Tokens:
+        """The token of an unlabelled row: with the placeholder where labels are combined."""
+        features = self.features(row)
+        return features if self.labels == "int" else added(features, unknown)
+
+    def unknown(self, mean: Tensor) -> Tokens:
+        """The placeholder: that of the mean context label."""
+        return self.label(mean)
+
+    def read(self, cells: Tokens) -> Tensor:
+        """What the head reads: the label stands in the last cell."""
+        return cells[-1]
 
     def features(self, row: Tensor) -> Tokens:
         W, b = (
@@ -105,6 +114,46 @@ class Loops:
         return self.w["head.2.weight"] @ hidden + self.w["head.2.bias"]
 
 
+class CodedLoops(Loops):
+    """The same with a vector for each class, waves of values and the head's mean of cells."""
+
+    def __init__(self, model: InContextModel, strategy: str, readout: str) -> None:
+        super().__init__(model, strategy, readout)
+        self.scales_rows = False
+        self.num_cells = 3 if self.two_axis else 1
+
+    def features(self, row: Tensor) -> Tokens:
+        W = self.w["embedding.feature_projection.weight"]
+        b = self.w["embedding.feature_projection.bias"]
+        coded = [waves(value) for value in row]
+        if not self.two_axis:
+            scale = (SHAPE.num_features / COLUMNS) ** 0.5
+            return [W[:, : 9 * COLUMNS] @ torch.cat(coded) * scale + b]
+        # Cells of the columns j, j + 1 and j + 3, for every second j, in a circle.
+        cells = [[coded[(j + offset) % COLUMNS] for offset in (0, 1, 3)] for j in (0, 2, 4)]
+        return [W @ torch.cat(cell) + b for cell in cells]
+
+    def label(self, label: Tensor) -> Tokens:
+        return [self.w["embedding.label_projection.weight"][int(label)]] * self.num_cells
+
+    def unknown(self, mean: Tensor) -> Tokens:
+        return self.label(torch.tensor(SHAPE.num_classes))
+
+    def read(self, cells: Tokens) -> Tensor:
+        return sum(cells) / len(cells)
+
+
+def waves(value: Tensor) -> Tensor:
+    """A value, its sines, and one minus its cosines."""
+    angles = [value * torch.pi / 4 * 2**k for k in range(4)]
+    sines, cosines = [torch.sin(a) for a in angles], [1 - torch.cos(a) for a in angles]
+    return torch.stack([value, *sines, *cosines])
+
+
+def added(a: Tokens, b: Tokens) -> Tokens:
+    return [x + y for x, y in zip(a, b, strict=True)]
+
+
 def standardised(x: Tensor, *, scaled: bool) -> Tensor:
     """Columns without outliers or missing values; constant ones carry nothing."""
     columns = []
@@ -123,16 +172,36 @@ CASES += [("comb_st", "final_state", True), ("int_st", "bidirectional", False)]
 @pytest.mark.parametrize(("strategy", "readout", "two_axis"), CASES)
 def test_logits_are_those_of_loops_over_rows_columns_and_tokens(strategy, readout, two_axis):
     model = noisy(strategy, readout, two_axis=two_axis)
+    assert_loops(model, Loops(model, strategy, readout))
+
+
+CODED = {"label_code": "one_hot", "value_code": "fourier", "learn_states": True}
+GROUPED = {
+    "two_axis": True,
+    "group_offsets": (0, 1, 3),
+    "label_in_every_cell": True,
+    "head_reads": "mean",
+    "cell_attention_every": 1,
+}
+
+
+@pytest.mark.parametrize("cells", [{}, GROUPED])
+@pytest.mark.parametrize(("strategy", "readout"), [case[:2] for case in CASES])
+def test_so_are_those_of_coded_rows_and_grouped_cells(strategy, readout, cells):
+    model = noisy(strategy, readout, **CODED, **cells)
+    assert_loops(model, CodedLoops(model, strategy, readout))
+
+
+def assert_loops(model: InContextModel, loops: Loops) -> None:
     # Within four deviations of eight values: nothing is clipped.
     x = 3 + torch.rand(2, CONTEXT + QUERIES, COLUMNS).double()
     x[..., CONSTANT] = 1.5
     y = torch.randint(0, SHAPE.num_classes, x.shape[:2])
     batch = TaskBatch(x, y, torch.zeros(2, COLUMNS, dtype=torch.bool), CONTEXT, 0)
-    loops = Loops(model, strategy, readout)
     with torch.no_grad():
         expected = torch.stack([loops.logits(*table) for table in zip(x, y, strict=True)])
         assert_close(model(batch), expected, RMS[torch.float64])
-        if strategy.endswith("st"):
+        if loops.targets == "st":
             state = model.fit(x[:, :CONTEXT], y[:, :CONTEXT], rows_per_chunk=3)
             read = model.predict(state, x[:, CONTEXT:])
             assert_close(read, expected, RMS[torch.float64], "fit and predict")

@@ -143,14 +143,22 @@ class Stack:
         backbone: Where the parameters are.
         formulas: Of the mixer of every layer.
         num_heads: Heads of mixers and of the attention across cells.
+        every: Layers from one attention across cells to the next.
         blocks: Other attributes of every layer.
     """
 
     def __init__(
-        self, backbone: nn.Module, formulas: type[Definition], num_heads: int, **blocks: str
+        self,
+        backbone: nn.Module,
+        formulas: type[Definition],
+        num_heads: int,
+        *,
+        every: int = 2,
+        **blocks: str,
     ) -> None:
         self.weights = dict(backbone.named_parameters())
         self.num_heads = num_heads
+        self.every = every
         self.layers = []
         for block in backbone.blocks:
             own = dict(block.named_parameters())
@@ -162,7 +170,8 @@ class Stack:
         states = []
         for i, layer in enumerate(self.layers):
             rows = [self.across(i, cells) for cells in rows]
-            fitted = [layer.fit(list(column), layer.start()) for column in zip(*rows, strict=True)]
+            start = self.start(i)
+            fitted = [layer.fit(list(column), start) for column in zip(*rows, strict=True)]
             rows = [list(cells) for cells in zip(*(xs for xs, _ in fitted), strict=True)]
             states.append([state for _, state in fitted])
         return [self.last(cells) for cells in rows], states
@@ -174,10 +183,16 @@ class Stack:
             cells = [layer.predict(x, state) for x, state in zip(cells, own, strict=True)]
         return self.last(cells)
 
+    def start(self, layer: int) -> State:
+        """Nothing, or a learned matrix for each head."""
+        start = self.layers[layer].start()
+        learned = self.weights.get(f"learned.{layer}")
+        return start if learned is None else start._replace(memories=list(map(Matrix, learned)))
+
     def across(self, layer: int, cells: Tokens) -> Tokens:
-        prefix = f"cell_attention.{layer // 2}."
+        prefix = f"cell_attention.{layer // self.every}."
         own = {k.removeprefix(prefix): w for k, w in self.weights.items() if k.startswith(prefix)}
-        return cells if layer % 2 or not own else mixed_cells(cells, own, self.num_heads)
+        return cells if layer % self.every or not own else mixed_cells(cells, own, self.num_heads)
 
     def last(self, cells: Tokens) -> Tokens:
         if "final_norm.weight" not in self.weights:

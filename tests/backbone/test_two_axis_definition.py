@@ -70,6 +70,19 @@ def test_cells_of_a_row_see_each_other_in_even_layers_and_rows_in_all(readout):
 
 
 @readouts
+@pytest.mark.parametrize("every", [1, 3])
+def test_cells_see_each_other_as_often_as_asked_and_layers_start_from_learned_states(
+    every, readout
+):
+    options = dict(two_axis=True, cell_attention_every=every, learn_states=True)
+    backbone = noisy(LINEAR_TIME, readout, **options)
+    assert len(backbone.cell_attention) == {1: 3, 3: 1}[every]
+    assert len(backbone.learned) == DEPTH
+    stack = Stack(backbone, FORMULAS, HEADS, every=every, readout=readout, **RECURRENT)
+    assert_same(backbone, stack, num_cells=CELLS)
+
+
+@readouts
 def test_one_token_for_each_row(readout):
     backbone = noisy(LINEAR_TIME, readout)
     assert_same(backbone, Stack(backbone, FORMULAS, HEADS, readout=readout, **RECURRENT))

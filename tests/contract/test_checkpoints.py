@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from contract.fixed_decay import FixedDecay
-from contract.variants import MIXERS, READOUTS, make, served, task
+from contract.variants import AXES, MIXERS, READOUTS, make, served, task
 from tolerances import RMS, assert_close
 
 from tabicl_linear import load_model
@@ -66,6 +66,15 @@ def test_a_float32_model_predicts_alike_after_a_checkpoint_and_an_export(mixer, 
     model = make(mixer, readout).float()
     path = save(model, MIXERS[mixer], READOUTS[readout], tmp_path / "last.ckpt")
     assert_loads_as_it_was(model, path)
+
+
+@pytest.mark.parametrize("readout", ["causal", "final_state"])
+@pytest.mark.parametrize("axis", AXES)
+def test_so_does_a_model_of_any_axis(axis, readout, tmp_path):
+    model = make("DeltaNet", readout, axis=axis).float()
+    path = save(model, MIXERS["DeltaNet"], READOUTS[readout], tmp_path / "last.ckpt")
+    assert_loads_as_it_was(model, path)
+    assert all(loaded.architecture == model.architecture for loaded in loaded_both_ways(path))
 
 
 def with_fixed_decays(slowest: float = 6.0) -> tuple[InContextModel, partial]:

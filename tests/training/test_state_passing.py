@@ -161,6 +161,7 @@ class TestRefused:
             ("model.mixer=tabicl_linear.mixers.softmax.Softmax", "SoftmaxRule has none; use"),
             ("model.mixer=tabicl_linear.mixers.ridge.Ridge", "RidgeRule has none; use"),
             ("model.architecture.weave_states=true", "weave_states to false or"),
+            ("model.architecture.learn_states=true", "learn_states to false or"),
             ("model.architecture.two_axis=true", "two_axis to false or"),
         ],
     )
