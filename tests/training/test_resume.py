@@ -9,6 +9,7 @@ import time
 
 import pytest
 import torch
+from command_line import CONFIGS
 
 from tabicl_linear.__main__ import main
 from tabicl_linear.training.task import InContextTask
@@ -135,8 +136,16 @@ def test_validation_does_not_change_the_weights(fit, load, tmp_path):
         assert torch.equal(value, two["state_dict"][name])
 
 
-def test_resume_after_kill_9_is_bit_identical(fit, load, tiny, tmp_path):
-    options = ["--checkpoint.every_n_steps", "1", "--data.num_workers", "2"]
+LEARNER = [
+    *("--config", str(CONFIGS / "learner" / "muon.yaml")),
+    *("--config", str(CONFIGS / "learner" / "linear_decay.yaml")),
+    *("--config", str(CONFIGS / "learner" / "weight_average.yaml")),
+]
+
+
+@pytest.mark.parametrize("learner", [[], LEARNER], ids=["adamw", "muon_averaged"])
+def test_resume_after_kill_9_is_bit_identical(fit, load, tiny, tmp_path, learner):
+    options = [*learner, "--checkpoint.every_n_steps", "1", "--data.num_workers", "2"]
     options += ["--trainer.max_steps", "20"]
     last = tmp_path / "killed" / "version_0" / "last.ckpt"
     command = [sys.executable, "-m", "tabicl_linear", "fit", *tiny, *options]
@@ -153,6 +162,7 @@ def test_resume_after_kill_9_is_bit_identical(fit, load, tiny, tmp_path):
     assert [path.name for path in last.parents[1].iterdir()] == ["version_0"]
     assert fit(*options) == 0
     assert_same(load(tmp_path / "runs" / "version_0" / "last.ckpt"), load(last))
+    assert ("averaging_state" in load(last)) == bool(learner)
 
 
 @pytest.fixture(scope="module")
