@@ -25,7 +25,11 @@ WHOLE = (
 )
 """What a run cannot go on without."""
 REMEDY = "give a last.ckpt that `tabicl-linear fit` wrote"
-OWN_SCHEDULE = "tabicl_linear.training.schedule.WarmupCosine"
+OWN_SCHEDULES = tuple(
+    f"tabicl_linear.training.schedule.{name}"
+    for name in ("WarmupCosine", "WarmupLinear", "WarmupStableDecay")
+)
+"""Those whose state is the step alone."""
 
 
 class Resume(NamedTuple):
@@ -121,12 +125,13 @@ class Resume(NamedTuple):
                 f"model.optimizer: {self.path} holds the state of another optimiser class "
                 f"({self.config['model']['optimizer']['class_path']}); leave the option out."
             )
-        follows = config["model"]["schedule"]["class_path"] == OWN_SCHEDULE
+        schedules = {tree["model"]["schedule"]["class_path"] for tree in (self.config, config)}
         moved = {key for key in changed if key.startswith(("model.schedule", "model.optimizer"))}
-        if "model.schedule.class_path" in moved or (moved and not follows):
+        if moved and not schedules <= set(OWN_SCHEDULES):
             raise ConfigError(
                 f"{', '.join(sorted(moved))}: a resumed run can change its learning rate only "
-                f"under {OWN_SCHEDULE}, whose state is the step alone; leave the option out."
+                f"under {' or '.join(OWN_SCHEDULES)}, whose state is the step alone; leave the "
+                "option out."
             )
         accumulate = config["trainer"]["accumulate_grad_batches"]
         # Batches are counted anew in each epoch, whose last batch closes its window in any case.

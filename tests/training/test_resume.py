@@ -192,6 +192,32 @@ class TestOptionsBesideACheckpoint:
         wanted = self.rates(tmp_path / "fresh" / "version_0")
         assert used == {step: rate for step, rate in wanted.items() if step >= 3}
 
+    def test_a_trunk_turns_into_its_decay(self, fit, load, tmp_path):
+        """The same weights as a run that knew from the start when it would decay."""
+        schedule = "tabicl_linear.training.schedule.WarmupStableDecay"
+        trunk = (*KEEP, "--model.schedule", schedule, "--model.schedule.init_args.warmup_steps", 2)
+        trunk += ("--model.schedule.init_args.floor", 0)
+        decay = ("--model.schedule.init_args.decay_start", 4)
+        decay += ("--model.schedule.init_args.decay_steps", 3, "--trainer.max_steps", 7)
+        assert fit(*trunk, root="trunk") == 0
+        kept = tmp_path / "trunk" / "version_0" / "step_0000004.ckpt"
+        assert fit("--ckpt_path", kept, *decay, root="decayed", base=[]) == 0
+        assert fit(*trunk, *decay, root="whole") == 0
+        decayed, whole = (tmp_path / name / "version_0" for name in ("decayed", "whole"))
+        assert_same(load(whole / "last.ckpt"), load(decayed / "last.ckpt"))
+        wanted = [5e-4, 1e-3, 1e-3, 1e-3, 1e-3, 2e-3 / 3, 1e-3 / 3]
+        assert list(self.rates(whole).values()) == pytest.approx(wanted)
+        assert list(self.rates(decayed).values()) == pytest.approx(wanted[4:])
+
+    def test_a_cosine_turns_into_a_line(self, fit, path, tmp_path):
+        schedule = ("--model.schedule", "tabicl_linear.training.schedule.WarmupLinear")
+        schedule += ("--model.schedule.init_args.floor", 0)
+        assert fit("--ckpt_path", path, *schedule, root="new", base=[]) == 0
+        assert fit(*KEEP, *schedule, root="fresh") == 0
+        used = self.rates(tmp_path / "new" / "version_0")
+        wanted = self.rates(tmp_path / "fresh" / "version_0")
+        assert used == {step: rate for step, rate in wanted.items() if step >= 3}
+
     def test_weight_decay_reaches_the_restored_group(self, fit, load, path, tmp_path):
         options = ("--ckpt_path", path, "--model.optimizer.init_args.weight_decay", 0.5)
         assert fit(*options, root="new", base=[]) == 0
