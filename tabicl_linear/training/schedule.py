@@ -1,6 +1,7 @@
-"""The learning-rate schedule: linear warm-up, then half a cosine down to a floor."""
+"""Learning-rate schedules: linear warm-up, then a cosine, a line, or a constant that ends late."""
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 from torch.optim import Optimizer
@@ -9,50 +10,30 @@ from torch.optim.lr_scheduler import LRScheduler
 from tabicl_linear.errors import ConfigError
 
 
-class WarmupCosine(LRScheduler):
-    """Learning rate floor + (lr - floor) * m(s) at optimiser step s = 0, 1, ..., total - 1.
+class StepSchedule(LRScheduler, ABC):
+    """Learning rate floor + (lr - floor) * m(s) at optimiser step s = 0, 1, ...
 
-    m rises linearly to 1 over the first `warmup` of the run and then falls as half a cosine, as the
-    authors' code does once per epoch (10 of its 200 epochs warm up). The rate is a function of the
-    step, of `optimizer`'s own rates and of the arguments; the only state is the step. A resumed run
-    therefore follows the options that it is given, not the ones that it was saved with.
+    The rate is a function of the step, of `optimizer`'s own rates and of the arguments; the only
+    state is the step. A resumed run therefore follows the options that it is given, not the ones
+    that it was saved with.
 
     Args:
-        warmup: Share of the run, 0 to 1.
-        floor: Lowest learning rate, reached at the end. `ConfigError` if above the optimiser's.
+        floor: Lowest learning rate. `ConfigError` if above the optimiser's.
     """
 
-    def __init__(self, optimizer: Optimizer, warmup: float = 0.05, floor: float = 2e-6) -> None:
+    def __init__(self, optimizer: Optimizer, floor: float) -> None:
         lowest = min(group["lr"] for group in optimizer.param_groups)
         if not 0 <= floor <= lowest:
             raise ConfigError(
                 f"floor={floor} of the schedule with a learning rate of {lowest}: use a floor "
                 "between 0 and the learning rate."
             )
-        if not 0 <= warmup <= 1:
-            raise ConfigError(f"warmup={warmup}: use a share of the run between 0 and 1.")
-        self.warmup = warmup
         self.floor = floor
-        self.total_steps = 1
         super().__init__(optimizer)
 
-    def plan(self, total_steps: int) -> None:
-        """Stretch the schedule over `total_steps` optimiser steps. `ConfigError` if below 1."""
-        if total_steps < 1:
-            raise ConfigError(
-                f"max_steps={total_steps}: the schedule needs the number of optimiser steps; set "
-                "trainer.max_steps."
-            )
-        self.total_steps = total_steps
-        self._apply()
-
+    @abstractmethod
     def multiplier(self, step: int) -> float:
         """Return m(step), between 0 (the floor) and 1 (the full learning rate)."""
-        rising = round(self.warmup * self.total_steps)
-        if step < rising:
-            return (step + 1) / rising
-        falling = max(self.total_steps - rising, 1)
-        return 0.5 * (1 + math.cos(math.pi * min((step - rising) / falling, 1.0)))
 
     def get_lr(self) -> list[float | Any]:
         """The learning rate of each parameter group at the current step."""
@@ -76,3 +57,127 @@ class WarmupCosine(LRScheduler):
             group["initial_lr"] = base
             group["lr"] = lr
         self._last_lr = self.get_lr()
+
+
+class PlannedSchedule(StepSchedule):
+    """A schedule over a number of steps that is known beforehand.
+
+    m rises linearly to 1 over the first `warmup` of the run and falls over the rest of it.
+
+    Args:
+        warmup: Share of the run, 0 to 1.
+        floor: Lowest learning rate, reached at the end. `ConfigError` if above the optimiser's.
+    """
+
+    def __init__(self, optimizer: Optimizer, warmup: float, floor: float) -> None:
+        if not 0 <= warmup <= 1:
+            raise ConfigError(f"warmup={warmup}: use a share of the run between 0 and 1.")
+        self.warmup = warmup
+        self.total_steps = 1
+        super().__init__(optimizer, floor)
+
+    def plan(self, total_steps: int) -> None:
+        """Stretch the schedule over `total_steps` optimiser steps. `ConfigError` if below 1."""
+        if total_steps < 1:
+            raise ConfigError(
+                f"max_steps={total_steps}: the schedule needs the number of optimiser steps; set "
+                "trainer.max_steps."
+            )
+        self.total_steps = total_steps
+        self._apply()
+
+    @abstractmethod
+    def fall(self, progress: float) -> float:
+        """Return m after `progress`, 0 to 1, of the steps that follow the warm-up."""
+
+    def multiplier(self, step: int) -> float:
+        """Return m(step), between 0 (the floor) and 1 (the full learning rate)."""
+        rising = round(self.warmup * self.total_steps)
+        if step < rising:
+            return (step + 1) / rising
+        falling = max(self.total_steps - rising, 1)
+        return self.fall(min((step - rising) / falling, 1.0))
+
+
+class WarmupCosine(PlannedSchedule):
+    """Linear warm-up, then half a cosine down to the floor.
+
+    As the authors' code does once per epoch (10 of its 200 epochs warm up).
+
+    Args:
+        warmup: Share of the run, 0 to 1.
+        floor: Lowest learning rate, reached at the end. `ConfigError` if above the optimiser's.
+    """
+
+    def __init__(self, optimizer: Optimizer, warmup: float = 0.05, floor: float = 2e-6) -> None:
+        super().__init__(optimizer, warmup, floor)
+
+    def fall(self, progress: float) -> float:
+        """Return (1 + cos(pi progress)) / 2."""
+        return 0.5 * (1 + math.cos(math.pi * progress))
+
+
+class WarmupLinear(PlannedSchedule):
+    """Linear warm-up, then linear decay to the floor.
+
+    Args:
+        warmup: Share of the run, 0 to 1.
+        floor: Lowest learning rate, reached at the end. `ConfigError` if above the optimiser's.
+    """
+
+    def __init__(self, optimizer: Optimizer, warmup: float = 0.05, floor: float = 0.0) -> None:
+        super().__init__(optimizer, warmup, floor)
+
+    def fall(self, progress: float) -> float:
+        """Return 1 - progress."""
+        return 1 - progress
+
+
+class WarmupStableDecay(StepSchedule):
+    """Linear warm-up, then the full learning rate until a decay begins, whenever that is decided.
+
+    A run without `decay_start` is a trunk that can go on for ever: its rates do not depend on
+    `trainer.max_steps`. Resumed with `decay_start` and `decay_steps`, any of its checkpoints that
+    lies before ends in the very run that had them from the start.
+
+    Args:
+        warmup_steps: Optimiser steps of the warm-up.
+        decay_start: First step of the decay, at the full rate; no decay if None.
+        decay_steps: Steps from there to the floor; given with `decay_start` alone.
+        floor: Learning rate after the decay. `ConfigError` if above the optimiser's.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        warmup_steps: int = 1000,
+        decay_start: int | None = None,
+        decay_steps: int | None = None,
+        floor: float = 0.0,
+    ) -> None:
+        if warmup_steps < 0:
+            raise ConfigError(f"warmup_steps={warmup_steps}: use 0 or more.")
+        if (decay_start is None) != (decay_steps is None):
+            raise ConfigError(
+                f"decay_start={decay_start} with decay_steps={decay_steps}: give both for a decay, "
+                "neither for a constant rate."
+            )
+        if decay_start is not None and decay_start < warmup_steps:
+            raise ConfigError(
+                f"decay_start={decay_start} lies within the warm-up (warmup_steps={warmup_steps}); "
+                "use a later step."
+            )
+        if decay_steps is not None and decay_steps < 1:
+            raise ConfigError(f"decay_steps={decay_steps}: use at least 1.")
+        self.warmup_steps = warmup_steps
+        self.decay_start = decay_start
+        self.decay_steps = decay_steps
+        super().__init__(optimizer, floor)
+
+    def multiplier(self, step: int) -> float:
+        """Return m(step), between 0 (the floor) and 1 (the full learning rate)."""
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        if self.decay_start is None or self.decay_steps is None:
+            return 1.0
+        return 1 - min(max(step - self.decay_start, 0) / self.decay_steps, 1.0)

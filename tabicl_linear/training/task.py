@@ -19,7 +19,7 @@ from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.training.metric_names import GRADIENT_NORM, LEARNING_RATE, LOSS
-from tabicl_linear.training.schedule import WarmupCosine
+from tabicl_linear.training.schedule import PlannedSchedule
 from tabicl_linear.training.scores import MeanScores, cross_entropy, score
 from tabicl_linear.training.state_passing import (
     StatePassing,
@@ -46,9 +46,10 @@ class InContextTask(LightningModule):
         readout: Makes one readout per layer from the number of heads.
         strategy: Layout of the rows while training.
         architecture: Sizes of the network.
-        optimizer: Makes the optimiser from the parameters, all in one group.
+        optimizer: Makes the optimiser from the named parameters; those of PyTorch put all into one
+            group.
         schedule: Makes the learning-rate schedule from the optimiser; stepped once per optimiser
-            step. `WarmupCosine` is stretched over `trainer.max_steps`.
+            step. A `PlannedSchedule` is stretched over `trainer.max_steps`.
         state_passing: Start each training batch from the states of the one before; from zero if
             left out.
         backend: Which kernels compute the mixers: plain PyTorch (torch), the C++ kernels on a
@@ -70,13 +71,13 @@ class InContextTask(LightningModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters(logger=False)
-        _check(optimizer, schedule)
         check(backend)
         self.model = InContextModel.from_parts(
             mixer, readout, strategy=strategy, architecture=architecture, backend=backend
         )
         if state_passing is not None:
             state_passing.check(self.model)
+        _check(optimizer, schedule, self.model)
         self.optimizer = optimizer
         self.schedule = schedule
         self.state_passing = state_passing
@@ -166,9 +167,9 @@ class InContextTask(LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """The optimiser and its schedule over `trainer.max_steps` optimiser steps."""
-        optimizer = self.optimizer(self.parameters())
+        optimizer = self.optimizer(self.named_parameters())
         schedule = self.schedule(optimizer)
-        if isinstance(schedule, WarmupCosine):
+        if isinstance(schedule, PlannedSchedule):
             schedule.plan(self.trainer.max_steps)
         return {
             "optimizer": optimizer,
@@ -186,11 +187,16 @@ class InContextTask(LightningModule):
 
         The options (weight decay, betas ...) replace the stored ones; the learning rate is the
         schedule's business.
+
+        Raises:
+            CheckpointError: Weights of another network.
+            ConfigError: The optimiser's groups would hold other parameters.
         """
         _check_weights(checkpoint["state_dict"], self.state_dict())
         self._restored = checkpoint.get("state_passing", {}).get("memories", ())
         for stored in checkpoint.get("optimizer_states", []):
-            fresh = self.optimizer(self.parameters()).param_groups
+            fresh = self.optimizer(self.named_parameters()).param_groups
+            _check_groups(stored["param_groups"], fresh)
             for old, new in zip(stored["param_groups"], fresh, strict=True):
                 old.update({k: v for k, v in new.items() if k not in ("params", "lr")})
 
@@ -236,9 +242,23 @@ def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> N
         )
 
 
-def _check(optimizer: OptimizerCallable, schedule: LRSchedulerCallable) -> None:
-    """Try both on a parameter of no use, so that bad arguments show before training starts."""
+def _check_groups(stored: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> None:
+    """Refuse groups of other parameters, which would take each other's state."""
+    sizes = [[len(group["params"]) for group in groups] for groups in (stored, fresh)]
+    # Checkpoints of versions that gave the optimiser no names hold none.
+    named = [group.get("param_names") for group in stored if "param_names" in group]
+    if sizes[0] != sizes[1] or (named and named != [group["param_names"] for group in fresh]):
+        raise ConfigError(
+            "model.optimizer: the checkpoint's optimiser holds other parameters in its groups; "
+            "leave options out that divide the parameters, such as matrices."
+        )
+
+
+def _check(
+    optimizer: OptimizerCallable, schedule: LRSchedulerCallable, model: InContextModel
+) -> None:
+    """Make both and forget them, so that bad arguments show before training starts."""
     try:
-        schedule(optimizer([torch.nn.Parameter(torch.zeros(1))]))
+        schedule(optimizer(model.named_parameters()))
     except ValueError as error:
         raise ConfigError(f"model.optimizer or model.schedule: {error}") from error

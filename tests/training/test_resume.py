@@ -9,6 +9,7 @@ import time
 
 import pytest
 import torch
+from command_line import CONFIGS
 
 from tabicl_linear.__main__ import main
 from tabicl_linear.training.task import InContextTask
@@ -135,8 +136,16 @@ def test_validation_does_not_change_the_weights(fit, load, tmp_path):
         assert torch.equal(value, two["state_dict"][name])
 
 
-def test_resume_after_kill_9_is_bit_identical(fit, load, tiny, tmp_path):
-    options = ["--checkpoint.every_n_steps", "1", "--data.num_workers", "2"]
+LEARNER = [
+    *("--config", str(CONFIGS / "learner" / "muon.yaml")),
+    *("--config", str(CONFIGS / "learner" / "linear_decay.yaml")),
+    *("--config", str(CONFIGS / "learner" / "weight_average.yaml")),
+]
+
+
+@pytest.mark.parametrize("learner", [[], LEARNER], ids=["adamw", "muon_averaged"])
+def test_resume_after_kill_9_is_bit_identical(fit, load, tiny, tmp_path, learner):
+    options = [*learner, "--checkpoint.every_n_steps", "1", "--data.num_workers", "2"]
     options += ["--trainer.max_steps", "20"]
     last = tmp_path / "killed" / "version_0" / "last.ckpt"
     command = [sys.executable, "-m", "tabicl_linear", "fit", *tiny, *options]
@@ -153,6 +162,7 @@ def test_resume_after_kill_9_is_bit_identical(fit, load, tiny, tmp_path):
     assert [path.name for path in last.parents[1].iterdir()] == ["version_0"]
     assert fit(*options) == 0
     assert_same(load(tmp_path / "runs" / "version_0" / "last.ckpt"), load(last))
+    assert ("averaging_state" in load(last)) == bool(learner)
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +198,32 @@ class TestOptionsBesideACheckpoint:
         options = ("--ckpt_path", path, "--trainer.max_steps", 9)
         assert fit(*options, root="new", base=[]) == 0
         assert fit(*KEEP, "--trainer.max_steps", 9, root="fresh") == 0
+        used = self.rates(tmp_path / "new" / "version_0")
+        wanted = self.rates(tmp_path / "fresh" / "version_0")
+        assert used == {step: rate for step, rate in wanted.items() if step >= 3}
+
+    def test_a_trunk_turns_into_its_decay(self, fit, load, tmp_path):
+        """The same weights as a run that knew from the start when it would decay."""
+        schedule = "tabicl_linear.training.schedule.WarmupStableDecay"
+        trunk = (*KEEP, "--model.schedule", schedule, "--model.schedule.init_args.warmup_steps", 2)
+        trunk += ("--model.schedule.init_args.floor", 0)
+        decay = ("--model.schedule.init_args.decay_start", 4)
+        decay += ("--model.schedule.init_args.decay_steps", 3, "--trainer.max_steps", 7)
+        assert fit(*trunk, root="trunk") == 0
+        kept = tmp_path / "trunk" / "version_0" / "step_0000004.ckpt"
+        assert fit("--ckpt_path", kept, *decay, root="decayed", base=[]) == 0
+        assert fit(*trunk, *decay, root="whole") == 0
+        decayed, whole = (tmp_path / name / "version_0" for name in ("decayed", "whole"))
+        assert_same(load(whole / "last.ckpt"), load(decayed / "last.ckpt"))
+        wanted = [5e-4, 1e-3, 1e-3, 1e-3, 1e-3, 2e-3 / 3, 1e-3 / 3]
+        assert list(self.rates(whole).values()) == pytest.approx(wanted)
+        assert list(self.rates(decayed).values()) == pytest.approx(wanted[4:])
+
+    def test_a_cosine_turns_into_a_line(self, fit, path, tmp_path):
+        schedule = ("--model.schedule", "tabicl_linear.training.schedule.WarmupLinear")
+        schedule += ("--model.schedule.init_args.floor", 0)
+        assert fit("--ckpt_path", path, *schedule, root="new", base=[]) == 0
+        assert fit(*KEEP, *schedule, root="fresh") == 0
         used = self.rates(tmp_path / "new" / "version_0")
         wanted = self.rates(tmp_path / "fresh" / "version_0")
         assert used == {step: rate for step, rate in wanted.items() if step >= 3}

@@ -6,14 +6,20 @@ import pytest
 import torch
 
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.training.schedule import WarmupCosine
+from tabicl_linear.training.schedule import (
+    PlannedSchedule,
+    WarmupCosine,
+    WarmupLinear,
+    WarmupStableDecay,
+)
 
 
-def make(total=100, lr=3e-5, **kwargs):
+def make(total=100, lr=3e-5, schedule=WarmupCosine, **kwargs):
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr)
-    schedule = WarmupCosine(optimizer, **kwargs)
-    schedule.plan(total)
-    return optimizer, schedule
+    made = schedule(optimizer, **kwargs)
+    if isinstance(made, PlannedSchedule):
+        made.plan(total)
+    return optimizer, made
 
 
 def rates(optimizer, schedule, steps):
@@ -43,11 +49,16 @@ def test_the_paper_s_first_epoch():
     assert rates(*make(total=200), 1) == pytest.approx([4.8e-6])
 
 
-def test_a_state_moves_a_schedule_with_other_options_to_its_step():
+@pytest.mark.parametrize("kind", [WarmupCosine, WarmupLinear, WarmupStableDecay])
+def test_a_state_moves_a_schedule_with_other_options_to_its_step(kind):
     optimizer, schedule = make(total=100)
     rates(optimizer, schedule, 40)
-    other_optimizer, other = make(total=60, lr=1e-3, floor=1e-5)
-    expected = rates(*make(total=60, lr=1e-3, floor=1e-5), 45)[40:]
+    decay = {"decay_start": 30, "decay_steps": 20} if kind is WarmupStableDecay else {}
+    options = {"total": 60, "lr": 1e-3, "floor": 1e-5, "schedule": kind}
+    options |= {"warmup_steps": 5, **decay} if decay else {}
+    other_optimizer, other = make(**options)
+    expected = rates(*make(**options), 45)[40:]
+    assert len(set(expected)) == 5
     other_optimizer.load_state_dict(optimizer.state_dict())
     other.load_state_dict(schedule.state_dict())
     assert rates(other_optimizer, other, 5) == pytest.approx(expected, rel=1e-12)
@@ -63,14 +74,70 @@ def test_an_extended_budget_raises_the_rate_to_that_of_a_run_of_the_new_total():
     assert extended[0] > 5 * rates(*make(total=100), 91)[90]
 
 
+PLANNED = pytest.mark.parametrize("schedule", [WarmupCosine, WarmupLinear])
+
+
+@PLANNED
 @pytest.mark.parametrize(
     "options", [{"floor": 1e-3}, {"floor": -1.0}, {"warmup": 1.5}, {"warmup": -0.1}, {"total": 0}]
 )
-def test_impossible_schedules_are_refused(options):
+def test_impossible_schedules_are_refused(options, schedule):
     with pytest.raises(ConfigError):
-        make(**options)
+        make(**options, schedule=schedule)
 
 
+@PLANNED
 @pytest.mark.parametrize(("total", "warmup"), [(1, 0.0), (1, 1.0), (3, 1.0), (2, 0.5)])
-def test_short_runs_stay_within_bounds(total, warmup):
-    assert all(2e-6 <= r <= 3e-5 for r in rates(*make(total=total, warmup=warmup), total))
+def test_short_runs_stay_within_bounds(total, warmup, schedule):
+    seen = rates(*make(total=total, warmup=warmup, floor=2e-6, schedule=schedule), total)
+    assert all(2e-6 <= rate <= 3e-5 for rate in seen)
+
+
+def test_the_line_falls_by_equal_steps_to_zero():
+    seen = rates(*make(total=200, schedule=WarmupLinear), 202)
+    for step, rate in enumerate(seen[:200]):
+        m = (step + 1) / 10 if step < 10 else 1 - (step - 10) / 190
+        assert rate == pytest.approx(3e-5 * m, rel=1e-12)
+    assert seen[200:] == [0.0, 0.0]
+
+
+class TestWarmupStableDecay:
+    @staticmethod
+    def make(**options):
+        return make(schedule=WarmupStableDecay, warmup_steps=10, **options)
+
+    def test_each_rate_follows_the_formula(self):
+        seen = rates(*self.make(decay_start=30, decay_steps=20, floor=1e-6), 60)
+        for step, rate in enumerate(seen):
+            m = min((step + 1) / 10, 1 - min(max(step - 30, 0) / 20, 1))
+            assert rate == pytest.approx(1e-6 + 2.9e-5 * m, rel=1e-12)
+        assert seen[9:31] == pytest.approx([3e-5] * 22)
+        assert seen[50:] == pytest.approx([1e-6] * 10)
+
+    def test_a_trunk_never_ends(self):
+        _, trunk = self.make()
+        assert trunk.multiplier(10**9) == 1
+
+    def test_a_decay_decided_late_is_that_of_a_run_that_had_it_from_the_start(self):
+        optimizer, trunk = self.make()
+        head = rates(optimizer, trunk, 30)
+        optimizer_, decaying = self.make(decay_start=30, decay_steps=20)
+        optimizer_.load_state_dict(optimizer.state_dict())
+        decaying.load_state_dict(trunk.state_dict())
+        whole = rates(*self.make(decay_start=30, decay_steps=20), 55)
+        assert head + rates(optimizer_, decaying, 25) == whole
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"decay_start": 30},
+            {"decay_steps": 20},
+            {"decay_start": 9, "decay_steps": 20},
+            {"decay_steps": 0, "decay_start": 30},
+            {"warmup_steps": -1},
+            {"floor": 1.0},
+        ],
+    )
+    def test_impossible_options_are_refused(self, options):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            make(schedule=WarmupStableDecay, **{"warmup_steps": 10, **options})

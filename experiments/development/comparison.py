@@ -1,0 +1,83 @@
+"""Means of every model, and mean paired differences over tables with their intervals."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from experiments.development.scoring import METRICS
+
+TITLES = {"roc_auc": "ROC-AUC", "accuracy": "accuracy", "log_loss": "log-loss"}
+LOWER_IS_BETTER = ("log_loss",)
+CONFIDENCE = 0.95
+
+
+class Difference(NamedTuple):
+    """A model minus another, over tables.
+
+    Attributes:
+        mean: Of the differences of the tables' means over splits.
+        half_width: Of the 95 % interval (Student's t over tables); NaN for a single table.
+        wins: Tables on which the model is better.
+        losses: Tables on which it is worse.
+    """
+
+    mean: float
+    half_width: float
+    wins: int
+    losses: int
+
+    def __str__(self) -> str:
+        low, high = self.mean - self.half_width, self.mean + self.half_width
+        return f"{self.mean:+.4f} [{low:+.4f}, {high:+.4f}] {self.wins}:{self.losses}"
+
+
+def by_table(scores: pd.DataFrame) -> pd.DataFrame:
+    """Mean over splits: a row for each table, columns (score, model) in the order of `scores`."""
+    columns = [name for name in scores.columns if name not in ("model", "table", "split")]
+    means = scores.groupby(["table", "model"], sort=False)[columns].mean().unstack("model")
+    models = list(dict.fromkeys(scores["model"]))
+    return means.reindex(columns=pd.MultiIndex.from_product([columns, models]))
+
+
+def difference(tables: pd.DataFrame, metric: str, model: str, against: str) -> Difference:
+    """The paired difference of two models in one score of `by_table`."""
+    differences = (tables[metric, model] - tables[metric, against]).to_numpy()
+    count = len(differences)
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) if count > 1 else np.nan
+    error = differences.std(ddof=1) / np.sqrt(count) if count > 1 else np.nan
+    better = -differences if metric in LOWER_IS_BETTER else differences
+    return Difference(
+        mean=float(differences.mean()),
+        half_width=float(quantile * error),
+        wins=int((better > 0).sum()),
+        losses=int((better < 0).sum()),
+    )
+
+
+def markdown(scores: pd.DataFrame, against: str) -> str:
+    """Two tables: means of every model over tables, and its differences from `against`."""
+    tables = by_table(scores)
+    models = list(dict.fromkeys(scores["model"]))
+    seconds = tables["fit_seconds"] + tables["predict_seconds"]
+    lines = [
+        f"| {len(tables)} tables | {' | '.join(TITLES.values())} | CPU seconds a split |",
+        "|---|---|---|---|---|",
+    ]
+    for model in models:
+        means = " | ".join(f"{tables[metric, model].mean():.4f}" for metric in METRICS)
+        lines.append(f"| {model} | {means} | {seconds[model].mean():.2f} |")
+    others = [model for model in models if model != against]
+    if others:
+        lines += [
+            "",
+            f"Minus {against}: mean over tables [95 % interval] wins:losses",
+            "",
+            f"| | {' | '.join(TITLES.values())} |",
+            "|---|---|---|---|",
+        ]
+    for model in others:
+        cells = " | ".join(str(difference(tables, metric, model, against)) for metric in METRICS)
+        lines.append(f"| {model} | {cells} |")
+    return "\n".join(lines)

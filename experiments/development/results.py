@@ -1,0 +1,83 @@
+"""Results as rows of one CSV file, so that nothing is computed twice and a run can be stopped."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from sklearn.base import ClassifierMixin
+from tqdm import tqdm
+
+from experiments.development.scoring import Scores, score
+from experiments.development.tables import Rows, Table
+from tabicl_linear.files import written_whole
+
+KEY = ["identity", "table", "table_checksum", "split"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is compared.
+
+    Attributes:
+        name: In the tables that are printed.
+        identity: Of what decides its scores: a checksum of the model's file, or a version.
+        estimator: Unfitted.
+    """
+
+    name: str
+    identity: str
+    estimator: ClassifierMixin
+
+
+class Results:
+    """The rows of a CSV file: key (identity, table, its checksum, split) and `Scores`.
+
+    A row is written as soon as it is known, and the file is replaced as a whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> pd.DataFrame:
+        """All rows."""
+        if not self._path.exists():
+            return pd.DataFrame(columns=[*KEY, *Scores._fields])
+        return pd.read_csv(self._path, dtype=dict.fromkeys(KEY[:3], str))
+
+    def complete(self, candidates: Sequence[Candidate], tables: Sequence[Table]) -> pd.DataFrame:
+        """Compute what is missing; return a row for each candidate, table and split, by name."""
+        known = set(self.read()[KEY].itertuples(index=False, name=None))
+        missing = [
+            (key, candidate, table, split)
+            for key, candidate, table, split in _work(candidates, tables)
+            if key not in known
+        ]
+        with tqdm(missing, unit="fit", disable=None) as progress:
+            for key, candidate, table, split in progress:
+                progress.set_description(f"{candidate.name} on {table.name}")
+                self._add(key, score(candidate.estimator, table, split))
+        rows = self.read().drop_duplicates(KEY).set_index(KEY)
+        found = [
+            {"model": candidate.name, "table": table.name, "split": key[-1], **rows.loc[key]}
+            for key, candidate, table, _ in _work(candidates, tables)
+        ]
+        return pd.DataFrame(found)
+
+    def _add(self, key: tuple[str, str, str, int], scores: Scores) -> None:
+        row = pd.DataFrame([dict(zip(KEY, key, strict=True)) | scores._asdict()])
+        # Read anew: another process may have added rows meanwhile.
+        rows = self.read()
+        rows = row if rows.empty else pd.concat([rows, row])
+        with written_whole(self._path) as partial:
+            rows.to_csv(partial, index=False)
+
+
+def _work(
+    candidates: Sequence[Candidate], tables: Sequence[Table]
+) -> Iterator[tuple[tuple[str, str, str, int], Candidate, Table, tuple[Rows, Rows]]]:
+    for table in tables:
+        for number, split in enumerate(table.splits()):
+            for candidate in candidates:
+                key = (candidate.identity, table.name, table.checksum, number)
+                yield key, candidate, table, split

@@ -1,0 +1,105 @@
+"""Score models and baselines on the development tables, and compare them table by table.
+
+    python -m experiments.development.run --model default --model new=runs/new/last.ckpt \
+        --baseline random_forest --output runs/development
+
+Stopped anywhere, the same command goes on; what is known already (by the checksum of the model's
+file, table and split) is not computed again. Change of code is not noticed: name a new folder then.
+"""
+
+import argparse
+import hashlib
+import sys
+from pathlib import Path
+
+import sklearn
+
+from experiments.development.baselines import BASELINES
+from experiments.development.comparison import by_table, markdown
+from experiments.development.results import Candidate, Results
+from experiments.development.tables import VARIABLE, load_tables
+from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.classifier import DEFAULT_WEIGHTS
+from tabicl_linear.files import written_whole
+
+DEFAULT = "default"
+
+
+def model_candidate(named: str) -> Candidate:
+    """A model from "default" or "NAME=PATH".
+
+    Raises:
+        ConfigError: Another text, or no such file.
+    """
+    name, _, given = named.partition("=")
+    if not given and name != DEFAULT:
+        raise ConfigError(f"--model {named}: give {DEFAULT}, or NAME=PATH.")
+    path = Path(given) if given else DEFAULT_WEIGHTS
+    if not path.is_file():
+        raise ConfigError(f"--model {named}: there is no file {path}.")
+    identity = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return Candidate(name, identity, TabICLLinearClassifier(path))
+
+
+def baseline_candidate(name: str) -> Candidate:
+    """A baseline by its name."""
+    return Candidate(name, f"{name} {sklearn.__version__}", BASELINES[name]())
+
+
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--model", action="append", default=[], help=f"{DEFAULT}, or NAME=PATH; several times"
+    )
+    parser.add_argument("--baseline", nargs="+", choices=list(BASELINES), default=[])
+    parser.add_argument("--against", help="compare with this one, instead of the first")
+    parser.add_argument("--tables", type=Path, help=f"folder of tables, instead of {VARIABLE}")
+    parser.add_argument("--only", nargs="+", help="names of tables")
+    parser.add_argument("--output", type=Path, default=Path("runs/development"))
+    return parser.parse_args(argv)
+
+
+def run(arguments: argparse.Namespace) -> str:
+    """Score what is asked for; return the comparison as markdown.
+
+    Raises:
+        ConfigError: No candidates, two of one name, or a name that is not among them.
+        DataError: Tables that cannot be read.
+    """
+    candidates = [model_candidate(named) for named in arguments.model]
+    candidates += [baseline_candidate(name) for name in arguments.baseline]
+    names = [candidate.name for candidate in candidates]
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(f"Models {names}: name at least one, and each by another name.")
+    against = arguments.against or names[0]
+    if against not in names:
+        raise ConfigError(f"--against {against}: give one of {', '.join(names)}.")
+    tables = load_tables(arguments.tables, arguments.only)
+    output: Path = arguments.output
+    output.mkdir(parents=True, exist_ok=True)
+    scores = Results(output / "results.csv").complete(candidates, tables)
+    wide = by_table(scores)
+    wide.columns = [f"{model} {metric}" for metric, model in wide.columns]
+    text = markdown(scores, against)
+    with written_whole(output / "tables.csv") as partial:
+        wide.to_csv(partial, float_format="%.6f")
+    with written_whole(output / "summary.md") as partial:
+        partial.write_text(text + "\n")
+    return text
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the comparison; 2 for input that cannot be used."""
+    arguments = _parse(argv)
+    try:
+        text = run(arguments)
+    except (ConfigError, DataError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    print(f"{text}\n\ntables  {arguments.output / 'tables.csv'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Scores of a classifier on a split of a development table, and a model's means over all tables."""
+
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin, clone
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+
+from experiments.development.tables import Rows, Table
+from tabicl_linear import TabICLLinearClassifier
+
+
+class Scores(NamedTuple):
+    """Scores of the query rows whose class the context holds.
+
+    Attributes:
+        roc_auc: Of every class present against the rest, weighted by its rows.
+        accuracy: Of the most probable class.
+        log_loss: Mean, in nats.
+        fit_seconds: CPU time of fitting, all threads.
+        predict_seconds: Likewise, of predicting.
+    """
+
+    roc_auc: float
+    accuracy: float
+    log_loss: float
+    fit_seconds: float
+    predict_seconds: float
+
+
+class Means(NamedTuple):
+    """Means over the splits of a table and then over the tables."""
+
+    roc_auc: float
+    accuracy: float
+    log_loss: float
+
+
+METRICS = Means._fields
+
+
+def score(estimator: ClassifierMixin, table: Table, split: tuple[Rows, Rows]) -> Scores:
+    """Fit a clone of the estimator on the context rows, as a raw frame, and score the queries."""
+    context, queries = split
+    estimator = clone(estimator)
+    with warnings.catch_warnings():
+        # More rows or columns than a model was trained on, solvers that stop early, categories
+        # that the context lacks: all part of the protocol.
+        warnings.simplefilter("ignore")
+        began = time.process_time()
+        estimator.fit(table.x.iloc[context], table.y[context])
+        fitted = time.process_time()
+        probabilities = estimator.predict_proba(table.x.iloc[queries])
+        predicted = time.process_time()
+    known = np.isin(table.y[queries], estimator.classes_)
+    return Scores(
+        *_metrics(probabilities[known], table.y[queries][known], estimator.classes_),
+        fit_seconds=fitted - began,
+        predict_seconds=predicted - fitted,
+    )
+
+
+def _metrics(
+    probabilities: npt.NDArray[np.float64],
+    y: npt.NDArray[np.object_],
+    classes: npt.NDArray[np.object_],
+) -> Means:
+    probabilities = probabilities / probabilities.sum(1, keepdims=True)
+    if len(classes) == 2:
+        roc_auc = roc_auc_score(y == classes[1], probabilities[:, 1])
+    else:
+        present, counts = np.unique(y, return_counts=True)
+        columns = probabilities.T[np.searchsorted(classes, present)]
+        roc_auc = np.average(
+            [roc_auc_score(y == name, p) for name, p in zip(present, columns, strict=True)],
+            weights=counts,
+        )
+    accuracy = accuracy_score(y, classes[probabilities.argmax(1)])
+    loss = log_loss(y, probabilities, labels=list(classes))
+    return Means(float(roc_auc), float(accuracy), float(loss))
+
+
+def development_mean(model: Path, tables: Sequence[Table]) -> Means:
+    """Mean scores of a checkpoint or export, by the classifier with its 8 members."""
+    estimator = TabICLLinearClassifier(model)
+    scores = [[score(estimator, table, split)[:3] for split in table.splits()] for table in tables]
+    return Means(*(float(mean) for mean in np.mean([np.mean(s, axis=0) for s in scores], axis=0)))

@@ -1,0 +1,109 @@
+"""The development tables: real tables on which recipes are chosen, and their fixed splits.
+
+A folder holds `index.csv` (columns name, file, target_column) and a parquet file for each table. It
+is named by the environment variable `TABICL_LINEAR_TABLES` where no other is given.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.model_selection import StratifiedShuffleSplit
+
+from tabicl_linear.errors import ConfigError, DataError
+
+VARIABLE = "TABICL_LINEAR_TABLES"
+INDEX = "index.csv"
+COLUMNS = ("name", "file", "target_column")
+SPLITS = 2
+CONTEXT_ROWS = 800
+QUERY_ROWS = 2000
+SEED = 0
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it is, missing values and texts included.
+
+    Attributes:
+        name: Of the table, once in a folder.
+        x: Columns but the target.
+        y: Class labels, as texts.
+        checksum: First digits of the SHA-256 of its file.
+    """
+
+    name: str
+    x: pd.DataFrame
+    y: npt.NDArray[np.object_]
+    checksum: str
+
+    def splits(self) -> list[tuple[Rows, Rows]]:
+        """Positions of context and query rows, for each of the stratified splits.
+
+        At most 800 context rows and 2,000 query rows; half of a table of at most 1,600 each.
+        """
+        num_rows = len(self.y)
+        splitter = StratifiedShuffleSplit(
+            SPLITS,
+            train_size=min(CONTEXT_ROWS, num_rows // 2),
+            test_size=min(
+                QUERY_ROWS,
+                num_rows - CONTEXT_ROWS if num_rows > 2 * CONTEXT_ROWS else num_rows // 2,
+            ),
+            random_state=SEED,
+        )
+        return list(splitter.split(self.x, self.y))
+
+
+def folder_from_environment() -> Path | None:
+    """The folder that the environment variable names; None where it names none."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else None
+
+
+def load_tables(folder: Path | None = None, names: Sequence[str] | None = None) -> list[Table]:
+    """The tables of a folder, in the order of its index.
+
+    Args:
+        folder: Of the environment variable if left out.
+        names: Only these tables.
+
+    Raises:
+        ConfigError: No folder, or names that it does not have.
+        DataError: An index or a table that cannot be read.
+    """
+    folder = folder or folder_from_environment()
+    if folder is None:
+        raise ConfigError(f"No tables: set {VARIABLE} to their folder, or give --tables.")
+    try:
+        index = pd.read_csv(folder / INDEX)
+    except OSError as error:
+        raise DataError(f"{folder / INDEX} cannot be read ({error.strerror}).") from error
+    missing = [column for column in COLUMNS if column not in index]
+    if missing:
+        raise DataError(f"{folder / INDEX} lacks the columns {', '.join(missing)}.")
+    unknown = sorted(set(names or ()) - set(index["name"]))
+    if unknown:
+        raise ConfigError(f"{folder} has no tables {', '.join(unknown)}; see its {INDEX}.")
+    wanted = index if names is None else index[index["name"].isin(names)]
+    return [
+        _load(row["name"], folder / row["file"], row["target_column"])
+        for _, row in wanted.iterrows()
+    ]
+
+
+def _load(name: str, path: Path, target: str) -> Table:
+    try:
+        checksum = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+        frame = pd.read_parquet(path)
+        y = frame[target].astype(str).to_numpy(dtype=object)
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"The table {name} in {path} cannot be read: {error}.") from error
+    return Table(name, frame.drop(columns=[target]), y, checksum)
