@@ -1,6 +1,6 @@
 """The shape of the network, and the parts that follow from it alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
@@ -16,6 +16,8 @@ from tabicl_linear.embedding.values import ValueCode
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.nn.feed_forward import MLP, SwiGLU
 from tabicl_linear.nn.norms import RMSNorm
+from tabicl_linear.ridge_inputs.inputs import RidgeInputs
+from tabicl_linear.ridge_inputs.options import RidgeOptions, ridge_options
 
 FeedForward = Literal["swiglu", "gelu", "none"]
 Norm = Literal["pre_rms", "post_layer"]
@@ -70,6 +72,8 @@ class Architecture:
         head_reads: label_cell: a token of its own that stands for the label. mean: the mean of the
             groups' tokens, without such a token.
         cell_attention_every: Layers from one attention across the groups to the next; 1 for all.
+        ridge_inputs: Give the network predictions of ridge regressions that are solved on the
+            context in closed form; none if left out.
     """
 
     dim: int = 320
@@ -95,6 +99,7 @@ class Architecture:
     label_in_every_cell: bool = False
     head_reads: HeadReads = "label_cell"
     cell_attention_every: int = 2
+    ridge_inputs: RidgeOptions | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -115,6 +120,8 @@ class Architecture:
                 "architecture.weave_states=true learns the states that layers start from already: "
                 "leave learn_states out."
             )
+        if isinstance(self.ridge_inputs, Mapping):  # as a file holds it
+            object.__setattr__(self, "ridge_inputs", ridge_options(self.ridge_inputs))
         self._check_cells()
 
     def _check_cells(self) -> None:
@@ -159,6 +166,17 @@ class Architecture:
             groups=Groups(self.features_per_group, self.group_offsets, self.group_stride),
             label_in_every_cell=self.label_in_every_cell,
             head_reads=self.head_reads,
+        )
+
+    def make_ridge_inputs(self) -> RidgeInputs | None:
+        """Ridge regressions as inputs, where there are any."""
+        if self.ridge_inputs is None:
+            return None
+        return RidgeInputs(
+            self.ridge_inputs,
+            num_features=self.num_features,
+            num_classes=self.num_classes,
+            dim=self.dim,
         )
 
     def make_cell_attention(self) -> list[CellAttention]:

@@ -17,6 +17,7 @@ from tabicl_linear.embedding.statistics import ContextStatistics, context_statis
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.readouts import ReadoutFactory
+from tabicl_linear.ridge_inputs import RidgeContext, RidgePredictions, RidgeState
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
@@ -28,11 +29,13 @@ class InContextState(NamedTuple):
         layers: State of every layer.
         statistics: What standardises rows and stands in for unknown labels.
         classes: Which classes the context has; None where the model does not mask the others.
+        ridge: What predicts ridge inputs; None for a model without them.
     """
 
     layers: tuple[LayerState, ...]
     statistics: ContextStatistics
     classes: Bool[Tensor, "b y"] | None = None
+    ridge: RidgeState | None = None
 
 
 class InContextModel(PlacedModule):
@@ -63,6 +66,10 @@ class InContextModel(PlacedModule):
             nn.GELU(),
             nn.Linear(architecture.decoder_dim, architecture.num_classes),
         )
+        self.ridge = architecture.make_ridge_inputs()
+        if self.ridge is not None:  # training starts from the closed form alone
+            nn.init.zeros_(self.head[-1].weight)
+            nn.init.zeros_(self.head[-1].bias)
 
     @classmethod
     def from_parts(
@@ -156,10 +163,12 @@ class InContextModel(PlacedModule):
             inputs.check_extension(x, categorical, state.statistics.fill.shape)
             statistics, initial = state.statistics, state.layers
         num_cells = self.embedding.num_cells(x.shape[2])
-        tokens = self._context_tokens(x, y, statistics, size)
+        ridge = None if self.ridge is None else self.ridge.write(x, y, statistics, size)
+        tokens = self._context_tokens(x, y, statistics, size, ridge)
         with self.computing():
             layers = self.backbone.write(tokens, initial, num_cells=num_cells)
-        return InContextState(layers, statistics, self._classes(y, state))
+        kept = None if ridge is None else ridge.state
+        return InContextState(layers, statistics, self._classes(y, state), kept)
 
     def predict(
         self,
@@ -188,11 +197,12 @@ class InContextModel(PlacedModule):
             return torch.cat([self._predict(state, piece) for piece in pieces], dim=1)
 
     def _predict(self, state: InContextState, x: Tensor) -> Tensor:
-        rows = self.embedding.rows(self._standardised(x, state.statistics))
+        known = self._query_predictions(x, state.ridge, state.statistics)
+        rows = self._rows(x, state.statistics, known)
         tokens = self.strategy.query_tokens(rows, self._placeholder(state.statistics))
         num_cells = self.embedding.num_cells(x.shape[2])
         hidden = self.backbone.predict(tokens, state.layers, num_cells=num_cells)
-        return self._logits(hidden, x.shape[2], state.classes)
+        return self._logits(hidden, x.shape[2], state.classes, known)
 
     def forward(self, batch: TaskBatch) -> Float[Tensor, "b q y"]:
         """Logits of the query rows in the training layout of the strategy.
@@ -224,8 +234,9 @@ class InContextModel(PlacedModule):
         statistics = self._statistics(batch.x[rows], batch.y[rows], batch.categorical)
         num_columns = batch.x.shape[2]
         num_cells = self.embedding.num_cells(num_columns)
+        known = self._training_predictions(batch, statistics)
         tokens = self.strategy.training_tokens(
-            self.embedding.rows(self._standardised(batch.x, statistics)),
+            self._rows(batch.x, statistics, known),
             self.embedding.labels(batch.y, num_columns),
             self._placeholder(statistics),
             num_context=num_context,
@@ -236,7 +247,9 @@ class InContextModel(PlacedModule):
             if queries.shape[1]:
                 queries = self.backbone.predict(queries, layers, num_cells=num_cells)
         hidden = self.strategy.predictions(context, queries, num_context=num_context)
-        return self._logits(hidden, num_columns, self._classes(batch.y[rows])), layers
+        classes = self._classes(batch.y[rows])
+        of_queries = None if known is None else known.rows(slice(num_context, None))
+        return self._logits(hidden, num_columns, classes, of_queries), layers
 
     @property
     def _weight(self) -> Tensor:
@@ -257,15 +270,48 @@ class InContextModel(PlacedModule):
     def _standardised(self, x: Tensor, statistics: ContextStatistics) -> Float[Tensor, "b n m"]:
         return standardise(x, statistics).to(self._weight.dtype)
 
+    def _rows(
+        self, x: Tensor, statistics: ContextStatistics, known: RidgePredictions | None
+    ) -> Float[Tensor, "g n d"]:
+        rows = self.embedding.rows(self._standardised(x, statistics))
+        if self.ridge is None or known is None:
+            return rows
+        return rows + self.embedding.label_tokens(self.ridge.tokens(known), x.shape[2])
+
     def _context_tokens(
-        self, x: Tensor, y: Tensor, statistics: ContextStatistics, rows_per_chunk: int
+        self,
+        x: Tensor,
+        y: Tensor,
+        statistics: ContextStatistics,
+        rows_per_chunk: int,
+        ridge: RidgeContext | None,
     ) -> Iterator[Float[Tensor, "g t d"]]:
         pairs = zip(x.split(rows_per_chunk, dim=1), y.split(rows_per_chunk, dim=1), strict=True)
         for rows, labels in pairs:
+            known = None
+            if self.ridge is not None and ridge is not None:
+                known = self.ridge.context(rows, labels, ridge, statistics)
             yield self.strategy.context_tokens(
-                self.embedding.rows(self._standardised(rows, statistics)),
-                self.embedding.labels(labels, x.shape[2]),
+                self._rows(rows, statistics, known), self.embedding.labels(labels, x.shape[2])
             )
+
+    def _query_predictions(
+        self, x: Tensor, state: RidgeState | None, statistics: ContextStatistics
+    ) -> RidgePredictions | None:
+        if self.ridge is None or state is None:
+            return None
+        return self.ridge.query(x, state, statistics)
+
+    def _training_predictions(
+        self, batch: TaskBatch, statistics: ContextStatistics
+    ) -> RidgePredictions | None:
+        if self.ridge is None:
+            return None
+        x, queries = batch.x.tensor_split([batch.num_context], dim=1)
+        y = batch.y[:, : batch.num_context]
+        written = self.ridge.write(x, y, statistics)
+        of_context = self.ridge.context(x, y, written, statistics)
+        return of_context.followed_by(self.ridge.query(queries, written.state, statistics))
 
     def _placeholder(self, statistics: ContextStatistics) -> Float[Tensor, "g 1 d"]:
         return self.embedding.unknown_label(statistics.mean_label, statistics.fill.shape[1])
@@ -277,8 +323,16 @@ class InContextModel(PlacedModule):
         earlier = None if before is None else before.classes
         return present_classes(y, self.architecture.num_classes, earlier)
 
-    def _logits(self, hidden: Tensor, num_columns: int, classes: Tensor | None) -> Tensor:
+    def _logits(
+        self,
+        hidden: Tensor,
+        num_columns: int,
+        classes: Tensor | None,
+        known: RidgePredictions | None,
+    ) -> Tensor:
         logits: Tensor = self.head(self.embedding.outputs(hidden, num_columns))
+        if self.ridge is not None and known is not None:
+            logits = logits + self.ridge.logits(known)
         return logits if classes is None else without_absent(logits, classes)
 
     def _check_state(self, state: InContextState) -> None:

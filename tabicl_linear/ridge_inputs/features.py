@@ -1,0 +1,136 @@
+"""Features of a row that are fixed before any table is seen, but for the thresholds of trees."""
+
+from itertools import accumulate
+
+import torch
+from torch import nn
+
+from tabicl_linear.ridge_inputs.options import KINDS, Kind, RidgeOptions
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+CLIP = 8.0
+"""Standardised values beyond this count as this."""
+WAVES = (1.5, 3.0)
+"""Frequencies of the features of single values, in radians per standard deviation."""
+TANH_SCALE = 1.5
+COSINE_PHASE = 10.0
+
+
+class RidgeFeatures(nn.Module):
+    """f(z) of standardised rows z of m columns, clipped at +-8 but for trees.
+
+    - values: for every value z, with s = z / (1 + |z| / 4): z, s^2, sin(w z), cos(w z) - 1 for w in
+      1.5 and 3, columns side by side.
+    - tanh: tanh(z W / sqrt(m) + b), W ~ 1.5 N(0, 1), b ~ N(0, 1).
+    - cosine: cos(z W / sqrt(m) + b), W ~ N(0, 1), b ~ 10 N(0, 1).
+    - trees: leaves, one-hot, of random trees that ask one question at each depth: is the value of a
+      random column at least that of a random context row; for categories, is it the same.
+
+    m counts the columns that vary in the context. W, b and the columns of trees are drawn once, the
+    same for all tables; they are buffers that no file holds.
+
+    Args:
+        num_features: Most columns of a table.
+        options: Numbers of features.
+    """
+
+    projection: Float[Tensor, "m p"]
+    phase: Float[Tensor, " p"]
+    tree_columns: Float[Tensor, " r"]
+    tree_rows: Float[Tensor, " r"]
+
+    def __init__(self, num_features: int, options: RidgeOptions) -> None:
+        super().__init__()
+        used = {kind for kinds in options.sets for kind in kinds}
+        self.kinds = tuple(kind for kind in KINDS if kind in used)
+        self.options = options
+        self.num_features = num_features
+        generator = torch.Generator().manual_seed(options.seed)
+        shape = num_features, options.num_tanh + options.num_cosine
+        scale, phase = torch.ones(2, shape[1])
+        scale[: options.num_tanh] = TANH_SCALE
+        phase[options.num_tanh :] = COSINE_PHASE
+        questions = options.num_trees * options.tree_depth
+        draws = {
+            "projection": torch.randn(shape, generator=generator) * scale,
+            "phase": torch.randn(shape[1], generator=generator) * phase,
+            "tree_columns": torch.rand(questions, generator=generator),
+            "tree_rows": torch.rand(questions, generator=generator),
+        }
+        for name, tensor in draws.items():
+            self.register_buffer(name, tensor, persistent=False)
+
+    def sets(self, num_columns: int) -> tuple[tuple[slice, ...], ...]:
+        """Where the kinds of features of each set stand among those of rows of so many columns."""
+        ends = list(accumulate(self._sizes(num_columns).values()))
+        starts = dict(zip(self.kinds, [0, *ends[:-1]], strict=True))
+        sizes = self._sizes(num_columns)
+        places = {kind: slice(starts[kind], starts[kind] + sizes[kind]) for kind in self.kinds}
+        return tuple(tuple(places[kind] for kind in kinds) for kinds in self.options.sets)
+
+    def _sizes(self, num_columns: int) -> dict[Kind, int]:
+        sizes: dict[Kind, int] = {
+            "values": num_columns * (2 + 2 * len(WAVES)),
+            "tanh": self.options.num_tanh,
+            "cosine": self.options.num_cosine,
+            "trees": self.options.num_trees * 2**self.options.tree_depth,
+        }
+        return {kind: sizes[kind] for kind in self.kinds}
+
+    def tree_questions(
+        self, num_columns: int, num_rows: int
+    ) -> tuple[Int[Tensor, " r"], Int[Tensor, " r"]]:
+        """Columns that trees ask about, and the context rows whose values they compare with."""
+        columns = (self.tree_columns.double() * num_columns).long()
+        rows = (self.tree_rows.double() * num_rows).long()
+        return columns, rows
+
+    def forward(
+        self,
+        z: Float[Tensor, "b n m"],
+        *,
+        thresholds: Float[Tensor, "b r"],
+        categorical: Bool[Tensor, "b m"],
+        num_varying: Int[Tensor, " b"],
+    ) -> Float[Tensor, "b n f"]:
+        """Features of standardised rows, kind after kind.
+
+        Args:
+            z: Standardised rows.
+            thresholds: Standardised values that trees compare with.
+            categorical: Columns of category codes.
+            num_varying: Columns that vary in the context.
+        """
+        split = self.options.num_tanh
+        parts = []
+        clipped = z.clamp(-CLIP, CLIP)
+        if "values" in self.kinds:
+            parts.append(_value_features(clipped))
+        if "tanh" in self.kinds or "cosine" in self.kinds:
+            scale = num_varying.clamp(min=1).to(z.dtype).rsqrt()[:, None, None]
+            # Not of the dtype of the weights, where that has fewer digits.
+            projection, phase = self.projection.to(z.dtype), self.phase.to(z.dtype)
+            projected = (clipped * scale) @ projection[: z.shape[-1]] + phase
+            if "tanh" in self.kinds:
+                parts.append(projected[..., :split].tanh())
+            if "cosine" in self.kinds:
+                parts.append(projected[..., split:].cos())
+        if "trees" in self.kinds:
+            parts.append(self._leaves(z, thresholds, categorical))
+        return torch.cat(parts, dim=-1)
+
+    def _leaves(self, z: Tensor, thresholds: Tensor, categorical: Tensor) -> Tensor:
+        depth = self.options.tree_depth
+        columns = (self.tree_columns.double() * z.shape[-1]).long()
+        values, limits = z[..., columns], thresholds[:, None]
+        yes = torch.where(categorical[:, None, columns], values == limits, values >= limits)
+        place = 2 ** torch.arange(depth, device=z.device)
+        leaf = (yes.unflatten(-1, (-1, depth)) * place).sum(-1)
+        leaves = leaf.unsqueeze(-1) == torch.arange(2**depth, device=z.device)
+        return leaves.flatten(-2).to(z.dtype)
+
+
+def _value_features(z: Float[Tensor, "b n m"]) -> Float[Tensor, "b n f"]:
+    small = z / (1 + z.abs() / 4)
+    waves = [wave for w in WAVES for wave in ((w * z).sin(), (w * z).cos() - 1)]
+    return torch.cat([z, small.square(), *waves], dim=-1)

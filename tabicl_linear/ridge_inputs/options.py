@@ -1,0 +1,83 @@
+"""Options of ridge inputs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from tabicl_linear.errors import ConfigError
+
+Kind = Literal["values", "tanh", "cosine", "trees"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Form = Literal["leave_one_out", "earlier_rows"]
+
+
+@dataclass(frozen=True)
+class RidgeOptions:
+    """Which ridge regressions a model is given the predictions of.
+
+    Attributes:
+        form: What the prediction of a context row is solved from. leave_one_out: all other context
+            rows, exactly. earlier_rows: rows before its block, for models that read causally and
+            whose state can be extended.
+        sets: Kinds of features that go into each regression: values (five functions of every
+            value), tanh and cosine (of random projections), trees (leaves of random axis-aligned
+            trees).
+        num_tanh: Features of kind tanh.
+        num_cosine: Features of kind cosine.
+        num_trees: Trees.
+        tree_depth: Depth of a tree, which has 2^depth leaves.
+        penalties: Penalties to choose from for every task and set, by squared error on rows that
+            have been left out, in units of the variance of a row's features.
+        growth: By how much the number of rows grows from one solution to the next where `form` is
+            earlier_rows.
+        seed: Of the random features, which are the same for all tasks.
+    """
+
+    form: Form = "leave_one_out"
+    sets: tuple[tuple[Kind, ...], ...] = (("values", "tanh", "cosine"), ("values", "trees"))
+    num_tanh: int = 96
+    num_cosine: int = 96
+    num_trees: int = 16
+    tree_depth: int = 3
+    penalties: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0)
+    growth: float = 1.25
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        # Lists, as files give them.
+        object.__setattr__(self, "sets", tuple(tuple(kinds) for kinds in self.sets))
+        object.__setattr__(self, "penalties", tuple(float(value) for value in self.penalties))
+        if self.form not in get_args(Form):
+            raise ConfigError(f"ridge_inputs.form={self.form!r} must be one of {get_args(Form)}.")
+        for name in ("num_tanh", "num_cosine", "num_trees", "tree_depth"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    f"ridge_inputs.{name}={getattr(self, name)} must be at least 1; to do without "
+                    "a kind of features, leave it out of ridge_inputs.sets."
+                )
+        for kinds in self.sets:
+            if not kinds or len(set(kinds)) < len(kinds) or not set(kinds) <= set(KINDS):
+                raise ConfigError(
+                    f"ridge_inputs.sets has {list(kinds)}; give each set some of {KINDS}, each once."
+                )
+        if not self.sets:
+            raise ConfigError("ridge_inputs.sets is empty: give one set of features or more.")
+        if not self.penalties or min(self.penalties) <= 0:
+            raise ConfigError(
+                f"ridge_inputs.penalties={list(self.penalties)}: give one positive number or more."
+            )
+        if self.growth <= 1:
+            raise ConfigError(f"ridge_inputs.growth={self.growth} must be above 1.")
+
+
+def ridge_options(values: Mapping[str, Any]) -> RidgeOptions:
+    """Options from a mapping, such as a file holds.
+
+    Raises:
+        ConfigError: An option that does not exist, or a value out of range.
+    """
+    known = [field.name for field in fields(RidgeOptions)]
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise ConfigError(f"ridge_inputs has no {', '.join(unknown)}; it has {', '.join(known)}.")
+    return RidgeOptions(**values)

@@ -1,0 +1,108 @@
+"""What ridge regressions say about rows, and what of them a fitted context keeps."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from tabicl_linear.ridge_inputs.solve import of_set
+from tabicl_linear.types import Bool, Float, Tensor
+
+CONFIDENCES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+"""Factors between predicted shares and logits to choose from."""
+ABSENT_LOGIT = -30.0
+"""Of classes that the context does not have."""
+
+
+class RidgePredictions(NamedTuple):
+    """What is known about rows before the network has seen them.
+
+    Attributes:
+        shares: Predicted shares of the classes, for each set of features.
+        prior: Shares of the classes among the context rows.
+        errors: Mean squared error of each set on rows that were left out, in units of that of the
+            class shares.
+        confidence: What the mean of the sets is multiplied by to make logits of it.
+    """
+
+    shares: Float[Tensor, "b n s y"]
+    prior: Float[Tensor, "b #n y"]
+    errors: Float[Tensor, "b #n s"]
+    confidence: Float[Tensor, "b #n 1"]
+
+    def followed_by(self, other: "RidgePredictions") -> "RidgePredictions":
+        """Predictions of these rows, then of others."""
+        pairs = zip(self._each(), other._each(), strict=True)
+        return RidgePredictions(*(torch.cat(pair, dim=1) for pair in pairs))
+
+    def rows(self, rows: slice) -> "RidgePredictions":
+        """Predictions of some of the rows."""
+        return RidgePredictions(*(part[:, rows] for part in self._each()))
+
+    def _each(self) -> list[Tensor]:
+        """All parts with a value for each row."""
+        count = self.shares.shape[1]
+        return [self.shares, *(part.expand(-1, count, -1) for part in self[1:])]
+
+    def to(self, dtype: torch.dtype) -> "RidgePredictions":
+        """The same in another dtype."""
+        return RidgePredictions(*(part.to(dtype) for part in self))
+
+    def logits(self) -> Float[Tensor, "b n y"]:
+        """Logits of the closed form alone."""
+        logits = self.confidence * self.shares.mean(2)
+        return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
+
+
+class Solution(NamedTuple):
+    """What predicts unlabelled rows: linear in the features.
+
+    Attributes:
+        weights: Of the features of each set.
+        offsets: What is added for each set.
+        prior: See `RidgePredictions`, as are the others.
+        errors: Of each set.
+        confidence: One for each task.
+    """
+
+    weights: tuple[Float[Tensor, "b _f y"], ...]
+    offsets: Float[Tensor, "b s y"]
+    prior: Float[Tensor, "b y"]
+    errors: Float[Tensor, "b s"]
+    confidence: Float[Tensor, "b 1"]
+
+    def predict(
+        self, f: Float[Tensor, "b n f"], sets: Sequence[Sequence[slice]]
+    ) -> RidgePredictions:
+        """Predictions of unlabelled rows.
+
+        Args:
+            f: All their features.
+            sets: Where those of each set stand among them.
+        """
+        pairs = zip(self.weights, sets, strict=True)
+        shares = [of_set(f, part).to(weights.dtype) @ weights for weights, part in pairs]
+        return self.about(torch.stack(shares, dim=2) + self.offsets[:, None])
+
+    def about(self, shares: Float[Tensor, "b n s y"]) -> RidgePredictions:
+        """Predicted shares with what is known about them."""
+        parts = (self.prior, self.errors, self.confidence)
+        return RidgePredictions(shares, *(part[:, None] for part in parts))
+
+
+def confidence_losses(
+    shares: Float[Tensor, "b n y"], r: Float[Tensor, "b n y"], present: Bool[Tensor, "b y"]
+) -> Float[Tensor, "e b"]:
+    """Sum over rows of the log-loss at each of `CONFIDENCES`.
+
+    Args:
+        shares: Predictions of rows that were left out.
+        r: Their one-hot labels.
+        present: Classes that can be predicted.
+    """
+    hidden = ~present[:, None]
+    losses = []
+    for confidence in CONFIDENCES:
+        logits = (confidence * shares).masked_fill(hidden, ABSENT_LOGIT)
+        losses.append(-(logits.log_softmax(-1) * r).sum((1, 2)))
+    return torch.stack(losses)

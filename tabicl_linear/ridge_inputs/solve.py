@@ -1,0 +1,206 @@
+"""Ridge regression of one-hot labels on features of rows.
+
+With features f, centred by their mean and scaled so that those of each kind have a variance of one
+together, and one-hot labels r, centred by the class shares:
+
+    W = (F'F + c I)^-1 F'R = F'(FF' + c I)^-1 R,    c = penalty * variance of a row's features
+    h_i = f_i'(F'F + c I)^-1 f_i + 1 / n
+    row i predicted from the others: share + (f_i'W - h_i r_i) / (1 - h_i)
+
+The last line is exact: it is what a solution on all rows but i, under the same scaling, predicts.
+Contexts of more rows than features are solved from sums over their rows, shorter ones from products
+of their rows. Factors are float64: Cholesky of sums over long contexts needs it.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from tabicl_linear.types import Float, Int, Tensor
+
+LARGEST_LEVERAGE = 0.98
+"""h counts as this at most: a row that is all by itself says nothing about its own label."""
+SMALLEST_VARIANCE = 1e-12
+"""Of all features of a kind together; less is rounding."""
+
+Kinds = Sequence[slice]
+"""Where the kinds of features of a set stand among all features."""
+
+
+def of_set(f: Float[Tensor, "b n f"], kinds: Kinds) -> Float[Tensor, "b n f"]:
+    """The features of some kinds among all."""
+    return torch.cat([f[..., part] for part in kinds], dim=-1)
+
+
+class RidgeSums(NamedTuple):
+    """Sums over the rows of a context; those of two contexts add.
+
+    Attributes:
+        rows: How many rows.
+        features: Sum of f.
+        gram: Sum of f f'.
+        cross: Sum of f r', r one-hot.
+        labels: Sum of r.
+    """
+
+    rows: int
+    features: Float[Tensor, "b f"]
+    gram: Float[Tensor, "b f f"]
+    cross: Float[Tensor, "b f y"]
+    labels: Float[Tensor, "b y"]
+
+    @classmethod
+    def of(cls, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]) -> "RidgeSums":
+        """Sums over these rows. Products in the dtype of `f`, sums in float64."""
+        ft = f.transpose(1, 2)
+        return cls(
+            f.shape[1],
+            f.sum(1, dtype=torch.float64),
+            (ft @ f).double(),
+            (ft @ r.to(f.dtype)).double(),
+            r.sum(1, dtype=torch.float64),
+        )
+
+    def plus(self, other: "RidgeSums") -> "RidgeSums":
+        """Sums over the rows of both."""
+        return RidgeSums(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+class Primal(NamedTuple):
+    """Lower Cholesky factors of F'F + c I, one for each penalty."""
+
+    factors: Float[Tensor, "p b f f"]
+
+    def leverage(self, f: Float[Tensor, "b n f"]) -> Float[Tensor, "p b n"]:
+        """f'(F'F + c I)^-1 f."""
+        return _solved(self.factors, f.transpose(1, 2)).square().sum(-2)
+
+    def choose(self, penalty: Int[Tensor, " b"]) -> "Primal":
+        """Those of one penalty for each task."""
+        return Primal(_chosen(self.factors, penalty))
+
+
+class Dual(NamedTuple):
+    """Lower Cholesky factors of FF' + c I, the rows F and c."""
+
+    factors: Float[Tensor, "p b c c"]
+    rows: Float[Tensor, "b c f"]
+    added: Float[Tensor, "p #b"]
+
+    def leverage(self, f: Float[Tensor, "b n f"]) -> Float[Tensor, "p b n"]:
+        """f'(F'F + c I)^-1 f = (f'f - f'F'(FF' + c I)^-1 F f) / c."""
+        explained = _solved(self.factors, self.rows @ f.transpose(1, 2)).square().sum(-2)
+        return (f.square().sum(-1) - explained) / self.added.unsqueeze(-1)
+
+    def choose(self, penalty: Int[Tensor, " b"]) -> "Dual":
+        """Those of one penalty for each task."""
+        return Dual(_chosen(self.factors, penalty), self.rows, self.added[penalty, 0][None])
+
+
+class Regression(NamedTuple):
+    """The regression on one set of features, solved for some penalties.
+
+    Attributes:
+        rows: Rows of the context.
+        mean: Mean of each feature.
+        scale: What centred features are multiplied by.
+        shares: Class shares.
+        weights: Solutions W, one for each penalty.
+        inverse: What tells the leverage h of a row.
+    """
+
+    rows: int
+    mean: Float[Tensor, "b f"]
+    scale: Float[Tensor, "b f"]
+    shares: Float[Tensor, "b y"]
+    weights: Float[Tensor, "p b f y"]
+    inverse: Primal | Dual
+
+    def left_out(
+        self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]
+    ) -> Float[Tensor, "p b n y"]:
+        """Predictions of context rows, each from all others, from their features and labels."""
+        f = (f.double() - self.mean[:, None]) * self.scale[:, None]
+        leverage = self.inverse.leverage(f).unsqueeze(-1) + 1 / self.rows
+        leverage = leverage.clamp(max=LARGEST_LEVERAGE)
+        shares = self.shares[:, None]
+        return shares + (f @ self.weights - leverage * (r - shares)) / (1 - leverage)
+
+    def choose(self, penalty: Int[Tensor, " b"]) -> "Regression":
+        """The regression with one penalty for each task, given by its index."""
+        return self._replace(
+            weights=_chosen(self.weights, penalty), inverse=self.inverse.choose(penalty)
+        )
+
+    def linear(self) -> tuple[Float[Tensor, "b f y"], Float[Tensor, "b y"]]:
+        """Weights of plain features, and what is added, with the first penalty."""
+        weights = self.weights[0] * self.scale.unsqueeze(-1)
+        return weights, self.shares - (self.mean[:, None] @ weights).squeeze(1)
+
+
+def solve_sums(sums: RidgeSums, kinds: Kinds, penalties: Sequence[float]) -> Regression:
+    """Solve from sums over all features, of which the set has some kinds."""
+    chosen = torch.cat([torch.arange(part.start, part.stop) for part in kinds])
+    chosen = chosen.to(sums.gram.device)
+    mean = sums.features[:, chosen] / sums.rows
+    shares = sums.labels / sums.rows
+    column = sums.rows * mean.unsqueeze(-1)
+    gram = sums.gram[:, chosen[:, None], chosen] - column * mean[:, None]
+    variance = gram.diagonal(dim1=-2, dim2=-1) / sums.rows
+    scale = _unit_variance(variance, kinds)
+    cross = (sums.cross[:, chosen] - column * shares[:, None]) * scale.unsqueeze(-1)
+    gram = gram * scale.unsqueeze(-1) * scale[:, None]
+    added = _added(penalties, kinds, gram)
+    factors = _factors(gram, added)
+    weights = torch.cholesky_solve(cross.expand(len(added), -1, -1, -1), factors)
+    return Regression(sums.rows, mean, scale, shares, weights, Primal(factors))
+
+
+def solve_rows(
+    f: Float[Tensor, "b c f"], r: Float[Tensor, "b c y"], kinds: Kinds, penalties: Sequence[float]
+) -> Regression:
+    """Solve from the rows themselves: all their features and their one-hot labels."""
+    f = of_set(f, kinds).double()
+    mean, shares = f.mean(1), r.mean(1)
+    f = f - mean[:, None]
+    scale = _unit_variance(f.square().mean(1), kinds)
+    f = f * scale[:, None]
+    gram = f @ f.transpose(1, 2)
+    added = _added(penalties, kinds, gram)
+    factors = _factors(gram, added)
+    residual = (r - shares[:, None]).expand(len(added), -1, -1, -1)
+    weights = f.transpose(1, 2) @ torch.cholesky_solve(residual, factors)
+    return Regression(f.shape[1], mean, scale, shares, weights, Dual(factors, f, added))
+
+
+def _unit_variance(variance: Float[Tensor, "b f"], kinds: Kinds) -> Float[Tensor, "b f"]:
+    """Factors that give the features of each kind a variance of one together; zero for none."""
+    factors = []
+    for part in variance.split([part.stop - part.start for part in kinds], dim=-1):
+        total = part.clamp(min=0).sum(-1, keepdim=True)
+        factor = torch.where(total > SMALLEST_VARIANCE, total.rsqrt(), 0.0)
+        factors.append(factor.expand_as(part))
+    return torch.cat(factors, dim=-1)
+
+
+def _added(penalties: Sequence[float], kinds: Kinds, like: Tensor) -> Float[Tensor, "p 1"]:
+    return like.new_tensor(penalties).unsqueeze(-1) * len(kinds)
+
+
+def _factors(
+    gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"]
+) -> Float[Tensor, "p b k k"]:
+    sums = gram.expand(len(added), -1, -1, -1).clone()
+    sums.diagonal(dim1=-2, dim2=-1).add_(added.unsqueeze(-1))
+    return torch.linalg.cholesky(sums)
+
+
+def _solved(factors: Tensor, right: Tensor) -> Tensor:
+    right = right.expand(len(factors), -1, -1, -1)
+    return torch.linalg.solve_triangular(factors, right, upper=False)
+
+
+def _chosen(parts: Tensor, penalty: Tensor) -> Tensor:
+    """The part of one penalty for each task, with a leading dimension of one."""
+    return parts[penalty, torch.arange(len(penalty), device=penalty.device)][None]
