@@ -13,7 +13,8 @@ setup(
         Extension(
             "tabicl_linear.backends.cpp._library",
             sources=[
-                f"{SOURCES}/{name}.cpp" for name in ("scan_forward", "scan_backward", "tokenwise")
+                f"{SOURCES}/{name}.cpp"
+                for name in ("scan_forward", "scan_backward", "tokenwise", "cells")
             ],
             depends=[f"{SOURCES}/{name}.h" for name in ("numbers", "scan", "share", "vectors")],
             extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP],

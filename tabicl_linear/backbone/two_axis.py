@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from tabicl_linear.kernels.softmax import SoftmaxRule
-from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.kernels.cells import attend_across_cells
+from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.mixers.base import head_dim
 from tabicl_linear.nn.initialise import initialise_
 from tabicl_linear.types import Float, Tensor
@@ -25,7 +25,6 @@ class CellAttention(nn.Module):
         super().__init__()
         self.num_heads = num_heads
         self.head_dim = head_dim(dim, num_heads)
-        self.rule = SoftmaxRule()
         self.norm = norm
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
@@ -33,11 +32,6 @@ class CellAttention(nn.Module):
 
     def forward(self, x: Float[Tensor, "g t d"], num_cells: int) -> Float[Tensor, "g t d"]:
         """Mix the cells of every token position."""
-        groups, length = x.shape[0] // num_cells, x.shape[1]
-        cells = x.unflatten(0, (-1, num_cells)).transpose(1, 2).flatten(0, 1)
-        qkv = self.qkv(self.norm(cells)).unflatten(-1, (3, self.num_heads, self.head_dim))
-        q, k, v = qkv.unbind(-3)
-        streams = Streams(q * self.head_dim**-0.5, k, v)
-        heads = self.rule.read(streams.q, self.rule.fold(streams))
-        mixed = cells + self.out(heads.to(v.dtype).flatten(-2))
-        return mixed.unflatten(0, (groups, length)).transpose(1, 2).flatten(0, 1)
+        qkv = self.qkv(self.norm(x)).unflatten(-1, (3, self.num_heads, self.head_dim))
+        heads = chosen(attend_across_cells)(qkv, num_cells)
+        return x + self.out(heads.flatten(-2))

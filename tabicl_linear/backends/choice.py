@@ -15,6 +15,7 @@ import torch
 
 from tabicl_linear.backends import fla
 from tabicl_linear.backends.cpp import loader, rules
+from tabicl_linear.backends.cpp.cells import CELLS
 from tabicl_linear.backends.cpp.tokenwise import TOKENWISE
 from tabicl_linear.backends.probe import (
     TF32_TOLERANCE,
@@ -57,7 +58,7 @@ IMPLEMENTATIONS = {
     "cpp": _Implementation(
         "cpu",
         {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE},
-        TOKENWISE,
+        {**TOKENWISE, **CELLS},
         loader.unavailable,
     ),
     "fla": _Implementation(

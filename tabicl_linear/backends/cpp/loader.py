@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from tabicl_linear.types import Tensor
 
 _LIBRARY = "tabicl_linear.backends.cpp._library"
-_VERSION = 3
+_VERSION = 4
 """Of the functions and structures, here and in `backends/cpp/csrc/tokenwise.cpp`."""
 
 

@@ -17,9 +17,9 @@ from tabicl_linear.nn import tokenwise
 from tabicl_linear.nn.feature_maps import UNIT_NORM_EPS
 from tabicl_linear.types import Float, Tensor
 
-_FEW = 1 << 15
+FEW = 1 << 15
 """Numbers below which a second thread takes longer to start than it saves."""
-_PIECES = 64
+PIECES = 64
 """Pieces that rows are shared out in, whatever the number of threads."""
 
 _address, _count, _flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -57,7 +57,7 @@ def rms_norm(
     x: Float[Tensor, "... e"], weight: Float[Tensor, " e"], eps: float
 ) -> Float[Tensor, "... e"]:
     """`tokenwise.rms_norm`."""
-    if not _takes(x) or weight.dtype != torch.float32:
+    if not takes(x) or weight.dtype != torch.float32:
         return tokenwise.rms_norm(x, weight, eps)
     lowered = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
     y: Tensor = _RMSNorm.apply(x, weight, eps, lowered if lowered in _TAKEN else torch.float32)
@@ -66,7 +66,7 @@ def rms_norm(
 
 def swiglu(gate_and_up: Float[Tensor, "... f"]) -> Float[Tensor, "... e"]:
     """`tokenwise.swiglu`."""
-    if not _takes(gate_and_up):
+    if not takes(gate_and_up):
         return tokenwise.swiglu(gate_and_up)
     y: Tensor = _SwiGLU.apply(gate_and_up)
     return y
@@ -76,7 +76,7 @@ def delta_features(
     qkv: Float[Tensor, "... 3 h k"],
 ) -> tuple[Float[Tensor, "... h k"], Float[Tensor, "... h k"], Float[Tensor, "... h k"]]:
     """`tokenwise.delta_features`; values are float32, as the C++ rules take them."""
-    if not _takes(qkv):
+    if not takes(qkv):
         return tokenwise.delta_features(qkv)
     q, k, v = _DeltaFeatures.apply(qkv)
     return q, k, v
@@ -91,7 +91,8 @@ TOKENWISE: Choice = {
 _TAKEN = (torch.float32, torch.bfloat16)
 
 
-def _takes(x: Tensor) -> bool:
+def takes(x: Tensor) -> bool:
+    """Whether C++ computes on a tensor: numbers on the CPU, in float32 or bfloat16."""
     return x.device.type == "cpu" and x.dtype in _TAKEN and x.numel() > 0
 
 
@@ -122,7 +123,7 @@ def _norm(x: Tensor, weight: Tensor, y: Tensor, scale: Tensor, eps: float) -> _N
     rows = x.numel() // dim
     return _Norm(
         *map(pointer, (x, weight, y, scale, None, None)),
-        *(rows, dim, min(_PIECES, rows)),
+        *(rows, dim, min(PIECES, rows)),
         *(eps, x.dtype == torch.bfloat16, y.dtype == torch.bfloat16),
     )
 
@@ -152,7 +153,7 @@ def _gated(
 ) -> _Gated:
     dim = x.shape[-1] // 2
     rows = x.numel() // (2 * dim)
-    sizes = rows, dim, min(_PIECES, rows)
+    sizes = rows, dim, min(PIECES, rows)
     return _Gated(*map(pointer, (x, y, dy, dx)), *sizes, x.dtype == torch.bfloat16)
 
 
@@ -184,13 +185,13 @@ def _features(qkv: Tensor, q: Tensor | None, k: Tensor | None, v: Tensor | None)
     rows = qkv.numel() // (3 * heads * dim)
     return _Features(
         *map(pointer, (qkv, q, k, v, None)),
-        *(rows, heads, dim, min(_PIECES, rows)),
+        *(rows, heads, dim, min(PIECES, rows)),
         *(dim**-0.5, UNIT_NORM_EPS, qkv.dtype == torch.bfloat16),
     )
 
 
 def _call(name: str, problem: ctypes.Structure, x: Tensor) -> None:
-    threads = 1 if x.numel() < _FEW else torch.get_num_threads()
+    threads = 1 if x.numel() < FEW else torch.get_num_threads()
     _functions()[name](ctypes.byref(problem), threads)
 
 

@@ -53,7 +53,7 @@ def run(function, kernels, x, weight, seeds):
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("function", SHAPES)
 def test_values_and_gradients_are_those_of_float64(function, width, dtype, threads, monkeypatch):
-    monkeypatch.setattr(cpp, "_FEW", 0 if threads > 1 else 1 << 30)
+    monkeypatch.setattr(cpp, "FEW", 0 if threads > 1 else 1 << 30)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     x, weight = inputs(function, width, dtype)
@@ -102,7 +102,7 @@ def test_results_do_not_depend_on_threads(function, monkeypatch):
     x, weight = inputs(function, 33, torch.float32)
     seeds = [torch.randn(y.shape) for y in function(cpp)(x, weight)]
     outcomes, before = [], torch.get_num_threads()
-    monkeypatch.setattr(cpp, "_FEW", 0)
+    monkeypatch.setattr(cpp, "FEW", 0)
     for threads in (1, 3):
         torch.set_num_threads(threads)
         results, gradients = run(function, cpp, x, weight, seeds)

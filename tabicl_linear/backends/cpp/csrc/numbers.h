@@ -50,14 +50,12 @@ INLINE void store(bfloat16 *to, vec x, int64_t count) {
         std::memcpy(to, &result, count * sizeof(bfloat16));
 }
 
-// 1 / (1 + exp(-x)), to 2e-7 of itself: exp(-x) = 2^n e^r with |r| <= ln(2) / 2 and e^r by its
-// Taylor series; zero, and not merely small, where exp(-x) leaves float: callers multiply it by x,
-// however large. Not a number gives anything, since they do.
-INLINE vec sigmoid(vec x) {
-    const vec negative = x > 87.0f ? vec{} - 87.0f : -x;
+// exp(x) = 2^n e^r for -87 <= x <= 88.7, with |r| <= ln(2) / 2 and e^r by its Taylor series, to
+// 2e-7 of itself. Not a number gives anything.
+INLINE vec exponential(vec x) {
     // Adding 1.5 * 2^23 rounds to whole numbers, which then stand in the low bits.
-    const vec shifted = negative * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
-    const vec r = negative - n * 0.693145752f - n * 1.42860677e-6f;
+    const vec shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
+    const vec r = x - n * 0.693145752f - n * 1.42860677e-6f;
     vec e = r * (1.0f / 5040) + 1.0f / 720;
     e = e * r + 1.0f / 120;
     e = e * r + 1.0f / 24;
@@ -65,7 +63,13 @@ INLINE vec sigmoid(vec x) {
     e = e * r + 0.5f;
     e = e * r + 1.0f;
     e = e * r + 1.0f;
-    const vec s = 1.0f / (1.0f + (vec)((words)e + ((words)shifted << 23)));
+    return (vec)((words)e + ((words)shifted << 23));
+}
+
+// 1 / (1 + exp(-x)); zero, and not merely small, where exp(-x) leaves float: callers multiply it by
+// x, however large. Not a number gives anything, since they do.
+INLINE vec sigmoid(vec x) {
+    const vec s = 1.0f / (1.0f + exponential(x > 87.0f ? vec{} - 87.0f : -x));
     return x < -88.7f ? vec{} : s;
 }
 

@@ -220,7 +220,7 @@ void each_piece(const Function &f, int64_t threads, const Work &work) {
 extern "C" {
 
 // That of backends/cpp/loader.py, which refuses a library that was built from other sources.
-int tabicl_version() { return 3; }
+int tabicl_version() { return 4; }
 
 void tabicl_norm(const Norm *f, int64_t threads) {
     each_piece(*f, threads, [&](int64_t first, int64_t last, int64_t) {

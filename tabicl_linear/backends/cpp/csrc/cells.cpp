@@ -1,0 +1,196 @@
+// Softmax attention across the few cells of a row, forward and backward (backends/cpp/cells.py is the
+// way in). A row is read where it lies, with its cells far apart in memory, and all that it needs stays in
+// the innermost cache. Scores stand in vectors, a lane for each key, so keys are transposed on the way
+// in. Numbers are float or bfloat16, sums are float.
+
+#include "numbers.h"
+#include "share.h"
+
+namespace {
+
+constexpr int MOST_CELLS = WIDTH, MOST_DIM = 128;
+constexpr int TOGETHER = 4;  // cells whose sums run side by side
+#define SIDE_BY_SIDE(n) _Pragma("GCC unroll 4") for (int n = 0; n < TOGETHER; ++n)
+
+struct Cells {
+    const void *qkv;  // [groups, cells, rows, 3, heads, dim], as `dqkv`: bfloat16 where lowered
+    void *out;        // [groups, cells, rows, heads, dim], or its gradient
+    void *dqkv;
+    int64_t groups, cells, rows, heads, dim, pieces;
+    float scale;
+    int lowered;
+};
+
+// Vectors of all cells, with zeros behind the last cell and the last channel.
+struct alignas(64) Block {
+    float at[MOST_CELLS][MOST_DIM];
+};
+
+struct alignas(64) Square {
+    float at[MOST_CELLS][MOST_CELLS];
+};
+
+// One head of one row.
+struct Head {
+    int64_t cells, padded, dim, stride;  // numbers between two cells of an input
+};
+
+// WIDTH floats of a block or square, in memory. Sums whose address nobody takes stay in registers.
+typedef vec lanes __attribute__((may_alias));
+INLINE lanes &lanes_at(float *first) { return *reinterpret_cast<lanes *>(first); }
+INLINE vec lanes_at(const float *first) { return *reinterpret_cast<const lanes *>(first); }
+
+template <typename X>
+INLINE void gather(Block &to, const X *from, const Head &h, float scale) {
+    for (int64_t i = 0; i < h.padded; ++i)
+        for (int64_t d = 0; d < h.dim; d += WIDTH)
+            lanes_at(&to.at[i][d]) =
+                i < h.cells ? load(from + i * h.stride + d, h.dim - d) * scale : vec{};
+}
+
+// c_ij = a_i b_j.
+INLINE void products(Square &c, const Block &a, const Block &b, const Head &h) {
+    alignas(64) float turned[MOST_DIM][WIDTH];
+    for (int64_t d = 0; d < h.dim; ++d) lanes_at(turned[d]) = vec{};
+    for (int64_t j = 0; j < h.cells; ++j)
+        for (int64_t d = 0; d < h.dim; ++d) turned[d][j] = b.at[j][d];
+    for (int64_t i = 0; i < h.cells; i += TOGETHER) {
+        vec sums[TOGETHER] = {};
+        for (int64_t d = 0; d < h.dim; ++d) {
+            const vec keys = lanes_at(const_cast<const float *>(turned[d]));
+            SIDE_BY_SIDE(n) sums[n] += a.at[i + n][d] * keys;
+        }
+        SIDE_BY_SIDE(n) lanes_at(c.at[i + n]) = sums[n];
+    }
+}
+
+// to_i = sum_j c_ij b_j, or c_ji.
+template <bool turned, typename X>
+INLINE void mix(X *to, int64_t stride, const Square &c, const Block &b, const Head &h) {
+    for (int64_t d = 0; d < h.dim; d += WIDTH)
+        for (int64_t i = 0; i < h.cells; i += TOGETHER) {
+            vec sums[TOGETHER] = {};
+            for (int64_t j = 0; j < h.cells; ++j) {
+                const vec part = lanes_at(&b.at[j][d]);
+                SIDE_BY_SIDE(n) sums[n] += (turned ? c.at[j][i + n] : c.at[i + n][j]) * part;
+            }
+            SIDE_BY_SIDE(n) {
+                if (i + n < h.cells) store(to + (i + n) * stride + d, sums[n], h.dim - d);
+            }
+        }
+}
+
+INLINE float largest(vec x) {
+    union {
+        vec whole;
+        half parts[2];
+    } a = {x};
+    union {
+        half whole;
+        quarter parts[2];
+    } b = {a.parts[0] > a.parts[1] ? a.parts[0] : a.parts[1]};
+    const quarter c = b.parts[0] > b.parts[1] ? b.parts[0] : b.parts[1];
+    return std::max(std::max(c[0], c[1]), std::max(c[2], c[3]));
+}
+
+// Rows of scores to weights that add up to one; zero for lanes without a cell.
+INLINE void softmax(Square &c, const Head &h) {
+    alignas(64) float numbers[WIDTH];
+    for (int j = 0; j < WIDTH; ++j) numbers[j] = j;
+    const auto cell = lanes_at(const_cast<const float *>(numbers)) < (vec{} + float(h.cells));
+    for (int64_t i = 0; i < h.cells; ++i) {
+        const vec x = lanes_at(const_cast<const float *>(c.at[i]));
+        const vec below = x - largest(cell ? x : vec{} - 3e38f);
+        const vec e = exponential(below < -87.0f ? vec{} - 87.0f : below);
+        const vec weights = cell ? (below == below ? e : below) : vec{};
+        lanes_at(c.at[i]) = weights * (1.0f / sum(weights));
+    }
+}
+
+// dc to the gradient of the scores, where c are the weights and dc their gradient.
+INLINE void softmax_back(Square &dc, const Square &c, const Head &h) {
+    for (int64_t i = 0; i < h.cells; ++i) {
+        const vec weights = lanes_at(c.at[i]), x = lanes_at(const_cast<const float *>(dc.at[i]));
+        lanes_at(dc.at[i]) = weights * (x - sum(weights * x));
+    }
+}
+
+INLINE Head head_of(const Cells &f, int64_t stride) {
+    return {f.cells, (f.cells + TOGETHER - 1) / TOGETHER * TOGETHER, f.dim, stride};
+}
+
+template <typename X>
+INLINE void rows_forward(const Cells &f, int64_t first, int64_t last) {
+    const int64_t wide = f.heads * f.dim;
+    const Head in = head_of(f, f.rows * 3 * wide);
+    Block q, k, v;
+    Square c;
+    for (int64_t row = first; row < last; ++row)
+        for (int64_t head = 0; head < f.heads; ++head) {
+            const int64_t token = row / f.rows * f.cells * f.rows + row % f.rows;
+            const X *x = static_cast<const X *>(f.qkv) + token * 3 * wide + head * f.dim;
+            gather(q, x, in, f.scale);
+            gather(k, x + wide, in, 1);
+            gather(v, x + 2 * wide, in, 1);
+            products(c, q, k, in);
+            softmax(c, in);
+            X *out = static_cast<X *>(f.out) + token * wide + head * f.dim;
+            mix<false>(out, f.rows * wide, c, v, in);
+        }
+}
+
+template <typename X>
+INLINE void rows_back(const Cells &f, int64_t first, int64_t last) {
+    const int64_t wide = f.heads * f.dim;
+    const Head in = head_of(f, f.rows * 3 * wide), out = head_of(f, f.rows * wide);
+    Block q, k, v, grad;
+    Square c, dc;
+    for (int64_t row = first; row < last; ++row)
+        for (int64_t head = 0; head < f.heads; ++head) {
+            const int64_t token = row / f.rows * f.cells * f.rows + row % f.rows;
+            const int64_t at = token * 3 * wide + head * f.dim;
+            const X *x = static_cast<const X *>(f.qkv) + at;
+            X *dx = static_cast<X *>(f.dqkv) + at;
+            gather(q, x, in, f.scale);
+            gather(k, x + wide, in, 1);
+            gather(v, x + 2 * wide, in, 1);
+            gather(grad, static_cast<const X *>(f.out) + token * wide + head * f.dim, out, 1);
+            products(c, q, k, in);
+            softmax(c, in);
+            mix<true>(dx + 2 * wide, in.stride, c, grad, in);
+            products(dc, grad, v, in);
+            softmax_back(dc, c, in);
+            mix<true>(dx + wide, in.stride, dc, q, in);
+            // Queries carry the scale, and so does what comes back to them, by way of the keys.
+            for (int64_t i = 0; i < f.cells; ++i) lanes_at(dc.at[i]) *= f.scale;
+            mix<false>(dx, in.stride, dc, k, in);
+        }
+}
+
+CLONED void piece_forward(const Cells &f, int64_t first, int64_t last) {
+    f.lowered ? rows_forward<bfloat16>(f, first, last) : rows_forward<float>(f, first, last);
+}
+
+CLONED void piece_back(const Cells &f, int64_t first, int64_t last) {
+    f.lowered ? rows_back<bfloat16>(f, first, last) : rows_back<float>(f, first, last);
+}
+
+}  // namespace
+
+extern "C" {
+
+void tabicl_cells(const Cells *f, int64_t threads) {
+    const int64_t rows = f->groups * f->rows;
+    share(f->pieces, threads, [&](int64_t i) {
+        piece_forward(*f, i * rows / f->pieces, (i + 1) * rows / f->pieces);
+    });
+}
+
+void tabicl_cells_back(const Cells *f, int64_t threads) {
+    const int64_t rows = f->groups * f->rows;
+    share(f->pieces, threads, [&](int64_t i) {
+        piece_back(*f, i * rows / f->pieces, (i + 1) * rows / f->pieces);
+    });
+}
+
+}  // extern "C"
