@@ -46,6 +46,11 @@ class PowerLaw(NamedTuple):
     c: float
     covariance: Array
 
+    def formula(self, exponent: str = "h^-{:.2f}") -> str:
+        """In numbers, with another notation of the exponent if need be."""
+        sign = "-" if self.b >= 0 else "+"
+        return f"{self.a:.4f} {sign} {abs(self.b):.4f} " + exponent.format(self.c)
+
     def at(self, hours: Array) -> Array:
         """The score after so many core-hours."""
         return _power_law(hours, self.a, self.b, self.c)
@@ -88,7 +93,7 @@ def points(log: pd.DataFrame, score: str) -> tuple[Array, Array]:
 def describe(name: str, law: PowerLaw, hours: Array) -> str:
     """What the law says, in a line for each multiple of the hours."""
     ahead = hours.max() * np.array(MULTIPLES)
-    lines = [f"{name}: {law.a:.4f} - {law.b:+.4f} h^-{law.c:.2f} over {len(hours)} legs"]
+    lines = [f"{name}: {law.formula()} over {len(hours)} legs"]
     lines += [
         f"  {h:8.1f} core-hours  {value:.4f} +- {error:.4f}"
         for h, value, error in zip(ahead, law.at(ahead), law.error(ahead), strict=True)
@@ -106,7 +111,7 @@ def draw(log: pd.DataFrame, laws: dict[str, PowerLaw], output: Path) -> None:
         grid = np.geomspace(hours.min(), MULTIPLES[-1] * hours.max(), 200)
         value, error = law.at(grid), law.error(grid)
         axis.plot(hours, scores, "o", color="C1", label="legs")
-        axis.plot(grid, value, color="C0", label=f"{law.a:.3f} - {law.b:+.3f} h$^{{-{law.c:.2f}}}$")
+        axis.plot(grid, value, color="C0", label=law.formula("h$^{{-{:.2f}}}$"))
         axis.fill_between(grid, value - error, value + error, color="C0", alpha=0.15, linewidth=0)
         axis.set(xscale="log", xlabel="core-hours", title=SCORES[score])
         # Errors far ahead may be huge; the points are what is to be seen.
