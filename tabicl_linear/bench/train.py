@@ -35,9 +35,8 @@ def draw_batch(
 ) -> TaskBatch:
     """Random tasks of the config's own shape at its longest, half of the rows context."""
     shapes = build_data(*configs, overrides=overrides).shapes
-    rows, tasks = shapes.row_range[1], shapes.batch_size
-    count = tasks if isinstance(tasks, int) else tasks[min(n for n in tasks if rows <= n)]
-    return noise(count, rows, shapes.max_features, shapes.max_classes, device)
+    rows, columns = shapes.row_range[1], shapes.max_features
+    return noise(shapes.num_tasks(rows, columns), rows, columns, shapes.max_classes, device)
 
 
 def cases(

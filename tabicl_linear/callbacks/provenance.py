@@ -34,7 +34,8 @@ class Provenance(Callback):
     `package_version`, `git_commit` (None outside a git checkout; `-dirty` marks changed files),
     `prior` (class path and arguments), `seed`, `processes`, `steps`, `datasets`, `trained_rows`
     (fewest and most context rows met in training) and `trained_features` (fewest and most columns),
-    both None before the first batch.
+    both None before the first batch. Where the weights are an average, `averaged_updates` says of
+    how many updates.
 
     Args:
         config: The config tree as plain data.
@@ -104,6 +105,9 @@ class Provenance(Callback):
             "trained_rows": self._ranges.get("rows"),
             "trained_features": self._ranges.get("features"),
         }
+        if "averaging_state" in checkpoint:
+            updates = int(checkpoint["averaging_state"]["n_averaged"])
+            checkpoint["provenance"]["averaged_updates"] = updates
 
 
 def save_config(folder: Path, text: str) -> None:

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import WeightAveraging
+
 from tabicl_linear.callbacks.provenance import flatten
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError, ConfigError
@@ -40,12 +43,15 @@ class Resume(NamedTuple):
         config: Its config tree.
         step: Optimiser steps taken.
         batches: Batches used, in the loop's own count.
+        averaged: Whether it holds averaged weights, and beside them those that training goes on
+            from.
     """
 
     path: Path
     config: dict[str, Any]
     step: int
     batches: int
+    averaged: bool
 
     @classmethod
     def read(cls, path: Path) -> "Resume":
@@ -65,7 +71,13 @@ class Resume(NamedTuple):
         try:
             progress = stored["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]
             _require_progress(stored)
-            return cls(path, dict(stored["config"]), int(stored["global_step"]), progress["ready"])
+            return cls(
+                path,
+                dict(stored["config"]),
+                int(stored["global_step"]),
+                progress["ready"],
+                "current_model_state" in stored,
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"--ckpt_path {path} does not say how far its run had come ({error} missing or "
@@ -139,6 +151,19 @@ class Resume(NamedTuple):
             raise ConfigError(
                 f"trainer.accumulate_grad_batches={accumulate} would start inside a window: "
                 f"{self.path} has used {self.batches} batches; use a number that divides it."
+            )
+
+    def check_averaging(self, callbacks: Sequence[Callback]) -> None:
+        """Refuse to train averaged weights on, with the optimiser's state of other weights.
+
+        Raises:
+            ConfigError: No callback would take up the weights that training goes on from.
+        """
+        if self.averaged and not any(isinstance(c, WeightAveraging) for c in callbacks):
+            raise ConfigError(
+                f"trainer.callbacks: {self.path} holds averaged weights, and beside them those "
+                "that training goes on from, which only the callback that averaged them takes up; "
+                "leave it in."
             )
 
 

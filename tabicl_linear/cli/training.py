@@ -100,6 +100,8 @@ class PretrainingCLI(ConfigCLI):
             callbacks.append(self._get(self.config_init, "progress"))
         options["callbacks"] = [*as_list(options["callbacks"]), *callbacks]
         check_monitors(options["callbacks"])
+        if self.resume is not None:
+            self.resume.check_averaging(options["callbacks"])
         if options["fast_dev_run"]:
             return make_trainer(options)
         root = Path(options["default_root_dir"])

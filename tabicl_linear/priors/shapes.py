@@ -21,7 +21,7 @@ class TaskShapes:
 
     Attributes:
         batch_size: Tasks in a batch, or `{most rows: tasks}`: the entry with the lowest limit that
-            the rows of the batch do not exceed.
+            the rows of the batch do not exceed; None with `tokens_per_batch`.
         num_rows: Rows of every task, context and queries together, or their distribution.
         min_context: Fewest context rows; at least `max_classes`, so that every class fits.
         min_features: Fewest columns.
@@ -33,9 +33,13 @@ class TaskShapes:
         stages: `{index: rows}`: from the training batch with that index on, these rows (a number
             or a distribution) take the place of `num_rows`. Batches are counted, not optimiser
             steps, of which each takes `trainer.accumulate_grad_batches` batches.
+        tokens_per_batch: In place of `batch_size`: as many tasks, at least one, as come closest to
+            this many tokens, so that wide and narrow, long and short tables cost alike.
+        columns_per_cell: With `tokens_per_batch`: a row makes a token for each so many columns, as
+            in models with tokens per cell; one token a row if None.
     """
 
-    batch_size: int | dict[int, int] = 8
+    batch_size: int | dict[int, int] | None = 8
     num_rows: int | RowDistribution = 1000
     min_context: int | float = 64
     min_features: int = 2
@@ -44,6 +48,8 @@ class TaskShapes:
     max_context: int | float | None = None
     num_queries: int | None = None
     stages: dict[int, int | RowDistribution] | None = None
+    tokens_per_batch: int | None = None
+    columns_per_cell: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_classes < 2:
@@ -58,7 +64,10 @@ class TaskShapes:
                 f"stages has an entry for batch {first}, but num_rows holds from batch 0 on; use "
                 "numbers of at least 1."
             )
-        self._check_batch_sizes()
+        if self.batch_size is None or self.tokens_per_batch is not None:
+            self._check_tokens()
+        else:
+            self._check_batch_sizes(self.batch_size)
         self._check_split()
 
     @property
@@ -90,14 +99,20 @@ class TaskShapes:
         num_rows = self.rows(index).sample(rng)
         num_context = rng.integers(*self._split_range(num_rows), endpoint=True)
         return TaskShape(
-            batch_size=self._num_tasks(num_rows),
+            batch_size=self.num_tasks(num_rows, int(num_features)),
             num_rows=num_rows,
             num_context=int(num_context),
             num_features=int(num_features),
             num_classes=self.max_classes,
         ).validate()
 
-    def _num_tasks(self, num_rows: int) -> int:
+    def num_tasks(self, num_rows: int, num_features: int) -> int:
+        """Tasks in a batch of tables of this size."""
+        if self.tokens_per_batch is not None:
+            stride = self.columns_per_cell
+            cells = 1 if stride is None else -(-num_features // stride)
+            return max(1, round(self.tokens_per_batch / (num_rows * cells)))
+        assert self.batch_size is not None
         if isinstance(self.batch_size, int):
             return self.batch_size
         return self.batch_size[min(limit for limit in self.batch_size if num_rows <= limit)]
@@ -114,9 +129,25 @@ class TaskShapes:
         wanted = round(bound * num_rows) if bound < 1 else int(bound)
         return min(max(wanted, self.max_classes), num_rows - 1)
 
-    def _check_batch_sizes(self) -> None:
+    def _check_tokens(self) -> None:
+        if self.batch_size is not None or self.tokens_per_batch is None:
+            raise ConfigError(
+                f"batch_size={self.batch_size} with tokens_per_batch={self.tokens_per_batch}: give "
+                "one of them and set the other to null."
+            )
+        for name in ("tokens_per_batch", "columns_per_cell"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}={value}: use a number of at least 1.")
+
+    def _check_batch_sizes(self, batch_size: int | dict[int, int]) -> None:
+        if self.columns_per_cell is not None:
+            raise ConfigError(
+                f"columns_per_cell={self.columns_per_cell} counts tokens for tokens_per_batch; "
+                "leave it out with a batch_size."
+            )
         most = self.row_range[1]
-        sizes = {most: self.batch_size} if isinstance(self.batch_size, int) else self.batch_size
+        sizes = {most: batch_size} if isinstance(batch_size, int) else batch_size
         if min(sizes.values(), default=0) < 1:
             raise ConfigError(f"batch_size={self.batch_size}: a batch needs at least one task.")
         if max(sizes) < most:

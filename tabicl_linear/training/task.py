@@ -187,11 +187,16 @@ class InContextTask(LightningModule):
 
         The options (weight decay, betas ...) replace the stored ones; the learning rate is the
         schedule's business.
+
+        Raises:
+            CheckpointError: Weights of another network.
+            ConfigError: The optimiser's groups would hold other parameters.
         """
         _check_weights(checkpoint["state_dict"], self.state_dict())
         self._restored = checkpoint.get("state_passing", {}).get("memories", ())
         for stored in checkpoint.get("optimizer_states", []):
             fresh = self.optimizer(self.named_parameters()).param_groups
+            _check_groups(stored["param_groups"], fresh)
             for old, new in zip(stored["param_groups"], fresh, strict=True):
                 old.update({k: v for k, v in new.items() if k not in ("params", "lr")})
 
@@ -234,6 +239,18 @@ def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> N
             f"The checkpoint's weights are not those of the network that it describes: "
             f"{differing[0]} and {len(differing) - 1} more are missing, unknown or of another "
             "shape; give a last.ckpt that `tabicl-linear fit` wrote."
+        )
+
+
+def _check_groups(stored: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> None:
+    """Refuse groups of other parameters, which would take each other's state."""
+    sizes = [[len(group["params"]) for group in groups] for groups in (stored, fresh)]
+    # Checkpoints of versions that gave the optimiser no names hold none.
+    named = [group.get("param_names") for group in stored if "param_names" in group]
+    if sizes[0] != sizes[1] or (named and named != [group["param_names"] for group in fresh]):
+        raise ConfigError(
+            "model.optimizer: the checkpoint's optimiser holds other parameters in its groups; "
+            "leave options out that divide the parameters, such as matrices."
         )
 
 

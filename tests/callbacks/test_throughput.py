@@ -37,3 +37,16 @@ def test_rates_count_all_ranks_and_leave_validation_out(monkeypatch):
     now += 2.0
     callback.on_train_batch_end(Ranks(), module, None, batch, 0)
     assert module.logged == pytest.approx({DATASETS: 4.0, ROWS: 200.0})
+
+
+def test_batches_of_different_sizes_count_as_what_they_hold(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(throughput.time, "monotonic", lambda: now)
+    callback, module = Throughput(window=2), Recorder()
+    callback.on_train_start(Ranks(), module)
+    for tasks, rows in ((9, 9), (64, 50), (2, 800)):
+        now += 4.0
+        x, y = torch.zeros(tasks, rows, 3), torch.zeros(tasks, rows, dtype=torch.int64)
+        batch = TaskBatch(x, y, torch.zeros(tasks, 3).bool(), num_context=5, index=0)
+        callback.on_train_batch_end(Ranks(), module, None, batch, 0)
+    assert module.logged == pytest.approx({DATASETS: 2 * 66 / 8, ROWS: 2 * 4800 / 8})

@@ -19,8 +19,10 @@ from tabicl_linear.training.noise import without_noise
 CALLBACKS = {cls.__name__: cls for cls in defined_in(tabicl_linear.callbacks, Callback)}
 NEEDED: dict[str, dict[str, Any]] = {
     "Provenance": {"config": {"data": {"prior": "a prior"}, "seed_everything": 0}},
+    "WeightAverage": {"decay": 0.0},
 }
-"""Arguments of callbacks that the command line makes itself."""
+"""Arguments of callbacks that the command line makes itself, and an average that is the last
+weights, so that scores can be compared."""
 CONFIG = [CONFIGS / f"{name}.yaml" for name in ("deltanet", "smoke", "prior/gaussian_uniform")]
 STEPS = 3
 
@@ -120,7 +122,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_every_callback_is_found():
-    assert {"Progress", "Provenance", "RunCheckpoint", "Throughput"} <= set(CALLBACKS)
+    assert {"Progress", "Provenance", "RunCheckpoint", "Throughput", "WeightAverage"} <= set(
+        CALLBACKS
+    )
 
 
 @pytest.mark.parametrize("name", CALLBACKS)

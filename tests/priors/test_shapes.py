@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, reject
@@ -67,6 +69,41 @@ def test_compute_matched_batches_hold_about_8000_rows():
     tasks = np.select([n <= limit for limit in BY_LENGTH], list(BY_LENGTH.values()))
     assert share @ tasks == pytest.approx(7.958, abs=1e-3)
     assert share @ (tasks * n) == pytest.approx(8085, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "stride", "tasks"),
+    [
+        *((64, 20, None, 64), (512, 2, None, 8), (4096, 20, None, 1), (10**6, 20, None, 1)),
+        *((512, 20, 2, 1), (512, 5, 2, 3), (512, 2, 2, 8), (64, 20, 1, 3), (64, 7, 20, 64)),
+    ],
+)
+def test_batches_are_filled_with_tokens(rows, columns, stride, tasks):
+    """At 4096 of them; the last cell of a row may be short of columns."""
+    shapes = TaskShapes(None, rows, 10, columns, columns, tokens_per_batch=4096)
+    shapes = replace(shapes, columns_per_cell=stride)
+    (shape,) = draw(shapes, 1)
+    assert shape.batch_size == shapes.num_tasks(rows, columns) == tasks
+
+
+@given(
+    tokens=st.integers(1, 10**5),
+    stride=st.none() | st.integers(1, 30),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_no_batch_is_further_from_its_tokens_than_half_a_task(tokens, stride, seed):
+    rows = UniformRows(64, 2000)
+    shapes = TaskShapes(
+        None, rows, min_context=10, tokens_per_batch=tokens, columns_per_cell=stride
+    )
+    shape = shapes.sample(np.random.default_rng(seed))
+    cells = np.ceil(shape.num_features / (stride or shape.num_features))
+    of_a_task = shape.num_rows * cells
+    far = abs(shape.batch_size * of_a_task - tokens)
+    assert far <= of_a_task / 2 or (shape.batch_size == 1 and of_a_task > tokens)
+    # The draws of sizes are those of a batch size of the same rows and columns.
+    other = TaskShapes(3, rows, min_context=10).sample(np.random.default_rng(seed))
+    assert other == shape._replace(batch_size=3)
 
 
 def test_stages_begin_exactly_at_their_batch():
@@ -197,6 +234,14 @@ def test_the_range_of_context_rows_is_exact(options, expected):
         ({"batch_size": {1000: 0}}, "batch_size={1000: 0}"),
         ({"batch_size": {999: 8}}, "no entry for num_rows=1000"),
         ({"stages": {9: 2000}, "batch_size": {1000: 8}}, "no entry for num_rows=2000"),
+        ({"tokens_per_batch": 4096}, "batch_size=8 with tokens_per_batch=4096"),
+        ({"batch_size": None}, "batch_size=None with tokens_per_batch=None"),
+        ({"batch_size": None, "tokens_per_batch": 0}, "tokens_per_batch=0"),
+        (
+            {"batch_size": None, "tokens_per_batch": 9, "columns_per_cell": 0},
+            "columns_per_cell=0",
+        ),
+        ({"columns_per_cell": 2}, "columns_per_cell=2"),
         ({"stages": {0: 500}}, "entry for batch 0"),
         ({"stages": {9: 60}}, "num_rows=60 leaves no query"),
     ],

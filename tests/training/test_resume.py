@@ -9,8 +9,10 @@ import time
 
 import pytest
 import torch
+from command_line import CONFIGS
 
 from tabicl_linear.__main__ import main
+from tabicl_linear.config import build_data
 from tabicl_linear.training.task import InContextTask
 
 # Python 3.12 and newer warn when a loader forks workers beside TensorBoard's writer thread.
@@ -50,6 +52,26 @@ def test_resume_from_every_step_is_bit_identical(fit, load, tmp_path, workers):
         assert load(path)["PriorDataModule"] == {"next_index": 2 * step}
         assert fit("--ckpt_path", path, root=f"from_{step}", base=[]) == 0
         assert_same(final, load(tmp_path / f"from_{step}" / "version_0" / "last.ckpt"))
+
+
+def test_resume_is_bit_identical_with_batches_of_tokens(fit, load, tmp_path):
+    """Every batch has another number of tasks."""
+    rows = "{class_path: tabicl_linear.priors.rows.UniformRows, init_args: {min_rows: 20, "
+    shapes = {
+        "batch_size": "null",
+        "tokens_per_batch": 200,
+        "columns_per_cell": 4,
+        "num_rows": f"{rows}max_rows: 99}}}}",
+    }
+    options = [x for key, value in shapes.items() for x in (f"--data.shapes.{key}", value)]
+    assert fit(*KEEP, *options) == 0
+    whole = tmp_path / "runs" / "version_0"
+    stream = build_data(whole / "config.yaml").stream("train")
+    sizes = [stream.shape(index).batch_size for index in range(12)]
+    assert len(set(sizes)) >= 3
+    assert load(whole / "last.ckpt")["provenance"]["datasets"] == sum(sizes)
+    assert fit("--ckpt_path", whole / "step_0000003.ckpt", root="from_3", base=[]) == 0
+    assert_same(load(whole / "last.ckpt"), load(tmp_path / "from_3" / "version_0" / "last.ckpt"))
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-true", "bf16-mixed"])
@@ -135,8 +157,16 @@ def test_validation_does_not_change_the_weights(fit, load, tmp_path):
         assert torch.equal(value, two["state_dict"][name])
 
 
-def test_resume_after_kill_9_is_bit_identical(fit, load, tiny, tmp_path):
-    options = ["--checkpoint.every_n_steps", "1", "--data.num_workers", "2"]
+LEARNER = [
+    *("--config", str(CONFIGS / "learner" / "muon.yaml")),
+    *("--config", str(CONFIGS / "learner" / "linear_decay.yaml")),
+    *("--config", str(CONFIGS / "learner" / "weight_average.yaml")),
+]
+
+
+@pytest.mark.parametrize("learner", [[], LEARNER], ids=["adamw", "muon_averaged"])
+def test_resume_after_kill_9_is_bit_identical(fit, load, tiny, tmp_path, learner):
+    options = [*learner, "--checkpoint.every_n_steps", "1", "--data.num_workers", "2"]
     options += ["--trainer.max_steps", "20"]
     last = tmp_path / "killed" / "version_0" / "last.ckpt"
     command = [sys.executable, "-m", "tabicl_linear", "fit", *tiny, *options]
@@ -153,6 +183,7 @@ def test_resume_after_kill_9_is_bit_identical(fit, load, tiny, tmp_path):
     assert [path.name for path in last.parents[1].iterdir()] == ["version_0"]
     assert fit(*options) == 0
     assert_same(load(tmp_path / "runs" / "version_0" / "last.ckpt"), load(last))
+    assert ("averaging_state" in load(last)) == bool(learner)
 
 
 @pytest.fixture(scope="module")

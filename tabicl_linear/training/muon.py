@@ -1,0 +1,187 @@
+"""Muon for hidden matrices and AdamW for all other parameters, as one optimiser."""
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import AdamW, Optimizer
+from torch.torch_version import TorchVersion
+
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.types import Float, Tensor
+
+MATRICES = {
+    "*backbone.*.qkv.weight": 3,
+    "*backbone.*.qk.weight": 2,
+    "*backbone.*.value.weight": 1,
+    "*backbone.*.gate.weight": 1,
+    "*backbone.*.out.weight": 1,
+    "*backbone.*.gate_and_up.weight": 2,
+    "*backbone.*.up.weight": 1,
+    "*backbone.*.down.weight": 1,
+    "*head.0.weight": 1,
+}
+"""Names of hidden matrices, and how many projections of equal size each holds, one above another.
+
+Left to AdamW are per-head and low-rank gates, convolutions with what feeds them in Mamba-2 (its
+three parts differ in size), embeddings, the last layer of the head, and all that is no matrix.
+"""
+OF_ADAMW = ("lr", "weight_decay", "betas", "eps")
+OF_MUON = ("lr", "weight_decay", "momentum", "nesterov", "ns_steps", "adjust_lr_fn")
+
+
+class MuonAdamW(Optimizer):
+    """`torch.optim.Muon` for hidden matrices, `torch.optim.AdamW` for the rest.
+
+    Muon steps along the momentum with its singular values set to about one (Newton-Schulz, in
+    bfloat16), times 0.2 sqrt(max(rows, columns)), which gives updates the size of AdamW's (arXiv
+    2502.16982). Projections that share one matrix are made orthogonal each by itself. Momentum is
+    kept in the parameters' dtype. Both decays of weights are decoupled.
+
+    The first group of parameters is Muon's, the second AdamW's; either may be empty.
+
+    Args:
+        params: Parameters with their names, such as `model.named_parameters()`.
+        lr: Learning rate of both.
+        adamw_lr: Learning rate of AdamW, if it is another one.
+        weight_decay: Weight decay of both.
+        momentum: Share of the former momentum that Muon keeps.
+        nesterov: Whether Muon looks ahead by a step of the momentum.
+        ns_steps: Newton-Schulz iterations.
+        betas: Decay rates of AdamW's averages.
+        eps: Added to AdamW's denominator.
+        matrices: `{pattern: count}`: parameters that are Muon's, by patterns of names as in a
+            shell, the first that fits; and how many matrices of equal size each consists of.
+            `MATRICES` if left out.
+
+    Raises:
+        ConfigError: A torch older than 2.9, parameters without names, or a pattern that fits no
+            such matrix.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        *,
+        adamw_lr: float | None = None,
+        weight_decay: float = 0.01,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_steps: int = 5,
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: float = 1e-8,
+        matrices: dict[str, int] | None = None,
+    ) -> None:
+        if TorchVersion(torch.__version__) < "2.9":
+            raise ConfigError(
+                f"MuonAdamW needs PyTorch 2.9 or newer, and this is {torch.__version__}; upgrade "
+                "it, or choose torch.optim.AdamW."
+            )
+        if lr < 0 or not 0 <= momentum < 1 or not 1 <= ns_steps < 100:
+            raise ConfigError(
+                f"lr={lr}, momentum={momentum}, ns_steps={ns_steps}: use a learning rate of at "
+                "least 0, a momentum from 0 to below 1 and 1 to 99 steps."
+            )
+        hidden, parts, rest = _divided(params, MATRICES if matrices is None else matrices)
+        of_muon = {
+            "params": hidden,
+            "parts": parts,
+            "lr": lr,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": "match_rms_adamw",
+        }
+        of_adamw = {
+            "params": rest,
+            "lr": lr if adamw_lr is None else adamw_lr,
+            "betas": betas,
+            "eps": eps,
+        }
+        super().__init__([of_muon, of_adamw], {"weight_decay": weight_decay})
+        self._adamw = self._make_adamw()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take groups and state from a checkpoint or copy, for AdamW too."""
+        super().__setstate__(state)
+        self._adamw = self._make_adamw()
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Computes loss and gradients before the update, where they are not yet there.
+
+        Returns:
+            What the closure returns.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._step_matrices(self.param_groups[0])
+        self._adamw.step()
+        return loss
+
+    def _make_adamw(self) -> AdamW:
+        """AdamW on the second group: the same dictionaries, so that there is one state of all."""
+        group = self.param_groups[1]
+        adamw = AdamW([group], **{key: group[key] for key in OF_ADAMW})
+        adamw.state = self.state
+        return adamw
+
+    def _step_matrices(self, group: dict[str, Any]) -> None:
+        """Let Muon, which takes a parameter for one matrix, step on views of them."""
+        momenta: dict[Tensor, Tensor] = {}
+        for parameter, count in zip(group["params"], group["parts"], strict=True):
+            if parameter.grad is None:
+                continue
+            state = self.state[parameter]
+            if not state:
+                state["momentum_buffer"] = torch.zeros_like(parameter)
+            whole = parameter.detach(), parameter.grad, state["momentum_buffer"]
+            for matrix, grad, momentum in zip(*(z.chunk(count) for z in whole), strict=True):
+                matrix.grad = grad
+                momenta[matrix] = momentum
+        if momenta:
+            muon = torch.optim.Muon(momenta, **{key: group[key] for key in OF_MUON})
+            for matrix, momentum in momenta.items():
+                muon.state[matrix]["momentum_buffer"] = momentum
+            muon.step()
+
+
+Named = tuple[str, nn.Parameter]
+
+
+def _divided(
+    params: Iterable[Any], matrices: Mapping[str, int]
+) -> tuple[list[Named], list[int], list[Named]]:
+    """Named parameters for Muon, the number of matrices in each, and those for AdamW."""
+    hidden, parts, rest = list[Named](), list[int](), list[Named]()
+    for named in params:
+        if not isinstance(named, tuple):
+            raise ConfigError(
+                "MuonAdamW tells hidden matrices from other parameters by their names; give it "
+                "model.named_parameters()."
+            )
+        name, parameter = named
+        pattern = next((pattern for pattern in matrices if fnmatchcase(name, pattern)), None)
+        if pattern is None:
+            rest.append(named)
+            continue
+        _check(name, parameter, pattern, matrices[pattern])
+        hidden.append(named)
+        parts.append(matrices[pattern])
+    return hidden, parts, rest
+
+
+def _check(name: str, parameter: Float[Tensor, "..."], pattern: str, count: int) -> None:
+    if parameter.ndim != 2 or count < 1 or parameter.shape[0] % count:
+        raise ConfigError(
+            f"matrices: {pattern!r}: {count} fits {name} of shape {tuple(parameter.shape)}, which "
+            "is not as many matrices of equal size; give other patterns or numbers."
+        )

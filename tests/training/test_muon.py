@@ -1,0 +1,307 @@
+"""Muon and AdamW in one optimiser: against PyTorch's own, against the formula, after a resume."""
+
+import copy
+import io
+from dataclasses import replace
+
+import pytest
+import torch
+from contract.variants import MIXERS, SMALL
+from tolerances import RMS, assert_close
+from torch import nn
+from training.test_resume import KEEP, assert_same
+
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.mixers.ridge import Ridge
+from tabicl_linear.model import InContextModel
+from tabicl_linear.readouts import Causal, FinalState
+from tabicl_linear.strategies.combined import Combined
+from tabicl_linear.training import MuonAdamW
+
+TWO_TYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+MUON = ("--model.optimizer", "tabicl_linear.training.MuonAdamW")
+MUON += ("--model.optimizer.init_args.lr", "1e-3")
+SHAPES = {
+    "backbone.blocks.0.mixer.qkv.weight": (24, 8),
+    "backbone.blocks.0.feed_forward.gate_and_up.weight": (20, 8),
+    "backbone.blocks.0.mixer.out.weight": (8, 16),
+    "head.0.weight": (12, 8),
+    "head.2.weight": (4, 12),
+    "backbone.blocks.0.mixer.write_rate.projection.weight": (2, 8),
+    "backbone.blocks.0.mixer.conv.conv.weight": (8, 1, 4),
+    "backbone.final_norm.weight": (8,),
+}
+PARTS = {"qkv": 3, "gate_and_up": 2, "out": 1, "head.0": 1}
+
+
+def parameters(dtype=torch.float32, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return {
+        name: nn.Parameter(torch.randn(shape, generator=g, dtype=dtype))
+        for name, shape in SHAPES.items()
+    }
+
+
+def set_gradients(named, step, among=None):
+    g = torch.Generator().manual_seed(100 + step)
+    for name, parameter in named.items():
+        gradient = torch.randn(parameter.shape, generator=g, dtype=parameter.dtype)
+        parameter.grad = gradient if among is None or name in among else None
+
+
+def trained(named, optimizer, steps=range(4)):
+    for step in steps:
+        set_gradients(named, step)
+        optimizer.step()
+    return named
+
+
+def parts(name):
+    return next((count for end, count in PARTS.items() if name.endswith(f"{end}.weight")), 0)
+
+
+@TWO_TYPES
+@pytest.mark.parametrize("options", [{}, {"nesterov": False, "ns_steps": 3, "momentum": 0.8}])
+def test_it_is_pytorch_s_muon_of_every_matrix_and_pytorch_s_adamw_of_the_rest(dtype, options):
+    """To the bit, over four steps of a falling rate."""
+    named, apart = parameters(dtype), parameters(dtype)
+    optimizer = MuonAdamW(named.items(), 1e-2, weight_decay=0.1, **options)
+    matrices = [
+        [nn.Parameter(part.detach().clone()) for part in parameter.chunk(parts(name))]
+        for name, parameter in apart.items()
+        if parts(name)
+    ]
+    others = [parameter for name, parameter in apart.items() if not parts(name)]
+    flat = [part for whole in matrices for part in whole]
+    muon = torch.optim.Muon(flat, 1e-2, weight_decay=0.1, adjust_lr_fn="match_rms_adamw", **options)
+    adamw = torch.optim.AdamW(others, 1e-2, weight_decay=0.1, betas=(0.9, 0.98))
+    for step in range(4):
+        set_gradients(named, step)
+        set_gradients(apart, step)
+        gradients = [apart[name].grad for name in apart if parts(name)]
+        for whole, gradient in zip(matrices, gradients, strict=True):
+            for part, slice_ in zip(whole, gradient.chunk(len(whole)), strict=True):
+                part.grad = slice_.clone()
+        for group in (*optimizer.param_groups, *muon.param_groups, *adamw.param_groups):
+            group["lr"] = 1e-2 / (step + 1)
+        for each in (optimizer, muon, adamw):
+            each.step()
+    wholes = iter(matrices)
+    for name, parameter in named.items():
+        expected = torch.cat(next(wholes)) if parts(name) else apart[name]
+        assert torch.equal(parameter, expected), name
+
+
+@TWO_TYPES
+def test_a_step_follows_the_formula(dtype):
+    named = parameters(dtype)
+    before = {name: parameter.detach().clone() for name, parameter in named.items()}
+    optimizer = MuonAdamW(named.items(), 1e-2, weight_decay=0.1)
+    momenta = {name: torch.zeros_like(value) for name, value in before.items()}
+    for step in range(3):
+        set_gradients(named, step)
+        optimizer.step()
+        for name, parameter in named.items():
+            if count := parts(name):
+                momenta[name] = 0.95 * momenta[name] + 0.05 * parameter.grad
+                ahead = 0.05 * parameter.grad + 0.95 * momenta[name]
+                update = torch.cat([scaled_sign(part) for part in ahead.chunk(count)])
+                before[name] = before[name] * (1 - 1e-3) - 1e-2 * update
+    for name, parameter in named.items():
+        if parts(name):
+            assert_close(parameter.detach(), before[name], RMS[torch.bfloat16], name)
+
+
+def scaled_sign(matrix):
+    """0.2 sqrt(max(shape)) times the matrix polynomial of Muon, in float64."""
+    x = matrix.double() / matrix.double().norm()
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return (0.2 * max(matrix.shape) ** 0.5 * x).to(matrix.dtype)
+
+
+def test_every_projection_of_a_fused_matrix_moves_as_far():
+    """Whatever the scales of their gradients: made orthogonal together, the largest would win."""
+    spread = []
+    for matrices in (None, {"*qkv.weight": 1}):
+        named = parameters()
+        name = next(iter(named))
+        before = named[name].detach().clone()
+        optimizer = MuonAdamW(named.items(), 1e-2, weight_decay=0, matrices=matrices)
+        set_gradients(named, 0, among={name})
+        with torch.no_grad():
+            named[name].grad[8:] *= 1e-3
+        optimizer.step()
+        lengths = [part.norm().item() for part in (named[name] - before).chunk(3)]
+        spread.append(max(lengths) / min(lengths))
+    assert spread[0] < 1.5
+    assert spread[1] > 10
+
+
+ADAMW = ("write_rate.projection", "forget.projection", "decay.0", "decay.1", "step", "xbc")
+"""Matrices of mixers that are AdamW's: gates of heads, low-rank gates, Mamba-2's x, B and C."""
+
+
+@pytest.mark.parametrize("name", MIXERS)
+@pytest.mark.parametrize("two_axis", [False, True])
+def test_every_matrix_of_every_mixer_is_known(name, two_axis):
+    """A new mixer names its matrices as the others do, or adds a line to `MATRICES` or here."""
+    readout = FinalState if MIXERS[name] is Ridge else Causal
+    architecture = replace(SMALL, two_axis=two_axis)
+    model = InContextModel.from_parts(
+        MIXERS[name], readout, strategy=Combined(), architecture=architecture
+    )
+    groups = MuonAdamW(model.named_parameters()).param_groups
+    hidden, rest = (group["param_names"] for group in groups)
+    counts = dict(zip(hidden, groups[0]["parts"], strict=True))
+    assert len(hidden) + len(rest) == len(list(model.parameters()))
+    for key, parameter in model.named_parameters():
+        layer = key.removesuffix(".weight")
+        matrix = key.startswith("backbone.") and parameter.ndim == 2
+        wanted = layer == "head.0" or (matrix and not layer.endswith(ADAMW))
+        assert (key in counts) == wanted, key
+        if key in counts:
+            fused = {"qkv": 3, "qk": 2, "gate_and_up": 2}.get(layer.rpartition(".")[2], 1)
+            assert counts[key] == fused, key
+
+
+class TestState:
+    def test_a_saved_state_goes_on_bit_identically(self):
+        expected = parameters()
+        optimizer = MuonAdamW(expected.items(), 1e-2)
+        trained(expected, optimizer, range(2))
+        restored = copy.deepcopy(expected)
+        file = io.BytesIO()
+        torch.save(optimizer.state_dict(), file)
+        file.seek(0)
+        again = MuonAdamW(restored.items(), 5.0)
+        again.load_state_dict(torch.load(file, weights_only=True))
+        trained(expected, optimizer, range(2, 5))
+        trained(restored, again, range(2, 5))
+        for name, parameter in expected.items():
+            assert torch.equal(parameter, restored[name]), name
+        for one, two in zip(optimizer.state.values(), again.state.values(), strict=True):
+            assert one.keys() == two.keys()
+            assert all(torch.equal(one[key], two[key]) for key in one)
+
+    def test_a_copy_goes_on_bit_identically_and_by_itself(self):
+        named = parameters()
+        pair = named, MuonAdamW(named.items(), 1e-2)
+        trained(*pair, range(2))
+        other = copy.deepcopy(pair)
+        trained(*other, range(2, 4))
+        trained(*pair, range(2, 4))
+        for name, parameter in named.items():
+            assert torch.equal(parameter, other[0][name]), name
+
+    def test_each_parameter_has_one_momentum_or_two_averages(self):
+        named = parameters()
+        optimizer = MuonAdamW(named.items())
+        trained(named, optimizer, [0])
+        for name, parameter in named.items():
+            kept = set(optimizer.state[parameter])
+            wanted = {"momentum_buffer"} if parts(name) else {"step", "exp_avg", "exp_avg_sq"}
+            assert kept == wanted, name
+        assert optimizer.state_dict()["state"].keys() == set(range(len(named)))
+
+    def test_a_parameter_without_a_gradient_stays(self):
+        named = parameters()
+        before = copy.deepcopy(named)
+        optimizer = MuonAdamW(named.items())
+        moved = set(list(named)[1::2])
+        set_gradients(named, 0, among=moved)
+        optimizer.step()
+        assert {n for n in named if not torch.equal(named[n], before[n])} == moved
+        assert len(optimizer.state) == len(moved)
+
+
+class TestInPyTorch:
+    def test_a_closure_is_called_with_gradients_and_its_loss_returned(self):
+        named = parameters()
+        optimizer = MuonAdamW(named.items())
+
+        def closure():
+            loss = sum(parameter.square().sum() for parameter in named.values())
+            loss.backward()
+            return loss
+
+        before = closure().item()
+        assert optimizer.step(closure).item() == before
+        assert closure().item() < before
+
+    def test_a_loss_scaler_skips_steps_that_overflow(self):
+        named = parameters()
+        before = copy.deepcopy(named)
+        optimizer, scaler = MuonAdamW(named.items()), torch.amp.GradScaler("cpu", init_scale=4.0)
+        for gradient in (float("inf"), 1.0):
+            scaler.scale(torch.ones(()))
+            for parameter in named.values():
+                parameter.grad = torch.full_like(parameter, gradient)
+            scaler.step(optimizer)
+            scaler.update()
+            same = [torch.equal(named[name], before[name]) for name in named]
+            assert all(same) if gradient > 1 else not any(same)
+
+    def test_the_rates_of_both_are_apart_if_wanted(self):
+        rates = [g["lr"] for g in MuonAdamW(parameters().items(), 1.0, adamw_lr=0.5).param_groups]
+        assert rates == [1.0, 0.5]
+        assert [g["lr"] for g in MuonAdamW(parameters().items(), 2.0).param_groups] == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lr": -1.0}, "lr=-1.0"),
+        ({"momentum": 1.0}, "momentum=1.0"),
+        ({"ns_steps": 0}, "ns_steps=0"),
+        ({"matrices": {"*norm.weight": 1}}, "norm.weight of shape .8,"),
+        ({"matrices": {"*qkv.weight": 5}}, "'.qkv.weight': 5"),
+        ({"betas": (2.0, 0.9)}, "beta"),
+        ({"weight_decay": -1.0}, "weight_decay"),
+    ],
+)
+def test_impossible_options_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        MuonAdamW(parameters().items(), **options)
+
+
+def test_parameters_without_names_are_refused():
+    with pytest.raises(ConfigError, match="named_parameters"):
+        MuonAdamW(parameters().values())
+
+
+def test_an_old_pytorch_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.8.0+cu128")
+    with pytest.raises(ConfigError, match=r"2\.9 or newer, and this is 2\.8\.0.*AdamW") as error:
+        MuonAdamW(parameters().items())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "64-true", "bf16-mixed"])
+def test_a_run_resumes_bit_identically(fit, load, tmp_path, precision):
+    """Accumulated over two batches, clipped, under a schedule."""
+    options = (*KEEP, *MUON, "--trainer.precision", precision)
+    assert fit(*options, "--trainer.gradient_clip_val", 0.1) == 0
+    whole = tmp_path / "runs" / "version_0"
+    assert fit("--ckpt_path", whole / "step_0000003.ckpt", root="from_3", base=[]) == 0
+    final, resumed = (load(p / "last.ckpt") for p in (whole, tmp_path / "from_3" / "version_0"))
+    assert_same(final, resumed)
+    groups = final["optimizer_states"][0]["param_groups"]
+    assert groups[0]["lr"] == groups[1]["lr"] < 1e-3
+    assert set(groups[0]["parts"]) == {1, 2, 3}
+
+
+def test_a_resumed_run_takes_new_options_but_no_other_division(fit, load, tmp_path, capfd):
+    assert fit(*KEEP, *MUON) == 0
+    path = tmp_path / "runs" / "version_0" / "step_0000003.ckpt"
+    given = ("--ckpt_path", path, "--model.optimizer.init_args.momentum", 0.5)
+    assert fit(*given, root="new", base=[]) == 0
+    stored = load(tmp_path / "new" / "version_0" / "last.ckpt")
+    assert stored["optimizer_states"][0]["param_groups"][0]["momentum"] == 0.5
+    capfd.readouterr()
+    given = ("--ckpt_path", path, "--model.optimizer.init_args.matrices", '{"*qkv.weight": 3}')
+    assert fit(*given, root="other", base=[]) == 2
+    lines = [x for x in capfd.readouterr().err.splitlines() if x.startswith("tabicl-linear")]
+    assert len(lines) == 1
+    assert "other parameters in its groups" in lines[0]
