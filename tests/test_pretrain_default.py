@@ -289,3 +289,12 @@ def test_a_schedule_with_a_planned_end_is_refused_before_training(tmp_path, caps
     assert leg("--minutes", 5, "--config", overlay, "--output", tmp_path / "run") == 2
     assert "needs WarmupStableDecay" in capsys.readouterr().err
     assert not (tmp_path / "run" / "trunk").exists()
+
+
+def test_development_tables_that_cannot_be_read_are_refused_before_training(
+    tmp_path, capsys, overlay, monkeypatch
+):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nowhere"))
+    assert leg("--minutes", 5, "--config", overlay, "--output", tmp_path / "run") == 2
+    assert "index.csv cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "trunk").exists()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from experiments.development.tables import folder_from_environment, load_tables
 from experiments.pretrain_default import budget as budgets
 from experiments.pretrain_default.budget import Budget, Spent
 from experiments.pretrain_default.conclude import BUDGET, abandon, conclude
@@ -149,6 +150,8 @@ def run_leg(arguments: argparse.Namespace, options: list[str]) -> int:
     training = Training(output, configs, arguments.device, options)
     try:
         _require_schedule(configs)
+        if folder_from_environment() is not None:
+            load_tables()  # what cannot be read is better known before the training
         with training.taking_signals():
             budget = train(training, _plan(arguments, output), output)
         if training.signum:

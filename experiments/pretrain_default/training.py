@@ -130,7 +130,9 @@ class Training:
         command = [sys.executable, "-m", "tabicl_linear", "fit"]
         for path in self._configs:
             command += ["--config", str(path)]
-        command += ["--trainer.default_root_dir", str(folder)]
+        # Stored in checkpoints that travel: from the repository's root where it lies within.
+        root = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+        command += ["--trainer.default_root_dir", str(root)]
         command += ["--trainer.enable_model_summary", "false", "--trainer.devices", "1"]
         command += ["--trainer.accelerator", "gpu" if self._device == "cuda" else "cpu"]
         command += [*self._options, *options]
