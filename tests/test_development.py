@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+import small_tables
 import tiny_model
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -21,24 +22,8 @@ from tabicl_linear.errors import ConfigError, DataError
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Two small tables with numbers, texts and gaps; the second has three classes."""
-    folder = tmp_path / "tables"
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    rows = []
-    for name, classes, size in (("two", 2, 60), ("three", 3, 90)):
-        y = np.arange(size) % classes
-        frame = pd.DataFrame(
-            {"number": y + rng.normal(size=size), "text": list("abc" * size)[:size]}
-        )
-        frame.loc[3, "number"] = np.nan
-        frame.loc[4, "text"] = None
-        frame["target"] = np.array(["no", "yes", "maybe"])[y]
-        frame.to_parquet(folder / f"{name}.parquet")
-        rows.append({"name": name, "file": f"{name}.parquet", "target_column": "target"})
-    pd.DataFrame(rows).to_csv(folder / "index.csv", index=False)
     monkeypatch.delenv(VARIABLE, raising=False)
-    return folder
+    return small_tables.write(tmp_path / "tables")
 
 
 class Counting(ClassifierMixin, BaseEstimator):

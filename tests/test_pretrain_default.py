@@ -1,30 +1,43 @@
-"""The experiment that makes the default weights: budget, legs, checkpoints that travel."""
+"""The experiment that makes the default weights: trunk and decays, and the log of legs."""
 
-import csv
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
+import pandas as pd
 import pytest
+import small_tables
+import tiny_model
 import torch
 from command_line import load
 
+from experiments.development.scoring import development_mean
+from experiments.development.tables import VARIABLE, load_tables
 from experiments.pretrain_default import budget as budgets
-from experiments.pretrain_default import packing, travel
-from experiments.pretrain_default.budget import Budget
+from experiments.pretrain_default import legs, travel
+from experiments.pretrain_default import run as run_module
+from experiments.pretrain_default.budget import Budget, Spent
+from experiments.pretrain_default.conclude import DEVELOPMENT, WEIGHTS
 from experiments.pretrain_default.evaluate import evaluate
-from experiments.pretrain_default.run import main
+from experiments.pretrain_default.legs import Leg
+from experiments.pretrain_default.run import TooShort, main, train
+from experiments.pretrain_default.training import newest_checkpoint, newest_step
 from tabicl_linear import load_model
-from tabicl_linear.errors import CheckpointError
+from tabicl_linear.errors import DataError
 
 __all__ = ["load"]
 
 ROOT = Path(__file__).parents[1]
 TINY = """
-model: {architecture: {dim: 32, depth: 1, hidden_dim: 32, decoder_dim: 32}}
+model:
+  architecture: {dim: 32, depth: 1, hidden_dim: 32, decoder_dim: 32}
+  schedule: {init_args: {warmup_steps: 2}}
 data:
   val_batches: 1
   shapes: {batch_size: 2, num_rows: 64}
@@ -34,84 +47,184 @@ checkpoint: {every_n_steps: 1}
 
 
 class TestBudget:
-    def test_the_schedule_ends_with_the_time_though_the_machine_slows_down(self):
-        """60 steps a minute, then 20: the total follows, and the last part is its own end."""
-        budget, step = Budget(25.0, total_steps=20_000), 0
-        parts = []
-        while not budget.is_last_part:
-            minutes = budget.part()
-            pace = 60 if budget.spent_minutes < 10 else 20
-            taken = round(pace * minutes)
-            step += taken
-            budget = budget.spend(minutes).replanned(step, taken, minutes)
-            parts.append(minutes)
-        assert parts[0] == 25 * budgets.FIRST_PART
-        assert len(parts) < 9
-        left = budget.total_steps - step
-        assert left == pytest.approx(budgets.MARGIN * 20 * budget.left_minutes, abs=1)
-        assert left / 20 < 25 * budgets.LAST_PART
+    def test_the_decay_takes_the_steps_that_its_share_allows_at_the_pace_of_the_trunk(self):
+        budget = Budget(minutes=20, steps=None, share=0.15, first_step=100)
+        assert budget.trunk_minutes_left == pytest.approx(17)
+        budget = replace(budget, trunk=Spent(wall=17, cpu=15))
+        assert budget.is_trunk_over(100 + 17 * 60)
+        planned = budget.with_decay(100 + 17 * 60)
+        assert planned.decay_start == 1120
+        assert planned.decay_steps == round(budgets.MARGIN * 60 * 3)
 
-    def test_another_leg_extends_it_and_a_planned_time_has_room_for_several(self):
-        spent = Budget(25.0, total_steps=900, spent_minutes=25.0)
-        assert spent.extended(25, None).left_minutes == 25
-        assert Budget(25.0, total_steps=1).extended(25, 100).left_minutes == 100
-        again = Budget(100.0, total_steps=900, spent_minutes=25.0).extended(25, None)
-        assert again.left_minutes == 75
-        # A leg may start at the end of its old total: the pace so far plans the new one.
-        assert spent.extended(25, None).replanned(900, 900, 25).total_steps == 900 + 873
+    def test_minutes_may_be_those_of_the_processor(self):
+        budget = Budget(20, None, 0.25, clock="cpu", trunk=Spent(wall=40, cpu=14))
+        assert budget.trunk_minutes_left == pytest.approx(1)
+        assert not budget.is_trunk_over(10)
+        assert budget.with_decay(1400).decay_steps == round(budgets.MARGIN * 100 * 5)
 
-    def test_given_steps_stay(self):
-        budget = Budget(25.0, total_steps=1).fixed(500)
-        assert budget.spend(10).replanned(400, 400, 10).total_steps == 500
-        assert budget.part() == 25
-        assert budget.released().replanned(400, 400, 10).total_steps != 500
+    @pytest.mark.parametrize(
+        ("share", "steps", "decay"), [(0.15, 100, 15), (0.15, 2, 1), (0, 7, 0)]
+    )
+    def test_steps_are_taken_to_the_last(self, share, steps, decay):
+        budget = Budget(None, steps, share, first_step=40)
+        assert budget.trunk_end == 40 + steps - decay
+        assert budget.is_trunk_over(budget.trunk_end)
+        assert not budget.is_trunk_over(budget.trunk_end - 1)
+        if share:
+            assert budget.with_decay(budget.trunk_end).decay_steps == decay
+
+    def test_an_unfinished_leg_keeps_what_it_spent_and_a_decay_its_plan(self):
+        spent = Spent(1.0, 0.5)
+        before = Budget(20, None, 0.15, first_step=7, trunk=spent)
+        asked = Budget(40, None, 0.2, first_step=99)
+        assert before.asked(asked) == Budget(40, None, 0.2, first_step=7, trunk=spent)
+        decaying = before.with_decay(50)
+        assert decaying.asked(asked) == decaying
 
     def test_it_survives_in_a_file(self, tmp_path):
         path = tmp_path / "budget.json"
         assert budgets.load(path) is None
-        budgets.save(Budget(25.0, 7, 3.5, True), path)
-        assert budgets.load(path) == Budget(25.0, 7, 3.5, True)
+        budget = Budget(25.0, None, 0.1, "cpu", 7, Spent(3.5, 3.0), Spent(0.5, 0.25), 40, 9)
+        budgets.save(budget, path)
+        assert budgets.load(path) == budget
 
 
-class TestPacking:
+class FakeTraining:
+    """Takes 60 steps a minute, and as many of its minutes as it is asked for."""
+
+    def __init__(self, steps):
+        self.signum = 0
+        self.steps = steps
+        self.calls = []
+        self.stop_at = math.inf
+
+    def run(self, folder, start, options, *, keep, minutes=None, clock="wall"):
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        begin = self.steps["trunk" if start == "trunk" else "decay"]
+        end = int(given["--trainer.max_steps"])
+        if minutes is not None:
+            end = min(end, begin + round(60 * minutes))
+        if end > self.stop_at:
+            end, self.signum = self.stop_at, signal.SIGTERM
+        self.calls.append((folder.name, begin, end))
+        self.steps[folder.name] = end
+        spent = Spent((end - begin) / 60, (end - begin) / 120)
+        keep(spent)
+        return spent
+
+
+class TestTrain:
+    """The order of trunk and decay, without any training."""
+
     @pytest.fixture
-    def x(self):
-        x = torch.randn(3, 7, 101) * torch.logspace(-12, 6, 101)
-        x[0, 0] = 0
-        return x
+    def steps(self, monkeypatch):
+        steps = {"trunk": 0, "decay": 0}
 
-    def test_weights_keep_16_bits_of_precision(self, x):
-        kept = packing.from_planes(packing.round_to_planes(x))
-        assert kept.shape == x.shape
-        assert ((kept - x).abs() <= x.abs() * 2**-16).all()
-        assert torch.equal(packing.from_planes(packing.round_to_planes(kept)), kept)
-        assert not torch.equal(kept, x)
+        def exists(folder):
+            return folder.name if steps[folder.name] else None
 
-    @pytest.mark.parametrize("square", [False, True])
-    def test_moments_keep_their_size_within_a_few_percent(self, square):
-        torch.manual_seed(0)
-        x = torch.randn(5, 211) * torch.logspace(-2, 0, 211)
-        x = x**2 if square else x
-        x[0, :50] = 0
-        kept = packing.dequantise(packing.quantise(x, square=square))
-        assert kept.shape == x.shape
-        assert torch.equal(kept == 0, x == 0) or not square
-        relative, absolute = (0.07, 0.0) if square else (0.035, 2.0**-12 * x.abs().max())
-        assert ((kept - x).abs() <= relative * x.abs() + absolute).all()
-        again = packing.dequantise(packing.quantise(kept, square=square))
-        torch.testing.assert_close(again, kept, rtol=1e-6, atol=0)
+        monkeypatch.setattr(run_module, "newest_step", lambda folder: steps[folder.name])
+        monkeypatch.setattr(run_module, "newest_checkpoint", exists)
+        monkeypatch.setattr(run_module, "_require_start", lambda *arguments: None)
+        monkeypatch.setattr(
+            run_module.shutil, "rmtree", lambda folder, **_: steps.update({folder.name: 0})
+        )
+        return steps
 
-    def test_a_second_moment_far_below_its_block_never_becomes_zero(self):
-        """Adam divides by its root: a zero there would be a step without bound."""
-        x = torch.full((300,), 1e-30)
-        x[0] = 1.0
-        kept = packing.dequantise(packing.quantise(x, square=True))
-        assert (kept[1:256] > x[1:256]).all()
-        torch.testing.assert_close(kept[256:], x[256:])
+    def leg(self, training, output, **given):
+        asked = Budget(**{"minutes": 10.0, "steps": None, "share": 0.2} | given)
+        asked = replace(asked, first_step=training.steps["trunk"])
+        before = budgets.load(output / "budget.json")
+        return train(training, before.asked(asked) if before else asked, output)
+
+    def test_the_next_leg_goes_on_from_the_trunk_and_not_from_the_decay(self, steps, tmp_path):
+        training = FakeTraining(steps)
+        budget = self.leg(training, tmp_path)
+        decay = round(budgets.MARGIN * 120)
+        assert training.calls == [("trunk", 0, 480), ("decay", 480, 480 + decay)]
+        assert budget.trunk == Spent(8, 4)
+        assert budget.decay.wall == pytest.approx(decay / 60)
+        (tmp_path / "budget.json").unlink()
+        self.leg(training, tmp_path)
+        assert training.calls[2:] == [("trunk", 480, 960), ("decay", 960, 960 + decay)]
+
+    @pytest.mark.parametrize("stop_at", [100, 500])
+    def test_a_stopped_leg_goes_on_and_ends_as_if_nothing_had_been(self, steps, tmp_path, stop_at):
+        training = FakeTraining(steps)
+        training.stop_at = stop_at
+        self.leg(training, tmp_path)
+        assert training.signum == signal.SIGTERM
+        training.signum, training.stop_at = 0, math.inf
+        budget = self.leg(training, tmp_path)
+        decay = round(budgets.MARGIN * 120)
+        assert (steps["trunk"], steps["decay"]) == (480, 480 + decay)
+        assert budget.trunk.wall == pytest.approx(8)
+        assert budget.decay.wall == pytest.approx(decay / 60)
+        # What is over stays over.
+        assert self.leg(training, tmp_path) == budget
+
+    def test_without_a_decay(self, steps, tmp_path):
+        training = FakeTraining(steps)
+        budget = self.leg(training, tmp_path, share=0.0)
+        assert training.calls == [("trunk", 0, 600)]
+        assert not budget.is_decaying
+
+
+def test_no_decay_starts_within_the_warm_up(tmp_path, monkeypatch):
+    class Stored(NamedTuple):
+        config: dict
+
+    stored = Stored({"model": {"schedule": {"init_args": {"warmup_steps": 500}}}})
+    monkeypatch.setattr(run_module, "newest_checkpoint", lambda folder: tmp_path)
+    monkeypatch.setattr(run_module.Resume, "read", lambda path: stored)
+    run_module._require_start(tmp_path, 500, 0)
+    with pytest.raises(TooShort, match="step 499, within its warm-up of 500"):
+        run_module._require_start(tmp_path, 499, 0)
+    with pytest.raises(TooShort, match="single optimiser step"):
+        run_module._require_start(tmp_path, 500, 500)
+
+
+class TestLegs:
+    LEG = Leg("a processor", 20.0, 0.3, 0.05, 1000, 150, 9000, 1_000_000, 0.7, 0.75)
+
+    def test_core_hours_are_those_of_the_trunk_so_far_and_of_the_last_decay(self, tmp_path):
+        legs.append(self.LEG, tmp_path)
+        legs.append(self.LEG._replace(loss=math.nan, decay_core_hours=0.0), tmp_path)
+        legs.append(self.LEG._replace(development_roc_auc=0.91), tmp_path)
+        log = legs.read(tmp_path / "legs.csv")
+        assert log["core_hours"].tolist() == pytest.approx([0.35, 0.6, 0.95])
+        text = (tmp_path / "legs.md").read_text()
+        assert text.count("| a processor |") == 3
+        assert "| 0.9100 |" in text
+        assert "nan" not in text
+
+    def test_a_log_of_another_version_is_refused_and_kept(self, tmp_path):
+        path = tmp_path / "legs.csv"
+        path.write_text("hardware,minutes\nx,1\n")
+        with pytest.raises(DataError, match="no log of legs of this version"):
+            legs.append(self.LEG, tmp_path)
+        assert path.read_text() == "hardware,minutes\nx,1\n"
+        with pytest.raises(DataError, match="no such log"):
+            legs.read(tmp_path / "other.csv")
+
+
+@pytest.mark.parametrize("sizes", [{}, {"num_features": 30, "num_classes": 12, "dim": 64}])
+def test_synthetic_scores_of_any_architecture(sizes):
+    table = evaluate(tiny_model.untrained(**sizes), lengths=(64,), tasks=2)
+    assert list(table.index) == ["64", "mean"]
+    assert 0 < table.loc["mean", "loss"] < 10
+    assert 0 <= table.loc["mean", "roc_auc"] <= 1
 
 
 def leg(*options):
     return main([*map(str, options), "--device", "cpu", "--tasks", "1", "--lengths", "64"])
+
+
+@pytest.fixture
+def overlay(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    return path
 
 
 def same(first, second):
@@ -119,104 +232,69 @@ def same(first, second):
 
 
 @pytest.mark.slow
-def test_killed_resumed_cut_joined_and_continued(tmp_path, load):
-    """The process is killed with all it started; the parts go on exactly where the whole does."""
-    overlay, here = tmp_path / "tiny.yaml", tmp_path / "here"
-    overlay.write_text(TINY)
-    options = ("--minutes", 5, "--config", overlay)
-    command = [sys.executable, "-m", "experiments.pretrain_default.run", *map(str, options)]
-    command += ["--output", str(here), "--planned-steps", "100000", "--device", "cpu"]
+def test_killed_packed_unpacked_and_continued_is_as_if_never_stopped(
+    tmp_path, load, overlay, monkeypatch
+):
+    """The process is killed with all it started; elsewhere the leg ends in the same weights."""
+    monkeypatch.setenv(VARIABLE, str(small_tables.write(tmp_path / "tables")))
+    here, there, straight = (tmp_path / name for name in ("here", "there", "straight"))
+    command = [sys.executable, "-m", "experiments.pretrain_default.run", "--steps", "100000"]
+    command += ["--config", str(overlay), "--output", str(here), "--device", "cpu"]
     process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)
-    last = here / "version_0" / "last.ckpt"
-    while not last.exists():
+    while newest_checkpoint(here / "trunk") is None:
         assert process.poll() is None
         time.sleep(0.02)
-    assert leg(*options, "--output", here) == 2
+    assert leg("--minutes", 5, "--config", overlay, "--output", here) == 2
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    step = load(last)["global_step"]
+    step = newest_step(here / "trunk")
 
-    there = tmp_path / "there" / "version_0" / "last.ckpt"
     parts = tmp_path / "parts"
-    assert travel.main(["split", str(last), str(parts), "--part", "20000"]) == 0
+    options = ["--state", str(parts)]
+    assert travel.main(["pack", str(here), *options, "--exact", "--part", "20000"]) == 0
     assert len(list(parts.glob("*.bin"))) > 1
-    assert travel.main(["merge", str(parts), str(there)]) == 0
-    assert there.read_bytes() == last.read_bytes()
-    for path in (here, there.parents[1]):
-        assert leg(*options, "--output", path, "--planned-steps", step + 3) == 0
-        assert [path.name for path in path.glob("version_*")] == ["version_0"]
-    one, two = load(last), load(there)
-    assert one["global_step"] == two["global_step"] == step + 3
-    assert same(one["state_dict"], two["state_dict"])
+    assert travel.main(["unpack", str(there), *options]) == 0
+    last = Path("trunk", "version_0", "last.ckpt")
+    assert (there / last).read_bytes() == (here / last).read_bytes()
+    for output in (there, straight):
+        assert leg("--steps", 2 * step + 10, "--config", overlay, "--output", output) == 0
+        assert not (output / "budget.json").exists()
+        for branch in ("trunk", "decay"):
+            assert [path.name for path in (output / branch).iterdir()] == ["version_0"]
+    decay = max(round(run_module.DECAY_SHARE * (2 * step + 10)), 1)
+    assert newest_step(there / "trunk") == 2 * step + 10 - decay
+    for branch, taken in (("trunk", 2 * step + 10 - decay), ("decay", 2 * step + 10)):
+        one, two = (load(newest_checkpoint(output / branch)) for output in (there, straight))
+        assert one["global_step"] == two["global_step"] == taken
+        assert same(one["state_dict"], two["state_dict"])
+    assert load(newest_checkpoint(there / "decay"))["lr_schedulers"][0]["last_epoch"] == taken
 
-    with (here / "legs.csv").open() as file:
-        (row,) = csv.DictReader(file)
-    assert int(row["steps"]) == step + 3
-    assert int(row["datasets"]) == 2 * (step + 3)
-    assert int(row["rows"]) == 64 * 2 * (step + 3)
-    scores = evaluate(load_model(here / "default.safetensors"), lengths=(64,), tasks=1)
-    assert float(row["loss"]) == pytest.approx(scores.loc["mean", "loss"], abs=1e-6)
+    row = legs.read(there / "legs.csv").iloc[-1]
+    assert (row["steps"], row["decay_steps"]) == (taken - decay, decay)
+    assert row["datasets"] == 2 * taken
+    assert row["rows"] == 64 * 2 * taken
+    assert row["trunk_core_hours"] > 0 < row["decay_core_hours"]
+    scores = evaluate(load_model(there / WEIGHTS), lengths=(64,), tasks=1)
+    assert row["loss"] == pytest.approx(scores.loc["mean", "loss"], abs=1e-6)
+    means = development_mean(there / WEIGHTS, load_tables())
+    assert row["development_roc_auc"] == pytest.approx(means.roc_auc, abs=1e-6)
+    assert len(pd.read_csv(there / DEVELOPMENT)) == 4
 
 
-class TestTravel:
-    @pytest.fixture
-    def checkpoint(self, tmp_path):
-        torch.manual_seed(0)
-        weight = torch.randn(50, 40)
-        state = {"step": torch.tensor(7.0), "exp_avg": weight / 9, "exp_avg_sq": weight**2}
-        content = {
-            "state_dict": {"model.w": weight, "model.n": torch.arange(3)},
-            "optimizer_states": [{"state": {0: state}, "param_groups": [{"params": [0]}]}],
-            "global_step": 7,
-        }
-        path = tmp_path / "run" / "version_0" / "last.ckpt"
-        path.parent.mkdir(parents=True)
-        torch.save(content, path)
-        return path
+def test_a_schedule_with_a_planned_end_is_refused_before_training(tmp_path, capsys):
+    overlay = tmp_path / "cosine.yaml"
+    overlay.write_text(
+        "model: {schedule: {class_path: tabicl_linear.training.schedule.WarmupCosine}}"
+    )
+    assert leg("--minutes", 5, "--config", overlay, "--output", tmp_path / "run") == 2
+    assert "needs WarmupStableDecay" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "trunk").exists()
 
-    def test_what_does_not_fit_is_packed_and_stays_as_it_then_is(self, checkpoint, tmp_path, load):
-        first, second = tmp_path / "first", tmp_path / "second"
-        size = travel.split(checkpoint, first, part=4000, total=16_000)
-        assert size <= 16_000
-        assert size == sum(path.stat().st_size for path in first.glob("*.bin"))
-        assert max(path.stat().st_size for path in first.glob("*.bin")) <= 4000
-        merged = tmp_path / "merged" / "last.ckpt"
-        travel.merge(first, merged)
-        content, original = load(merged), load(checkpoint)
-        assert content["global_step"] == 7
-        torch.testing.assert_close(content["state_dict"], original["state_dict"], rtol=2e-5, atol=0)
-        assert torch.equal(content["state_dict"]["model.n"], torch.arange(3))
-        state = content["optimizer_states"][0]["state"][0]
-        assert torch.equal(state["step"], torch.tensor(7.0))
-        travel.split(merged, second, total=16_000)
-        travel.merge(second, tmp_path / "again.ckpt")
-        again = load(tmp_path / "again.ckpt")
-        assert same(again["state_dict"], content["state_dict"])
-        twice = again["optimizer_states"][0]["state"][0]
-        torch.testing.assert_close(twice, state, rtol=1e-6, atol=0)
 
-    def test_a_changed_or_missing_part_is_refused_and_nothing_written(self, checkpoint, tmp_path):
-        parts, target = tmp_path / "parts", tmp_path / "target" / "last.ckpt"
-        travel.split(checkpoint, parts, part=4000)
-        piece = parts / "part_01.bin"
-        content = piece.read_bytes()
-        piece.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        with pytest.raises(CheckpointError, match=r"part_01\.bin has changed"):
-            travel.merge(parts, target)
-        piece.unlink()
-        with pytest.raises(CheckpointError, match="cannot be read"):
-            travel.merge(parts, target)
-        assert not target.parent.exists()
-
-    def test_it_overwrites_nothing_and_refuses_what_is_no_checkpoint(self, checkpoint, tmp_path):
-        parts = tmp_path / "parts"
-        travel.split(checkpoint, parts)
-        with pytest.raises(CheckpointError, match="not empty"):
-            travel.split(checkpoint, parts)
-        with pytest.raises(CheckpointError, match="exists"):
-            travel.merge(parts, checkpoint)
-        with pytest.raises(CheckpointError, match="no training checkpoint"):
-            travel.split(parts / "manifest.json", tmp_path / "new")
-        with pytest.raises(CheckpointError, match="more than 100"):
-            travel.split(checkpoint, tmp_path / "new", total=100)
-        assert not (tmp_path / "new").exists()
+def test_development_tables_that_cannot_be_read_are_refused_before_training(
+    tmp_path, capsys, overlay, monkeypatch
+):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nowhere"))
+    assert leg("--minutes", 5, "--config", overlay, "--output", tmp_path / "run") == 2
+    assert "index.csv cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "trunk").exists()

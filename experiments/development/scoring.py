@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import ClassifierMixin, clone
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from tqdm import tqdm
 
 from experiments.development.tables import Rows, Table
 from tabicl_linear import TabICLLinearClassifier
@@ -85,8 +87,28 @@ def _metrics(
     return Means(float(roc_auc), float(accuracy), float(loss))
 
 
-def development_mean(model: Path, tables: Sequence[Table]) -> Means:
-    """Mean scores of a checkpoint or export, by the classifier with its 8 members."""
+def development_scores(model: Path, tables: Sequence[Table]) -> pd.DataFrame:
+    """Scores of a checkpoint or export by the classifier with its 8 members.
+
+    Returns:
+        A row for each table and split: columns table, split and those of `Scores`.
+    """
     estimator = TabICLLinearClassifier(model)
-    scores = [[score(estimator, table, split)[:3] for split in table.splits()] for table in tables]
-    return Means(*(float(mean) for mean in np.mean([np.mean(s, axis=0) for s in scores], axis=0)))
+    work = [(table, *item) for table in tables for item in enumerate(table.splits())]
+    with tqdm(work, desc="development tables", disable=None) as progress:
+        rows = [
+            {"table": table.name, "split": number, **score(estimator, table, split)._asdict()}
+            for table, number, split in progress
+        ]
+    return pd.DataFrame(rows)
+
+
+def mean(scores: pd.DataFrame) -> Means:
+    """Means of one model's rows."""
+    means = scores.groupby("table")[list(METRICS)].mean().mean()
+    return Means(*(float(means[name]) for name in METRICS))
+
+
+def development_mean(model: Path, tables: Sequence[Table]) -> Means:
+    """Mean scores of a checkpoint or export."""
+    return mean(development_scores(model, tables))

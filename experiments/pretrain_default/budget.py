@@ -1,94 +1,117 @@
-"""The budget of a pretraining in minutes of wall time, and the optimiser steps that fit into it.
+"""What one leg may spend and has spent, kept in a file until the leg is over.
 
-The learning rate is a pure function of the step and of the total (`WarmupCosine`), so a budget is
-planned by the total alone. The total is planned anew at every halving of the time that is left,
-from the steps that the last part took: the schedule ends with the budget also where the machine
-turns faster or slower. A budget that is extended stretches the cosine over the new total at the
-step reached, which raises the rate again to where a run of that total would be.
+A leg is a piece of the trunk, at a constant learning rate, and then a decay that branches off the
+trunk's end. The trunk has no planned end: nothing about it depends on how long it will go on. The
+decay has as many steps as its share of the time allows at the pace of the leg's trunk.
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from tabicl_linear.files import written_whole
 
-FIRST_PART = 0.05
-"""Share of a new budget after which the steps are planned from what was measured."""
-LAST_PART = 0.04
-"""Share of a budget below which what is left is no longer halved."""
+Clock = Literal["wall", "cpu"]
 MARGIN = 0.97
-"""Planned use of the last part, so that it ends by its own schedule and not by the clock."""
+"""Planned use of the decay's share: it takes its steps and has no other end."""
+SHORTEST_MINUTES = 0.02
+"""What is left of a trunk's time below this is not worth starting a process for."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Minutes of training: of the clock on the wall, and of the processor (all threads)."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(self.wall + other.wall, self.cpu + other.cpu)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run of several legs may spend and has spent.
+    """One leg, measured in minutes or in optimiser steps.
 
     Attributes:
-        planned_minutes: Wall time of all legs together.
-        spent_minutes: Wall time of training so far.
-        total_steps: Optimiser steps over which the learning rate is scheduled.
-        fixed_steps: Whether `total_steps` was given, and is not planned from the time.
+        minutes: Of trunk and decay together; None where steps are given.
+        steps: Likewise, instead of the minutes.
+        share: Of the decay in that; 0 for none.
+        clock: Which minutes are meant.
+        first_step: Step of the trunk when the leg began.
+        trunk: What the trunk has spent in this leg.
+        decay: What the decay has.
+        decay_start: The trunk's last step, once the decay is planned.
+        decay_steps: Steps of the decay.
     """
 
-    planned_minutes: float
-    total_steps: int
-    spent_minutes: float = 0.0
-    fixed_steps: bool = False
+    minutes: float | None
+    steps: int | None
+    share: float
+    clock: Clock = "wall"
+    first_step: int = 0
+    trunk: Spent = field(default_factory=Spent)
+    decay: Spent = field(default_factory=Spent)
+    decay_start: int | None = None
+    decay_steps: int | None = None
 
     @property
-    def left_minutes(self) -> float:
-        """What is still to be spent."""
-        return max(self.planned_minutes - self.spent_minutes, 0.0)
+    def is_decaying(self) -> bool:
+        """Whether the decay is planned, which ends the trunk's part of the leg."""
+        return self.decay_start is not None
 
     @property
-    def is_last_part(self) -> bool:
-        """Whether so little is left that it is no longer halved."""
-        return self.left_minutes <= LAST_PART * self.planned_minutes
+    def trunk_minutes_left(self) -> float | None:
+        """What the trunk may still spend; None where its steps are counted."""
+        if self.minutes is None:
+            return None
+        return (1 - self.share) * self.minutes - float(getattr(self.trunk, self.clock))
 
-    def spend(self, minutes: float) -> "Budget":
-        """The budget after so many more minutes."""
-        return replace(self, spent_minutes=self.spent_minutes + minutes)
+    @property
+    def trunk_end(self) -> int | None:
+        """The trunk's last step in this leg; None where its minutes are counted."""
+        if self.steps is None:
+            return None
+        return self.first_step + self.steps - self._steps_of_decay(self.steps)
 
-    def extended(self, leg_minutes: float, planned_minutes: float | None) -> "Budget":
-        """The budget with room for a leg of `leg_minutes`, or with another planned time."""
-        wanted = planned_minutes or self.planned_minutes
-        return replace(self, planned_minutes=max(wanted, self.spent_minutes + leg_minutes))
+    def is_trunk_over(self, step: int) -> bool:
+        """Whether the trunk, now at this step, has had its part."""
+        if self.trunk_end is not None:
+            return step >= self.trunk_end
+        left = self.trunk_minutes_left
+        return left is not None and left < SHORTEST_MINUTES
 
-    def fixed(self, total_steps: int) -> "Budget":
-        """The budget with a total that no measurement changes."""
-        return replace(self, total_steps=total_steps, fixed_steps=True)
+    def with_decay(self, step: int) -> "Budget":
+        """The budget with a decay from the trunk's last step on."""
+        if self.steps is not None:
+            steps = self._steps_of_decay(self.steps)
+        else:
+            assert self.minutes is not None
+            pace = (step - self.first_step) / getattr(self.trunk, self.clock)
+            steps = round(MARGIN * pace * self.share * self.minutes)
+        return replace(self, decay_start=step, decay_steps=max(steps, 1))
 
-    def released(self) -> "Budget":
-        """The budget whose total is planned from the time again."""
-        return replace(self, fixed_steps=False)
+    def asked(self, other: "Budget") -> "Budget":
+        """This unfinished leg, with what is asked for now and what it has spent.
 
-    def part(self) -> float:
-        """Minutes until the steps are planned again."""
-        if self.fixed_steps or self.is_last_part:
-            return self.left_minutes
-        if self.spent_minutes == 0:
-            return FIRST_PART * self.planned_minutes
-        return self.left_minutes / 2
-
-    def replanned(self, step: int, steps_taken: int, minutes: float) -> "Budget":
-        """The budget with the total that the pace of the last part leads to.
-
-        Args:
-            step: Optimiser steps so far.
-            steps_taken: Those of the last part.
-            minutes: Wall time of the last part.
+        A decay that has begun is finished as it was planned.
         """
-        if self.fixed_steps or steps_taken == 0:
+        if self.is_decaying:
             return self
-        ahead = MARGIN * self.left_minutes * steps_taken / minutes
-        return replace(self, total_steps=step + max(round(ahead), 1))
+        return replace(other, first_step=self.first_step, trunk=self.trunk)
+
+    def _steps_of_decay(self, steps: int) -> int:
+        return max(round(self.share * steps), 1) if self.share else 0
 
 
 def load(path: Path) -> Budget | None:
     """The budget that a file holds; None where there is none."""
-    return Budget(**json.loads(path.read_text())) if path.exists() else None
+    if not path.exists():
+        return None
+    stored: dict[str, Any] = json.loads(path.read_text())
+    spent = {name: Spent(**stored[name]) for name in ("trunk", "decay")}
+    return Budget(**{**stored, **spent})
 
 
 def save(budget: Budget, path: Path) -> None:

@@ -7,58 +7,101 @@ import platform
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 import torch
 
 from tabicl_linear.cli.resume import Resume
 from tabicl_linear.config import build_data
+from tabicl_linear.errors import DataError
+from tabicl_linear.files import written_whole
+
+LOG = "legs.csv"
 
 
 class Leg(NamedTuple):
-    """One leg of a pretraining.
+    """One leg of a pretraining. Scores are NaN for a leg without a decay.
 
     Attributes:
         hardware: Processor and threads, or GPU.
         minutes: Wall time of training.
-        steps: Optimiser steps since the beginning of the run.
-        total_steps: Steps over which the learning rate is scheduled.
-        datasets: Synthetic datasets since the beginning of the run.
+        trunk_core_hours: CPU time of the trunk in this leg.
+        decay_core_hours: CPU time of the decay.
+        steps: Optimiser steps of the trunk since its beginning.
+        decay_steps: Those of the decay.
+        datasets: Synthetic datasets that the weights have seen, trunk and decay.
         rows: Their rows.
-        loss: On the fixed synthetic validation set, mean over the lengths of the context; NaN where
-            a signal ended the leg.
+        loss: On the fixed synthetic validation set, mean over the lengths of the context.
         roc_auc: Likewise.
+        development_roc_auc: Mean over the development tables; NaN where there are none.
+        development_accuracy: Likewise.
+        development_log_loss: Likewise.
     """
 
     hardware: str
     minutes: float
+    trunk_core_hours: float
+    decay_core_hours: float
     steps: int
-    total_steps: int
+    decay_steps: int
     datasets: int
     rows: int
     loss: float = math.nan
     roc_auc: float = math.nan
+    development_roc_auc: float = math.nan
+    development_accuracy: float = math.nan
+    development_log_loss: float = math.nan
+
+
+COUNTS = ("steps", "decay_steps", "datasets", "rows")
+SCORES = Leg._fields[8:]
+
+
+def read(path: Path) -> pd.DataFrame:
+    """All legs of a log, with `core_hours`: what the trunk up to there and the decay have taken.
+
+    Raises:
+        DataError: A file that is no log of legs.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such log of legs.")
+    legs = pd.read_csv(path)
+    if tuple(legs.columns) != Leg._fields:
+        raise DataError(f"{path} is no log of legs of this version: it has {list(legs.columns)}.")
+    return legs.assign(core_hours=legs["trunk_core_hours"].cumsum() + legs["decay_core_hours"])
 
 
 def append(leg: Leg, output: Path) -> None:
-    """Add the leg to `legs.csv` and write all of them as `legs.md`."""
-    path = output / "legs.csv"
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.writer(file)
-        if new:
-            writer.writerow(Leg._fields)
-        writer.writerow(leg)
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    lines = ["| leg | " + " | ".join(Leg._fields) + " |", "|---|" + "---|" * len(Leg._fields)]
-    for number, row in enumerate(rows, start=1):
+    """Add the leg to `legs.csv` and write all of them as `legs.md`.
+
+    Raises:
+        DataError: `legs.csv` is of another version.
+    """
+    path = output / LOG
+    before = path.read_text() if path.exists() else ",".join(Leg._fields) + "\n"
+    if path.exists():
+        read(path)
+    with written_whole(path) as partial, partial.open("w", newline="") as file:
+        file.write(before)
+        csv.writer(file, lineterminator="\n").writerow(leg)
+    with written_whole(output / "legs.md") as partial:
+        partial.write_text(markdown(read(path)) + "\n")
+
+
+def markdown(legs: pd.DataFrame) -> str:
+    """The legs as a table; core-hours count trunk and decay of the weights."""
+    names = ("hardware", "minutes", "core_hours", *COUNTS, *SCORES)
+    titles = [name.replace("_", " ") for name in names]
+    lines = ["| leg | " + " | ".join(titles) + " |", "|---|" + "---|" * len(names)]
+    for number, (_, row) in enumerate(legs.iterrows(), start=1):
         cells = [
             row["hardware"],
-            f"{float(row['minutes']):.1f}",
-            *(f"{int(row[name]):,}" for name in ("steps", "total_steps", "datasets", "rows")),
-            *(f"{float(row[name]):.4f}" for name in ("loss", "roc_auc")),
+            f"{row['minutes']:.1f}",
+            f"{row['core_hours']:.2f}",
+            *(f"{row[name]:,}" for name in COUNTS),
+            *("" if math.isnan(row[name]) else f"{row[name]:.4f}" for name in SCORES),
         ]
         lines.append(f"| {number} | " + " | ".join(cells) + " |")
-    (output / "legs.md").write_text("\n".join(lines) + "\n")
+    return "\n".join(lines)
 
 
 def seen(checkpoint: Path) -> dict[str, int]:

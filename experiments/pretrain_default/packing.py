@@ -1,11 +1,14 @@
-"""Training checkpoints made small: weights to 24 bits, Adam's moments to 8, and back.
+"""Training checkpoints made small: weights to 24 bits, state of the optimiser to 8, and back.
 
-Every tensor becomes byte planes, so that a lossless compressor finds the exponents. A moment is
-divided by the largest magnitude of its block and kept as the sign and a step on a logarithmic
-scale: the relative error is at most 3.4 % over 12 octaves (of the second moment, of its root),
-where a linear scale would lose all small entries to zero, and Adam divides by their root.
+Whatever the model and the optimiser are: tensors are found wherever they lie. Every tensor becomes
+byte planes, so that a lossless compressor finds the exponents. A moment is divided by the largest
+magnitude of its block and kept as the sign and a step on a logarithmic scale: the relative error is
+at most 3.4 % over 12 octaves (of a second moment, of its root), where a linear scale would lose all
+small entries to zero, and Adam divides by their root. Averaged weights (Lightning's
+`WeightAveraging`) are kept by their difference from the current ones, like a moment.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,38 +17,76 @@ from torch import Tensor
 
 BLOCK = 256
 LEVELS_PER_OCTAVE = 10.5
-MOMENTS = {"exp_avg": False, "exp_avg_sq": True}
-"""State of Adam that is kept to 8 bits, and whether it is a square."""
+SQUARE = "_sq"
+"""In the names of second moments, which are not negative (exp_avg_sq, max_exp_avg_sq)."""
+OPTIMIZERS = "optimizer_states"
+WEIGHTS = "state_dict"
+CURRENT = "current_model_state"
+"""Where `WeightAveraging` keeps the weights themselves; the averaged ones are in WEIGHTS then."""
+
+FORM = {"packed_shape", "packed_dtype"}
+"""Keys by which a packed tensor is known."""
 
 Packed = dict[str, Any]
 
 
 def pack(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """The checkpoint with weights as 24-bit planes and moments as 8-bit codes; lossy."""
-    packed = dict(checkpoint)
-    packed["state_dict"] = {
-        name: round_to_planes(value) if value.dtype == torch.float32 else value
-        for name, value in checkpoint["state_dict"].items()
+    packed = {
+        key: _mapped(value, _pack_moment if key == OPTIMIZERS else _pack_weight)
+        for key, value in checkpoint.items()
     }
-    packed["optimizer_states"] = [
-        {**optimizer, "state": {key: _pack_state(s) for key, s in optimizer["state"].items()}}
-        for optimizer in checkpoint["optimizer_states"]
-    ]
+    if CURRENT in checkpoint:
+        # From what unpacking will find, so that the rounding of the one is not in the other, too.
+        current = _mapped(packed[CURRENT], _unpacked)
+        packed[WEIGHTS] = {
+            name: quantise(value - current[name], square=False) if _is_weight(value) else value
+            for name, value in checkpoint[WEIGHTS].items()
+        }
     return packed
 
 
 def unpack(packed: dict[str, Any]) -> dict[str, Any]:
     """The checkpoint that `pack` made small, as far as it was kept."""
-    checkpoint = dict(packed)
-    checkpoint["state_dict"] = {
-        name: from_planes(value) if isinstance(value, dict) else value
-        for name, value in packed["state_dict"].items()
-    }
-    checkpoint["optimizer_states"] = [
-        {**optimizer, "state": {key: _unpack_state(s) for key, s in optimizer["state"].items()}}
-        for optimizer in packed["optimizer_states"]
-    ]
+    checkpoint = {key: _mapped(value, _unpacked) for key, value in packed.items()}
+    for name, value in packed[WEIGHTS].items():
+        if isinstance(value, dict) and "codes" in value:
+            checkpoint[WEIGHTS][name] += checkpoint[CURRENT][name]
     return checkpoint
+
+
+def _mapped(tree: Any, leaf: Callable[[str, Any], Any], name: str = "") -> Any:
+    """The tree with every tensor, or what one was packed to, sent through `leaf`."""
+    if isinstance(tree, Tensor) or (isinstance(tree, dict) and tree.keys() >= FORM):
+        return leaf(name, tree)
+    if isinstance(tree, dict):
+        return {key: _mapped(value, leaf, str(key)) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_mapped(value, leaf, name) for value in tree]
+    return tree
+
+
+def _is_packable(x: Tensor) -> bool:
+    """Whether it is a tensor of numbers, and no step counter."""
+    return x.is_floating_point() and x.numel() > 1
+
+
+def _is_weight(x: Tensor) -> bool:
+    return _is_packable(x) and x.dtype == torch.float32
+
+
+def _pack_weight(name: str, x: Tensor) -> Packed | Tensor:
+    return round_to_planes(x) if _is_weight(x) else x
+
+
+def _pack_moment(name: str, x: Tensor) -> Packed | Tensor:
+    return quantise(x, square=SQUARE in name) if _is_packable(x) else x
+
+
+def _unpacked(name: str, x: Packed | Tensor) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    return from_planes(x) if "planes" in x else dequantise(x)
 
 
 def round_to_planes(x: Tensor) -> Packed:
@@ -54,7 +95,7 @@ def round_to_planes(x: Tensor) -> Packed:
     # Ties away from zero; a carry runs into the exponent, as it should.
     bits = np.minimum(bits + 0x80, 0xFFFFFFFF).astype(np.uint32)
     planes = bits.view(np.uint8).reshape(-1, 4)[:, 1:].T
-    return {"shape": list(x.shape), "planes": torch.from_numpy(planes.copy())}
+    return {**_form(x), "planes": torch.from_numpy(planes.copy())}
 
 
 def from_planes(packed: Packed) -> Tensor:
@@ -62,7 +103,7 @@ def from_planes(packed: Packed) -> Tensor:
     planes = packed["planes"].numpy()
     whole = np.zeros((planes.shape[1], 4), dtype=np.uint8)
     whole[:, 1:] = planes.T
-    return torch.from_numpy(whole.view(np.float32).reshape(packed["shape"]).copy())
+    return torch.from_numpy(whole.view(np.float32).reshape(packed["packed_shape"]).copy())
 
 
 def quantise(x: Tensor, *, square: bool) -> Packed:
@@ -86,14 +127,14 @@ def quantise(x: Tensor, *, square: bool) -> Packed:
     else:
         codes = (np.sign(blocks) * level.clip(0, levels)).astype(np.int8)
     return {
-        "shape": list(x.shape),
+        **_form(x),
         "codes": torch.from_numpy(codes.reshape(-1)[: len(values)].copy()),
         "scale": torch.from_numpy(scale[:, 0]),
     }
 
 
 def dequantise(packed: Packed) -> Tensor:
-    """The float32 tensor of 8-bit codes."""
+    """The tensor of 8-bit codes, in its own type."""
     codes = packed["codes"].numpy()
     square = codes.dtype == np.uint8
     signed = codes.astype(np.float64)
@@ -101,22 +142,13 @@ def dequantise(packed: Packed) -> Tensor:
     magnitude = np.exp2((np.abs(signed) - _levels(square)) / LEVELS_PER_OCTAVE) * scale
     values = np.sign(signed) * magnitude
     values = values**2 if square else values
-    return torch.from_numpy(values.astype(np.float32).reshape(packed["shape"]))
+    x = torch.from_numpy(values.astype(np.float32).reshape(packed["packed_shape"]))
+    return x.to(getattr(torch, packed["packed_dtype"]))
 
 
 def _levels(square: bool) -> int:
     return 255 if square else 127
 
 
-def _pack_state(state: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: quantise(value, square=MOMENTS[name]) if name in MOMENTS else value
-        for name, value in state.items()
-    }
-
-
-def _unpack_state(state: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: dequantise(value) if isinstance(value, dict) else value
-        for name, value in state.items()
-    }
+def _form(x: Tensor) -> Packed:
+    return {"packed_shape": list(x.shape), "packed_dtype": str(x.dtype).removeprefix("torch.")}

@@ -1,132 +1,224 @@
-"""Pretrain the default weights for a number of minutes, or go on where the last leg ended.
+"""Pretrain the default weights for one leg: go on with the trunk, then branch off a decay.
 
-    python -m experiments.pretrain_default.run --minutes 25 [--output runs/default]
+    python -m experiments.pretrain_default.run --minutes 20 [--output runs/default]
 
-Stopped anywhere, the same command goes on from the newest checkpoint.
+The trunk keeps a constant learning rate and has no planned end; the next leg goes on with it. The
+decay takes the last share of a leg, in a folder of its own; its weights are exported and scored.
+Stopped anywhere, the same command goes on with the same leg from the newest checkpoint.
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import torch
 
+from experiments.development.tables import folder_from_environment, load_tables
 from experiments.pretrain_default import budget as budgets
-from experiments.pretrain_default.budget import Budget
-from experiments.pretrain_default.evaluate import CONTEXT_ROWS, TASKS, evaluate, markdown
-from experiments.pretrain_default.legs import Leg, append, describe_hardware, seen
-from experiments.pretrain_default.training import OutputInUse, Training
-from tabicl_linear import load_model
-from tabicl_linear.checkpoint import export
+from experiments.pretrain_default.budget import Budget, Spent
+from experiments.pretrain_default.conclude import BUDGET, abandon, conclude
+from experiments.pretrain_default.evaluate import CONTEXT_ROWS, TASKS
+from experiments.pretrain_default.training import (
+    OutputInUse,
+    Training,
+    newest_checkpoint,
+    newest_step,
+)
 from tabicl_linear.cli.resume import Resume
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.overlays import expanded, laid_over
 
 HERE = Path(__file__).parent
-FIRST_TOTAL = {"cpu": 20_000, "cuda": 100_000}
-"""Optimiser steps that the first part of a new budget is scheduled over, before any is measured."""
-SHORTEST_MINUTES = 0.02
+DECAY_SHARE = 0.15
+SCHEDULE = "WarmupStableDecay"
+NO_END = 1_000_000_000
+"""Steps that a trunk measured in minutes never reaches; its schedule does not see them."""
 
 
-def plan(arguments: argparse.Namespace, before: Budget | None, step: int) -> Budget:
-    """The budget that a leg starts with, with room for the leg."""
-    budget = before or Budget(arguments.minutes, total_steps=FIRST_TOTAL[arguments.device])
-    budget = budget.extended(arguments.minutes, arguments.planned_minutes)
-    if arguments.planned_steps is not None:
-        return budget.fixed(arguments.planned_steps)
-    return budget.released().replanned(step, step, budget.spent_minutes)
+class TooShort(RuntimeError):
+    """The trunk has come nowhere that a decay could start from."""
 
 
-def train(training: Training, budget: Budget, minutes: float) -> Budget:
-    """Train for one leg, part by part, each over the total that the one before leads to."""
-    ends = budget.spent_minutes + minutes
-    step = _step(training)
-    while not training.signum and budget.spent_minutes < ends - SHORTEST_MINUTES:
-        if budget.fixed_steps and step >= budget.total_steps:
-            break
-        before, began = step, budget.spent_minutes
-        budget = training.run(budget, min(budget.part(), ends - began))
-        step = _step(training)
-        if step >= budget.total_steps and budget.is_last_part:
-            break
-        budget = budget.replanned(step, step - before, budget.spent_minutes - began)
-        budgets.save(budget, training.budget_path)
-    return budget
+def train(training: Training, budget: Budget, output: Path) -> Budget:
+    """Train what is left of a leg; return its budget then.
+
+    Raises:
+        TooShort: The minutes were over before the warm-up, or before a single step.
+        subprocess.CalledProcessError: Training failed.
+    """
+    step = newest_step(output / "trunk")
+    # Before anything is spent: a leg that is killed at once still knows where it began.
+    budgets.save(budget, output / BUDGET)
+    if not budget.is_decaying and not budget.is_trunk_over(step):
+        budget = _train_trunk(training, budget, output)
+        step = newest_step(output / "trunk")
+    if training.signum:
+        return budget
+    if budget.share and not budget.is_decaying:
+        _require_start(output, step, budget.first_step)
+        shutil.rmtree(output / "decay", ignore_errors=True)
+        budget = budget.with_decay(step)
+        budgets.save(budget, output / BUDGET)
+    return _train_decay(training, budget, output) if budget.is_decaying else budget
 
 
-def conclude(arguments: argparse.Namespace, checkpoint: Path, leg: Leg) -> None:
-    """Score the checkpoint of a leg, export it and write the leg down."""
-    table = evaluate(
-        load_model(checkpoint),
-        lengths=tuple(arguments.lengths),
-        tasks=arguments.tasks,
-        device=arguments.device,
+def _train_trunk(training: Training, budget: Budget, output: Path) -> Budget:
+    def after(spent: Spent) -> Budget:
+        return replace(budget, trunk=budget.trunk + spent)
+
+    left = budget.trunk_minutes_left
+    until = f"to step {budget.trunk_end}" if left is None else f"{left:.1f} {budget.clock} minutes"
+    print(f"Trunk: from step {newest_step(output / 'trunk')}, {until}", flush=True)
+    spent = training.run(
+        output / "trunk",
+        newest_checkpoint(output / "trunk"),
+        ["--trainer.max_steps", str(budget.trunk_end or NO_END)],
+        keep=lambda spent: budgets.save(after(spent), output / BUDGET),
+        minutes=left,
+        clock=budget.clock,
     )
-    weights = arguments.output / "default.safetensors"
-    export(checkpoint, weights)
-    scores = {name: float(table.loc["mean", name]) for name in ("loss", "roc_auc")}
-    append(leg._replace(**scores), arguments.output)
-    print(f"\n{markdown(table)}\n\ncheckpoint  {checkpoint}\nweights     {weights}")
-    print(f"legs        {arguments.output / 'legs.md'}")
+    return after(spent)
 
 
-def _step(training: Training) -> int:
-    checkpoint = training.checkpoint()
-    return 0 if checkpoint is None else Resume.read(checkpoint).step
+def _train_decay(training: Training, budget: Budget, output: Path) -> Budget:
+    assert budget.decay_start is not None
+    assert budget.decay_steps is not None
+    end = budget.decay_start + budget.decay_steps
+    if newest_step(output / "decay") >= end:
+        return budget
+
+    def after(spent: Spent) -> Budget:
+        return replace(budget, decay=budget.decay + spent)
+
+    print(f"Decay: from step {budget.decay_start} to {end}", flush=True)
+    schedule = "--model.schedule.init_args"
+    spent = training.run(
+        output / "decay",
+        newest_checkpoint(output / "decay") or newest_checkpoint(output / "trunk"),
+        [
+            *("--trainer.max_steps", str(end)),
+            *(f"{schedule}.decay_start", str(budget.decay_start)),
+            *(f"{schedule}.decay_steps", str(budget.decay_steps)),
+        ],
+        keep=lambda spent: budgets.save(after(spent), output / BUDGET),
+    )
+    return after(spent)
 
 
-def _parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, required=True, help="wall time of this leg")
-    parser.add_argument("--planned-minutes", type=float, help="wall time of all legs together")
-    parser.add_argument("--planned-steps", type=int, help="steps of all legs, instead of the time")
+def _require_schedule(configs: list[Path]) -> None:
+    """Refuse a learning rate that follows a planned end, before any training."""
+    tree = reduce(laid_over, map(expanded, configs))
+    schedule = tree["model"]["schedule"]["class_path"]
+    if schedule.rpartition(".")[2] != SCHEDULE:
+        raise ConfigError(
+            f"model.schedule={schedule}: a trunk that goes on leg by leg needs {SCHEDULE}; leave "
+            "the schedule to the experiment's own config."
+        )
+
+
+def _require_start(output: Path, step: int, first_step: int) -> None:
+    checkpoint = newest_checkpoint(output / "trunk")
+    if checkpoint is None or step <= first_step:
+        raise TooShort("The leg was too short for a single optimiser step; give more minutes.")
+    schedule = Resume.read(checkpoint).config["model"]["schedule"]
+    warmup = schedule["init_args"]["warmup_steps"]
+    if step < warmup:
+        raise TooShort(
+            f"The trunk is at step {step}, within its warm-up of {warmup} steps: no decay starts "
+            "there; the next leg goes on with it."
+        )
+
+
+def run_leg(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Train one leg, score it and write it down.
+
+    Args:
+        arguments: Those of `parser`.
+        options: Further ones of `tabicl-linear fit`.
+
+    Returns:
+        0, the code of a training that failed, 1 for a leg that was too short, 2 for bad input or a
+        folder in use, or 128 + the signal.
+    """
+    output: Path = arguments.output.resolve()
+    output.mkdir(parents=True, exist_ok=True)
+    configs = [HERE / f"{arguments.device}.yaml", *(path.resolve() for path in arguments.config)]
+    training = Training(output, configs, arguments.device, options)
+    try:
+        _require_schedule(configs)
+        if folder_from_environment() is not None:
+            load_tables()  # what cannot be read is better known before the training
+        with training.taking_signals():
+            budget = train(training, _plan(arguments, output), output)
+        if training.signum:
+            # Whoever stops a leg wants it gone soon: no scores, and the leg goes on later.
+            return 128 + training.signum
+        print(conclude(output, budget, arguments))
+    except subprocess.CalledProcessError as error:
+        return int(error.returncode)
+    except TooShort as error:
+        sys.stderr.write(f"{error}\n")
+        abandon(output, arguments)
+        return 1
+    except (OutputInUse, ConfigError, DataError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
+def _plan(arguments: argparse.Namespace, output: Path) -> Budget:
+    asked = Budget(
+        minutes=arguments.cpu_minutes or arguments.minutes,
+        steps=arguments.steps,
+        share=0.0 if arguments.no_decay else arguments.decay_share,
+        clock="cpu" if arguments.cpu_minutes else "wall",
+        first_step=newest_step(output / "trunk"),
+    )
+    before = budgets.load(output / BUDGET)
+    return asked if before is None else before.asked(asked)
+
+
+def make_parser(description: str) -> argparse.ArgumentParser:
+    """The options of a leg."""
+    parser = argparse.ArgumentParser(description=description)
+    length = parser.add_mutually_exclusive_group(required=True)
+    length.add_argument("--minutes", type=float, help="wall time of this leg")
+    length.add_argument("--cpu-minutes", type=float, help="CPU time of this leg (Linux)")
+    length.add_argument("--steps", type=int, help="optimiser steps of this leg")
+    parser.add_argument("--decay-share", type=float, default=DECAY_SHARE, help="of the leg")
+    parser.add_argument("--no-decay", action="store_true", help="go on with the trunk only")
     parser.add_argument("--output", type=Path, default=Path("runs/default"))
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--config", type=Path, action="append", default=[], help="overlay")
     parser.add_argument("--tasks", type=int, default=TASKS, help="validation tasks a length")
     parser.add_argument("--lengths", type=int, nargs="+", default=CONTEXT_ROWS)
-    arguments = parser.parse_args(argv)
-    if arguments.minutes <= 0:
-        parser.error(f"--minutes {arguments.minutes}: give a positive number")
-    arguments.output = arguments.output.resolve()
+    return parser
+
+
+def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Refuse numbers that no leg can follow, and choose the device."""
+    for name in ("minutes", "cpu_minutes", "steps"):
+        value = getattr(arguments, name)
+        if value is not None and value <= 0:
+            parser.error(f"--{name.replace('_', '-')} {value}: give a positive number")
+    if arguments.cpu_minutes and sys.platform != "linux":
+        parser.error("--cpu-minutes: only Linux shows the CPU time of a training; give --minutes")
+    if not 0 < arguments.decay_share < 1:
+        parser.error(f"--decay-share {arguments.decay_share}: give a share between 0 and 1")
     if arguments.device == "auto":
         arguments.device = "cuda" if torch.cuda.is_available() else "cpu"
-    return arguments
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a leg; return 0, the code of a training that failed, or 128 + the signal."""
-    arguments = _parse(argv)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    device = arguments.device
-    configs = [HERE / f"{device}.yaml", *(path.resolve() for path in arguments.config)]
-    training = Training(arguments.output, configs, device)
-    before = budgets.load(training.budget_path)
-    spent = 0.0 if before is None else before.spent_minutes
-    try:
-        with training.taking_signals():
-            budget = train(training, plan(arguments, before, _step(training)), arguments.minutes)
-    except subprocess.CalledProcessError as error:
-        return int(error.returncode)
-    except OutputInUse as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    checkpoint = training.checkpoint()
-    if checkpoint is None:
-        sys.stderr.write("The leg was too short for a single optimiser step; give more minutes.\n")
-        return 128 + training.signum if training.signum else 1
-    leg = Leg(
-        hardware=describe_hardware(device),
-        minutes=budget.spent_minutes - spent,
-        steps=Resume.read(checkpoint).step,
-        total_steps=budget.total_steps,
-        **seen(checkpoint),
-    )
-    if training.signum:
-        # Whoever stops a leg wants it gone soon: no scores.
-        append(leg, arguments.output)
-        return 128 + training.signum
-    conclude(arguments, checkpoint, leg)
-    return 0
+    """Run a leg; return what `run_leg` does."""
+    parser = make_parser(__doc__.splitlines()[0])
+    arguments = parser.parse_args(argv)
+    check(parser, arguments)
+    return run_leg(arguments, [])
 
 
 if __name__ == "__main__":

@@ -1,17 +1,19 @@
-"""`tabicl-linear fit` as a child process: one part of a leg, from checkpoint to checkpoint."""
+"""`tabicl-linear fit` as a child process, in the trunk's folder or in that of a decay."""
 
 import fcntl
+import os
+import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from experiments.pretrain_default import budget as budgets
-from experiments.pretrain_default.budget import Budget
+from experiments.pretrain_default.budget import Clock, Spent
+from tabicl_linear.cli.resume import Resume
 
 ROOT = Path(__file__).parents[2]
 CHECKPOINT = "last.ckpt"
@@ -19,8 +21,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 STOPPED = {0, *(-signum for signum in SIGNALS), *(128 + signum for signum in SIGNALS)}
 """Exit codes of a training that came to its end or was asked to stop."""
 POLL_SECONDS = 0.5
+_TICKS = os.sysconf("SC_CLK_TCK")
 KEEP_SECONDS = 10.0
-"""The budget is written this often, so that a kill costs little of its account."""
+"""What is spent is written this often, so that a kill costs little of its account."""
 
 
 class OutputInUse(RuntimeError):
@@ -32,14 +35,22 @@ class Training:
 
     Attributes:
         signum: The signal that this process got, or 0.
+
+    Args:
+        output: Folder of the run.
+        configs: Files that are laid over each other.
+        device: cpu or cuda.
+        options: Further options of `tabicl-linear fit`.
     """
 
-    def __init__(self, output: Path, configs: list[Path], device: str) -> None:
+    def __init__(
+        self, output: Path, configs: Sequence[Path], device: str, options: Sequence[str] = ()
+    ) -> None:
         self.signum = 0
-        self.budget_path = output / "budget.json"
         self._output = output
         self._configs = configs
         self._device = device
+        self._options = options
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = -1
 
@@ -66,48 +77,98 @@ class Training:
                 for signum, handler in former.items():
                     signal.signal(signum, handler)
 
-    def checkpoint(self) -> Path | None:
-        """The newest checkpoint; None before the first."""
-        found = self._output.glob(f"version_*/{CHECKPOINT}")
-        return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    def run(
+        self,
+        folder: Path,
+        start: Path | None,
+        options: Sequence[str],
+        *,
+        keep: Callable[[Spent], None],
+        minutes: float | None = None,
+        clock: Clock = "wall",
+    ) -> Spent:
+        """Train until the steps are taken or the minutes are over.
 
-    def run(self, budget: Budget, minutes: float) -> Budget:
-        """Train until the total is reached or the minutes are over; return the budget then.
+        Args:
+            folder: Holds the run folder; where `start` lies in it, the run goes on there.
+            start: Checkpoint to go on from.
+            options: Of this training.
+            keep: Called with what it has spent so far, now and then and at the end.
+            minutes: After which it is asked to stop.
+            clock: Which minutes.
+
+        Returns:
+            What it has spent.
 
         Raises:
             subprocess.CalledProcessError: Training failed.
         """
-        command = self._command(budget.total_steps)
+        command = self._command(folder, start, options)
+        children = _seconds_of_children()
         began = kept = time.monotonic()
-        self._child = subprocess.Popen(command, cwd=ROOT, pass_fds=(self._lock,))
+        self._child = child = subprocess.Popen(command, cwd=ROOT, pass_fds=(self._lock,))
+        if self.signum:  # it came before there was a child to pass it on to
+            child.send_signal(self.signum)
         overdue = False
-        while self._child.poll() is None:
+        while child.poll() is None:
             time.sleep(POLL_SECONDS)
             now = time.monotonic()
+            spent = Spent((now - began) / 60, cpu_seconds(child.pid) / 60)
             if now - kept > KEEP_SECONDS:
                 kept = now
-                budgets.save(budget.spend((now - began) / 60), self.budget_path)
-            if not overdue and now - began >= 60 * minutes:
+                keep(spent)
+            if not overdue and minutes is not None and getattr(spent, clock) >= minutes:
                 overdue = True
-                self._child.terminate()
-        if self._child.returncode not in STOPPED:
-            raise subprocess.CalledProcessError(self._child.returncode, command)
-        budget = budget.spend((time.monotonic() - began) / 60)
-        budgets.save(budget, self.budget_path)
-        return budget
+                child.terminate()
+        spent = Spent((time.monotonic() - began) / 60, (_seconds_of_children() - children) / 60)
+        keep(spent)
+        if child.returncode not in STOPPED:
+            raise subprocess.CalledProcessError(child.returncode, command)
+        return spent
 
-    def _command(self, total_steps: int) -> list[str]:
+    def _command(self, folder: Path, start: Path | None, options: Sequence[str]) -> list[str]:
         command = [sys.executable, "-m", "tabicl_linear", "fit"]
         for path in self._configs:
             command += ["--config", str(path)]
-        command += ["--trainer.default_root_dir", str(self._output)]
+        # Stored in checkpoints that travel: from the repository's root where it lies within.
+        root = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+        command += ["--trainer.default_root_dir", str(root)]
         command += ["--trainer.enable_model_summary", "false", "--trainer.devices", "1"]
         command += ["--trainer.accelerator", "gpu" if self._device == "cuda" else "cpu"]
-        command += ["--trainer.max_steps", str(total_steps)]
-        checkpoint = self.checkpoint()
-        return command if checkpoint is None else [*command, "--ckpt_path", str(checkpoint)]
+        command += [*self._options, *options]
+        return command if start is None else [*command, "--ckpt_path", str(start)]
 
     def _pass_on(self, signum: int, frame: FrameType | None) -> None:
         self.signum = signum
         if self._child is not None and self._child.poll() is None:
             self._child.send_signal(signum)
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint of the runs in a folder; None before the first."""
+    found = folder.glob(f"version_*/{CHECKPOINT}")
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def newest_step(folder: Path) -> int:
+    """Optimiser steps of the newest checkpoint; 0 before the first."""
+    checkpoint = newest_checkpoint(folder)
+    return 0 if checkpoint is None else Resume.read(checkpoint).step
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a child that was not yet waited for, all threads; 0 where the system hides it.
+
+    Linux shows it while the child runs; elsewhere it is known at the end only.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    # User and system time of the process and of children that it has waited for (proc(5)).
+    return sum(map(int, fields[11:15])) / _TICKS
+
+
+def _seconds_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

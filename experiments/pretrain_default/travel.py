@@ -1,11 +1,14 @@
-"""Cut a training checkpoint into parts that travel, and join them again.
+"""Take a pretraining from one machine to another through the repository.
 
-    python -m experiments.pretrain_default.travel split runs/default/version_0/last.ckpt parts/
-    python -m experiments.pretrain_default.travel merge parts/ runs/default/version_0/last.ckpt
+    python -m experiments.pretrain_default.travel pack runs/default
+    python -m experiments.pretrain_default.travel unpack runs/default
 
-No part is larger than 14 MB and all together have at most 60 MB. A checkpoint that fits is kept as
-it is, bit for bit; a larger one is packed (`packing.py`). The manifest holds checksums of all parts
-and of the whole; a merge that does not agree with them writes nothing.
+`pack` writes the trunk's newest checkpoint, with its config and the log of legs, as parts of at
+most 14 MB into `experiments/pretrain_default/state/` (or `--state`), in place of those that are
+there; commit the folder. `unpack` makes a run of them, which the next leg goes on with. Weights are
+rounded to 24 bits and the optimiser's state to 8 (`packing.py`); `--exact` keeps every bit, where
+that fits. The manifest holds checksums of all parts and of the whole; what does not agree with them
+is refused and nothing written.
 """
 
 import argparse
@@ -20,68 +23,83 @@ from typing import Any
 import torch
 
 from experiments.pretrain_default import packing
+from experiments.pretrain_default.conclude import BUDGET
+from experiments.pretrain_default.legs import LOG
+from experiments.pretrain_default.training import CHECKPOINT, newest_checkpoint
 from tabicl_linear.callbacks.provenance import CONFIG
 from tabicl_linear.errors import CheckpointError
 from tabicl_linear.files import written_whole
 
+STATE = Path(__file__).parent / "state"
 PART_BYTES = 14_000_000
-TOTAL_BYTES = 60_000_000
+TOTAL_BYTES = 15_000_000
 MANIFEST = "manifest.json"
-COMPANIONS = (CONFIG, "../budget.json", "../legs.csv", "../legs.md")
-"""Small files that travel inside the manifest, by their paths from the checkpoint's folder."""
+TRUNK = Path("trunk", "version_0")
+COMPANIONS = (str(TRUNK / CONFIG), BUDGET, LOG, "legs.md")
+"""Small files that travel inside the manifest, by their paths in a run."""
 
 
-def split(
-    checkpoint: Path, folder: Path, *, part: int = PART_BYTES, total: int = TOTAL_BYTES
+def pack(
+    run: Path,
+    folder: Path,
+    *,
+    exact: bool = False,
+    part: int = PART_BYTES,
+    total: int = TOTAL_BYTES,
 ) -> int:
-    """Write the parts of a checkpoint and their manifest; return the bytes of all parts.
+    """Write the parts of a run's trunk and their manifest; return the bytes of all parts.
+
+    What the folder held before stays whole until the new manifest is there.
 
     Args:
-        checkpoint: A last.ckpt; config, budget and log of the run travel too.
-        folder: Must be empty or not exist yet.
+        run: Output folder of the legs.
+        folder: Gets the parts; those of an earlier leg are replaced.
+        exact: Keep every bit.
         part: Most bytes of a part.
         total: Most bytes of all parts.
 
     Raises:
-        CheckpointError: No checkpoint, a folder in use, or too many bytes even when packed.
+        CheckpointError: No checkpoint, or too many bytes.
     """
-    if folder.is_dir() and any(folder.iterdir()):
-        raise CheckpointError(f"{folder} is not empty; name a new folder for the parts.")
+    checkpoint = newest_checkpoint(run / "trunk") or run / TRUNK / CHECKPOINT
     content = _load(checkpoint.read_bytes() if checkpoint.is_file() else b"", checkpoint)
-    whole, form = zlib.compress(checkpoint.read_bytes()), "exact"
+    whole = zlib.compress(checkpoint.read_bytes() if exact else _bytes(packing.pack(content)), 9)
     if len(whole) > total:
-        whole, form = zlib.compress(_bytes(packing.pack(content))), "packed"
-    if len(whole) > total:
+        remedy = "leave --exact out" if exact else "raise the limit with --total"
         raise CheckpointError(
-            f"{checkpoint} takes {len(whole):,} bytes packed, more than {total:,}; raise the limit "
-            "with --total."
+            f"{checkpoint} takes {len(whole):,} bytes, more than {total:,}; {remedy}."
         )
     folder.mkdir(parents=True, exist_ok=True)
+    checksum = _sha256(whole)
     parts = []
     for number, start in enumerate(range(0, len(whole), part)):
-        piece, name = whole[start : start + part], f"part_{number:02d}.bin"
+        piece, name = whole[start : start + part], f"{checksum[:8]}_{number:02d}.bin"
         (folder / name).write_bytes(piece)
         parts.append({"name": name, "bytes": len(piece), "sha256": _sha256(piece)})
-    texts = {name: checkpoint.parent / name for name in COMPANIONS}
+    texts = {name: run / name for name in COMPANIONS}
+    texts[COMPANIONS[0]] = checkpoint.parent / CONFIG
     manifest = {
-        "form": form,
+        "form": "exact" if exact else "packed",
         "steps": content["global_step"],
-        "sha256": _sha256(whole),
+        "sha256": checksum,
         "parts": parts,
         "texts": {name: path.read_text() for name, path in texts.items() if path.is_file()},
     }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    with written_whole(folder / MANIFEST) as partial:
+        partial.write_text(json.dumps(manifest, indent=1) + "\n")
+    for path in set(folder.glob("*.bin")) - {folder / entry["name"] for entry in parts}:
+        path.unlink()
     return len(whole)
 
 
-def merge(folder: Path, checkpoint: Path) -> None:
-    """Write the checkpoint that was cut into parts, and the files that travelled with it.
+def unpack(folder: Path, run: Path) -> Path:
+    """Make a run of the parts in a folder; return the trunk's checkpoint.
 
     Raises:
-        CheckpointError: A missing or changed part, or a checkpoint that is there already.
+        CheckpointError: A missing or changed part, or a trunk that is there already.
     """
-    if checkpoint.exists():
-        raise CheckpointError(f"{checkpoint} exists; move it away, or name another file.")
+    if newest_checkpoint(run / "trunk") is not None:
+        raise CheckpointError(f"{run / 'trunk'} exists; move it away, or name another folder.")
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
         whole = b"".join(_checked(folder, entry) for entry in manifest["parts"])
@@ -92,11 +110,13 @@ def merge(folder: Path, checkpoint: Path) -> None:
     content = zlib.decompress(whole)
     if manifest["form"] == "packed":
         content = _bytes(packing.unpack(_load(content, folder)))
+    checkpoint = run / TRUNK / CHECKPOINT
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     for name in manifest["texts"].keys() & set(COMPANIONS):
-        (checkpoint.parent / name).write_text(manifest["texts"][name])
+        (run / name).write_text(manifest["texts"][name])
     with written_whole(checkpoint) as partial:
         partial.write_bytes(content)
+    return checkpoint
 
 
 def _checked(folder: Path, entry: dict[str, Any]) -> bytes:
@@ -126,27 +146,30 @@ def _sha256(content: bytes) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Split or merge; 2 for input that cannot be used."""
+    """Pack or unpack; 2 for input that cannot be used."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    cut = verbs.add_parser("split", help="cut a checkpoint into parts")
-    cut.add_argument("checkpoint", type=Path)
-    cut.add_argument("folder", type=Path)
-    cut.add_argument("--part", type=int, default=PART_BYTES, help="most bytes of a part")
-    cut.add_argument("--total", type=int, default=TOTAL_BYTES, help="most bytes of all parts")
-    join = verbs.add_parser("merge", help="join the parts")
-    join.add_argument("folder", type=Path)
-    join.add_argument("checkpoint", type=Path)
+    for verb, text in (("pack", "write the parts"), ("unpack", "make a run of the parts")):
+        command = verbs.add_parser(verb, help=text)
+        command.add_argument("run", type=Path, help="output folder of the legs")
+        command.add_argument("--state", type=Path, default=STATE, help="folder of the parts")
+        if verb == "pack":
+            command.add_argument("--exact", action="store_true", help="keep every bit")
+            command.add_argument("--part", type=int, default=PART_BYTES, help="bytes of a part")
+            command.add_argument("--total", type=int, default=TOTAL_BYTES, help="bytes of all")
     arguments = parser.parse_args(argv)
     try:
-        if arguments.verb == "split":
-            size = split(
-                arguments.checkpoint, arguments.folder, part=arguments.part, total=arguments.total
+        if arguments.verb == "pack":
+            size = pack(
+                arguments.run,
+                arguments.state,
+                exact=arguments.exact,
+                part=arguments.part,
+                total=arguments.total,
             )
-            print(f"{size:,} bytes in {arguments.folder}")
+            print(f"{size:,} bytes in {arguments.state}")
         else:
-            merge(arguments.folder, arguments.checkpoint)
-            print(arguments.checkpoint)
+            print(unpack(arguments.state, arguments.run))
     except (CheckpointError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
