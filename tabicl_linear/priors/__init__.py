@@ -1,6 +1,7 @@
 """Distributions over synthetic tables."""
 
 from tabicl_linear.priors.base import Prior, Tasks, TaskShape
+from tabicl_linear.priors.effects import WithTableEffects
 from tabicl_linear.priors.gaussian_uniform import GaussianUniformPrior
 from tabicl_linear.priors.mixture import Mixture
 from tabicl_linear.priors.tabpfn_v1 import TabPFNv1Prior
@@ -14,4 +15,5 @@ __all__ = [
     "TaskShape",
     "Tasks",
     "TreePrior",
+    "WithTableEffects",
 ]

@@ -1,9 +1,18 @@
 import pytest
 import torch
+from command_line import CONFIGS
 
 from tabicl_linear.config import build_data
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.priors import GaussianUniformPrior, Mixture, Prior, Tasks, TaskShape, TreePrior
+from tabicl_linear.priors import (
+    GaussianUniformPrior,
+    Mixture,
+    Prior,
+    Tasks,
+    TaskShape,
+    TreePrior,
+    WithTableEffects,
+)
 
 SHAPE = TaskShape(400, 12, 6, 2, 3)
 
@@ -113,3 +122,18 @@ def test_a_bad_weight_in_a_config_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="sum to 2") as error:
         build_data(path)
     assert "\n" not in str(error.value)
+
+
+def test_the_overlay_of_the_default_weights_is_half_networks_and_half_trees():
+    prior = build_data(CONFIGS / "prior" / "mixture.yaml").prior
+    assert isinstance(prior, WithTableEffects)
+    assert isinstance(prior.prior, Mixture)
+    assert [type(part).__name__ for part in prior.prior.priors] == ["TabPFNv1Prior", "TreePrior"]
+    assert prior.prior.priors[0].sharing == "dataset"
+    assert prior.prior.weights == [0.5, 0.5]
+
+
+def test_the_overlay_of_trees_is_the_tree_prior():
+    prior = build_data(CONFIGS / "prior" / "trees.yaml").prior
+    assert isinstance(prior, TreePrior)
+    assert prior.max_categories == 256

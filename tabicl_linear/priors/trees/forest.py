@@ -40,7 +40,9 @@ class Columns(NamedTuple):
 
 
 class Trees(NamedTuple):
-    """Sizes of the trees of all tasks, by falling depth; every field is an array `[t]`.
+    """Sizes of the trees of all tasks; every field is an array `[t]`.
+
+    By falling depth; trees of one depth by rising number of outputs, then by task.
 
     Attributes:
         task: The task that a tree belongs to.
@@ -81,13 +83,15 @@ def sum_of_trees(
     for level in range(int(trees.depth.max())):
         split = _draw_splits(grove, nodes, grid, generator)
         node = _descend(columns.values, split, node)
-        nodes = _grow(grove, nodes, split, level, generator)
-        for width, total in totals.items():
-            done = np.flatnonzero((trees.depth == level + 1) & (trees.num_outputs == width))
-            if done.size:
-                reached = node[torch.as_tensor(done, device=node.device)]
-                _add_leaves_(total, nodes.value[..., :width], reached, trees.task[done])
         left = int((trees.depth > level + 1).sum())
+        nodes = _grow(grove, nodes, split, level=level, left=left, generator=generator)
+        first = left
+        for width, total in totals.items():
+            count = int((trees.num_outputs[first : len(node)] == width).sum())
+            done = slice(first, first + count)
+            first += count
+            if count:
+                _add_leaves_(total, nodes.value[..., :width], node[done], trees.task[done])
         grove, nodes, node = grove.first(left), nodes.first(left), node[:left]
     return totals
 
@@ -115,16 +119,15 @@ class _Nodes(NamedTuple):
     """The nodes of one level, k of them in each tree.
 
     Attributes:
-        low, high: The thresholds `low..high-1` of a slot lie inside the node.
+        inside: low and high: the thresholds `low..high-1` of a slot lie inside the node.
         value: Sum of what the nodes of the path have added.
     """
 
-    low: Int[Tensor, "t k s"]
-    high: Int[Tensor, "t k s"]
+    inside: Int[Tensor, "2 t k s"]
     value: Float[Tensor, "t k o"]
 
     def first(self, count: int) -> "_Nodes":
-        return _Nodes(*(field[:count] for field in self))
+        return _Nodes(self.inside[:, :count], self.value[:count])
 
 
 class _Splits(NamedTuple):
@@ -159,21 +162,21 @@ def _plant(columns: Columns, trees: Trees, generator: torch.Generator) -> tuple[
     grove = _Grove(
         columns.slots[task], chance, scale.unsqueeze(1), level_scale.unsqueeze(1), spread
     )
-    low = torch.zeros(t, 1, s, dtype=torch.int16, device=device)
-    high = torch.full_like(low, min(columns.values.shape[1], GRID))
-    return grove, _Nodes(low, high, scale.new_zeros(t, 1, int(trees.num_outputs.max())))
+    inside = torch.zeros(2, t, 1, s, dtype=torch.int16, device=device)
+    inside[1] = min(columns.values.shape[1], GRID)
+    return grove, _Nodes(inside, scale.new_zeros(t, 1, int(trees.num_outputs.max())))
 
 
 def _draw_splits(
     grove: _Grove, nodes: _Nodes, grid: Float[Tensor, "w g"], generator: torch.Generator
 ) -> _Splits:
     """Draw a column and a threshold inside the node's range for each node."""
-    t, k, _ = nodes.low.shape
+    _, t, k, _ = nodes.inside.shape
     choice, place = draws.uniform(2, t, k, generator=generator)
     # At a sum of one there is no slot behind the last one that has a weight.
     slot = torch.searchsorted(grove.chance, choice, right=True)
     slot = slot.clamp_(max=grove.slots.shape[1] - 1)
-    low, high = (x.gather(2, slot.unsqueeze(2)).squeeze(2) for x in (nodes.low, nodes.high))
+    low, high = nodes.inside.gather(3, slot.expand(2, -1, -1).unsqueeze(3)).squeeze(3)
     place = 0.5 + (place - 0.5) * grove.spread
     # A node without a threshold inside it takes one outside: all its rows go the same way.
     rank = low + (place * (high - low).clamp_(min=0)).long()
@@ -200,16 +203,24 @@ def _descend(
 
 
 def _grow(
-    grove: _Grove, nodes: _Nodes, split: _Splits, level: int, generator: torch.Generator
+    grove: _Grove,
+    nodes: _Nodes,
+    split: _Splits,
+    *,
+    level: int,
+    left: int,
+    generator: torch.Generator,
 ) -> _Nodes:
-    """Return the children of all nodes, left and right in turn."""
-    rank = split.rank.to(nodes.low.dtype)
-    low = torch.stack([nodes.low, nodes.low.scatter(2, split.slot, rank + 1)], 2)
-    high = torch.stack([nodes.high.scatter(2, split.slot, rank), nodes.high], 2)
+    """Return the children of all nodes, left and right in turn; ranges of the first trees only."""
+    inside = nodes.inside[:, :left]
+    slot, rank = split.slot[:left], split.rank[:left].to(inside.dtype)
+    inside = torch.stack([inside, inside], 3)
+    inside[1, :, :, 0].scatter_(2, slot, rank)
+    inside[0, :, :, 1].scatter_(2, slot, rank + 1)
     value = nodes.value.repeat_interleave(2, 1)
     step = draws.normal(*value.shape, generator=generator)
     value += step * grove.scale * grove.level_scale**level
-    return _Nodes(low.flatten(1, 2), high.flatten(1, 2), value)
+    return _Nodes(inside.flatten(2, 3), value)
 
 
 def _add_leaves_(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 MIN_DEPTH, MAX_DEPTH = 2, 8
-MAX_NODES_PASSED = 160
+MAX_NODES_PASSED = 128
 """Most nodes that one row passes in all trees of a task: bounds the time of a draw."""
 COMPARED_SHARE = 0.4
 MIXED_SHARE = 0.3

@@ -22,7 +22,7 @@ Parts = tuple[Float[Tensor, "b m n"], Int[Tensor, "b n"], Bool[Tensor, "b m"]]
 class TreePrior(Prior):
     """Draws tasks whose labels are axis-aligned, local functions of the columns.
 
-    The target is a sum of 1 to 80 random trees of depth 2 to 8, on a random subset of the columns,
+    The target is a sum of 1 to 64 random trees of depth 2 to 8, on a random subset of the columns,
     in some tasks beside a linear function or a small network; classes are quantiles of one output
     or the largest of several, with and without noise. Columns are normal, uniform, heavy-tailed,
     skewed, ordinal or nominal, and depend on each other through factors, a causal chain or

@@ -83,21 +83,26 @@ def _finish(
         weight = _on_device(own.smooth_share, outputs)
         smooth = scaled(_smooth(columns.select(index), own, outputs.shape[2], generator))
         outputs[index] = (1 - weight) * outputs[index] + weight * smooth
-    noise = draws.normal(*outputs.shape, generator=generator)
-    return outputs.addcmul_(noise, _on_device(p.noise_std, outputs))
+    noisy = np.flatnonzero(p.noise_std)
+    if noisy.size:
+        index = torch.as_tensor(noisy, device=outputs.device)
+        noise = draws.normal(noisy.size, *outputs.shape[1:], generator=generator)
+        outputs.index_add_(0, index, noise.mul_(_on_device(p.noise_std[noisy], outputs)))
+    return outputs
 
 
 def draw_trees(p: TargetParameters, rng: np.random.Generator) -> Trees:
-    """Draw the depths of all tasks' trees and list the trees by falling depth, then by task."""
+    """Draw the depths of all tasks' trees and list the trees in the order of `Trees`."""
     task = np.repeat(np.arange(len(p.num_trees)), p.num_trees)
     number = np.arange(len(task)) - np.repeat(p.num_trees.cumsum() - p.num_trees, p.num_trees)
     depth = p.depth[task] - rng.integers(TREE_JITTER, size=len(task))
-    order = np.argsort(-depth, kind="stable")
+    num_outputs = np.where(p.compared, p.num_classes[p.compared].max(initial=2), 1)[task]
+    order = np.lexsort((task, num_outputs, -depth))
     task = task[order]
     return Trees(
         task=task,
         depth=depth[order],
-        num_outputs=np.where(p.compared, p.num_classes[p.compared].max(initial=2), 1)[task],
+        num_outputs=num_outputs[order],
         scale=p.tree_scale[task] ** number[order],
         level_scale=p.level_scale[task],
         focus=p.focus[task],
@@ -169,6 +174,8 @@ def _flip(
     y: Int[Tensor, "b n"], p: TargetParameters, generator: torch.Generator
 ) -> Int[Tensor, "b n"]:
     """Replace a share of the labels of each task by random classes."""
+    if not p.flip_rate.any():
+        return y
     b, n = y.shape
     chance, other = draws.uniform(2, b, n, generator=generator)
     rate = torch.as_tensor(p.flip_rate, dtype=chance.dtype, device=y.device).unsqueeze(1)

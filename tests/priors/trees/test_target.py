@@ -154,6 +154,6 @@ def test_hyper_parameters_keep_their_ranges():
     assert set(p.depth) == set(range(2, 9))
     assert set(p.num_relevant) == set(range(1, 8))
     assert p.num_trees.min() == 1
-    assert (p.num_trees * p.depth).max() <= 160
-    assert p.num_trees.max() > 60
+    assert (p.num_trees * p.depth).max() <= 128
+    assert p.num_trees.max() > 50
     assert 0.3 < (p.noise_std == 0).mean() < 0.4
