@@ -1,4 +1,4 @@
-"""`tabicl-linear bench prior`: our prior against an imitation of the authors'."""
+"""`tabicl-linear bench prior`: our priors against an imitation of the authors'."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,14 @@ from tabicl_linear.bench.cases import Case, Options, copy, matmul, measure
 from tabicl_linear.bench.machine import describe
 from tabicl_linear.bench.prior_baselines import imitate
 from tabicl_linear.bench.report import Report, Target, case_table, method
-from tabicl_linear.priors import TabPFNv1Prior, TaskShape
+from tabicl_linear.priors import (
+    Mixture,
+    Prior,
+    TabPFNv1Prior,
+    TaskShape,
+    TreePrior,
+    WithTableEffects,
+)
 
 SHAPE = TaskShape(batch_size=8, num_rows=1000, num_context=500, num_features=20, num_classes=10)
 QUICK = SHAPE._replace(batch_size=2, num_rows=100, num_context=50)
@@ -27,12 +34,13 @@ LEAST = 2.0
 NOTES = (
     "The imitation follows the steps of the authors' code as far as they are known, with "
     "`nn.Sequential` networks and ranks by sorting; it is not that code. GB/s count the finished "
-    "tables. The upper bound is one layer of 200 units for all rows of a call.\n\n"
+    "tables. `WithTableEffects` is laid over `TreePrior`. The upper bound is "
+    "one layer of 200 units for all rows of a call.\n\n"
 )
 
 
 def run(options: Options) -> Report:
-    """Measure both sharing modes and both kinds of imitation."""
+    """Measure our priors and both kinds of imitation."""
     device = options.device
     shape = QUICK if options.quick else SHAPE
     batches = 1 if options.quick else BATCHES
@@ -79,7 +87,7 @@ def group(num_features: int) -> str:
 
 
 def cases(shape: TaskShape, num_features: int, batches: int, device: torch.device) -> list[Case]:
-    """Both sharing modes and both kinds of imitation; a call draws some batches."""
+    """The wider priors beside both sharing modes and both kinds of imitation, some batches each."""
     shape = shape._replace(num_features=num_features)
     rng = np.random.default_rng(0)
     generator = torch.Generator(device).manual_seed(0)
@@ -87,11 +95,13 @@ def cases(shape: TaskShape, num_features: int, batches: int, device: torch.devic
     # Features in float32, labels in int64.
     moved = float(count * shape.num_rows * (4 * shape.num_features + 8))
     make = partial(Case, group=group(num_features), units=count, moved=moved)
+    priors: dict[str, Prior] = {
+        **{f"sharing={name}": TabPFNv1Prior(name) for name in ("dataset", "batch")},
+        **{type(p).__name__: p for p in (TreePrior(), Mixture(), WithTableEffects(TreePrior()))},
+    }
     ours = [
-        make(
-            f"sharing={name}", _repeat(batches, TabPFNv1Prior(name).sample_tasks, shape, generator)
-        )
-        for name in ("dataset", "batch")
+        make(name, _repeat(batches, prior.sample_tasks, shape, generator))
+        for name, prior in priors.items()
     ]
     return ours + [
         make(name, _repeat(batches, imitate, shape, share, rng, str(device)), "baseline")

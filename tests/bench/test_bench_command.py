@@ -139,6 +139,9 @@ def test_prior(tmp_path):
         assert {e["name"] for e in group if e["role"] == "ours"} == {
             "sharing=dataset",
             "sharing=batch",
+            "TreePrior",
+            "Mixture",
+            "WithTableEffects",
         }
         assert target["measured"] == pytest.approx(seconds[shared] / seconds["sharing=dataset"])
         assert columns in target["what"]

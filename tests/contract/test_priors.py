@@ -9,11 +9,29 @@ from contract.variants import defined_in
 
 import tabicl_linear.priors
 from tabicl_linear.errors import DataError
-from tabicl_linear.priors import GaussianUniformPrior, Prior, TabPFNv1Prior, Tasks, TaskShape
+from tabicl_linear.priors import (
+    GaussianUniformPrior,
+    Prior,
+    TabPFNv1Prior,
+    Tasks,
+    TaskShape,
+    TreePrior,
+    WithTableEffects,
+)
 
 PRIORS: dict[str, Prior] = {
     **{cls.__name__: cls() for cls in defined_in(tabicl_linear.priors, Prior)},
     "TabPFNv1Prior+batch": TabPFNv1Prior(sharing="batch"),
+    "TreePrior+effects": WithTableEffects(
+        TreePrior(),
+        irrelevant=1.0,
+        redundant=1.0,
+        identifiers=1.0,
+        imbalanced=1.0,
+        distorted=1.0,
+        recoded=1.0,
+        missing=1.0,
+    ),
 }
 SHAPES = [
     TaskShape(8, 60, 20, 5, 10),
@@ -98,7 +116,7 @@ CONTRACT = [
 
 
 def test_every_prior_is_found():
-    assert {"GaussianUniformPrior", "TabPFNv1Prior"} <= set(PRIORS)
+    assert {"GaussianUniformPrior", "Mixture", "TreePrior", "WithTableEffects"} <= set(PRIORS)
 
 
 @pytest.mark.parametrize("prior", PRIORS)

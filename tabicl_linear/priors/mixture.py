@@ -1,0 +1,79 @@
+"""A mixture of priors: every task of a batch comes from one of them."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.priors.base import Prior, Tasks, TaskShape
+from tabicl_linear.priors.tabpfn_v1 import TabPFNv1Prior
+from tabicl_linear.priors.trees import TreePrior
+
+TOLERANCE = 1e-6
+
+
+class Mixture(Prior):
+    """Draws each task from one of several priors, independently of the other tasks.
+
+    The number of tasks of each prior in a batch is multinomial, so batches have one law whatever
+    their size. A prior draws all its tasks of a batch at once, in the order of the list, and leaves
+    no trace of which tasks are its own.
+
+    Args:
+        priors: The priors; a TabPFN v1 prior and a tree prior if left out.
+        weights: Probability of each; equal if left out.
+    """
+
+    def __init__(
+        self, priors: Sequence[Prior] | None = None, weights: Sequence[float] | None = None
+    ) -> None:
+        self.priors = [TabPFNv1Prior(), TreePrior()] if priors is None else list(priors)
+        if not self.priors:
+            raise ConfigError("priors=[]: give at least one prior.")
+        count = len(self.priors)
+        self.weights = [1 / count] * count if weights is None else list(weights)
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        given = f"weights={self.weights}"
+        if len(self.weights) != len(self.priors):
+            raise ConfigError(f"{given} for {len(self.priors)} priors: give one weight for each.")
+        if not all(weight >= 0 for weight in self.weights):
+            raise ConfigError(f"{given}: use weights of at least 0.")
+        total = math.fsum(self.weights)
+        if not abs(total - 1) <= TOLERANCE:
+            raise ConfigError(f"{given} sum to {total:g}: divide them by their sum to get 1.")
+
+    def sample_tasks(self, shape: TaskShape, generator: torch.Generator) -> Tasks:
+        """Draw `shape.batch_size` tasks on the generator's device.
+
+        Raises:
+            DataError: If the shape makes no task, or a prior does not say which of its columns are
+                categorical.
+        """
+        b, n, _, m, _ = shape.validate()
+        device = generator.device
+        weights = torch.tensor(self.weights, dtype=torch.float64, device=device)
+        owner = torch.multinomial(weights, b, replacement=True, generator=generator)
+        x = torch.empty(b, n, m, dtype=torch.float32, device=device)
+        y = torch.empty(b, n, dtype=torch.int64, device=device)
+        categorical = torch.empty(b, m, dtype=torch.bool, device=device)
+        counts = torch.bincount(owner, minlength=len(self.priors)).tolist()
+        for number, (prior, count) in enumerate(zip(self.priors, counts, strict=True)):
+            if count:
+                tasks = prior.sample_tasks(shape._replace(batch_size=count), generator)
+                index = (owner == number).nonzero().squeeze(1)
+                x[index], y[index] = tasks.x, tasks.y
+                categorical[index] = _column_kinds(prior, tasks)
+        return Tasks(x, y, categorical)
+
+
+def _column_kinds(prior: Prior, tasks: Tasks) -> torch.Tensor:
+    # A prior of one's own may do without them as long as it is alone: models take None.
+    if not isinstance(tasks.categorical, torch.Tensor):
+        raise DataError(
+            f"{type(prior).__name__} gives categorical={tasks.categorical!r}: in a mixture, a "
+            "prior must say which columns are categorical; return booleans [b m]."
+        )
+    return tasks.categorical
