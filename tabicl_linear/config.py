@@ -161,6 +161,11 @@ def build_data(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> PriorD
     return _build(yaml_paths, overrides).datamodule
 
 
+def trainer_options(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """What the section `trainer` of a config comes to, defaults included."""
+    return vars(_build(yaml_paths, overrides).config["trainer"])
+
+
 def _build(yaml_paths: Sequence[str | Path], overrides: Sequence[str]) -> ConfigCLI:
     args = [f"--config={path}" for path in yaml_paths] + [f"--{option}" for option in overrides]
     with torch.random.fork_rng(devices=[]), without_noise():
