@@ -147,7 +147,7 @@ def build_task(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> InCont
     They follow from `seed_everything` (0 by default); the global generators stay as they are.
 
     Args:
-        yaml_paths: Config files, later ones laid over earlier ones; none gives the defaults.
+        yaml_paths: Config files, later ones override earlier ones; none gives the defaults.
         overrides: Options such as `"model.architecture.depth=2"`.
 
     Raises:

@@ -57,7 +57,7 @@ def run(options: Options) -> Report:
             Target(
                 f"{OURS}, {group(m)}, in datasets/s of the {SHARED}, all calls together",
                 LEAST,
-                # Networks are of random size and everybody draws its own: long calls weigh more.
+                # Networks are of random size and each case draws its own: long calls weigh more.
                 mean[group(m), SHARED] / mean[group(m), OURS],
                 at_least=True,
                 applies=applies,

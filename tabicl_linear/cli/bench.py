@@ -107,7 +107,7 @@ def _add(
         type=_seconds,
         default=30.0,
         metavar="SECONDS",
-        help="seconds after which a case with three rounds sits out, and that a size of "
+        help="seconds after which a case with three rounds is skipped, and that a size of "
         "context may take (30)",
     )
     parser.add_argument("--quick", action="store_true", help="small shapes, seconds in all")
