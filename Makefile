@@ -41,7 +41,8 @@ test-fla: export CUDA_VISIBLE_DEVICES =
 test-fla: $(FLA_STAMP) ## compare with flash-linear-attention, in an environment of its own
 	$(FLA_BIN)/python -m pytest -c tests/fla_yardstick/pytest.ini --confcutdir tests/fla_yardstick tests/fla_yardstick
 
-# Needs nothing but torch: no installation, no network (tools/gpu_check).
+# Nothing need be installed: torch and jaxtyping are enough to check the kernels; what is timed also
+# wants lightning, jsonargparse and scipy, and is skipped by name without them (tools/gpu_check).
 gpu-check: ## check kernels, training, prior and long contexts on this machine's CUDA device
 	$(PYTHON) -m tools.gpu_check --output runs/gpu_check.md
 

@@ -147,7 +147,7 @@ def build_task(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> InCont
     They follow from `seed_everything` (0 by default); the global generators stay as they are.
 
     Args:
-        yaml_paths: Config files, later ones laid over earlier ones; none gives the defaults.
+        yaml_paths: Config files, later ones override earlier ones; none gives the defaults.
         overrides: Options such as `"model.architecture.depth=2"`.
 
     Raises:
@@ -159,6 +159,11 @@ def build_task(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> InCont
 def build_data(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> PriorDataModule:
     """The data module of a config, as `build_task` takes it: `.stream("train").batch(i)`."""
     return _build(yaml_paths, overrides).datamodule
+
+
+def trainer_options(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """What the section `trainer` of a config comes to, defaults included."""
+    return vars(_build(yaml_paths, overrides).config["trainer"])
 
 
 def _build(yaml_paths: Sequence[str | Path], overrides: Sequence[str]) -> ConfigCLI:

@@ -41,3 +41,12 @@ def fit(tmp_path):
 def load():
     """Read a checkpoint safely."""
     return lambda path: torch.load(path, weights_only=True, map_location="cpu")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """The checkpoint of a run of one step."""
+    root = tmp_path_factory.mktemp("kept")
+    options = ["--trainer.max_steps", "1", "--trainer.default_root_dir", str(root)]
+    assert main(["fit", *TINY, *options]) == 0
+    return root / "version_0" / "last.ckpt"

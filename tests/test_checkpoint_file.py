@@ -6,23 +6,15 @@ import sys
 
 import pytest
 import torch
-from command_line import fit, load, tiny
+from command_line import fit, kept, load, tiny
 
 from tabicl_linear.__main__ import main
 from tabicl_linear.checkpoint import export, load_model
 from tabicl_linear.checkpoint_file import load_checkpoint, save_checkpoint
 from tabicl_linear.errors import CheckpointError
 
-__all__ = ["fit", "load", "tiny"]
+__all__ = ["fit", "kept", "load", "tiny"]
 FLIPS = 150
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tiny, tmp_path_factory):
-    root = tmp_path_factory.mktemp("runs")
-    options = ["--trainer.max_steps", "1", "--trainer.default_root_dir", str(root)]
-    assert main(["fit", *tiny, *options]) == 0
-    return root / "version_0" / "last.ckpt"
 
 
 def flipped(content, seed):
@@ -43,8 +35,8 @@ def same(first, second):
     return first == second
 
 
-def test_a_flipped_bit_in_a_checkpoint_is_refused_or_without_effect(checkpoint, tmp_path):
-    content, whole = checkpoint.read_bytes(), load_checkpoint(checkpoint, "")
+def test_a_flipped_bit_in_a_checkpoint_is_refused_or_without_effect(kept, tmp_path):
+    content, whole = kept.read_bytes(), load_checkpoint(kept, "")
     path, refused, silent = tmp_path / "flipped.ckpt", 0, 0
     for seed in range(FLIPS):
         path.write_bytes(flipped(content, seed))
@@ -68,9 +60,9 @@ def torch_loads(path):
     return True
 
 
-def test_a_flipped_bit_in_an_export_is_refused_or_without_effect(checkpoint, tmp_path):
+def test_a_flipped_bit_in_an_export_is_refused_or_without_effect(kept, tmp_path):
     path, damaged = tmp_path / "m.safetensors", tmp_path / "flipped.safetensors"
-    export(checkpoint, path)
+    export(kept, path)
     content, whole = path.read_bytes(), load_model(path)
     refused = 0
     for seed in range(FLIPS):
@@ -86,8 +78,8 @@ def test_a_flipped_bit_in_an_export_is_refused_or_without_effect(checkpoint, tmp
 
 
 @pytest.mark.parametrize("verb", ["fit", "validate"])
-def test_the_command_line_refuses_damage_in_one_line(checkpoint, tmp_path, capfd, verb):
-    content = bytearray(checkpoint.read_bytes())
+def test_the_command_line_refuses_damage_in_one_line(kept, tmp_path, capfd, verb):
+    content = bytearray(kept.read_bytes())
     # In the middle of the largest record: a weight.
     content[len(content) // 2] ^= 1
     (tmp_path / "bad.ckpt").write_bytes(content)

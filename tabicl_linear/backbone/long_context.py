@@ -99,7 +99,7 @@ def advance(block: Block, tokens: HeldTokens, start: LayerState | None) -> Layer
 
 
 def fold(block: Block, tokens: HeldTokens, start: LayerState | None) -> LayerState:
-    """The state of `advance` alone: for the last block of a stack, whose tokens nobody reads."""
+    """The state of `advance` alone: for the last block of a stack, whose tokens are not read."""
     forward = _Run(block, start).fold(tokens)
     if not block.readout.is_bidirectional:
         return forward

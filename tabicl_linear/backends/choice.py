@@ -22,6 +22,7 @@ from tabicl_linear.backends.probe import (
     TOLERANCE,
     TORCH,
     KernelRule,
+    computed_by,
     layout,
     why_not,
 )
@@ -68,6 +69,23 @@ IMPLEMENTATIONS = {
         fla.unavailable,
     ),
 }
+
+
+def kernels_of(backend: Backend, rule: UpdateRule) -> Choice:
+    """The choice in which a backend computes a rule, not probed; PyTorch where it has no kernel."""
+    if backend in IMPLEMENTATIONS and isinstance(rule, KernelRule):
+        return computed_by(IMPLEMENTATIONS[backend].kernels[type(rule)], rule)
+    return PLAIN
+
+
+def missing(device: torch.device) -> dict[Backend, str | None]:
+    """Every backend, with why it cannot compute on a device; None where it can."""
+    reasons: dict[Backend, str | None] = {"torch": None}
+    for name, implementation in IMPLEMENTATIONS.items():
+        elsewhere = implementation.device != device.type
+        reason = f"it runs on {implementation.device}" if elsewhere else None
+        reasons[name] = reason or implementation.unavailable()  # type: ignore[index]
+    return reasons
 
 
 def check(backend: str) -> None:

@@ -3,8 +3,6 @@
 import math
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
@@ -25,8 +23,6 @@ class Options(NamedTuple):
     rounds: int = 15
     budget: float = 30.0
     quick: bool = False
-    output: Path = Path("runs/bench")
-    command: str = "tabicl-linear bench"
 
 
 class Case(NamedTuple):
@@ -41,7 +37,7 @@ class Case(NamedTuple):
         units: What one call gets through, in the unit of the table.
         flops: Floating-point operations of one call; 0 where they are not counted.
         moved: Bytes that one call must read and write at least; 0 where they are not counted.
-        context: Entered around the call, outside its time.
+        prepare: Called before every turn, outside its time.
     """
 
     name: str
@@ -51,7 +47,7 @@ class Case(NamedTuple):
     units: float = 0.0
     flops: float = 0.0
     moved: float = 0.0
-    context: Callable[[], AbstractContextManager[object]] = nullcontext
+    prepare: Callable[[], object] = lambda: None
 
     @property
     def key(self) -> Key:
@@ -76,11 +72,11 @@ class Measured(NamedTuple):
 
     def spread(self, key: Key) -> Spread:
         """Median and quartiles of a case."""
-        return Spread(*self.seconds[key].quantile([0.5, 0.25, 0.75]))
+        return _spread(self.seconds[key])
 
     def ratio(self, slow: Key, fast: Key) -> Spread:
         """How many times longer `slow` took: quotients within rounds, their spread."""
-        return Spread(*(self.seconds[slow] / self.seconds[fast]).quantile([0.5, 0.25, 0.75]))
+        return _spread(self.seconds[slow] / self.seconds[fast])
 
     def baselines(self, case: Case) -> list[Case]:
         """What a case is compared with."""
@@ -89,16 +85,19 @@ class Measured(NamedTuple):
 
     def records(self) -> list[dict[str, Any]]:
         """Every timing with what it is the time of, as plain data; ratios say how much faster."""
-        return [self._record(case) for case in self.cases]
+        records = []
+        for case in self.cases:
+            record = {k: v for k, v in case._asdict().items() if k not in ("call", "prepare")}
+            median = self.spread(case.key).median
+            record |= {f"{k}_per_second": record[k] / median for k in ("units", "flops", "moved")}
+            record |= {"median_seconds": median, "seconds": self.seconds[case.key].tolist()}
+            ratios = {c.name: self.ratio(c.key, case.key)._asdict() for c in self.baselines(case)}
+            records.append(record | {"peak_bytes": self.peaks[case.key], "ratios": ratios})
+        return records
 
-    def _record(self, case: Case) -> dict[str, Any]:
-        median = self.spread(case.key).median
-        plain = {k: v for k, v in case._asdict().items() if k not in ("call", "context")}
-        rates = {f"{k}_per_second": plain[k] / median for k in ("units", "flops", "moved")}
-        ratios = {c.name: self.ratio(c.key, case.key)._asdict() for c in self.baselines(case)}
-        seconds, peak = self.seconds[case.key].tolist(), self.peaks[case.key]
-        measured = {"median_seconds": median, "seconds": seconds, "peak_bytes": peak}
-        return plain | rates | measured | {"ratios": ratios}
+
+def _spread(values: "pd.Series[float]") -> Spread:
+    return Spread(*values.quantile([0.5, 0.25, 0.75]))
 
 
 def measure(
@@ -106,33 +105,30 @@ def measure(
 ) -> Measured:
     """Time all cases in turn, round by round, every second round in reverse order.
 
-    So nobody always follows the same neighbour, and a load that drifts hits all alike. Rounds of
-    warm-up come first, then one that takes the peaks of memory. Each gets the `least` rounds
-    whatever the budget; with 0 the call that took its peak may do.
+    So no case always follows the same neighbour, and a drifting load affects all alike. Rounds of
+    warm-up come first, then one that takes the peaks of memory. Each case gets `least` rounds
+    whatever the budget; where that is 0, the call that took its peak may be its only time.
     """
-    seconds: dict[Key, list[float]] = {case.key: [] for case in cases}
+    seconds = pd.DataFrame({c.key: math.nan for c in cases}, index=range(options.rounds))
     first, peaks = dict[Key, float](), dict[Key, int | None]()
     with progress(label, len(cases) * (warmup + 1 + options.rounds)) as bar:
         for number in range(-warmup - 1, options.rounds):
             for case in cases if number % 2 else reversed(cases):
-                kept = seconds[case.key]
-                with case.context():
-                    if number < -1:
-                        case.call()
-                    elif number == -1:
-                        start = timer()
-                        peaks[case.key] = peak_bytes(case.call, options.device)
-                        first[case.key] = timer() - start
-                    else:
-                        known = [s for s in kept if not math.isnan(s)]
-                        over = sum(known) + first[case.key] > options.budget
-                        rests = over and len(known) >= least
-                        kept.append(math.nan if rests else timed(case.call))
+                case.prepare()
+                if number < -1:
+                    case.call()
+                elif number == -1:
+                    start = timer()
+                    peaks[case.key] = peak_bytes(case.call, options.device)
+                    first[case.key] = timer() - start
+                else:
+                    own = seconds[case.key]
+                    if own.sum() + first[case.key] <= options.budget or own.count() < least:
+                        seconds.loc[number, case.key] = timed(case.call)
                 bar.update()
-    for key, kept in seconds.items():
-        if all(map(math.isnan, kept)):
-            kept[0] = first[key]
-    return Measured(cases, pd.DataFrame(seconds), peaks)
+    for key in seconds.columns[seconds.isna().all()]:
+        seconds.loc[0, key] = first[key]
+    return Measured(cases, seconds, peaks)
 
 
 def progress(label: str, total: int) -> "tqdm[Any]":

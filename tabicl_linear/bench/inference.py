@@ -1,6 +1,6 @@
 """`tabicl-linear bench fit` and `predict`: time and memory against rows of context."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,21 +8,22 @@ from typing import Any
 import pandas as pd
 import torch
 
+from tabicl_linear.bench import inference_tables
 from tabicl_linear.bench.cases import Case, Options, measure
 from tabicl_linear.bench.clock import available_bytes
-from tabicl_linear.bench.figures import draw_scaling
-from tabicl_linear.bench.inference_tables import QUERIES, SOFTMAX, completed, panels, slopes, table
-from tabicl_linear.bench.machine import describe
+from tabicl_linear.bench.inference_tables import QUERIES, SOFTMAX
 from tabicl_linear.bench.report import Report
 from tabicl_linear.bench.training import noise
 from tabicl_linear.config import build_task
+from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.model import InContextModel, InContextState
-from tabicl_linear.types import Float, Int, Tensor
 
 SIZES = {"fit": [1000 * 2**i for i in range(11)], "predict": [1000 * 2**i for i in range(8)]}
 Models = dict[str, InContextModel]
+Point = dict[str, Any]
+"""A model at a size: name, rows, state and why it is left out, or what it took."""
 
 
 def build_models(configs: Sequence[Path], overrides: Sequence[str], device: torch.device) -> Models:
@@ -59,23 +60,21 @@ def run(
     sizes = sorted(set(sizes or ([64, 128, 256] if options.quick else SIZES[verb])))
     precision = "float32" if autocast is None else str(autocast).removeprefix("torch.")
     models = build_models(configs, overrides, options.device)
-    meter = Meter(models, options, autocast)
-    points = completed(meter.measure(sizes))
+    points = inference_tables.completed(Meter(models, options, autocast).measure(sizes))
     name = f"{verb}-{configs[-1].stem}" + ("" if autocast is None else f"-{precision}")
     parameters = {n: sum(p.numel() for p in m.parameters()) for n, m in models.items()}
     settings: dict[str, Any] = {"configs": [str(c) for c in configs], "parameters": parameters}
     settings |= {"rounds": options.rounds, "budget": options.budget, "queries": QUERIES}
-    if plot:
-        figure = draw_scaling(panels(points), options.output / f"{name}.png")
-        settings["figure"] = figure.name
     note = "\n\nParameters: " + ", ".join(f"{n} {count:,}" for n, count in parameters.items()) + "."
     return Report(
-        name=name,
-        command=options.command,
-        machine=describe(options.device),
-        settings=settings,
-        tables=[table(verb, points, precision, note), slopes(verb, points)],
+        name,
+        settings,
+        tables=[
+            inference_tables.table(verb, points, precision, note),
+            inference_tables.slopes(verb, points),
+        ],
         raw={"points": points.to_dict("records")},
+        figure=inference_tables.draw_scaling(points) if plot else None,
     )
 
 
@@ -95,65 +94,54 @@ class Meter:
     @torch.inference_mode()
     def measure(self, sizes: Sequence[int]) -> pd.DataFrame:
         """A row for every model at every size, the smallest first."""
-        points: list[dict[str, Any]] = []
+        points: list[Point] = []
         for rows in sizes:
             points += self._at(rows, points)
         return pd.DataFrame(points)
 
-    def _at(self, rows: int, earlier: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        inputs, (queries, _) = (labelled(n, self.models[SOFTMAX]) for n in (rows, QUERIES))
+    def _at(self, rows: int, earlier: Sequence[Point]) -> list[Point]:
+        points: dict[str, Point] = {}
+        for name, (fixed, per_row) in self.growth.items():
+            points[name] = {"name": name, "rows": rows, "state_bytes": fixed + per_row * rows}
+            last = [p for p in earlier if p["name"] == name][-1:]
+            points[name]["left_out"] = self._reason(points[name], per_row, *last)
+        fitted = [name for name, point in points.items() if point["left_out"] is None]
+        context, queries = (labelled(n, self.models[SOFTMAX]) for n in (rows, QUERIES))
         states: dict[str, InContextState] = {}
 
         def write(name: str) -> None:
-            states[name] = fit(self.models[name], inputs, self.autocast)
+            states[name] = fit(self.models[name], context, self.autocast)
 
         def read(name: str) -> object:
-            with lowered(queries.device, self.autocast):
-                return self.models[name].predict(states[name], queries)
+            with lowered(self.options.device, self.autocast):
+                return self.models[name].predict(states[name], queries.x)
 
-        points = {}
-        for name, (fixed, per_row) in self.growth.items():
-            point = {"name": name, "rows": rows, "state_bytes": fixed + per_row * rows}
-            points[name] = point | {"left_out": self._reason(point, per_row, earlier)}
-        fitted = [name for name, point in points.items() if point["left_out"] is None]
-        # What libraries keep from their first call is no peak.
-        self._take(points, "fit", {n: partial(write, n) for n in fitted}, warmup=int(rows <= 4096))
-        self._take(points, "predict", {name: partial(read, name) for name in states}, warmup=1)
+        for what, call in (("fit", write), ("predict", read)):
+            measured = measure(
+                [Case(name, partial(call, name)) for name in fitted],
+                self.options,
+                f"bench, {what} with {rows:,} rows of context",
+                # What libraries keep from their first call is no peak.
+                warmup=int(what == "predict" or rows <= 4096),
+                least=0,
+            )
+            for key in (case.key for case in measured.cases):
+                spread, peak = measured.spread(key), measured.peaks[key]
+                took = {what: spread.median, f"{what}_spread": spread, f"{what}_peak": peak}
+                points[key[1]] |= took
         return list(points.values())
 
-    def _reason(
-        self, point: dict[str, Any], per_row: int, earlier: Sequence[dict[str, Any]]
-    ) -> str | None:
+    def _reason(self, point: Point, per_row: int, last: Point | None = None) -> str | None:
         """Why a fit is left out, judged by free memory and the last time; None where it is not."""
         available = available_bytes(self.options.device)
         # Appending keeps the old cache beside the new one.
         if available is not None and per_row and 3 * point["state_bytes"] > available:
             return "memory"
-        own = [p for p in earlier if p["name"] == point["name"]]
-        if not own or any(p["left_out"] for p in own):
-            return "time" if own else None
-        growth = (point["rows"] / own[-1]["rows"]) ** (2 if per_row else 1)
-        return "time" if own[-1]["fit"] * growth > self.options.budget else None
-
-    def _take(
-        self,
-        points: dict[str, dict[str, Any]],
-        what: str,
-        calls: dict[str, Callable[[], object]],
-        *,
-        warmup: int,
-    ) -> None:
-        """Time the calls in turn and add to the points what they took."""
-        measured = measure(
-            [Case(name, call) for name, call in calls.items()],
-            self.options,
-            f"bench, {what} with {next(iter(points.values()))['rows']:,} rows of context",
-            warmup=warmup,
-            least=0,
-        )
-        for name in calls:
-            spread, peak = measured.spread(("", name)), measured.peaks["", name]
-            points[name] |= {what: spread.median, f"{what}_spread": spread, f"{what}_peak": peak}
+        if last is None:
+            return None
+        growth = (point["rows"] / last["rows"]) ** (2 if per_row else 1)
+        slow = last["left_out"] is not None or last["fit"] * growth > self.options.budget
+        return "time" if slow else None
 
 
 def lowered(device: torch.device, autocast: torch.dtype | None) -> torch.autocast:
@@ -161,12 +149,10 @@ def lowered(device: torch.device, autocast: torch.dtype | None) -> torch.autocas
     return torch.autocast(device.type, autocast, enabled=autocast is not None)
 
 
-def fit(
-    model: InContextModel, inputs: tuple[Tensor, Tensor], autocast: torch.dtype | None
-) -> InContextState:
+def fit(model: InContextModel, context: TaskBatch, autocast: torch.dtype | None) -> InContextState:
     """The state of a context."""
-    with lowered(inputs[0].device, autocast):
-        return model.fit(*inputs)
+    with lowered(context.x.device, autocast):
+        return model.fit(context.x, context.y)
 
 
 @torch.inference_mode()
@@ -176,8 +162,7 @@ def state_growth(model: InContextModel, autocast: torch.dtype | None) -> tuple[i
     return few - 16 * (more - few), more - few
 
 
-def labelled(rows: int, model: InContextModel) -> tuple[Float[Tensor, "1 n m"], Int[Tensor, "1 n"]]:
-    """One random labelled table of all the columns and classes that a model takes."""
+def labelled(rows: int, model: InContextModel) -> TaskBatch:
+    """One random table of all the columns and classes that a model takes."""
     a, device = model.architecture, next(model.parameters()).device
-    batch = noise(1, rows, a.num_features, a.num_classes, device)
-    return batch.x, batch.y
+    return noise(1, rows, a.num_features, a.num_classes, device)

@@ -1,11 +1,14 @@
-"""Tables and panels of time and memory against rows of context."""
+"""Tables and figure of time and memory against rows of context."""
 
 import math
 
 import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter
 from scipy import stats
 
-from tabicl_linear.bench.report import Table, number, spread_text
+from tabicl_linear.bench.report import Table, number, side_by_side, spread_text
 
 SOFTMAX = "softmax"
 QUERIES = 100
@@ -39,30 +42,28 @@ def completed(points: pd.DataFrame) -> pd.DataFrame:
 
 def table(verb: str, points: pd.DataFrame, precision: str, note: str = "") -> Table:
     """Time, throughput, ratios, peak memory and state of every fit or prediction."""
-    is_fit = verb == "fit"
-    rows = []
-    for p in points.to_dict("records"):
-        seconds, is_ours = p[verb], p["name"] != SOFTMAX
-        row = {"": p["name"], "rows of context": f"{p['rows']:,}"}
-        time = "s (quartiles)" if is_fit else "ms a predicted row (quartiles)"
-        if math.isnan(seconds):
-            row[time] = f"left out: {p['left_out']}"
-        else:
-            row[time] = spread_text(p[f"{verb}_spread"], 1 if is_fit else 1000 / QUERIES)
-            row["rows/s"] = number(p[f"{verb}_rows_per_second"])
-        for what in ("fit",) if is_fit else ("predict", "refit"):
-            ratio = p[f"{what}_ratio"]
-            known = is_ours and not math.isnan(ratio)
-            end = ", context read again" if what == "refit" else ""
-            row[f"times faster than {SOFTMAX}{end}"] = number(ratio) if known else None
-        peak = p[f"{verb}_peak"]
-        row["peak MB"] = None if pd.isna(peak) else number(peak / 1e6)
-        row["state bytes"] = f"{p['state_bytes']:,}" + (
-            "" if pd.isna(p["left_out"]) else ", computed"
-        )
-        rows.append(row)
-    title = "Fitting a context" if is_fit else "Predicting from a fitted context"
-    return Table(f"{title}, {precision}", pd.DataFrame(rows), NOTES[verb] + note)
+    title, time, factor, ratios = {
+        "fit": ("Fitting a context", "s", 1.0, {"fit": ""}),
+        "predict": (
+            *("Predicting from a fitted context", "ms a predicted row", 1000 / QUERIES),
+            {"predict": "", "refit": ", context read again"},
+        ),
+    }[verb]
+    cells = pd.DataFrame({"": points["name"], "rows of context": points["rows"].map("{:,}".format)})
+    cells[f"{time} (quartiles)"] = [
+        f"left out: {reason}" if pd.isna(seconds) else spread_text(spread, factor)
+        for seconds, spread, reason in points[[verb, f"{verb}_spread", "left_out"]].values.tolist()
+    ]
+    numbers = {"rows/s": points[f"{verb}_rows_per_second"]}
+    for what, end in ratios.items():
+        ours = points[f"{what}_ratio"].where(points["name"] != SOFTMAX)
+        numbers[f"times faster than {SOFTMAX}{end}"] = ours
+    numbers["peak MB"] = points[f"{verb}_peak"].astype(float) / 1e6
+    for column, values in numbers.items():
+        cells[column] = values.map(number, na_action="ignore")
+    computed = points["left_out"].isna().map({True: "", False: ", computed"})
+    cells["state bytes"] = points["state_bytes"].map("{:,}".format) + computed
+    return Table(f"{title}, {precision}", cells, NOTES[verb] + note)
 
 
 def power_law(times: "pd.Series[float]") -> tuple[float, float]:
@@ -101,11 +102,45 @@ def panels(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
         name=f"{SOFTMAX}, no cache (context read again)", predict=points["refit"]
     )
     shown = {
-        "Fit: read the context (s)": named.assign(value=named["fit"]),
-        f"Predict {QUERIES} rows (s)": pd.concat([named, again]).assign(
-            value=lambda p: p["predict"]
-        ),
-        "State of one table (bytes)": named.assign(value=named["state_bytes"]),
+        "Fit: read the context (s)": (named, "fit"),
+        f"Predict {QUERIES} rows (s)": (pd.concat([named, again]), "predict"),
+        "State of one table (bytes)": (named, "state_bytes"),
     }
     columns = ["name", "rows", "value", "is_computed"]
-    return {title: p[columns].dropna() for title, p in shown.items()}
+    return {t: p.rename(columns={c: "value"})[columns].dropna() for t, (p, c) in shown.items()}
+
+
+def draw_scaling(points: pd.DataFrame) -> Figure:
+    """Log-log panels over rows of context; sizes that were computed are drawn dashed.
+
+    Lines of one name share their colour. A note gives the slope of a line, or its last size.
+    """
+    shown = panels(points)
+    figure, axes = side_by_side(len(shown), 4.6 * len(shown), 4)
+    everything = pd.concat(shown.values())
+    names, sizes = list(everything["name"].unique()), sorted(everything["rows"].unique())
+    for axis, (title, panel) in zip(axes, shown.items(), strict=True):
+        for name, line in panel.set_index("rows").groupby("name"):
+            values, colour = line["value"], f"C{names.index(name)}"
+            axis.plot(values[~line["is_computed"].astype(bool)], "o-", color=colour, markersize=4)
+            axis.plot(values, "--", color=colour)  # hidden where it has been fitted
+            slope, _ = power_law(values.iloc[len(values) // 2 :])
+            note = "" if math.isnan(slope) else f"slope {slope:.2f}"
+            note = f"{values.iloc[-1] / 1e6:.3g} MB" if "bytes" in title else note
+            end = values.index[-1] * 1.1, values.iloc[-1]
+            axis.annotate(note, end, color=colour, fontsize=8, verticalalignment="center")
+        axis.set(title=title, xlabel="rows of context", xscale="log", yscale="log")
+        axis.set_xlim(sizes[0] / 1.3, sizes[-1] * 6)  # room for the notes
+        axis.set_xticks(sizes[:: math.ceil(len(sizes) / 6)], minor=False)
+        axis.minorticks_off()
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        low = math.floor(math.log10(panel["value"].min()))  # whole decades, which have labels
+        high = math.ceil(math.log10(panel["value"].max()))
+        axis.set_ylim(10.0**low, 10.0 ** max(high, low + 1))
+        axis.yaxis.set_major_formatter(EngFormatter())
+    handles = [Line2D([], [], color=f"C{i}", marker="o", label=n) for i, n in enumerate(names)]
+    if everything["is_computed"].any():
+        text = "computed size of a state that was not fitted"
+        handles.append(Line2D([], [], color="grey", linestyle="--", label=text))
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    return figure

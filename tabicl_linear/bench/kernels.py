@@ -5,14 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 
-from tabicl_linear.backends.choice import Backend
+from tabicl_linear.backends import probe, using
+from tabicl_linear.backends.choice import Backend, kernels_of, missing
 from tabicl_linear.bench import kernel_baselines as naive
-from tabicl_linear.bench.backends import missing, running
 from tabicl_linear.bench.cases import Case, Options, copy, matmul, measure
-from tabicl_linear.bench.machine import describe
-from tabicl_linear.bench.report import Report, Target, case_table, method
+from tabicl_linear.bench.report import Report, Target, case_table
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.rule import UpdateRule
@@ -73,23 +71,14 @@ OPERATIONS = {
 def draw(
     operation: Operation, shape: Shape, dtype: torch.dtype, device: torch.device
 ) -> dict[str, Tensor]:
-    """Inputs as mixers make them: unit keys, scaled queries, write rates and gates in (0, 1)."""
-    generator = torch.Generator().manual_seed(0)
-
-    def normal(*last: int) -> Tensor:
-        return torch.randn(shape.tasks, shape.tokens, shape.heads, *last, generator=generator)
-
-    inputs = {
-        "q": F.normalize(normal(shape.dim), dim=-1) * shape.dim**-0.5,
-        "k": F.normalize(normal(shape.dim), dim=-1),
-        "v": normal(shape.dim),
-    }
-    if operation.products == 3:
-        inputs["beta"] = normal().sigmoid()
-    if operation.gates:
-        gates = shape.dim if operation.gates < 0 else operation.gates
-        inputs["log_decay"] = F.logsigmoid(normal(gates)) / 16
-    return {name: x.to(device, dtype) for name, x in inputs.items()}
+    """Inputs of a rule as mixers make them, by the names of `Streams`."""
+    wide = (shape.heads, shape.dim), dtype
+    beta = ((shape.heads,), dtype) if operation.products == 3 else None
+    gates = shape.dim if operation.gates < 0 else operation.gates
+    log_decay = ((shape.heads, gates), dtype) if gates else None
+    layout = wide, wide, wide, beta, log_decay
+    streams, _ = probe.draw(layout, shape.tasks, shape.tokens, device)
+    return {name: x for name, x in streams._asdict().items() if x is not None}
 
 
 def cases(name: str, shape: Shape, dtype: torch.dtype, device: torch.device) -> list[Case]:
@@ -131,28 +120,23 @@ def run(
     applies = shape == Shape() and dtype == torch.float32 and device.type == "cpu"
     setting = f"{shape.tasks} x {shape.tokens:,} tokens x {shape.heads} heads x {shape.dim}"
     states = (shape.tasks * shape.heads, shape.tokens, shape.dim, shape.dim)
-    bounds = [
-        matmul("product of tokens and one state", states, dtype=dtype, device=device),
-        copy(options),
-    ]
+    product = matmul("product of tokens and one state", states, dtype=dtype, device=device)
+    bounds = [product, copy(options)]
     tables, entries, targets = [], [], []
     for name in names:
         field = [*cases(name, shape, dtype, device), *bounds]
         measured = measure(field, options, f"bench kernels, {name}")
-        notes = NOTES + method(options.rounds) if name == names[-1] else ""
+        notes = NOTES if name == names[-1] else ""
         tables.append(case_table(f"{name}: {setting}, {precision}", "tokens/s", measured, notes))
         entries += measured.records()
         operation, group = OPERATIONS[name], f"{name}, {PASSES[1]}"
         for backend, wanted in WANTED.items() if operation.target else ():
-            found = (group, backend) in measured.seconds
-            pair = (group, operation.name), (group, backend)
-            ratio = measured.ratio(*pair).median if found else math.nan
+            ours, theirs = (group, backend), (group, operation.name)
+            ratio = measured.ratio(theirs, ours).median if ours in measured.seconds else math.nan
             what = f"{group}, {backend} against the {operation.name}"
             targets.append(Target(what, wanted, ratio, at_least=True, applies=applies))
     return Report(
         name="kernels" + ("" if dtype == torch.float32 else f"-{precision}"),
-        command=options.command,
-        machine=describe(device),
         settings={**shape._asdict(), "dtype": precision, "rounds": options.rounds},
         tables=tables,
         targets=targets,
@@ -162,8 +146,8 @@ def run(
 
 def _scan(rule: UpdateRule, backend: Backend) -> Callable[..., Tensor]:
     def scan(**inputs: Tensor) -> Tensor:
-        with running(rule, backend) as placed:
-            return placed.scan(Streams(**inputs))[0]
+        with using(kernels_of(backend, rule)):
+            return rule.scan(Streams(**inputs))[0]
 
     return scan
 

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 
 from tabicl_linear.bench.cases import Case, Options, copy, matmul, measure
-from tabicl_linear.bench.machine import describe
 from tabicl_linear.bench.prior_baselines import imitate
-from tabicl_linear.bench.report import Report, Target, case_table, method
+from tabicl_linear.bench.report import Report, Target, case_table
 from tabicl_linear.priors import (
     Mixture,
     Prior,
@@ -60,17 +59,13 @@ def run(options: Options) -> Report:
     applies = shape == SHAPE and device.type == "cpu"
     return Report(
         name="prior",
-        command=options.command,
-        machine=describe(device),
         settings={**shape._asdict(), "batches": batches, "rounds": options.rounds},
-        tables=[
-            case_table(title, "datasets/s", measured, NOTES + method(options.rounds)),
-        ],
+        tables=[case_table(title, "datasets/s", measured, NOTES)],
         targets=[
             Target(
                 f"{OURS}, {group(m)}, in datasets/s of the {SHARED}, all calls together",
                 LEAST,
-                # Networks are of random size and everybody draws its own: long calls weigh more.
+                # Networks are of random size and each case draws its own: long calls weigh more.
                 mean[group(m), SHARED] / mean[group(m), OURS],
                 at_least=True,
                 applies=applies,

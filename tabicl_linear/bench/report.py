@@ -1,18 +1,24 @@
-"""Tables of measurements: as markdown, as plain data, as files."""
+"""Tables of measurements, as markdown and as plain data, and the figures beside them."""
 
 import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from tabicl_linear.bench.cases import Case, Measured, Spread
-from tabicl_linear.bench.machine import sentence
-from tabicl_linear.errors import ConfigError
-from tabicl_linear.files import written_whole
+from tabicl_linear.machine import sentence
+
+METHOD = (
+    "Medians and quartiles of {} rounds after warm-up, in which cases take turns; ratios are "
+    "quotients of two times of the same round. Rates are those of the median time. `peak MB` "
+    "(10^6 bytes) is what a call takes beyond what was held before it. *Upper bounds*, in italics, "
+    "are what this machine reached in the same rounds."
+)
+"""How the numbers of a table of cases come about, for its reader."""
 
 
 class Table(NamedTuple):
@@ -61,15 +67,20 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What one command measured; `raw` holds every timing, in seconds, and other plain data."""
+    """What one command measured, as tables, as a figure and as plain data.
+
+    `raw` holds every timing, in seconds, and other plain data. The command line adds the command
+    and the machine (`machine.describe`), and writes the files.
+    """
 
     name: str
-    command: str
-    machine: dict[str, Any]
     settings: dict[str, Any]
     tables: Sequence[Table]
     targets: Sequence[Target] = ()
     raw: dict[str, Any] = field(default_factory=dict)
+    figure: Figure | None = None
+    command: str = ""
+    machine: dict[str, Any] = field(default_factory=dict)
 
     def markdown(self) -> str:
         """Machine, tables and targets."""
@@ -84,58 +95,20 @@ class Report:
             {**t._asdict(), "cells": t.cells.astype(object).to_dict("records")} for t in self.tables
         ]
         targets = [{**t._asdict(), "is_met": t.is_met} for t in self.targets]
+        drawn = {} if self.figure is None else {"figure": f"{self.name}.png"}
         everything = {**vars(self), "tables": tables, "targets": targets}
+        everything |= {"settings": self.settings | drawn, "figure": None}
         return pd.Series(everything).to_json(indent=1, double_precision=15) + "\n"
 
-    def save(self, folder: Path) -> list[Path]:
-        """Write NAME.json and NAME.md, each whole or not at all; returns their paths.
 
-        Raises:
-            ConfigError: The folder cannot be written.
-        """
-        data, text = self.json(), self.markdown()
-        return [
-            write_whole(folder / f"{self.name}.json", lambda path: path.write_text(data)),
-            write_whole(folder / f"{self.name}.md", lambda path: path.write_text(text)),
-        ]
-
-
-def write_whole(path: Path, writer: Callable[[Path], object]) -> Path:
-    """Let `writer` write a file of a temporary name and put it in its place.
-
-    Raises:
-        ConfigError: The folder cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as partial:
-            writer(partial)
-    except OSError as error:
-        reason = f"--output {path.parent}: {error.strerror}; name another folder."
-        raise ConfigError(reason) from error
-    return path
-
-
-def check_folder(folder: Path) -> None:
-    """Check that files can be written to a folder, without making it.
-
-    Raises:
-        ConfigError: They cannot.
-    """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        why = "no right to write" if there.is_dir() else f"{there} is no folder"
-        raise ConfigError(f"--output {folder}: {why}; name another folder.")
-
-
-def method(rounds: int) -> str:
-    """How the numbers of a table of cases come about, for its reader."""
-    return (
-        f"Medians and quartiles of {rounds} rounds after warm-up, in which cases take turns; "
-        "ratios are quotients of two times of the same round. Rates are those of the median time. "
-        "`peak MB` (10^6 bytes) is what a call takes beyond what was held before it. *Upper "
-        "bounds*, in italics, are what this machine reached in the same rounds."
-    )
+def side_by_side(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure of axes in a row, each with a light grid and without a frame; sizes in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = list(figure.subplots(1, count, squeeze=False)[0])
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.3)
+    return figure, axes
 
 
 def case_table(
@@ -143,9 +116,10 @@ def case_table(
 ) -> Table:
     """One row per case: time, throughput, ratio to every baseline, memory, FLOP/s, bytes/s.
 
-    With `slower`, ratios are multiples of the baseline's time.
+    With `slower`, ratios are multiples of the baseline's time. `METHOD` follows the notes, if any.
     """
     rows = [_cells(case, unit, measured, slower) for case in measured.cases]
+    notes = notes and notes + METHOD.format(len(measured.seconds))
     return Table(title, pd.DataFrame(rows).dropna(axis=1, how="all"), notes)
 
 

@@ -1,19 +1,33 @@
-"""`tabicl-linear bench train`: a training step against its own dense matrix products."""
+"""`tabicl-linear bench train`: a training step against its own dense matrix products.
+
+With `--curves`: does training in 16 bits follow training in float32?
+"""
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import torch
+from lightning.pytorch.callbacks import LambdaCallback
+from matplotlib.figure import Figure
 
-from tabicl_linear.bench.backends import missing, running
-from tabicl_linear.bench.cases import Case, Measured, Options, copy, measure
-from tabicl_linear.bench.machine import describe
-from tabicl_linear.bench.matmuls import DenseProducts, flops
-from tabicl_linear.bench.report import Report, Target, case_table, method
-from tabicl_linear.bench.training import Step, clipping, noise, within_training
-from tabicl_linear.config import build_data, build_task
+from tabicl_linear.backends.choice import missing
+from tabicl_linear.bench.cases import Case, Measured, Options, copy, measure, progress
+from tabicl_linear.bench.report import Report, Table, Target, case_table, side_by_side
+from tabicl_linear.bench.training import (
+    DenseProducts,
+    Step,
+    flops,
+    make_trainer,
+    noise,
+    within_training,
+)
+from tabicl_linear.config import build_data, build_task, trainer_options
 from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.machine import processor
+from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.task import AUTOCAST, InContextTask
 
 MOST_TIMES = {"float32": 2.0, "bf16": 3.0}
@@ -27,6 +41,16 @@ NOTES = (
     "computes (dense layers, forward and both gradients), recorded in this run, again with the "
     "same shapes, strides and dtype and nothing else. GFLOP/s count these products alone, for "
     "steps too.\n\n"
+)
+
+SMOOTHING = 20
+"""Steps in a running mean of a loss curve."""
+
+CURVE_NOTES = (
+    "Same data in the same order, same initial weights, optimiser and schedule; only autocast "
+    "differs. The line with other initial weights says what difference means nothing. "
+    "`difference`: mean over the second half of the steps, each step on the same batch, with its "
+    f"standard error; `furthest`: the largest difference of means over {SMOOTHING} steps."
 )
 
 
@@ -44,22 +68,19 @@ def cases(
 ) -> list[Case]:
     """A step for each backend, and its dense products alone."""
     device = batch.x.device
-    place = partial(running, task.model, autocast=AUTOCAST.get(str(task.trainer.precision), ()))
-    contexts = {
-        f"step, {name}": partial(place, name)
-        for name, reason in missing(device).items()
-        if reason is None
-    }
+    place = partial(task.model.place, autocast=AUTOCAST.get(str(task.trainer.precision), ()))
+    here = [name for name, reason in missing(device).items() if reason is None]
+    places = {f"step, {name}": partial(place, name) for name in here}
     if compile_dense:
-        contexts["step, auto + torch.compile"] = partial(place, "auto", compile_dense=True)
+        places["step, auto + torch.compile"] = partial(place, "auto", compile_dense=True)
     call = partial(step, batch)
-    with contexts["step, torch"]():
-        call()  # the optimiser's state is made in the first step
-        with DenseProducts() as products:
-            call()
+    place("torch")
+    call()  # the optimiser's state is made in the first step
+    with DenseProducts() as products:
+        call()
     alone = products.replay(device)
     make = partial(Case, group=precision, units=batch.y.numel(), flops=flops(alone))
-    steps = [make(name, call, context=context) for name, context in contexts.items()]
+    steps = [make(name, call, prepare=prepare) for name, prepare in places.items()]
     return [*steps, make(DENSE, alone, "baseline")]
 
 
@@ -72,10 +93,10 @@ def run(
     compile_dense: bool = False,
 ) -> Report:
     """Time steps in every precision and by every backend."""
-    machine = describe(options.device)
     batch = draw_batch(configs, overrides, options.device)
     title = f"Training step of {' + '.join(c.name for c in configs)}, {len(batch.y)} x "
     title += f"{batch.x.shape[1]:,} rows"
+    clipping = trainer_options(*configs, overrides=overrides)["gradient_clip_val"]
     tables, targets, entries = [], [], []
     for precision in precisions:
         task = build_task(*configs, overrides=overrides)
@@ -84,24 +105,15 @@ def run(
             field = cases(task, step, batch, precision, compile_dense=compile_dense)
             return measure([*field, copy(options)], options, f"bench train, {precision}")
 
-        measured = within_training(
-            task,
-            work,
-            device=options.device,
-            precision=precision,
-            clipping=clipping(configs, overrides),
-        )
+        measured = within_training(task, work, options.device, precision, clipping)
         entries += measured.records()
-        notes = NOTES + method(options.rounds)
-        tables.append(case_table(title, "rows/s", measured, notes, slower=True))
+        tables.append(case_table(title, "rows/s", measured, NOTES, slower=True))
         if precision in MOST_TIMES:
-            fast = precision == "float32" or "bf16" in machine["cpu"]
+            fast = precision == "float32" or "bf16" in processor()
             applies = fast and not overrides and options.device.type == "cpu"
             targets.append(_target(precision, measured, applies=applies))
     return Report(
         name=f"train-{configs[-1].stem}",
-        command=options.command,
-        machine=machine,
         settings={"configs": [str(c) for c in configs], "overrides": list(overrides)},
         tables=tables,
         targets=targets,
@@ -116,3 +128,63 @@ def _target(precision: str, measured: Measured, *, applies: bool) -> Target:
     ratio = measured.ratio(fastest.key, (precision, DENSE)).median
     what = f"{fastest.name} in {precision}, in times of its {DENSE}"
     return Target(what, MOST_TIMES[precision], ratio, at_least=False, applies=applies)
+
+
+def run_curves(
+    options: Options,
+    *,
+    configs: Sequence[Path],
+    overrides: Sequence[str] = (),
+    precisions: Sequence[str] = ("float32", "bf16"),
+    steps: int = 300,
+) -> Report:
+    """Train from the same seed in every precision; compare the losses with the first one's."""
+    runs = [(name, name, overrides) for name in precisions]
+    runs.append(("float32, other initial weights", "float32", [*overrides, "seed_everything=1"]))
+    losses: dict[str, list[float]] = {name: [] for name, *_ in runs}
+    clipping = trainer_options(*configs, overrides=overrides)["gradient_clip_val"]
+    with progress("bench train --curves", len(runs) * steps) as bar, without_noise():
+        for name, precision, own in runs:
+
+            def keep(*arguments: Any, curve: list[float] = losses[name]) -> None:
+                curve.append(float(arguments[2]["loss"]))
+                bar.update()
+
+            callback = LambdaCallback(on_train_batch_end=keep)
+            trainer = make_trainer(options.device, precision, callback, clipping, max_steps=steps)
+            data = build_data(*configs, overrides=overrides)
+            trainer.fit(build_task(*configs, overrides=own), datamodule=data)
+    curves = pd.DataFrame(losses)
+    return Report(
+        name=f"curves-{configs[-1].stem}",
+        settings={"configs": [str(c) for c in configs], "steps": steps},
+        tables=[compare(curves)],
+        raw={"losses": losses},
+        figure=draw_curves(curves),
+    )
+
+
+def compare(losses: pd.DataFrame) -> Table:
+    """Final loss of every curve, and how far it is from the first curve."""
+    differences = losses.sub(losses.iloc[:, 0], axis=0)
+    late = differences.iloc[len(losses) // 2 :]
+    texts = [f"{m:+.4f} ± {e:.4f}" for m, e in zip(late.mean(), late.sem(), strict=True)]
+    smooth = differences.rolling(min(SMOOTHING, len(losses))).mean().abs().max()
+    cells = {
+        "": losses.columns,
+        "mean loss, second half": losses.iloc[len(losses) // 2 :].mean().to_list(),
+        "difference": [None, *texts[1:]],
+        "furthest": [None, *smooth.to_list()[1:]],
+    }
+    return Table("Loss curves", pd.DataFrame(cells), CURVE_NOTES)
+
+
+def draw_curves(losses: pd.DataFrame) -> Figure:
+    """Loss curves over each other: running means, and the differences from the first."""
+    figure, (left, right) = side_by_side(2, 9, 3.6)
+    smooth = losses.rolling(SMOOTHING, min_periods=1).mean()
+    style = {"linewidth": 1, "xlabel": "optimiser steps"}
+    smooth.plot(ax=left, ylabel=f"training loss (mean of {SMOOTHING} steps)", **style)
+    difference = f"difference from {losses.columns[0]}"
+    smooth.sub(smooth.iloc[:, 0], axis=0).plot(ax=right, ylabel=difference, legend=False, **style)
+    return figure

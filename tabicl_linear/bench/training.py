@@ -1,15 +1,17 @@
-"""The training step of Lightning's own loop, as a call; and whole runs of it."""
+"""The training step of Lightning's own loop, as a call, and the dense products within it."""
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import LambdaCallback
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader
+from torch.utils.flop_counter import FlopCounterMode
 
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.training.noise import without_noise
@@ -22,20 +24,10 @@ PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 Step = Callable[[TaskBatch], Tensor]
 """Trains on a batch and returns the loss."""
 
+Layout = tuple[torch.Size, tuple[int, ...], torch.dtype]
+"""Shape, stride and dtype."""
+
 Result = TypeVar("Result")
-
-
-class _Within(Callback):
-    """Gives the loop's own step to some work once all is set up, then stops."""
-
-    def __init__(self, work: Callable[[Step], Any]) -> None:
-        self.work = work
-        self.result: Any = None
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Do the work."""
-        self.result = self.work(partial(_step, trainer))
-        trainer.should_stop = True
 
 
 def _step(trainer: Trainer, batch: TaskBatch) -> Tensor:
@@ -51,28 +43,35 @@ def _step(trainer: Trainer, batch: TaskBatch) -> Tensor:
 def within_training(
     task: InContextTask,
     work: Callable[[Step], Result],
-    *,
     device: torch.device,
     precision: str = "float32",
     clipping: float | None = 1.0,
 ) -> Result:
-    """Start training, and return what some work with the step of the loop comes to.
+    """Start training, and return the result of some work with the step of Lightning's loop."""
+    results: list[Result] = []
 
-    `clipping` is the largest norm of the gradient.
-    """
-    within = _Within(work)
-    options = {"max_steps": 400_000, "gradient_clip_val": clipping}
+    def begin(trainer: Trainer, _: LightningModule) -> None:
+        results.append(work(partial(_step, trainer)))
+        trainer.should_stop = True
+
     nothing: DataLoader[int] = DataLoader([0], batch_size=None)  # type: ignore[arg-type]
+    trainer = make_trainer(device, precision, LambdaCallback(on_train_start=begin), clipping)
     with without_noise():
-        make_trainer(device, precision, within, **options).fit(task, nothing, nothing)
-    result: Result = within.result
-    return result
+        trainer.fit(task, nothing, nothing)
+    return results[0]
 
 
 def make_trainer(
-    device: torch.device, precision: str, callback: Callback, **options: Any
+    device: torch.device,
+    precision: str,
+    callback: Callback,
+    clipping: float | None = 1.0,
+    max_steps: int = 400_000,
 ) -> Trainer:
-    """A Trainer on one device that writes nothing and steps after every batch."""
+    """A Trainer on one device that writes nothing and steps after every batch.
+
+    `clipping` is the largest norm of the gradient.
+    """
     # It would say what devices it finds.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     return Trainer(
@@ -80,6 +79,8 @@ def make_trainer(
         devices=1 if device.type == "cpu" else [device.index or 0],
         precision=PRECISIONS[precision],  # type: ignore[arg-type]
         callbacks=[callback],
+        gradient_clip_val=clipping,
+        max_steps=max_steps,
         max_epochs=-1,
         limit_val_batches=0,
         logger=False,
@@ -87,7 +88,6 @@ def make_trainer(
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
-        **options,
     )
 
 
@@ -103,11 +103,54 @@ def noise(tasks: int, rows: int, features: int, classes: int, device: torch.devi
     ).to(device)
 
 
-def clipping(configs: Sequence[Path], overrides: Sequence[str]) -> float | None:
-    """The largest norm of the gradient that a config trains with."""
-    from tabicl_linear.config import ConfigCLI
+class DenseProducts(TorchDispatchMode):
+    """Records the products of two matrices computed within, backward passes included.
 
-    arguments = [*(f"--config={path}" for path in configs), *(f"--{o}" for o in overrides)]
-    with torch.random.fork_rng(devices=[]), without_noise():
-        value: float | None = ConfigCLI(arguments).config["trainer"]["gradient_clip_val"]
-    return value
+    Those are the products of dense layers; rules make batches of products, which do not count.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.products: list[tuple[Layout, Layout]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Record the operator and run it."""
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm):
+            left, right = args[-2:]
+            self.products.append((_layout(left), _layout(right)))
+        return func(*args, **(kwargs or {}))
+
+    def replay(self, device: torch.device) -> Callable[[], None]:
+        """A call that computes the products alone, on random factors of the same layouts.
+
+        Products of one layout share their factors.
+        """
+        layouts = {layout for product in self.products for layout in product}
+        factors = {layout: _random(layout, device) for layout in layouts}
+        pairs = [(factors[left], factors[right]) for left, right in self.products]
+
+        def run() -> None:
+            for left, right in pairs:
+                torch.mm(left, right)
+
+        return run
+
+
+def flops(call: Callable[[], object]) -> int:
+    """Floating-point operations of the matrix products of a call."""
+    with FlopCounterMode(display=False) as counter:
+        call()
+    total: int = counter.get_total_flops()
+    return total
+
+
+def _layout(x: Tensor) -> Layout:
+    return x.shape, x.stride(), x.dtype
+
+
+def _random(layout: Layout, device: torch.device) -> Tensor:
+    shape, stride, dtype = layout
+    length = 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
+    return torch.randn(length, device=device).to(dtype).as_strided(shape, stride)

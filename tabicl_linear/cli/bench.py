@@ -2,17 +2,22 @@
 
 import argparse
 import math
+import os
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from tabicl_linear.bench.cases import Options
-from tabicl_linear.bench.report import Report, check_folder
+from tabicl_linear.bench.report import Report
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.files import written_whole
+from tabicl_linear.machine import describe
 
 QUICK = (
     *(f"model.architecture.{name}=32" for name in ("dim", "hidden_dim", "decoder_dim")),
@@ -35,11 +40,13 @@ def main(argv: list[str]) -> int:
         rounds=arguments.rounds or (3 if arguments.quick else arguments.usual_rounds),
         budget=arguments.budget,
         quick=arguments.quick,
-        output=arguments.output,
-        command=shlex.join(["tabicl-linear", "bench", *argv]),
     )
-    report = arguments.run(options, arguments)
-    paths = report.save(arguments.output)
+    report = replace(
+        arguments.run(options, arguments),
+        command=shlex.join(["tabicl-linear", "bench", *argv]),
+        machine=describe(options.device),
+    )
+    paths = save(report, arguments.output)
     sys.stdout.write(report.markdown())
     sys.stderr.write(f"Wrote {', '.join(map(str, paths))}\n")
     return 0
@@ -100,7 +107,7 @@ def _add(
         type=_seconds,
         default=30.0,
         metavar="SECONDS",
-        help="seconds after which a case with three rounds sits out, and that a size of "
+        help="seconds after which a case with three rounds is skipped, and that a size of "
         "context may take (30)",
     )
     parser.add_argument("--quick", action="store_true", help="small shapes, seconds in all")
@@ -118,6 +125,49 @@ def _add_configs(parser: OneLineArgumentParser) -> None:
     parser.add_argument(
         "--override", action="append", default=[], help="such as model.architecture.depth=2"
     )
+
+
+def save(report: Report, folder: Path) -> list[Path]:
+    """Write NAME.json, NAME.md and any NAME.png, each whole or not at all; returns their paths.
+
+    Raises:
+        ConfigError: The folder cannot be written.
+    """
+    writers: dict[str, Callable[[Path], object]] = {
+        "json": partial(Path.write_text, data=report.json()),
+        "md": partial(Path.write_text, data=report.markdown()),
+    }
+    if report.figure is not None:
+        writers["png"] = partial(report.figure.savefig, dpi=130, format="png")
+    return [write_whole(folder / f"{report.name}.{end}", w) for end, w in writers.items()]
+
+
+def write_whole(path: Path, writer: Callable[[Path], object]) -> Path:
+    """Let `writer` write a file of a temporary name and put it in its place.
+
+    Raises:
+        ConfigError: The folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as partial:
+            writer(partial)
+    except OSError as error:
+        reason = f"--output {path.parent}: {error.strerror}; name another folder."
+        raise ConfigError(reason) from error
+    return path
+
+
+def check_folder(folder: Path) -> None:
+    """Check that files can be written to a folder, without making it.
+
+    Raises:
+        ConfigError: They cannot.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        why = "no right to write" if there.is_dir() else f"{there} is no folder"
+        raise ConfigError(f"--output {folder}: {why}; name another folder.")
 
 
 def _count(text: str) -> int:
@@ -168,7 +218,7 @@ def _kernels(options: Options, arguments: argparse.Namespace) -> Report:
 
 
 def _train(options: Options, arguments: argparse.Namespace) -> Report:
-    from tabicl_linear.bench import curves, train
+    from tabicl_linear.bench.train import run, run_curves
     from tabicl_linear.bench.training import PRECISIONS
 
     unknown = sorted(set(arguments.precision) - set(PRECISIONS))
@@ -184,10 +234,10 @@ def _train(options: Options, arguments: argparse.Namespace) -> Report:
     precisions = list(dict.fromkeys(arguments.precision))
     if arguments.curves:
         steps = arguments.steps or (5 if arguments.quick else 300)
-        return curves.run(
+        return run_curves(
             options, configs=configs, overrides=overrides, precisions=precisions, steps=steps
         )
-    return train.run(
+    return run(
         options,
         configs=configs,
         overrides=overrides,

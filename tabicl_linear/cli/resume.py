@@ -1,4 +1,4 @@
-"""Options given beside `--ckpt_path`: the checkpoint's config, with those options laid over it.
+"""Options given beside `--ckpt_path`: the checkpoint's config, overridden by those options.
 
 LightningCLI lets a checkpoint's hyper-parameters silently win over the command line. Here what is
 given wins, or is refused where a checkpoint cannot follow it.

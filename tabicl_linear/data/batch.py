@@ -22,7 +22,7 @@ class TaskBatch(NamedTuple):
     y: Int[Tensor, "b n"]
     categorical: Bool[Tensor, "b m"]
     num_context: int
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "TaskBatch":
         """The same batch on `device`."""

@@ -13,7 +13,7 @@ from tabicl_linear.errors import ConfigError
 from tabicl_linear.priors.base import Prior
 from tabicl_linear.priors.shapes import TaskShapes
 
-# Validation and test tasks do not follow the run's seed, so that all runs meet the same ones.
+# Validation and test tasks do not follow the run's seed, so that they are the same in all runs.
 EVALUATION_SEED = 1510
 
 

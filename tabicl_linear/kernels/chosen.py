@@ -1,7 +1,7 @@
 """Functions that a backend may compute in its own way.
 
 Rules and layers name a function in plain PyTorch and call `chosen(function)`. What computes in its
-place is a value, a `Choice`, which is in force inside `using` and nowhere else: a model enters its
+place is a value, a `Choice`, which applies inside `using` and nowhere else: a model enters its
 own while it computes (`backends/placement.py`). Outside of that everything is plain PyTorch.
 """
 
@@ -21,12 +21,12 @@ Choice = Mapping[Callable[..., Any], Callable[..., Any]]
 PLAIN: Choice = MappingProxyType({})
 """Plain PyTorch throughout."""
 
-# A context variable: what one thread has in force is nothing to another.
+# A context variable: the choice of one thread does not affect another.
 _in_force: ContextVar[Choice] = ContextVar("choice", default=PLAIN)
 
 
 def chosen(function: Function) -> Function:
-    """What computes `function` here: itself, unless the choice in force has another for it.
+    """What computes `function` here: itself, unless the current choice replaces it.
 
     torch.compile, which fuses what it can see into, is always shown the function itself.
     """
@@ -37,7 +37,7 @@ def chosen(function: Function) -> Function:
 
 @contextmanager
 def using(choice: Choice) -> Iterator[None]:
-    """Put a choice in force for what this thread computes inside the context."""
+    """Apply a choice to what this thread computes inside the context."""
     before = _in_force.set(choice)
     try:
         yield

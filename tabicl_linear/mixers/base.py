@@ -4,9 +4,10 @@ A mixer knows its queries, keys, values, gates and update rule. It knows nothing
 strategies, readouts or priors.
 """
 
-from abc import ABC, abstractmethod
+import inspect
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -32,10 +33,36 @@ class LayerState(NamedTuple):
     num_tokens: int
 
 
-class SequenceMixer(nn.Module, ABC):
+class _Complete(ABCMeta):
+    """Refuses a mixer without a part of the contract as soon as it is built."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """That of the constructor, which `__call__` would hide from recipes."""
+        constructor = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return constructor.replace(parameters=list(constructor.parameters.values())[1:])
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        undefined = sorted(cls.__abstractmethods__)
+        if undefined:
+            raise ConfigError(
+                f"{cls.__name__} does not define {' and '.join(undefined)}: give it these methods "
+                "of SequenceMixer."
+            )
+        mixer = super().__call__(*args, **kwargs)
+        unset = [name for name in SequenceMixer.__annotations__ if not hasattr(mixer, name)]
+        if unset:
+            raise ConfigError(
+                f"{cls.__name__} does not set {' and '.join(unset)}: set rule, num_heads and "
+                "state_shape in the constructor of a SequenceMixer."
+            )
+        return mixer
+
+
+class SequenceMixer(nn.Module, metaclass=_Complete):
     """Projections and gates around an update rule.
 
-    The constructor of a mixer sets the attributes.
+    The constructor of a mixer sets the attributes; `ConfigError` where one is missing, or a method.
 
     Attributes:
         rule: The update rule.

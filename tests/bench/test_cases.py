@@ -3,14 +3,13 @@
 import math
 import sys
 import time
-from contextlib import contextmanager
 
 import pandas as pd
 import pytest
 import torch
 
 from tabicl_linear.bench.cases import Case, Measured, Options, measure
-from tabicl_linear.bench.report import case_table, method
+from tabicl_linear.bench.report import case_table
 
 OPTIONS = Options(torch.device("cpu"), rounds=2)
 FIELD = [
@@ -61,18 +60,15 @@ def test_who_is_over_the_budget_sits_out_after_the_least_rounds():
     assert measured.spread(("", "slow")).median > 0.03
 
 
-def test_a_context_is_entered_around_every_turn_outside_its_time():
-    entered = []
-
-    @contextmanager
-    def context():
-        time.sleep(0.1)
-        entered.append(0)
-        yield
-
-    case = Case("a", lambda: time.sleep(0.021), context=context)
+def test_a_case_is_prepared_before_every_turn_outside_its_time():
+    prepared = []
+    case = Case(
+        "a",
+        lambda: time.sleep(0.021),
+        prepare=lambda: (time.sleep(0.1), prepared.append(0)),
+    )
     assert measure([case], OPTIONS, "test").seconds["", "a"].max() < 0.1
-    assert len(entered) == 4
+    assert len(prepared) == 4
 
 
 def test_progress_says_the_time_left(capsys):
@@ -135,5 +131,6 @@ def test_plain_data_holds_rates_ratios_and_memory():
     assert (bound["role"], bound["flops_per_second"]) == ("bound", 32e9)
 
 
-def test_the_method_names_rounds():
-    assert "of 7 rounds after warm-up" in method(7)
+def test_the_notes_name_the_rounds():
+    assert "of 3 rounds after warm-up" in case_table("Title", "rows/s", MEASURED, "A note. ").notes
+    assert case_table("Title", "rows/s", MEASURED).notes == ""

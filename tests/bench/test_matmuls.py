@@ -1,13 +1,12 @@
-"""The recorder of matrix products."""
+"""The recorder of the matrix products of a training step."""
 
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from tabicl_linear.bench.matmuls import DenseProducts, flops
 from tabicl_linear.bench.train import DENSE, cases, draw_batch
-from tabicl_linear.bench.training import within_training
+from tabicl_linear.bench.training import DenseProducts, flops, within_training
 from tabicl_linear.config import build_task
 
 CPU = torch.device("cpu")

@@ -10,10 +10,9 @@ from tabicl_linear.bench.report import (
     Report,
     Table,
     Target,
-    check_folder,
     number,
-    write_whole,
 )
+from tabicl_linear.cli.bench import check_folder, save, write_whole
 from tabicl_linear.errors import ConfigError
 
 MACHINE = {
@@ -51,7 +50,7 @@ def report(**changes):
 
 
 def test_files_say_the_same_and_are_whole(tmp_path):
-    paths = report().save(tmp_path / "new" / "folder")
+    paths = save(report(), tmp_path / "new" / "folder")
     assert [path.name for path in paths] == ["made-up.json", "made-up.md"]
     assert sorted(p.name for p in (tmp_path / "new" / "folder").iterdir()) == [
         "made-up.json",
@@ -72,7 +71,7 @@ def test_files_say_the_same_and_are_whole(tmp_path):
 
 
 def test_a_report_that_fails_leaves_the_former_files(tmp_path):
-    path = report().save(tmp_path)[0]
+    path = save(report(), tmp_path)[0]
     before = path.read_text()
 
     def fail(partial):
@@ -101,7 +100,7 @@ def test_a_folder_that_cannot_be_written_is_a_config_error(tmp_path):
         with pytest.raises(ConfigError, match="--output"):
             check_folder(folder)
         with pytest.raises(ConfigError, match="--output"):
-            report().save(folder)
+            save(report(), folder)
     check_folder(tmp_path / "new" / "folder")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

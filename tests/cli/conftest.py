@@ -1,5 +1,5 @@
 """Runs of the command line for these tests."""
 
-from command_line import fit, load, tiny
+from command_line import fit, kept, load, tiny
 
-__all__ = ["fit", "load", "tiny"]
+__all__ = ["fit", "kept", "load", "tiny"]

@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from tabicl_linear.__main__ import main
-
 
 class TestForeignCheckpoints:
     def refused(self, fit, path, capfd, *words):
@@ -62,12 +60,3 @@ def test_a_checkpoint_that_is_not_whole_is_refused(fit, load, kept, tmp_path, ca
     said = capfd.readouterr().err.splitlines()
     assert not any("Traceback" in line for line in said)
     assert said[-1].startswith("tabicl-linear fit: ")
-
-
-@pytest.fixture(scope="module")
-def kept(tiny, tmp_path_factory):
-    """A checkpoint of one step."""
-    root = tmp_path_factory.mktemp("kept")
-    options = ["--trainer.max_steps", "1", "--trainer.default_root_dir", str(root)]
-    assert main(["fit", *tiny, *options]) == 0
-    return root / "version_0" / "last.ckpt"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import torch
 
-from tabicl_linear.backends import probe
-from tabicl_linear.bench.backends import missing, running
+from tabicl_linear.backends import probe, using
+from tabicl_linear.backends.choice import kernels_of, missing
 from tabicl_linear.kernels.rule import UpdateRule, computed_in
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.kernels.streams import Streams
@@ -57,8 +57,9 @@ def check(
         return
     if precision == torch.float32:
         tolerance = probe.TF32_TOLERANCE
-    with running(rule, "fla") as fast:
-        yield _compare(f"{row}: FLA", _evaluate(fast, streams, state), truth, tolerance)
+    with using(kernels_of("fla", rule)):
+        found = _evaluate(rule, streams, state)
+    yield _compare(f"{row}: FLA", found, truth, tolerance)
 
 
 def example(

@@ -4,8 +4,8 @@ from importlib import metadata
 
 import torch
 
-from tabicl_linear.bench.machine import describe as describe_machine
-from tabicl_linear.bench.machine import sentence
+from tabicl_linear.machine import describe as describe_machine
+from tabicl_linear.machine import sentence
 from tools.gpu_check.results import Result
 
 PACKAGES = ("triton", "fla-core", "numpy", "lightning", "jsonargparse")

@@ -10,10 +10,8 @@ import torch
 from tabicl_linear import recipe as recipes
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.backends.choice import Backend, autocast_dtype, backend_of
-from tabicl_linear.bench.backends import running
 from tabicl_linear.bench.clock import timed
-from tabicl_linear.bench.matmuls import DenseProducts, flops
-from tabicl_linear.bench.training import Step, noise, within_training
+from tabicl_linear.bench.training import DenseProducts, Step, flops, noise, within_training
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import Causal
@@ -93,13 +91,12 @@ def speed(device: torch.device, *, verified: Sequence[str], quick: bool) -> Iter
         def work(
             step: Step, task: InContextTask = task, backend: Backend = backend, dtype: Any = dtype
         ) -> tuple[list[float], int, str]:
-            with running(task.model, backend, autocast=() if dtype == torch.float32 else (dtype,)):
-                step(batch)  # the optimiser's state is made in the first step
-                with DenseProducts() as products:
-                    step(batch)
-                call = partial(step, batch)
-                seconds = sorted(timed(call) for _ in range(3 if quick else 10))
-                return seconds, flops(products.replay(device)), kernels(task.model)
+            task.model.place(backend, autocast=() if dtype == torch.float32 else (dtype,))
+            step(batch)  # the optimiser's state is made in the first step
+            with DenseProducts() as products:
+                step(batch)
+            seconds = sorted(timed(partial(step, batch)) for _ in range(3 if quick else 10))
+            return seconds, flops(products.replay(device)), kernels(task.model)
 
         seconds, work_done, chosen = within_training(
             task, work, device=device, precision=NAMES[dtype]

@@ -76,6 +76,14 @@ def _gradients(run, x, start, weights):
     return [*(r.detach() for r in results), *torch.autograd.grad(loss, leaves)]
 
 
+def _scan(rule):
+    def run(x, start):
+        outputs, final = rule.scan(x, start)
+        return outputs, final.S
+
+    return run
+
+
 @built
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", CASES)
@@ -125,16 +133,9 @@ def test_every_width_matches_plain_pytorch_in_float64(rule, gate, heads):
     x, start = _wide(gate, heads)
     weights = torch.randn_like(x.v), torch.randn_like(start.S)
 
-    def scan(rule):
-        def run(x, start):
-            outputs, final = rule.scan(x, start)
-            return outputs, final.S
-
-        return run
-
     single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
-    actual = _gradients(scan(_InCpp(rule)), single, start32, weights)
-    expected = _gradients(scan(rule), x, start, weights)
+    actual = _gradients(_scan(_InCpp(rule)), single, start32, weights)
+    expected = _gradients(_scan(rule), x, start, weights)
     for i, (a, b) in enumerate(zip(actual, expected, strict=True)):
         assert_close(a, b, FLOAT32, f"tensor {i}")
 
@@ -146,11 +147,7 @@ def test_gates_that_underflow_forget_everything_and_have_finite_gradients():
     weights = torch.randn_like(x.v), torch.randn_like(start.S)
     single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
 
-    def scan(x, start):
-        outputs, final = _InCpp(AdditiveRule()).scan(x, start)
-        return outputs, final.S
-
-    actual = _gradients(scan, single, start32, weights)
+    actual = _gradients(_scan(_InCpp(AdditiveRule())), single, start32, weights)
     assert all(z.isfinite().all() for z in actual)
     own = (x.q * x.k).sum(-1, keepdim=True) * x.v * x.beta.unsqueeze(-1)
     assert_close(actual[0], own, FLOAT32)
@@ -174,16 +171,9 @@ def test_values_that_were_overwritten_leave_earlier_gradients_alone(places, read
         weights[0][:, earlier] = torch.randn_like(x.v[:, earlier])
         weights[1].zero_()
 
-    def scan(rule):
-        def run(x, start):
-            outputs, final = rule.scan(x, start)
-            return outputs, final.S
-
-        return run
-
     single, start32 = map_streams(torch.Tensor.float, x), MatrixState(start.S.float())
-    actual = _gradients(scan(_InCpp(DeltaRule())), single, start32, weights)[2:]
-    expected = _gradients(scan(DeltaRule()), x, start, weights)[2:]
+    actual = _gradients(_scan(_InCpp(DeltaRule())), single, start32, weights)[2:]
+    expected = _gradients(_scan(DeltaRule()), x, start, weights)[2:]
     for name, a, b in zip(("q", "k", "v", "beta"), actual[:-1], expected[:-1], strict=True):
         assert_close(a[:, earlier], b[:, earlier], tolerance, name)
     assert_close(actual[-1], expected[-1], tolerance, "start")

@@ -215,6 +215,13 @@ void each_piece(const Function &f, int64_t threads, const Work &work) {
     });
 }
 
+// The same for work that sums over no rows, and so need not know its piece.
+template <typename Function>
+void each_piece_alone(const Function &f, int64_t threads,
+                      void (*work)(const Function &, int64_t, int64_t)) {
+    each_piece(f, threads, [&](int64_t first, int64_t last, int64_t) { work(f, first, last); });
+}
+
 }  // namespace
 
 extern "C" {
@@ -222,11 +229,7 @@ extern "C" {
 // That of backends/cpp/loader.py, which refuses a library that was built from other sources.
 int tabicl_version() { return 4; }
 
-void tabicl_norm(const Norm *f, int64_t threads) {
-    each_piece(*f, threads, [&](int64_t first, int64_t last, int64_t) {
-        norm_piece(*f, first, last);
-    });
-}
+void tabicl_norm(const Norm *f, int64_t threads) { each_piece_alone(*f, threads, norm_piece); }
 
 void tabicl_norm_back(const Norm *f, int64_t threads) {
     each_piece(*f, threads, [&](int64_t first, int64_t last, int64_t piece) {
@@ -234,28 +237,18 @@ void tabicl_norm_back(const Norm *f, int64_t threads) {
     });
 }
 
-void tabicl_gated(const Gated *f, int64_t threads) {
-    each_piece(*f, threads, [&](int64_t first, int64_t last, int64_t) {
-        gated_piece(*f, first, last);
-    });
-}
+void tabicl_gated(const Gated *f, int64_t threads) { each_piece_alone(*f, threads, gated_piece); }
 
 void tabicl_gated_back(const Gated *f, int64_t threads) {
-    each_piece(*f, threads, [&](int64_t first, int64_t last, int64_t) {
-        gated_piece_back(*f, first, last);
-    });
+    each_piece_alone(*f, threads, gated_piece_back);
 }
 
 void tabicl_features(const Features *f, int64_t threads) {
-    each_piece(*f, threads, [&](int64_t first, int64_t last, int64_t) {
-        features_piece(*f, first, last);
-    });
+    each_piece_alone(*f, threads, features_piece);
 }
 
 void tabicl_features_back(const Features *f, int64_t threads) {
-    each_piece(*f, threads, [&](int64_t first, int64_t last, int64_t) {
-        features_piece_back(*f, first, last);
-    });
+    each_piece_alone(*f, threads, features_piece_back);
 }
 
 }  // extern "C"

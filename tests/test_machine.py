@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from tabicl_linear.bench import machine
+from tabicl_linear import machine
 
 
 def test_the_description_is_plain_data_and_names_everything():

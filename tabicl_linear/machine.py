@@ -1,4 +1,4 @@
-"""What a measurement was taken on. Needs nothing but torch."""
+"""The machine and the software that something was measured on."""
 
 import datetime
 import os
@@ -20,7 +20,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         card = torch.cuda.get_device_properties(device)
         gpu = f"{card.name} (sm_{card.major}{card.minor}, {card.total_memory / 2**30:.0f} GiB)"
     return {
-        "cpu": _cpu(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "device": str(device),
@@ -47,7 +47,7 @@ def sentence(machine: dict[str, Any]) -> str:
     )
 
 
-def _cpu() -> str:
+def processor() -> str:
     """The processor's name, with what it can multiply in."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
