@@ -1,9 +1,9 @@
 """Rows predicted from rows before them: for models that read causally and can be extended.
 
-The regressions are solved anew when the context has grown by a factor. Until then every row, whether
-written or only read, is predicted by the last solution: a query equals an appended row, and pieces
-of a context equal the whole. Penalty and confidence are those that have predicted best so far, each
-row by solutions that had not seen it.
+The regressions are solved anew when the context has grown by a factor. Until then every row,
+whether written or only read, is predicted by the last solution: a query equals an appended row, and
+pieces of a context equal the whole. Penalty and confidence are those that have predicted best so
+far, each row by solutions that had not seen it.
 """
 
 from collections.abc import Sequence
