@@ -19,8 +19,11 @@ import torch
 
 from tabicl_linear.types import Float, Int, Tensor
 
-LARGEST_LEVERAGE = 0.98
-"""h counts as this at most: a row that is all by itself says nothing about its own label."""
+LARGEST_LEVERAGE = 1 - 1e-6
+"""Beyond it rounding decides, and a row all by itself is predicted by the class shares.
+
+A lower bound on 1 - h would let rows see their own labels: short contexts have h of 0.99 and more.
+"""
 SMALLEST_VARIANCE = 1e-12
 """Of all features of a kind together; less is rounding."""
 
@@ -122,9 +125,10 @@ class Regression(NamedTuple):
         """Predictions of context rows, each from all others, from their features and labels."""
         f = (f.double() - self.mean[:, None]) * self.scale[:, None]
         leverage = self.inverse.leverage(f).unsqueeze(-1) + 1 / self.rows
-        leverage = leverage.clamp(max=LARGEST_LEVERAGE)
+        alone = leverage > LARGEST_LEVERAGE
         shares = self.shares[:, None]
-        return shares + (f @ self.weights - leverage * (r - shares)) / (1 - leverage)
+        change = (f @ self.weights - leverage * (r - shares)) / (1 - leverage)
+        return shares + change.masked_fill(alone, 0.0)
 
     def choose(self, penalty: Int[Tensor, " b"]) -> "Regression":
         """The regression with one penalty for each task, given by its index."""
@@ -187,9 +191,7 @@ def _added(penalties: Sequence[float], kinds: Kinds, like: Tensor) -> Float[Tens
     return like.new_tensor(penalties).unsqueeze(-1) * len(kinds)
 
 
-def _factors(
-    gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"]
-) -> Float[Tensor, "p b k k"]:
+def _factors(gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"]) -> Float[Tensor, "p b k k"]:
     sums = gram.expand(len(added), -1, -1, -1).clone()
     sums.diagonal(dim1=-2, dim2=-1).add_(added.unsqueeze(-1))
     return torch.linalg.cholesky(sums)
