@@ -1,6 +1,6 @@
 """The in-context model: fit a context, predict queries."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,12 +13,13 @@ from tabicl_linear.backends.placement import Backend, PlacedModule
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.embedding import inputs
 from tabicl_linear.embedding.labels import present_classes, without_absent
-from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
+from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.readouts import ReadoutFactory
-from tabicl_linear.ridge_inputs import RidgeContext, RidgePredictions, RidgeState
+from tabicl_linear.ridge_inputs import RidgePredictions, RidgeState
 from tabicl_linear.strategies.base import Strategy
+from tabicl_linear.tables import Tables
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
@@ -68,8 +69,8 @@ class InContextModel(PlacedModule):
         )
         self.ridge = architecture.make_ridge_inputs()
         if self.ridge is not None:  # training starts from the closed form alone
-            nn.init.zeros_(self.head[-1].weight)
-            nn.init.zeros_(self.head[-1].bias)
+            for parameter in self.head[-1].parameters():
+                nn.init.zeros_(parameter)
 
     @classmethod
     def from_parts(
@@ -95,6 +96,13 @@ class InContextModel(PlacedModule):
             cell_attention=architecture.make_cell_attention(),
             cell_attention_every=architecture.cell_attention_every,
         )
+        ridge = architecture.ridge_inputs
+        if strategy.target == "multi" and ridge is not None and ridge.form != "earlier_rows":
+            raise ConfigError(
+                f"Multi-target training writes the rows it predicts, and ridge_inputs.form="
+                f"{ridge.form} solves for a row with the labels of all others, in which its own "
+                "shows again: set ridge_inputs.form to earlier_rows, or target: single."
+            )
         if strategy.target == "multi" and not backbone.is_causal:
             raise ConfigError(
                 "Multi-target training writes the rows it predicts, and a readout that is not "
@@ -119,8 +127,8 @@ class InContextModel(PlacedModule):
 
     @property
     def is_causal(self) -> bool:
-        """Whether every layer reads causally, so that a fitted state can be extended."""
-        return self.backbone.is_causal
+        """Whether no row depends on later ones, so that a fitted state can be extended."""
+        return self.backbone.is_causal and (self.ridge is None or self.ridge.is_causal)
 
     def fit(
         self,
@@ -159,14 +167,14 @@ class InContextModel(PlacedModule):
             statistics, initial = self._statistics(x, y, categorical, size), None
         else:
             self._check_state(state)
-            self.backbone.check_extensible()
+            self._check_extensible()
             inputs.check_extension(x, categorical, state.statistics.fill.shape)
             statistics, initial = state.statistics, state.layers
-        num_cells = self.embedding.num_cells(x.shape[2])
-        ridge = None if self.ridge is None else self.ridge.write(x, y, statistics, size)
-        tokens = self._context_tokens(x, y, statistics, size, ridge)
+        tables = self._tables(statistics)
+        ridge = tables.open(x, y, None if state is None else state.ridge, size)
+        tokens = tables.context_tokens(x, y, ridge, size)
         with self.computing():
-            layers = self.backbone.write(tokens, initial, num_cells=num_cells)
+            layers = self.backbone.write(tokens, initial, num_cells=tables.num_cells)
         kept = None if ridge is None else ridge.state
         return InContextState(layers, statistics, self._classes(y, state), kept)
 
@@ -197,11 +205,10 @@ class InContextModel(PlacedModule):
             return torch.cat([self._predict(state, piece) for piece in pieces], dim=1)
 
     def _predict(self, state: InContextState, x: Tensor) -> Tensor:
-        known = self._query_predictions(x, state.ridge, state.statistics)
-        rows = self._rows(x, state.statistics, known)
-        tokens = self.strategy.query_tokens(rows, self._placeholder(state.statistics))
-        num_cells = self.embedding.num_cells(x.shape[2])
-        hidden = self.backbone.predict(tokens, state.layers, num_cells=num_cells)
+        tables = self._tables(state.statistics)
+        known = tables.query_predictions(x, state.ridge)
+        tokens = tables.query_tokens(x, known)
+        hidden = self.backbone.predict(tokens, state.layers, num_cells=tables.num_cells)
         return self._logits(hidden, x.shape[2], state.classes, known)
 
     def forward(self, batch: TaskBatch) -> Float[Tensor, "b q y"]:
@@ -232,15 +239,10 @@ class InContextModel(PlacedModule):
             )
         rows = slice(None), slice(None, num_context)
         statistics = self._statistics(batch.x[rows], batch.y[rows], batch.categorical)
-        num_columns = batch.x.shape[2]
-        num_cells = self.embedding.num_cells(num_columns)
-        known = self._training_predictions(batch, statistics)
-        tokens = self.strategy.training_tokens(
-            self._rows(batch.x, statistics, known),
-            self.embedding.labels(batch.y, num_columns),
-            self._placeholder(statistics),
-            num_context=num_context,
-        )
+        tables = self._tables(statistics)
+        num_cells = tables.num_cells
+        known = tables.training_predictions(batch)
+        tokens = tables.training_tokens(batch, known)
         queries = tokens.queries
         with self.computing():
             context, layers = self.backbone.fit(tokens.context, initial, num_cells=num_cells)
@@ -249,7 +251,7 @@ class InContextModel(PlacedModule):
         hidden = self.strategy.predictions(context, queries, num_context=num_context)
         classes = self._classes(batch.y[rows])
         of_queries = None if known is None else known.rows(slice(num_context, None))
-        return self._logits(hidden, num_columns, classes, of_queries), layers
+        return self._logits(hidden, tables.num_columns, classes, of_queries), layers
 
     @property
     def _weight(self) -> Tensor:
@@ -267,54 +269,8 @@ class InContextModel(PlacedModule):
             x, y, categorical, num_features=num_features, rows_per_chunk=rows_per_chunk
         )
 
-    def _standardised(self, x: Tensor, statistics: ContextStatistics) -> Float[Tensor, "b n m"]:
-        return standardise(x, statistics).to(self._weight.dtype)
-
-    def _rows(
-        self, x: Tensor, statistics: ContextStatistics, known: RidgePredictions | None
-    ) -> Float[Tensor, "g n d"]:
-        rows = self.embedding.rows(self._standardised(x, statistics))
-        if self.ridge is None or known is None:
-            return rows
-        return rows + self.embedding.label_tokens(self.ridge.tokens(known), x.shape[2])
-
-    def _context_tokens(
-        self,
-        x: Tensor,
-        y: Tensor,
-        statistics: ContextStatistics,
-        rows_per_chunk: int,
-        ridge: RidgeContext | None,
-    ) -> Iterator[Float[Tensor, "g t d"]]:
-        pairs = zip(x.split(rows_per_chunk, dim=1), y.split(rows_per_chunk, dim=1), strict=True)
-        for rows, labels in pairs:
-            known = None
-            if self.ridge is not None and ridge is not None:
-                known = self.ridge.context(rows, labels, ridge, statistics)
-            yield self.strategy.context_tokens(
-                self._rows(rows, statistics, known), self.embedding.labels(labels, x.shape[2])
-            )
-
-    def _query_predictions(
-        self, x: Tensor, state: RidgeState | None, statistics: ContextStatistics
-    ) -> RidgePredictions | None:
-        if self.ridge is None or state is None:
-            return None
-        return self.ridge.query(x, state, statistics)
-
-    def _training_predictions(
-        self, batch: TaskBatch, statistics: ContextStatistics
-    ) -> RidgePredictions | None:
-        if self.ridge is None:
-            return None
-        x, queries = batch.x.tensor_split([batch.num_context], dim=1)
-        y = batch.y[:, : batch.num_context]
-        written = self.ridge.write(x, y, statistics)
-        of_context = self.ridge.context(x, y, written, statistics)
-        return of_context.followed_by(self.ridge.query(queries, written.state, statistics))
-
-    def _placeholder(self, statistics: ContextStatistics) -> Float[Tensor, "g 1 d"]:
-        return self.embedding.unknown_label(statistics.mean_label, statistics.fill.shape[1])
+    def _tables(self, statistics: ContextStatistics) -> Tables:
+        return Tables(self.embedding, self.strategy, self.ridge, statistics)
 
     def _classes(self, y: Tensor, before: InContextState | None = None) -> Tensor | None:
         """Classes among labels and in a state; None where absent ones are not masked."""
@@ -335,11 +291,21 @@ class InContextModel(PlacedModule):
             logits = logits + self.ridge.logits(known)
         return logits if classes is None else without_absent(logits, classes)
 
+    def _check_extensible(self) -> None:
+        self.backbone.check_extensible()
+        if not self.is_causal:
+            raise UnsupportedReadout(
+                "A fitted state can be extended only where rows depend on earlier rows alone: "
+                "here ridge inputs are solved from all rows. Fit all rows at once, or use a model "
+                "with ridge_inputs.form: earlier_rows."
+            )
+
     def _check_state(self, state: InContextState) -> None:
         """Refuse what another model has fitted: kernels look at no shapes."""
         if (
             not isinstance(state, InContextState)
             or (state.classes is None) == self.architecture.mask_absent_classes
+            or (state.ridge is None) != (self.ridge is None)
             or not self.backbone.takes(state.layers, self._weight.device)
         ):
             raise DataError(

@@ -1,4 +1,4 @@
-"""Which implementation computes a model: chosen, probed and put in force here alone.
+"""Which implementation computes a model: chosen, probed and applied only here.
 
 A choice is a value (`kernels/chosen.py`): `with using(choice):` computes by it whatever is inside.
 """

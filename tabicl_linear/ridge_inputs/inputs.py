@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tabicl_linear.embedding.statistics import ContextStatistics, standardise
+from tabicl_linear.ridge_inputs.earlier_rows import EarlierRows, Rules
 from tabicl_linear.ridge_inputs.features import RidgeFeatures
 from tabicl_linear.ridge_inputs.leave_one_out import LeaveOneOut, solve
 from tabicl_linear.ridge_inputs.options import RidgeOptions
@@ -24,23 +25,11 @@ class RidgeState(NamedTuple):
 
     Attributes:
         thresholds: Standardised values that trees compare with.
-        solution: What predicts unlabelled rows.
+        solution: What predicts unlabelled rows; with its sums where rows can be added.
     """
 
     thresholds: Float[Tensor, "b r"]
-    solution: Solution
-
-
-class RidgeContext(NamedTuple):
-    """A context that has been solved, and gives predictions of its own rows.
-
-    Attributes:
-        fitted: The regressions.
-        state: What of it stays.
-    """
-
-    fitted: LeaveOneOut
-    state: RidgeState
+    solution: Solution | EarlierRows
 
 
 class RidgeInputs(nn.Module):
@@ -75,15 +64,20 @@ class RidgeInputs(nn.Module):
         nn.init.zeros_(last.bias)
         self.skip = nn.Sequential(nn.Linear(num_sets + 2, SKIP_WIDTH), nn.GELU(), last)
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether rows are predicted from rows before them alone."""
+        return self.options.form == "earlier_rows"
+
     @torch.no_grad()
-    def write(
+    def open(
         self,
         x: Float[Tensor, "b c m"],
         y: Int[Tensor, "b c"],
         statistics: ContextStatistics,
         rows_per_chunk: int | None = None,
-    ) -> RidgeContext:
-        """Solve the regressions of a context.
+    ) -> "RidgeContext":
+        """What predicts the rows of a new context; it goes through them in order.
 
         Args:
             x: Its rows, as a model takes them.
@@ -95,36 +89,37 @@ class RidgeInputs(nn.Module):
         size = rows_per_chunk or x.shape[1]
         columns, rows = self.features.tree_questions(x.shape[2], x.shape[1])
         asked = self._rows(x[:, rows], statistics)
-        columns = columns.expand(len(x), -1).unsqueeze(-1)
-        thresholds = asked.gather(2, columns).squeeze(-1)
+        thresholds = asked.gather(2, columns.expand(len(x), -1).unsqueeze(-1)).squeeze(-1)
 
         def chunks() -> Iterator[tuple[Tensor, Tensor]]:
             for part, labels in zip(x.split(size, dim=1), y.split(size, dim=1), strict=True):
-                yield self._features(part, thresholds, statistics), self._one_hot(labels)
+                yield self.of_rows(part, thresholds, statistics), self.one_hot(labels)
 
-        fitted = solve(chunks, self.features.sets(x.shape[2]), self.options.penalties)
-        return RidgeContext(fitted, RidgeState(thresholds, fitted.solution))
+        sets, penalties = self.features.sets(x.shape[2]), self.options.penalties
+        if self.is_causal:
+            features = self.of_rows(x[:, :0], thresholds, statistics)
+            empty = EarlierRows.empty(features, self.num_classes, sets, len(penalties))
+            return self.resume(RidgeState(thresholds, empty), statistics)
+        fitted = solve(chunks, sets, penalties)
+        return RidgeContext(self, RidgeState(thresholds, fitted.solution), statistics, fitted)
 
-    @torch.no_grad()
-    def context(
-        self,
-        x: Float[Tensor, "b n m"],
-        y: Int[Tensor, "b n"],
-        written: RidgeContext,
-        statistics: ContextStatistics,
-    ) -> RidgePredictions:
-        """Predictions of rows of the context, each from all others."""
-        features = self._features(x, written.state.thresholds, statistics)
-        found = written.fitted.context(features, self._one_hot(y))
-        return found.to(self.projection.weight.dtype)
+    def resume(self, state: RidgeState, statistics: ContextStatistics) -> "RidgeContext":
+        """What predicts rows that extend a fitted context."""
+        return RidgeContext(self, state, statistics, None)
 
     @torch.no_grad()
     def query(
         self, x: Float[Tensor, "b n m"], state: RidgeState, statistics: ContextStatistics
     ) -> RidgePredictions:
         """Predictions of unlabelled rows."""
-        features = self._features(x, state.thresholds, statistics)
-        found = state.solution.predict(features, self.features.sets(x.shape[-1]))
+        features = self.of_rows(x, state.thresholds, statistics)
+        sets = self.features.sets(x.shape[-1])
+        if isinstance(state.solution, EarlierRows):
+            labels = state.solution.sums.labels[:, None]
+            prior = labels / labels.sum(-1, keepdim=True)
+            found = state.solution.solution.predict(features, sets)._replace(prior=prior)
+        else:
+            found = state.solution.predict(features, sets)
         return found.to(self.projection.weight.dtype)
 
     def tokens(self, predictions: RidgePredictions) -> Float[Tensor, "b n d"]:
@@ -151,7 +146,10 @@ class RidgeInputs(nn.Module):
         dtype = torch.promote_types(self.projection.weight.dtype, torch.float32)
         return standardise(x, plain).to(dtype)
 
-    def _features(self, x: Tensor, thresholds: Tensor, by: ContextStatistics) -> Tensor:
+    def of_rows(
+        self, x: Float[Tensor, "b n m"], thresholds: Float[Tensor, "b r"], by: ContextStatistics
+    ) -> Float[Tensor, "b n f"]:
+        """Features of rows as a model takes them."""
         with torch.autocast(x.device.type, enabled=False):
             features: Tensor = self.features(
                 self._rows(x, by),
@@ -161,5 +159,47 @@ class RidgeInputs(nn.Module):
             )
         return features
 
-    def _one_hot(self, y: Tensor) -> Float[Tensor, "b n y"]:
+    def one_hot(self, y: Int[Tensor, "b n"]) -> Float[Tensor, "b n y"]:
+        """Labels as the regressions take them."""
         return F.one_hot(y.long(), self.num_classes).double()
+
+
+class RidgeContext:
+    """A context whose rows are predicted in order, chunk by chunk.
+
+    Args:
+        inputs: The regressions.
+        state: Of the rows before.
+        statistics: Of the context.
+        fitted: What predicts its rows from all others; None where it is those before them.
+
+    Attributes:
+        state: Of all rows so far.
+    """
+
+    def __init__(
+        self,
+        inputs: RidgeInputs,
+        state: RidgeState,
+        statistics: ContextStatistics,
+        fitted: LeaveOneOut | None,
+    ) -> None:
+        self.state = state
+        self._inputs = inputs
+        self._statistics = statistics
+        self._fitted = fitted
+
+    @torch.no_grad()
+    def read(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> RidgePredictions:
+        """Predictions of the next rows, whose labels are known."""
+        inputs, before = self._inputs, self.state.solution
+        f = inputs.of_rows(x, self.state.thresholds, self._statistics)
+        r = inputs.one_hot(y)
+        if isinstance(before, EarlierRows):
+            rules = Rules(inputs.options, inputs.features.sets(x.shape[2]))
+            found, after = before.write(f, r, rules)
+            self.state = self.state._replace(solution=after)
+        else:
+            assert self._fitted is not None, "rows added to a context that has been solved"
+            found = self._fitted.context(f, r)
+        return found.to(inputs.projection.weight.dtype)

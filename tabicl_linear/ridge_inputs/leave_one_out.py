@@ -42,9 +42,7 @@ class LeaveOneOut(NamedTuple):
     regressions: Sequence[Regression]
     solution: Solution
 
-    def context(
-        self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]
-    ) -> RidgePredictions:
+    def context(self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]) -> RidgePredictions:
         """Predictions of context rows, each from all others."""
         pairs = zip(self.regressions, self.sets, strict=True)
         shares = [regression.left_out(of_set(f, part), r)[0] for regression, part in pairs]
@@ -70,14 +68,15 @@ def solve(
     errors = (left_out - r).square().sum((-1, -2))
     best = errors.argmin(1)
     shares = left_out[torch.arange(len(sets))[:, None], best, torch.arange(len(r))].mean(0)
-    regressions = [regression.choose(penalty) for regression, penalty in zip(regressions, best, strict=True)]
-    weights, offsets = zip(*(regression.linear() for regression in regressions), strict=True)
+    chosen = zip(regressions, best, strict=True)
+    regressions = [regression.choose(penalty) for regression, penalty in chosen]
+    linear = [regression.linear() for regression in regressions]
     prior = regressions[0].shares
     scatter = (r - prior[:, None]).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
-    confidence = confidence_losses(shares, r, prior > 0).argmin(0)
+    confidence = confidence_losses(shares, r, prior[:, None] > 0).argmin(0)
     solution = Solution(
-        weights=weights,
-        offsets=torch.stack(offsets, dim=1),
+        weights=tuple(weights[0] for weights, _ in linear),
+        offsets=torch.stack([offsets[0] for _, offsets in linear], dim=1),
         prior=prior,
         errors=(errors.amin(1) / scatter).T,
         confidence=prior.new_tensor(CONFIDENCES)[confidence].unsqueeze(-1),

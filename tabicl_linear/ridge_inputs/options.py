@@ -58,7 +58,8 @@ class RidgeOptions:
         for kinds in self.sets:
             if not kinds or len(set(kinds)) < len(kinds) or not set(kinds) <= set(KINDS):
                 raise ConfigError(
-                    f"ridge_inputs.sets has {list(kinds)}; give each set some of {KINDS}, each once."
+                    f"ridge_inputs.sets has {list(kinds)}: give each set some of {KINDS}, each "
+                    "once."
                 )
         if not self.sets:
             raise ConfigError("ridge_inputs.sets is empty: give one set of features or more.")

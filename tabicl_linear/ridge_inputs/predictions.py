@@ -30,10 +30,12 @@ class RidgePredictions(NamedTuple):
     errors: Float[Tensor, "b #n s"]
     confidence: Float[Tensor, "b #n 1"]
 
-    def followed_by(self, other: "RidgePredictions") -> "RidgePredictions":
-        """Predictions of these rows, then of others."""
-        pairs = zip(self._each(), other._each(), strict=True)
-        return RidgePredictions(*(torch.cat(pair, dim=1) for pair in pairs))
+    @classmethod
+    def joined(cls, parts: Sequence["RidgePredictions"]) -> "RidgePredictions":
+        """Predictions of the rows of all parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(torch.cat(p, dim=1) for p in zip(*(q._each() for q in parts), strict=True)))
 
     def rows(self, rows: slice) -> "RidgePredictions":
         """Predictions of some of the rows."""
@@ -80,9 +82,9 @@ class Solution(NamedTuple):
             f: All their features.
             sets: Where those of each set stand among them.
         """
-        pairs = zip(self.weights, sets, strict=True)
-        shares = [of_set(f, part).to(weights.dtype) @ weights for weights, part in pairs]
-        return self.about(torch.stack(shares, dim=2) + self.offsets[:, None])
+        parts = zip(self.weights, self.offsets.unbind(1), sets, strict=True)
+        shares = [offset_shares(of_set(f, part), *linear) for *linear, part in parts]
+        return self.about(torch.stack(shares, dim=2))
 
     def about(self, shares: Float[Tensor, "b n s y"]) -> RidgePredictions:
         """Predicted shares with what is known about them."""
@@ -90,19 +92,25 @@ class Solution(NamedTuple):
         return RidgePredictions(shares, *(part[:, None] for part in parts))
 
 
+def offset_shares(
+    f: Float[Tensor, "b n f"], weights: Float[Tensor, "*p b f y"], offsets: Float[Tensor, "*p b y"]
+) -> Float[Tensor, "*p b n y"]:
+    """Shares that linear functions of the features predict."""
+    return f.to(weights.dtype) @ weights + offsets.unsqueeze(-2)
+
+
 def confidence_losses(
-    shares: Float[Tensor, "b n y"], r: Float[Tensor, "b n y"], present: Bool[Tensor, "b y"]
+    shares: Float[Tensor, "b n y"], r: Float[Tensor, "b n y"], present: Bool[Tensor, "b #n y"]
 ) -> Float[Tensor, "e b"]:
     """Sum over rows of the log-loss at each of `CONFIDENCES`.
 
     Args:
         shares: Predictions of rows that were left out.
-        r: Their one-hot labels.
+        r: Their one-hot labels; zero for rows that do not count.
         present: Classes that can be predicted.
     """
-    hidden = ~present[:, None]
     losses = []
     for confidence in CONFIDENCES:
-        logits = (confidence * shares).masked_fill(hidden, ABSENT_LOGIT)
+        logits = (confidence * shares).masked_fill(~present, ABSENT_LOGIT)
         losses.append(-(logits.log_softmax(-1) * r).sum((1, 2)))
     return torch.stack(losses)

@@ -66,7 +66,13 @@ class RidgeSums(NamedTuple):
 
     def plus(self, other: "RidgeSums") -> "RidgeSums":
         """Sums over the rows of both."""
-        return RidgeSums(*(mine + its for mine, its in zip(self, other, strict=True)))
+        return RidgeSums(
+            self.rows + other.rows,
+            self.features + other.features,
+            self.gram + other.gram,
+            self.cross + other.cross,
+            self.labels + other.labels,
+        )
 
 
 class Primal(NamedTuple):
@@ -136,10 +142,10 @@ class Regression(NamedTuple):
             weights=_chosen(self.weights, penalty), inverse=self.inverse.choose(penalty)
         )
 
-    def linear(self) -> tuple[Float[Tensor, "b f y"], Float[Tensor, "b y"]]:
-        """Weights of plain features, and what is added, with the first penalty."""
-        weights = self.weights[0] * self.scale.unsqueeze(-1)
-        return weights, self.shares - (self.mean[:, None] @ weights).squeeze(1)
+    def linear(self) -> tuple[Float[Tensor, "p b f y"], Float[Tensor, "p b y"]]:
+        """Weights of plain features, and what is added."""
+        weights = self.weights * self.scale.unsqueeze(-1)
+        return weights, self.shares - (self.mean[:, None] @ weights).squeeze(-2)
 
 
 def solve_sums(sums: RidgeSums, kinds: Kinds, penalties: Sequence[float]) -> Regression:

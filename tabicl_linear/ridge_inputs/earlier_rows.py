@@ -1,0 +1,165 @@
+"""Rows predicted from rows before them: for models that read causally and can be extended.
+
+The regressions are solved anew when the context has grown by a factor. Until then every row,
+whether written or only read, is predicted by the last solution: a query equals an appended row, and
+pieces of a context equal the whole. Penalty and confidence are those that have predicted best so
+far, each row by solutions that had not seen it.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from tabicl_linear.ridge_inputs.options import RidgeOptions
+from tabicl_linear.ridge_inputs.predictions import (
+    CONFIDENCES,
+    RidgePredictions,
+    Solution,
+    confidence_losses,
+    offset_shares,
+)
+from tabicl_linear.ridge_inputs.solve import (
+    SMALLEST_VARIANCE,
+    Kinds,
+    RidgeSums,
+    of_set,
+    solve_sums,
+)
+from tabicl_linear.types import Float, Tensor
+
+FEWEST = 16
+"""Rows from one solution to the next at least."""
+
+
+class Candidates(NamedTuple):
+    """The last solutions of one set, one for each penalty, as linear functions of the features."""
+
+    weights: Float[Tensor, "p b f y"]
+    offsets: Float[Tensor, "p b y"]
+
+
+class EarlierRows(NamedTuple):
+    """All that is known after some rows; constant in size.
+
+    Attributes:
+        sums: Over all rows so far.
+        solved: Rows that the last solutions have seen.
+        candidates: Those solutions, for each set.
+        errors: Squared error of each set and penalty so far.
+        scatter: Squared error of the class shares so far.
+        losses: Log-loss at each confidence so far.
+        solution: The best of the last solutions.
+    """
+
+    sums: RidgeSums
+    solved: int
+    candidates: tuple[Candidates, ...]
+    errors: Float[Tensor, "s p b"]
+    scatter: Float[Tensor, " b"]
+    losses: Float[Tensor, "e b"]
+    solution: Solution
+
+    @classmethod
+    def empty(
+        cls, f: Float[Tensor, "b n f"], num_classes: int, sets: Sequence[Kinds], penalties: int
+    ) -> "EarlierRows":
+        """Before the first row, for rows of such features."""
+        b = len(f)
+
+        def zeros(*shape: int) -> Tensor:
+            return f.new_zeros(shape, dtype=torch.float64)
+
+        sizes = [sum(part.stop - part.start for part in kinds) for kinds in sets]
+        size = f.shape[2]
+        sums = RidgeSums(
+            0,
+            zeros(b, size),
+            zeros(b, size, size),
+            zeros(b, size, num_classes),
+            zeros(b, num_classes),
+        )
+        candidates = tuple(
+            Candidates(zeros(penalties, b, size, num_classes), zeros(penalties, b, num_classes))
+            for size in sizes
+        )
+        solution = Solution(
+            weights=tuple(part.weights[0] for part in candidates),
+            offsets=zeros(b, len(sets), num_classes),
+            prior=zeros(b, num_classes),
+            errors=zeros(b, len(sets)) + 1,
+            confidence=zeros(b, 1) + CONFIDENCES[0],
+        )
+        errors, losses = zeros(len(sets), penalties, b), zeros(len(CONFIDENCES), b)
+        return cls(sums, 0, candidates, errors, zeros(b), losses, solution)
+
+    def write(
+        self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"], by: "Rules"
+    ) -> tuple[RidgePredictions, "EarlierRows"]:
+        """Predict rows from those before them, and add them."""
+        state, found = self, []
+        while f.shape[1]:
+            count = min(f.shape[1], by.next_solution(state.solved) - state.sums.rows)
+            (part, f), (labels, r) = (z.tensor_split([count], dim=1) for z in (f, r))
+            predictions, state = state._add(part, labels, by)
+            found.append(predictions)
+        return RidgePredictions.joined(found), state
+
+    def _add(self, f: Tensor, r: Tensor, by: "Rules") -> tuple[RidgePredictions, "EarlierRows"]:
+        """Rows of one stretch between two solutions."""
+        before = r.cumsum(1) - r + self.sums.labels[:, None]
+        prior = before / before.sum(-1, keepdim=True).clamp(min=1)
+        predictions = self.solution.predict(f, by.sets)._replace(prior=prior)
+        present = prior > 0
+        known = r * present
+        shares = predictions.shares.mean(2)
+        tried = [
+            offset_shares(of_set(f, kinds), part.weights, part.offsets)
+            for part, kinds in zip(self.candidates, by.sets, strict=True)
+        ]
+        state = self._replace(
+            sums=self.sums.plus(RidgeSums.of(f, r)),
+            errors=self.errors + torch.stack([(z - r).square().sum((-1, -2)) for z in tried]),
+            scatter=self.scatter + (prior - r).square().sum((-1, -2)),
+            losses=self.losses + confidence_losses(shares, known, present),
+        )
+        is_due = state.sums.rows == by.next_solution(self.solved)
+        return predictions, state._solve(by) if is_due else state
+
+    def _solve(self, by: "Rules") -> "EarlierRows":
+        """Solve from all rows so far."""
+        regressions = [solve_sums(self.sums, kinds, by.options.penalties) for kinds in by.sets]
+        candidates = tuple(Candidates(*regression.linear()) for regression in regressions)
+        best = self.errors.argmin(1)
+        tasks = torch.arange(best.shape[1], device=best.device)
+        chosen = [
+            (part.weights[i, tasks], part.offsets[i, tasks])
+            for part, i in zip(candidates, best, strict=True)
+        ]
+        weights, offsets = zip(*chosen, strict=True)
+        scatter = self.scatter.clamp(min=SMALLEST_VARIANCE)
+        confidence = self.losses.new_tensor(CONFIDENCES)[self.losses.argmin(0)]
+        solution = Solution(
+            weights=weights,
+            offsets=torch.stack(offsets, dim=1),
+            prior=self.sums.labels / self.sums.rows,
+            errors=(self.errors.amin(1) / scatter).T,
+            confidence=confidence.unsqueeze(-1),
+        )
+        return self._replace(solved=self.sums.rows, candidates=candidates, solution=solution)
+
+
+class Rules(NamedTuple):
+    """How a context of rows is solved.
+
+    Attributes:
+        options: Penalties and growth.
+        sets: Where the features of each set stand among all.
+    """
+
+    options: RidgeOptions
+    sets: Sequence[Kinds]
+
+    def next_solution(self, solved: int) -> int:
+        """Rows at which the regressions are solved after they have been at `solved` rows."""
+        return max(solved + FEWEST, int(solved * self.options.growth))

@@ -1,0 +1,121 @@
+"""Tables on their way to tokens."""
+
+from collections.abc import Iterator
+
+from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.embedding.base import Embedding
+from tabicl_linear.embedding.statistics import ContextStatistics, standardise
+from tabicl_linear.ridge_inputs import RidgeContext, RidgeInputs, RidgePredictions, RidgeState
+from tabicl_linear.strategies.base import Strategy, Tokens
+from tabicl_linear.types import Float, Int, Tensor
+
+
+class Tables:
+    """Tasks under the statistics of their contexts: makes tokens of their rows and labels.
+
+    Args:
+        embedding: psi_x and psi_y.
+        strategy: Layout of the tokens.
+        ridge: What adds predictions of ridge regressions to rows, if anything does.
+        statistics: Of the contexts.
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        strategy: Strategy,
+        ridge: RidgeInputs | None,
+        statistics: ContextStatistics,
+    ) -> None:
+        self.embedding = embedding
+        self.strategy = strategy
+        self.ridge = ridge
+        self.statistics = statistics
+        self.num_columns = statistics.fill.shape[1]
+        self.num_cells = embedding.num_cells(self.num_columns)
+
+    def open(
+        self,
+        x: Float[Tensor, "b c m"],
+        y: Int[Tensor, "b c"],
+        state: RidgeState | None = None,
+        rows_per_chunk: int | None = None,
+    ) -> RidgeContext | None:
+        """What predicts rows of a context, which may extend that of a state; None without ridge.
+
+        Args:
+            x: All its rows.
+            y: Their labels.
+            state: Of the rows before them.
+            rows_per_chunk: Rows looked at together.
+        """
+        if self.ridge is None:
+            return None
+        if state is not None:
+            return self.ridge.resume(state, self.statistics)
+        return self.ridge.open(x, y, self.statistics, rows_per_chunk)
+
+    def context_tokens(
+        self,
+        x: Float[Tensor, "b c m"],
+        y: Int[Tensor, "b c"],
+        ridge: RidgeContext | None,
+        rows_per_chunk: int,
+    ) -> Iterator[Float[Tensor, "g t d"]]:
+        """Tokens of the rows of a context, chunk by chunk; `ridge` advances with them."""
+        pairs = zip(x.split(rows_per_chunk, dim=1), y.split(rows_per_chunk, dim=1), strict=True)
+        for rows, labels in pairs:
+            known = None if ridge is None else ridge.read(rows, labels)
+            yield self.strategy.context_tokens(
+                self._rows(rows, known), self.embedding.labels(labels, self.num_columns)
+            )
+
+    def query_predictions(
+        self, x: Float[Tensor, "b q m"], state: RidgeState | None
+    ) -> RidgePredictions | None:
+        """What ridge regressions say about unlabelled rows; None without them."""
+        if self.ridge is None or state is None:
+            return None
+        return self.ridge.query(x, state, self.statistics)
+
+    def query_tokens(
+        self, x: Float[Tensor, "b q m"], known: RidgePredictions | None
+    ) -> Float[Tensor, "g u d"]:
+        """Tokens of unlabelled rows."""
+        return self.strategy.query_tokens(self._rows(x, known), self._placeholder())
+
+    def training_predictions(self, batch: TaskBatch) -> RidgePredictions | None:
+        """What ridge regressions say about all rows of a training batch; None without them.
+
+        Query rows are predicted like those of the context where they are written as well.
+        """
+        if self.ridge is None:
+            return None
+        x, queries = batch.x.tensor_split([batch.num_context], dim=1)
+        y, labels = batch.y.tensor_split([batch.num_context], dim=1)
+        context = self.ridge.open(x, y, self.statistics)
+        known = [context.read(x, y)]
+        if self.strategy.target == "multi":
+            known.append(context.read(queries, labels))
+        else:
+            known.append(self.ridge.query(queries, context.state, self.statistics))
+        return RidgePredictions.joined(known)
+
+    def training_tokens(self, batch: TaskBatch, known: RidgePredictions | None) -> Tokens:
+        """Tokens of a training batch in the layout of the strategy."""
+        return self.strategy.training_tokens(
+            self._rows(batch.x, known),
+            self.embedding.labels(batch.y, self.num_columns),
+            self._placeholder(),
+            num_context=batch.num_context,
+        )
+
+    def _rows(self, x: Tensor, known: RidgePredictions | None) -> Float[Tensor, "g n d"]:
+        dtype = self.embedding.label_projection.weight.dtype
+        rows = self.embedding.rows(standardise(x, self.statistics).to(dtype))
+        if self.ridge is None or known is None:
+            return rows
+        return rows + self.embedding.label_tokens(self.ridge.tokens(known), self.num_columns)
+
+    def _placeholder(self) -> Float[Tensor, "g 1 d"]:
+        return self.embedding.unknown_label(self.statistics.mean_label, self.num_columns)
