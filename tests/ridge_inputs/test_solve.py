@@ -1,4 +1,4 @@
-"""Ridge regressions against a plain float64 solution, and rows left out against doing so by hand."""
+"""Ridge regressions against a plain float64 solution, rows left out against doing so by hand."""
 
 import numpy as np
 import pytest
