@@ -14,6 +14,8 @@ WAVES = (1.5, 3.0)
 """Frequencies of the features of single values, in radians per standard deviation."""
 TANH_SCALE = 1.5
 COSINE_PHASE = 10.0
+DRAW_BITS = 24
+"""Digits of the draws of trees, which are whole numbers: no change of dtype may round them."""
 
 
 class RidgeFeatures(nn.Module):
@@ -36,8 +38,8 @@ class RidgeFeatures(nn.Module):
 
     projection: Float[Tensor, "m p"]
     phase: Float[Tensor, " p"]
-    tree_columns: Float[Tensor, " r"]
-    tree_rows: Float[Tensor, " r"]
+    tree_columns: Int[Tensor, " r"]
+    tree_rows: Int[Tensor, " r"]
 
     def __init__(self, num_features: int, options: RidgeOptions) -> None:
         super().__init__()
@@ -54,8 +56,8 @@ class RidgeFeatures(nn.Module):
         draws = {
             "projection": torch.randn(shape, generator=generator) * scale,
             "phase": torch.randn(shape[1], generator=generator) * phase,
-            "tree_columns": torch.rand(questions, generator=generator),
-            "tree_rows": torch.rand(questions, generator=generator),
+            "tree_columns": torch.randint(2**DRAW_BITS, (questions,), generator=generator),
+            "tree_rows": torch.randint(2**DRAW_BITS, (questions,), generator=generator),
         }
         for name, tensor in draws.items():
             self.register_buffer(name, tensor, persistent=False)
@@ -81,9 +83,7 @@ class RidgeFeatures(nn.Module):
         self, num_columns: int, num_rows: int
     ) -> tuple[Int[Tensor, " r"], Int[Tensor, " r"]]:
         """Columns that trees ask about, and the context rows whose values they compare with."""
-        columns = (self.tree_columns.double() * num_columns).long()
-        rows = (self.tree_rows.double() * num_rows).long()
-        return columns, rows
+        return self.tree_columns * num_columns >> DRAW_BITS, self.tree_rows * num_rows >> DRAW_BITS
 
     def forward(
         self,
@@ -121,7 +121,7 @@ class RidgeFeatures(nn.Module):
 
     def _leaves(self, z: Tensor, thresholds: Tensor, categorical: Tensor) -> Tensor:
         depth = self.options.tree_depth
-        columns = (self.tree_columns.double() * z.shape[-1]).long()
+        columns, _ = self.tree_questions(z.shape[-1], 1)
         values, limits = z[..., columns], thresholds[:, None]
         yes = torch.where(categorical[:, None, columns], values == limits, values >= limits)
         place = 2 ** torch.arange(depth, device=z.device)

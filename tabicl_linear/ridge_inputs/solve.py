@@ -19,8 +19,11 @@ import torch
 
 from tabicl_linear.types import Float, Int, Tensor
 
-LARGEST_LEVERAGE = 0.98
-"""h counts as this at most: a row that is all by itself says nothing about its own label."""
+LARGEST_LEVERAGE = 1 - 1e-6
+"""Beyond it rounding decides, and a row all by itself is predicted by the class shares.
+
+A lower bound on 1 - h would let rows see their own labels: short contexts have h of 0.99 and more.
+"""
 SMALLEST_VARIANCE = 1e-12
 """Of all features of a kind together; less is rounding."""
 
@@ -52,15 +55,14 @@ class RidgeSums(NamedTuple):
 
     @classmethod
     def of(cls, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]) -> "RidgeSums":
-        """Sums over these rows. Products in the dtype of `f`, sums in float64."""
+        """Sums over these rows, in float64 whatever the dtype of `f`.
+
+        Products of float32 are off by about 1e-7 for every row: tens of thousands of rows of equal
+        or constant features outgrow the penalty, and nothing positive definite is left.
+        """
+        f, r = f.double(), r.double()
         ft = f.transpose(1, 2)
-        return cls(
-            f.shape[1],
-            f.sum(1, dtype=torch.float64),
-            (ft @ f).double(),
-            (ft @ r.to(f.dtype)).double(),
-            r.sum(1, dtype=torch.float64),
-        )
+        return cls(f.shape[1], f.sum(1), ft @ f, ft @ r, r.sum(1))
 
     def plus(self, other: "RidgeSums") -> "RidgeSums":
         """Sums over the rows of both."""
@@ -129,9 +131,10 @@ class Regression(NamedTuple):
         """Predictions of context rows, each from all others, from their features and labels."""
         f = (f.double() - self.mean[:, None]) * self.scale[:, None]
         leverage = self.inverse.leverage(f).unsqueeze(-1) + 1 / self.rows
-        leverage = leverage.clamp(max=LARGEST_LEVERAGE)
+        alone = leverage > LARGEST_LEVERAGE
         shares = self.shares[:, None]
-        return shares + (f @ self.weights - leverage * (r - shares)) / (1 - leverage)
+        change = (f @ self.weights - leverage * (r - shares)) / (1 - leverage)
+        return shares + change.masked_fill(alone, 0.0)
 
     def choose(self, penalty: Int[Tensor, " b"]) -> "Regression":
         """The regression with one penalty for each task, given by its index."""

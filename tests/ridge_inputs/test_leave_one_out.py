@@ -1,0 +1,138 @@
+"""A context in chunks, and how its penalties and its confidence are chosen."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tolerances import CONTRACT, RMS, assert_close
+
+from tabicl_linear.kernels.state import tensors
+from tabicl_linear.ridge_inputs import leave_one_out
+from tabicl_linear.ridge_inputs.leave_one_out import solve
+from tabicl_linear.ridge_inputs.predictions import CONFIDENCES
+from tabicl_linear.ridge_inputs.solve import Dual, Primal, of_set, solve_rows
+
+EXACT = RMS[torch.float64]
+SETS = ((slice(0, 3), slice(5, 9)), (slice(0, 6),))
+PENALTIES = (0.01, 0.1, 1.0, 10.0)
+
+
+def table(rows: int, *, tasks: int = 3, noise: float = 1.0):
+    """Features of unlike size and labels that depend on them, in two of three classes."""
+    g = torch.Generator().manual_seed(rows)
+    f = torch.randn(tasks, rows, 9, generator=g, dtype=torch.float64) * torch.arange(1, 10)
+    y = f[..., 0] + noise * torch.randn(tasks, rows, generator=g) > 0
+    return f, F.one_hot(y.long(), 3).double()
+
+
+def chunks(f, r, size=None):
+    """A function that gives them in pieces."""
+    size = size or f.shape[1]
+    return lambda: zip(f.split(size, 1), r.split(size, 1), strict=True)
+
+
+def assert_same(one, other, f, r):
+    for actual, expected in zip(tensors(one.solution), tensors(other.solution), strict=True):
+        assert_close(actual, expected, EXACT)
+    assert_close(one.context(f, r).shares, other.context(f, r).shares, EXACT)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8, 9, 10, 200])
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_chunks_are_the_whole(rows, size):
+    """9 features: products of rows below, sums above, whatever the chunks."""
+    f, r = table(rows)
+    whole, pieces = solve(chunks(f, r), SETS, PENALTIES), solve(chunks(f, r, size), SETS, PENALTIES)
+    kind = Dual if rows <= 9 else Primal
+    for solution in (whole, pieces):
+        assert all(isinstance(one.inverse, kind) for one in solution.regressions)
+    assert_same(pieces, whole, f, r)
+
+
+@pytest.mark.parametrize("rows", [10, 11, 30])
+def test_both_sides_of_the_switch_agree(rows):
+    """Features that are zero make more features than rows of the same table."""
+    f, r = table(rows)
+    by_sums = solve(chunks(f, r, 4), SETS, PENALTIES)
+    wide = torch.cat([f, f.new_zeros(3, rows, 30)], -1)
+    by_rows = solve(chunks(wide, r, 4), SETS, PENALTIES)
+    assert isinstance(by_sums.regressions[0].inverse, Primal)
+    assert isinstance(by_rows.regressions[0].inverse, Dual)
+    assert_same(by_sums, by_rows, f, r)
+
+
+def test_each_task_and_set_has_the_penalty_of_the_smallest_error():
+    f, r = table(40, tasks=12, noise=8.0)
+    found = solve(chunks(f, r), SETS, PENALTIES).solution
+    kept = set()
+    for i, kinds in enumerate(SETS):
+        regression = solve_rows(f, r, kinds, PENALTIES)
+        errors = (regression.left_out(of_set(f, kinds), r) - r).square().sum((-1, -2))
+        for task in range(12):
+            best = int(errors[:, task].argmin())
+            kept.add(best)
+            one = solve_rows(f[task : task + 1], r[task : task + 1], kinds, PENALTIES[best:][:1])
+            weights = one.weights[0, 0] * one.scale[0].unsqueeze(-1)
+            assert_close(found.weights[i][task], weights, EXACT)
+            scatter = (r[task] - r[task].mean(0)).square().sum()
+            assert_close(found.errors[task, i], errors[best, task] / scatter, EXACT)
+    assert len(kept) > 1, "one penalty would do for all"
+
+
+def test_each_task_has_the_confidence_of_the_smallest_loss():
+    f, r = table(60, tasks=4)
+    for task, noise in enumerate((0.01, 1.0, 10.0, 1000.0)):
+        r[task : task + 1] = table(60, tasks=1, noise=noise)[1]
+    f = table(60, tasks=1)[0].expand(4, -1, -1)
+    solved = solve(chunks(f, r), SETS, PENALTIES)
+    shares = solved.context(f, r).shares.mean(2)
+    kept = []
+    for task in range(4):
+        y = r[task].argmax(-1)
+        losses = [F.cross_entropy(c * shares[task, :, :2], y).item() for c in CONFIDENCES]
+        kept.append(CONFIDENCES[losses.index(min(losses))])
+    assert solved.solution.confidence.squeeze(-1).tolist() == kept
+    assert len(set(kept)) > 1
+    assert kept[0] > kept[3], "labels of noise deserve none"
+
+
+def test_class_shares_are_those_of_all_rows():
+    f, r = table(200)
+    found = solve(chunks(f, r, 64), SETS, PENALTIES)
+    assert_close(found.solution.prior, r.mean(1), CONTRACT)
+    assert torch.equal(found.context(f, r).prior, found.solution.prior[:, None])
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, None])
+def test_choices_are_made_by_rows_evenly_spread_wherever_chunks_begin(monkeypatch, size):
+    """29 of 200 rows: every seventh."""
+    monkeypatch.setattr(leave_one_out, "MOST_SAMPLED", 30)
+    f, r = table(200, noise=8.0)
+    found = solve(chunks(f, r, size), SETS, PENALTIES)
+    sample = slice(None, None, 7)
+    for i, kinds in enumerate(SETS):
+        regression = solve_rows(f, r, kinds, PENALTIES)
+        left_out = regression.left_out(of_set(f, kinds), r)[:, :, sample]
+        errors = (left_out - r[:, sample]).square().sum((-1, -2)).amin(0)
+        scatter = (r[:, sample] - r.mean(1, keepdim=True)).square().sum((-1, -2))
+        assert_close(found.solution.errors[:, i], errors / scatter, EXACT)
+
+
+def test_context_rows_look_like_queries():
+    """A row that is left out is predicted like a new one: as badly, if labels are noise."""
+    g = torch.Generator().manual_seed(0)
+    f = torch.randn(200, 30, 9, generator=g, dtype=torch.float64)
+    r = F.one_hot(torch.randint(0, 2, (200, 30), generator=g), 3).double()
+    solved = solve(chunks(f[:, :12], r[:, :12]), SETS, (0.01,))
+    of_context = solved.context(f[:, :12], r[:, :12]).shares.mean(2)
+    of_queries = solved.solution.predict(f[:, 12:], SETS).shares.mean(2)
+    errors = [(of_context - r[:, :12]).square().mean(), (of_queries - r[:, 12:]).square().mean()]
+    assert errors[0].item() == pytest.approx(errors[1].item(), rel=0.25)
+
+
+def test_tasks_do_not_see_each_other():
+    f, r = table(20)
+    every = solve(chunks(f, r), SETS, PENALTIES).solution
+    for task in range(3):
+        one = solve(chunks(f[task][None], r[task][None]), SETS, PENALTIES).solution
+        for actual, expected in zip(tensors(every), tensors(one), strict=True):
+            assert_close(actual[task : task + 1], expected, EXACT)

@@ -1,0 +1,111 @@
+"""What is known about rows, and the confidence that makes logits of shares."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tolerances import CONTRACT, RMS, assert_close
+
+from tabicl_linear.ridge_inputs.predictions import (
+    ABSENT_LOGIT,
+    CONFIDENCES,
+    RidgePredictions,
+    Solution,
+    confidence_losses,
+)
+
+
+def predictions(rows: int = 5) -> RidgePredictions:
+    """For two tasks, two sets and three classes, of which the first task has no third."""
+    prior = torch.tensor([[[0.25, 0.75, 0.0]], [[0.5, 0.2, 0.3]]]).double()
+    return RidgePredictions(
+        torch.randn(2, rows, 2, 3).double(),
+        prior,
+        torch.rand(2, 1, 2).double(),
+        torch.tensor([[[2.0]], [[8.0]]]).double(),
+    )
+
+
+def test_logits_are_the_mean_of_the_sets_times_the_confidence():
+    known = predictions()
+    logits = known.logits()
+    for task, row in ((0, 1), (1, 4)):
+        mean = (known.shares[task, row, 0] + known.shares[task, row, 1]) / 2
+        expected = mean * (2.0, 8.0)[task]
+        if task == 0:
+            expected[2] = ABSENT_LOGIT
+        assert_close(logits[task, row], expected, CONTRACT)
+
+
+def test_a_class_that_the_context_does_not_have_gets_no_probability():
+    known = predictions()
+    known.shares[0, :, :, 2] = 1e6
+    assert (known.logits().softmax(-1)[0, :, 2] < 1e-9).all()
+    assert (known.logits().softmax(-1)[1] > 0).all()
+
+
+def test_parts_are_joined_row_by_row_and_cut_again():
+    first, second = predictions(3), predictions(2)
+    third = second._replace(confidence=torch.full((2, 2, 1), 3.0).double())
+    joined = RidgePredictions.joined([first, second, third])
+    assert joined.shares.shape == (2, 7, 2, 3)
+    assert {part.shape[:2] for part in joined} == {(2, 7)}
+    for part, rows in ((first, slice(3)), (second, slice(3, 5)), (third, slice(5, None))):
+        cut = joined.rows(rows)
+        for actual, expected in zip(cut, part, strict=True):
+            assert torch.equal(actual, expected.expand_as(actual))
+        assert torch.equal(cut.logits(), part.logits())
+    assert RidgePredictions.joined([first]) is first
+
+
+def test_no_rows_can_be_cut():
+    none = predictions().rows(slice(5, None))
+    assert none.shares.shape == (2, 0, 2, 3)
+    assert none.logits().shape == (2, 0, 3)
+
+
+def test_every_part_changes_its_dtype():
+    assert {part.dtype for part in predictions().to(torch.bfloat16)} == {torch.bfloat16}
+
+
+def test_a_solution_is_linear_in_the_features_of_each_set():
+    known = predictions()
+    sets = ((slice(0, 2), slice(5, 6)), (slice(2, 4),))
+    weights = torch.randn(2, 3, 3).double(), torch.randn(2, 2, 3).double()
+    offsets = torch.randn(2, 2, 3).double()
+    solution = Solution(weights, offsets, *(part[:, 0] for part in known[1:]))
+    f = torch.randn(2, 4, 6).double()
+    found = solution.predict(f, sets)
+    for task in range(2):
+        for row in range(4):
+            first = f[task, row, [0, 1, 5]] @ weights[0][task] + offsets[task, 0]
+            other = f[task, row, 2:4] @ weights[1][task] + offsets[task, 1]
+            assert_close(found.shares[task, row], torch.stack([first, other]), CONTRACT)
+    for actual, expected in zip(found[1:], known[1:], strict=True):
+        assert torch.equal(actual, expected)
+    assert solution.predict(f.float(), sets).shares.dtype == torch.float64
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.5, 3.0, 100.0])
+def test_losses_are_cross_entropies_over_the_classes_present(scale):
+    known = predictions(50)
+    present = known.prior > 0
+    shares = (scale * known.shares.mean(2)).masked_fill(~present, 0.0)
+    shares[..., 0] += 1 - shares.sum(-1)  # as predicted shares do, however far beyond 0 and 1
+    y = torch.randint(0, 2, (2, 50))
+    found = confidence_losses(shares, F.one_hot(y, 3).double(), present)
+    assert found.shape == (len(CONFIDENCES), 2)
+    for i, confidence in enumerate(CONFIDENCES):
+        for task, classes in ((0, 2), (1, 3)):
+            logits = confidence * shares[task, :, :classes]
+            expected = F.cross_entropy(logits, y[task], reduction="sum")
+            assert_close(found[i, task], expected, RMS[torch.float64])
+
+
+def test_rows_of_no_label_do_not_count():
+    known = predictions(20)
+    shares, r = known.shares.mean(2), F.one_hot(torch.randint(0, 2, (2, 20)), 3).double()
+    some = r.clone()
+    some[:, 12:] = 0
+    present = known.prior > 0
+    expected = confidence_losses(shares[:, :12], r[:, :12], present)
+    assert_close(confidence_losses(shares, some, present), expected, RMS[torch.float64])

@@ -1,0 +1,265 @@
+"""Ridge regressions against a plain float64 solution, rows left out against doing so by hand."""
+
+import numpy as np
+import pytest
+import torch
+from tolerances import CONTRACT, RMS, assert_close
+
+from tabicl_linear.kernels.state import tensors
+from tabicl_linear.ridge_inputs.solve import (
+    LARGEST_LEVERAGE,
+    RidgeSums,
+    of_set,
+    solve_rows,
+    solve_sums,
+)
+
+EXACT = RMS[torch.float64]
+KINDS = (slice(0, 3), slice(5, 9))
+"""Of 9 features: those in between belong to no kind of the set."""
+PENALTIES = (0.01, 0.1, 1.0, 10.0)
+
+
+def solve_by_sums(f, r, kinds, penalties):
+    return solve_sums(RidgeSums.of(f, r), kinds, penalties)
+
+
+def left_out(regression, f, r):
+    """Predictions of rows, given all their features."""
+    return regression.left_out(of_set(f, KINDS), r)
+
+
+solvers = pytest.mark.parametrize("solver", [solve_rows, solve_by_sums])
+
+
+def table(rows: int, *, tasks: int = 2, classes: int = 3, seed: int = 0):
+    """Features of unlike location and size, and one-hot labels; the last class never occurs."""
+    g = torch.Generator().manual_seed(seed)
+    f = torch.randn(tasks, rows, 9, generator=g, dtype=torch.float64)
+    f = 3 * f * torch.arange(1, 10) + torch.arange(9)
+    y = torch.randint(0, classes - 1, (tasks, rows), generator=g)
+    return f, torch.nn.functional.one_hot(y, classes).double()
+
+
+def scaling(f: np.ndarray) -> np.ndarray:
+    """The diagonal of D: one number for each feature of the set, from all rows."""
+    kinds = [f[:, part] - f[:, part].mean(0) for part in KINDS]
+    return np.concatenate(
+        [np.full(kind.shape[1], (kind**2).sum(1).mean() ** -0.5) for kind in kinds]
+    )
+
+
+def chosen(f: np.ndarray) -> np.ndarray:
+    return np.concatenate([f[:, part] for part in KINDS], axis=1)
+
+
+def plain_solution(f: np.ndarray, r: np.ndarray, scale: np.ndarray, penalty: float):
+    """Mean, class shares and weights, by an inverse and a matrix D that are written out."""
+    mean, shares = f.mean(0), r.mean(0)
+    centred = (f - mean) @ np.diag(scale)
+    gram = centred.T @ centred + penalty * len(KINDS) * np.eye(len(scale))
+    return mean, shares, np.linalg.inv(gram) @ centred.T @ (r - shares)
+
+
+def left_out_by_hand(f: np.ndarray, r: np.ndarray, penalty: float) -> np.ndarray:
+    """Solve without each row, under the scaling of all rows, and predict it."""
+    scale, f = scaling(f), chosen(f)
+    predictions = []
+    for i in range(len(f)):
+        others = np.arange(len(f)) != i
+        mean, shares, weights = plain_solution(f[others], r[others], scale, penalty)
+        predictions.append(shares + (f[i] - mean) * scale @ weights)
+    return np.stack(predictions)
+
+
+def by_hand(f, r, penalties=PENALTIES) -> torch.Tensor:
+    tasks = list(zip(f.numpy(), r.numpy(), strict=True))
+    return torch.tensor(
+        np.stack([[left_out_by_hand(*task, penalty) for task in tasks] for penalty in penalties])
+    )
+
+
+@solvers
+@pytest.mark.parametrize("rows", [2, 6, 7, 8, 40])
+def test_both_ways_are_a_plain_solution(solver, rows):
+    """7 features, so that some contexts have fewer rows, and their products have no inverse."""
+    f, r = table(rows)
+    found = solver(f, r, KINDS, PENALTIES)
+    assert found.weights.dtype == torch.float64
+    for task in range(2):
+        plain, labels = f[task].numpy(), r[task].numpy()
+        scale = scaling(plain)
+        assert_close(found.scale[task], torch.tensor(scale), EXACT, "scale")
+        for i, penalty in enumerate(PENALTIES):
+            mean, shares, weights = plain_solution(chosen(plain), labels, scale, penalty)
+            assert_close(found.mean[task], torch.tensor(mean), EXACT, "mean")
+            assert_close(found.shares[task], torch.tensor(shares), EXACT, "shares")
+            assert_close(found.weights[i, task], torch.tensor(weights), EXACT, "weights")
+
+
+@solvers
+@pytest.mark.parametrize("rows", [2, 6, 7, 8, 40])
+def test_rows_are_left_out_exactly(solver, rows):
+    f, r = table(rows)
+    assert_close(left_out(solver(f, r, KINDS, PENALTIES), f, r), by_hand(f, r), EXACT)
+
+
+@solvers
+def test_some_rows_are_left_out_as_among_all(solver):
+    f, r = table(20)
+    found = solver(f, r, KINDS, PENALTIES)
+    some = left_out(found, f[:, 3:8], r[:, 3:8])
+    assert_close(some, left_out(found, f, r)[:, :, 3:8], CONTRACT)
+
+
+@solvers
+def test_a_row_that_is_left_out_does_not_see_its_own_label(solver):
+    """Rows nearly orthogonal to each other, as in short contexts: h is above 0.99 for all."""
+    f = 5 * torch.eye(9).double()[None, [0, 1, 2, 5, 6, 7, 8]]
+    r = torch.eye(3).double()[None, [0, 1, 0, 1, 0, 1, 1]]
+    other = r.clone()
+    other[0, 2] = torch.tensor([0.0, 0.0, 1.0])
+    before = left_out(solver(f, r, KINDS, (0.01,)), f, r)
+    after = left_out(solver(f, other, KINDS, (0.01,)), f, other)
+    assert_close(after[0, 0, 2], before[0, 0, 2], EXACT)
+    assert (after[0, 0, 0] - before[0, 0, 0]).abs().amax() > 0.01
+
+
+@solvers
+def test_a_row_beyond_all_leverage_gets_the_class_shares(solver):
+    f, r = table(40, tasks=1)
+    f[:] = 1.0
+    f[0, 7] = 2.0
+    penalty = 1e-7
+    found = solver(f, r, KINDS, (penalty,))
+    lone = (of_set(f, KINDS) - found.mean[:, None]) * found.scale[:, None]
+    assert found.inverse.leverage(lone)[0, 0, 7] + 1 / 40 > LARGEST_LEVERAGE
+    assert torch.equal(left_out(found, f, r)[0, 0, 7], found.shares[0])
+
+
+@solvers
+def test_a_kind_that_does_not_vary_counts_for_nothing(solver):
+    f, r = table(30)
+    f[1, :, KINDS[0]] = torch.tensor([1e3, 0.1, -7.0])
+    found = solver(f, r, KINDS, PENALTIES)
+    assert (found.scale[1, :3] == 0).all()
+    assert (found.weights[:, 1, :3] == 0).all()
+    alone = solver(f[1:], r[1:], KINDS[1:], [2 * penalty for penalty in PENALTIES])
+    assert_close(found.weights[:, 1:, 3:], alone.weights, EXACT)
+    assert (found.scale[0] > 0).all()
+
+
+@solvers
+def test_nothing_but_constant_features_leaves_class_shares_of_the_others(solver):
+    f, r = table(30)
+    f = f[:, :1].expand(-1, 30, -1)
+    others = (r.sum(1, keepdim=True) - r) / 29
+    predicted = left_out(solver(f, r, KINDS, PENALTIES), f, r)
+    assert_close(predicted, others.expand(4, -1, -1, -1), EXACT)
+
+
+@solvers
+def test_duplicated_rows_are_rows_like_others(solver):
+    f, r = table(10)
+    f, r = f.repeat(1, 3, 1), r.repeat(1, 3, 1)
+    assert_close(left_out(solver(f, r, KINDS, PENALTIES), f, r), by_hand(f, r), EXACT)
+
+
+@solvers
+def test_duplicated_features_have_a_solution(solver):
+    """Their products have no inverse; the penalty gives them one."""
+    f, r = table(30)
+    f[..., 1:3] = f[..., :1]
+    f[..., 5:7] = f[..., :1]
+    assert_close(left_out(solver(f, r, KINDS, PENALTIES), f, r), by_hand(f, r), EXACT)
+
+
+@solvers
+def test_a_task_of_one_class_is_certain_and_the_others_do_not_notice(solver):
+    f, r = table(20)
+    alone = left_out(solver(f[:1], r[:1], KINDS, PENALTIES), f[:1], r[:1])
+    r[1] = torch.tensor([0.0, 1.0, 0.0])
+    predicted = left_out(solver(f, r, KINDS, PENALTIES), f, r)
+    assert_close(predicted[:, 1], r[1].expand(4, -1, -1), EXACT)
+    assert_close(predicted[:, :1], alone, EXACT)
+
+
+@solvers
+def test_a_single_row_gives_its_class(solver):
+    f, r = table(1)
+    found = solver(f, r, KINDS, PENALTIES)
+    assert (found.weights == 0).all()
+    assert torch.equal(left_out(found, f, r), r.expand(4, -1, -1, -1))
+
+
+@solvers
+def test_each_task_gets_its_own_penalty(solver):
+    f, r = table(20, tasks=3)
+    found = solver(f, r, KINDS, PENALTIES)
+    every, penalty = left_out(found, f, r), torch.tensor([3, 0, 2])
+    one = found.choose(penalty)
+    assert one.weights.shape[0] == 1
+    for task, i in enumerate(penalty):
+        assert_close(left_out(one, f, r)[0, task], every[i, task], EXACT)
+        assert torch.equal(one.weights[0, task], found.weights[i, task])
+
+
+@solvers
+def test_the_linear_form_predicts_new_rows(solver):
+    f, r = table(20)
+    new = table(5, seed=1)[0]
+    found = solver(f, r, KINDS, PENALTIES).choose(torch.tensor([1, 1]))
+    weights, offsets = found.linear()
+    features = of_set(new, KINDS)
+    predicted = features @ weights.reshape(2, 7, 3) + offsets.reshape(2, 1, 3)
+    for task in range(2):
+        plain, labels = f[task].numpy(), r[task].numpy()
+        scale = scaling(plain)
+        mean, shares, by = plain_solution(chosen(plain), labels, scale, PENALTIES[1])
+        expected = shares + (features[task].numpy() - mean) * scale @ by
+        assert_close(predicted[task], torch.tensor(expected), EXACT)
+
+
+def test_sums_of_pieces_add_to_those_of_the_whole():
+    f, r = table(50)
+    whole = RidgeSums.of(f, r)
+    parts = [RidgeSums.of(*part) for part in zip(f.split(13, 1), r.split(13, 1), strict=True)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.plus(part)
+    assert total.rows == whole.rows == 50
+    for actual, expected in zip(tensors(total), tensors(whole), strict=True):
+        assert_close(actual, expected, CONTRACT)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_sums_of_float32_features_are_those_in_float64(autocast):
+    f, r = table(300)
+    f = f.float()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found = RidgeSums.of(f, r)
+    for actual, expected in zip(tensors(found), tensors(RidgeSums.of(f.double(), r)), strict=True):
+        assert actual.dtype == torch.float64
+        assert_close(actual, expected, CONTRACT)
+
+
+def test_many_float32_rows_of_equal_features_have_a_solution():
+    """Products in float32 are off by more than the penalty, and not positive definite."""
+    g = torch.Generator().manual_seed(0)
+    bit = torch.randint(0, 2, (1, 60_000, 1), generator=g)
+    f = (bit * torch.linspace(1, 2, 9) + torch.linspace(-1, 7, 9)).float()
+    r = torch.nn.functional.one_hot(bit.squeeze(-1), 2).double()
+    sums = RidgeSums.of(f[:, :2000], r[:, :2000])
+    for start in range(2000, 60_000, 2000):
+        part = slice(start, start + 2000)
+        sums = sums.plus(RidgeSums.of(f[:, part], r[:, part]))
+    predicted = left_out(solve_sums(sums, KINDS, (0.01,)), f[:, :50], r[:, :50])
+    assert_close(predicted[0], r[:, :50], 1e-5)
+
+
+def test_many_float32_rows_of_constant_features_have_no_variance():
+    f = torch.linspace(0.1, 0.9, 9).expand(1, 5000, 9)
+    r = torch.nn.functional.one_hot(torch.arange(5000)[None] % 3, 3).double()
+    found = solve_by_sums(f, r, KINDS, (0.01,))
+    assert (found.scale == 0).all()
+    assert (found.weights == 0).all()
