@@ -1,5 +1,6 @@
 """Samples the sizes of a batch of tasks: rows, columns, the split, and how many tasks."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,8 @@ class TaskShapes:
             steps, of which each takes `trainer.accumulate_grad_batches` batches.
         tokens_per_batch: In place of `batch_size`: as many tasks, at least one, as come closest to
             this many tokens, so that wide and narrow, long and short tables cost alike.
+        log_uniform_features: Draw the number of columns log-uniformly, so that narrow tables are as
+            frequent as wide ones.
         columns_per_cell: With `tokens_per_batch`: a row makes a token for each so many columns, as
             in models with tokens per cell; one token a row if None.
     """
@@ -50,6 +53,7 @@ class TaskShapes:
     stages: dict[int, int | RowDistribution] | None = None
     tokens_per_batch: int | None = None
     columns_per_cell: int | None = None
+    log_uniform_features: bool = False
 
     def __post_init__(self) -> None:
         if self.max_classes < 2:
@@ -95,16 +99,23 @@ class TaskShapes:
             rng: The only source of chance.
             index: Which training batch the shape is for; the last stage holds if None.
         """
-        num_features = rng.integers(self.min_features, self.max_features, endpoint=True)
+        num_features = self._sample_features(rng)
         num_rows = self.rows(index).sample(rng)
         num_context = rng.integers(*self._split_range(num_rows), endpoint=True)
         return TaskShape(
-            batch_size=self.num_tasks(num_rows, int(num_features)),
+            batch_size=self.num_tasks(num_rows, num_features),
             num_rows=num_rows,
             num_context=int(num_context),
-            num_features=int(num_features),
+            num_features=num_features,
             num_classes=self.max_classes,
         ).validate()
+
+    def _sample_features(self, rng: np.random.Generator) -> int:
+        if not self.log_uniform_features:
+            return int(rng.integers(self.min_features, self.max_features, endpoint=True))
+        # Each number has the share of the logarithmic scale from itself to the next.
+        low, high = math.log(self.min_features), math.log(self.max_features + 1)
+        return min(int(math.exp(rng.uniform(low, high))), self.max_features)
 
     def num_tasks(self, num_rows: int, num_features: int) -> int:
         """Tasks in a batch of tables of this size."""

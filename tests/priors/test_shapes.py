@@ -30,6 +30,18 @@ def test_draws_cover_the_paper_s_ranges_uniformly():
     np.testing.assert_allclose(np.histogram(context, 8, (64, 1000))[0] / 20000, 1 / 8, atol=0.01)
 
 
+def test_numbers_of_columns_are_log_uniform():
+    shapes = TaskShapes(min_features=2, max_features=40, log_uniform_features=True)
+    rng = np.random.default_rng(0)
+    drawn = np.array([shapes.sample(rng).num_features for _ in range(4000)])
+    edges = np.log(np.array([2, 3, 5, 10, 20, 41]))
+    expected = np.diff(edges) / (edges[-1] - edges[0]) * len(drawn)
+    observed, _ = np.histogram(drawn, np.exp(edges) - 1e-9)
+    assert stats.chisquare(observed, expected).pvalue > 1e-3
+    assert drawn.min() == 2
+    assert drawn.max() == 40
+
+
 def test_draws_depend_on_the_generator_alone():
     first, second = (np.random.default_rng(7) for _ in range(2))
     draws = [[TaskShapes().sample(rng) for _ in range(5)] for rng in (first, second)]
