@@ -22,6 +22,7 @@ CHECKED = [
     "backbone",
     "embedding",
     "priors",
+    "ridge_inputs",
     "data.batch",
 ]
 install_import_hook([f"tabicl_linear.{name}" for name in CHECKED], "beartype.beartype")
