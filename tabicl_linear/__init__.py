@@ -9,11 +9,18 @@ from typing import Any
 from tabicl_linear._version import __version__
 
 _HOMES = {
+    "RandomFeatureRidge": "tabicl_linear.estimator.random_feature_ridge",
     "TabICLLinearClassifier": "tabicl_linear.estimator.classifier",
     "build_task": "tabicl_linear.config",
     "load_model": "tabicl_linear.checkpoint",
 }
-__all__ = ["TabICLLinearClassifier", "__version__", "build_task", "load_model"]
+__all__ = [
+    "RandomFeatureRidge",
+    "TabICLLinearClassifier",
+    "__version__",
+    "build_task",
+    "load_model",
+]
 
 
 def __getattr__(name: str) -> Any:

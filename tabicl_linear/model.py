@@ -126,6 +126,16 @@ class InContextModel(PlacedModule):
         )
 
     @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self._weight.device
+
+    @property
+    def max_columns(self) -> int:
+        """Columns of a table at most."""
+        return self.architecture.num_features
+
+    @property
     def is_causal(self) -> bool:
         """Whether no row depends on later ones, so that a fitted state can be extended."""
         return self.backbone.is_causal and (self.ridge is None or self.ridge.is_causal)

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,9 @@ import torch
 from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_length
+from tabicl_linear.estimator.learner import ContextLearner, State
 from tabicl_linear.estimator.views import PowerColumns, View, draw_views, sum_logits
 from tabicl_linear.kernels.state import map_tensors, num_bytes
-from tabicl_linear.model import InContextModel, InContextState
 
 MIN_ROWS = 8
 """Fewer query rows than this are filled up: matrix products of one or two rows run other kernels,
@@ -21,11 +21,11 @@ whose rounding would make a prediction depend on how many rows were asked for.""
 
 
 @dataclass(frozen=True)
-class FittedEnsemble:
-    """Views of a table and the states into which a model read them. Holds no training row.
+class FittedEnsemble(Generic[State]):
+    """Views of a table and the states into which a learner read them. Holds no training row.
 
     Attributes:
-        model: The pretrained learner.
+        model: The learner.
         views: The members.
         power: The transforms that every second member uses.
         states: Fitted states, `group_size` consecutive members in each batch (the last may have
@@ -34,10 +34,10 @@ class FittedEnsemble:
         num_classes: Classes of the table.
     """
 
-    model: InContextModel
+    model: ContextLearner[State]
     views: tuple[View, ...]
     power: PowerColumns
-    states: tuple[InContextState, ...]
+    states: tuple[State, ...]
     group_size: int
     num_classes: int
 
@@ -79,11 +79,11 @@ class FittedEnsemble:
                     bar.update(len(views) * len(plain))
         return total / len(self.views)
 
-    def on(self, device: str) -> "FittedEnsemble":
+    def on(self, device: str) -> "FittedEnsemble[State]":
         """The same ensemble with its model and states on `device`."""
         target = torch.device(device)
         # Prediction may have moved the model away from where the states were left.
-        is_there = next(self.model.parameters()).device == target
+        is_there = self.model.device == target
         return replace(
             self,
             model=self.model if is_there else copy.deepcopy(self.model).to(target),
@@ -92,7 +92,7 @@ class FittedEnsemble:
 
 
 def fit_ensemble(
-    model: InContextModel,
+    model: ContextLearner[State],
     matrix: npt.NDArray[np.float32],
     labels: npt.NDArray[np.int64],
     *,
@@ -101,11 +101,11 @@ def fit_ensemble(
     seed: int,
     rows_per_batch: int,
     progress: bool,
-) -> FittedEnsemble:
-    """Let the model read the training rows as every member sees them.
+) -> FittedEnsemble[State]:
+    """Let the learner read the training rows as every member sees them.
 
     Args:
-        model: On the device to compute on.
+        model: The learner, on the device to compute on.
         matrix: Training rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
         labels: Class index of each row; every class occurs.
         categorical: Which columns hold category codes.
@@ -116,7 +116,7 @@ def fit_ensemble(
     """
     num_rows, num_columns = matrix.shape
     num_classes = int(labels.max()) + 1
-    max_columns = model.architecture.num_features
+    max_columns = model.max_columns
     if num_columns > max_columns:
         warnings.warn(
             f"The table has {num_columns} usable columns and the model takes {max_columns}: each "
@@ -136,7 +136,7 @@ def fit_ensemble(
     if any(view.power for view in views):
         power.fit(matrix, categorical)
     group_size = min(num_members, max(1, rows_per_batch // num_rows))
-    ensemble = FittedEnsemble(model, views, power, (), group_size, num_classes)
+    ensemble = FittedEnsemble[State](model, views, power, (), group_size, num_classes)
     with _bar("fit", num_members * num_rows, progress) as bar, torch.inference_mode():
         for first in range(0, num_members, ensemble.group_size):
             group = views[first : first + ensemble.group_size]
@@ -147,15 +147,15 @@ def fit_ensemble(
 
 
 def _write(
-    ensemble: FittedEnsemble,
+    ensemble: FittedEnsemble[State],
     views: tuple[View, ...],
     matrix: npt.NDArray[np.float32],
     labels: npt.NDArray[np.int64],
     categorical: npt.NDArray[np.bool_],
     rows_per_batch: int,
-) -> InContextState:
+) -> State:
     """The states of some members; their rows exist in memory while they are written."""
-    device = next(ensemble.model.parameters()).device
+    device = ensemble.model.device
     tables, shown = [], []
     for view in views:
         order = view.row_order(len(matrix))
@@ -173,7 +173,7 @@ def _write(
     )
 
 
-def _read(model: InContextModel, state: InContextState, x: torch.Tensor) -> torch.Tensor:
+def _read(model: ContextLearner[State], state: State, x: torch.Tensor) -> torch.Tensor:
     """Logits of rows, which are filled up where they are few."""
     num_rows = x.shape[1]
     if num_rows < MIN_ROWS:

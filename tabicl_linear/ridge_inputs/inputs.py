@@ -32,37 +32,34 @@ class RidgeState(NamedTuple):
     solution: Solution | EarlierRows
 
 
-class RidgeInputs(nn.Module):
+class RidgeRegressions(nn.Module):
     """Class shares that ridge regressions on random features predict, for every row.
 
     They are solved on the context in closed form: layer-local ridge (Eq. 3) at the input. Context
-    rows are predicted from rows other than themselves, so that they look like queries. A linear map
-    adds the predictions to the token of the row, and a small function, the same for every class,
-    makes logits of those of the class, to which the head adds its own. It starts as the closed form
-    alone: `RidgePredictions.logits`.
-
-    Gradients do not pass through the solution. Parameters are those of the two maps alone.
+    rows are predicted from rows other than themselves, so that they look like queries. There are no
+    parameters, and gradients do not pass through the solution.
 
     Args:
         options: Features and penalties.
         num_features: Most columns of a table.
         num_classes: Most classes of a table.
-        dim: Width of a token.
     """
 
-    def __init__(
-        self, options: RidgeOptions, *, num_features: int, num_classes: int, dim: int
-    ) -> None:
+    def __init__(self, options: RidgeOptions, *, num_features: int, num_classes: int) -> None:
         super().__init__()
         self.options = options
         self.num_classes = num_classes
         self.features = RidgeFeatures(num_features, options)
-        num_sets = len(options.sets)
-        self.projection = nn.Linear((num_sets + 1) * num_classes + num_sets + 1, dim)
-        last = nn.Linear(SKIP_WIDTH, 1)
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
-        self.skip = nn.Sequential(nn.Linear(num_sets + 2, SKIP_WIDTH), nn.GELU(), last)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.features.projection.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the predictions."""
+        return self.features.projection.dtype
 
     @property
     def is_causal(self) -> bool:
@@ -120,30 +117,12 @@ class RidgeInputs(nn.Module):
             found = state.solution.solution.predict(features, sets)._replace(prior=prior)
         else:
             found = state.solution.predict(features, sets)
-        return found.to(self.projection.weight.dtype)
-
-    def tokens(self, predictions: RidgePredictions) -> Float[Tensor, "b n d"]:
-        """What is added to the tokens of rows."""
-        shares = predictions.shares.flatten(2)
-        about = [predictions.prior, predictions.errors, LOGIT_SCALE * predictions.confidence]
-        expanded = [part.expand(-1, shares.shape[1], -1) for part in about]
-        tokens: Tensor = self.projection(torch.cat([3 * shares.clamp(-2, 2), *expanded], dim=-1))
-        return tokens
-
-    def logits(self, predictions: RidgePredictions) -> Float[Tensor, "b n y"]:
-        """What the logits of the head are added to."""
-        alone = predictions.logits()
-        each = predictions.confidence.unsqueeze(-1) * predictions.shares
-        mean = each.mean(2, keepdim=True)
-        prior = predictions.prior.clamp(min=1e-4).log().expand_as(alone)
-        of_class = torch.cat([each, mean, prior.unsqueeze(2)], dim=2).transpose(2, 3)
-        change: Tensor = self.skip(LOGIT_SCALE * of_class).squeeze(-1)
-        return alone + change
+        return found.to(self.dtype)
 
     def _rows(self, x: Tensor, statistics: ContextStatistics) -> Tensor:
         """Standardised rows, not scaled by their number of columns, in float32 at least."""
         plain = statistics._replace(row_scale=torch.ones_like(statistics.row_scale))
-        dtype = torch.promote_types(self.projection.weight.dtype, torch.float32)
+        dtype = torch.promote_types(self.dtype, torch.float32)
         return standardise(x, plain).to(dtype)
 
     def of_rows(
@@ -168,7 +147,7 @@ class RidgeContext:
     """A context whose rows are predicted in order, chunk by chunk.
 
     Args:
-        inputs: The regressions.
+        regressions: On the context.
         state: Of the rows before.
         statistics: Of the context.
         fitted: What predicts its rows from all others; None where it is those before them.
@@ -179,27 +158,71 @@ class RidgeContext:
 
     def __init__(
         self,
-        inputs: RidgeInputs,
+        regressions: RidgeRegressions,
         state: RidgeState,
         statistics: ContextStatistics,
         fitted: LeaveOneOut | None,
     ) -> None:
         self.state = state
-        self._inputs = inputs
+        self._regressions = regressions
         self._statistics = statistics
         self._fitted = fitted
 
     @torch.no_grad()
     def read(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> RidgePredictions:
         """Predictions of the next rows, whose labels are known."""
-        inputs, before = self._inputs, self.state.solution
-        f = inputs.of_rows(x, self.state.thresholds, self._statistics)
-        r = inputs.one_hot(y)
+        regressions, before = self._regressions, self.state.solution
+        f = regressions.of_rows(x, self.state.thresholds, self._statistics)
+        r = regressions.one_hot(y)
         if isinstance(before, EarlierRows):
-            rules = Rules(inputs.options, inputs.features.sets(x.shape[2]))
+            rules = Rules(regressions.options, regressions.features.sets(x.shape[2]))
             found, after = before.write(f, r, rules)
             self.state = self.state._replace(solution=after)
         else:
             assert self._fitted is not None, "rows added to a context that has been solved"
             found = self._fitted.context(f, r)
-        return found.to(inputs.projection.weight.dtype)
+        return found.to(regressions.dtype)
+
+
+class RidgeInputs(RidgeRegressions):
+    """Predictions of ridge regressions as inputs of a network.
+
+    A linear map adds them to the token of the row, and a small function, the same for every class,
+    makes logits of those of the class, to which the head adds its own. It starts as the closed form
+    alone: `RidgePredictions.logits`. Parameters are those of the two maps alone.
+
+    Args:
+        options: Features and penalties.
+        num_features: Most columns of a table.
+        num_classes: Most classes of a table.
+        dim: Width of a token.
+    """
+
+    def __init__(
+        self, options: RidgeOptions, *, num_features: int, num_classes: int, dim: int
+    ) -> None:
+        super().__init__(options, num_features=num_features, num_classes=num_classes)
+        num_sets = len(options.sets)
+        self.projection = nn.Linear((num_sets + 1) * num_classes + num_sets + 1, dim)
+        last = nn.Linear(SKIP_WIDTH, 1)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.skip = nn.Sequential(nn.Linear(num_sets + 2, SKIP_WIDTH), nn.GELU(), last)
+
+    def tokens(self, predictions: RidgePredictions) -> Float[Tensor, "b n d"]:
+        """What is added to the tokens of rows."""
+        shares = predictions.shares.flatten(2)
+        about = [predictions.prior, predictions.errors, LOGIT_SCALE * predictions.confidence]
+        expanded = [part.expand(-1, shares.shape[1], -1) for part in about]
+        tokens: Tensor = self.projection(torch.cat([3 * shares.clamp(-2, 2), *expanded], dim=-1))
+        return tokens
+
+    def logits(self, predictions: RidgePredictions) -> Float[Tensor, "b n y"]:
+        """What the logits of the head are added to."""
+        alone = predictions.logits()
+        each = predictions.confidence.unsqueeze(-1) * predictions.shares
+        mean = each.mean(2, keepdim=True)
+        prior = predictions.prior.clamp(min=1e-4).log().expand_as(alone)
+        of_class = torch.cat([each, mean, prior.unsqueeze(2)], dim=2).transpose(2, 3)
+        change: Tensor = self.skip(LOGIT_SCALE * of_class).squeeze(-1)
+        return alone + change

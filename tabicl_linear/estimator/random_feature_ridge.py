@@ -1,0 +1,86 @@
+"""The closed form alone as a scikit-learn classifier: what training has to beat."""
+
+from typing import Any
+
+import torch
+
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.estimator.base import EnsembleClassifier
+from tabicl_linear.estimator.closed_form import ClosedForm
+from tabicl_linear.estimator.preprocessing import CategoricalFeatures
+from tabicl_linear.ridge_inputs import RidgeOptions
+
+
+class RandomFeatureRidge(EnsembleClassifier):
+    """Classifies the rows of a table by ridge regressions on random features, in closed form.
+
+    Nothing is pretrained and nothing is iterated. What a model with ridge inputs starts from, on
+    the table handling and the ensemble of `TabICLLinearClassifier`: the floor that a trained model
+    has to beat. Takes any number of classes.
+
+    Args:
+        options: Features and penalties; None for the defaults of `RidgeOptions`.
+        max_columns: Columns that a member of the ensemble sees at most. Of wider tables each has
+            its own random choice.
+        n_estimators: Members of the preprocessing ensemble.
+        softmax_temperature: Divides the logits, whose scale is fitted already.
+        categorical_features: Columns to read as categories whatever they hold: positions, names,
+            or one boolean per column. Text, booleans and pandas categories always are.
+        device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
+        random_state: Seed of the ensemble; that of the features is `options.seed`.
+        n_jobs: CPU threads while fitting and predicting (-1: all); None leaves torch's setting.
+        rows_per_batch: Most rows looked at together, all members counted. Changes predictions by
+            rounding alone. Lower it when memory runs out.
+        verbose: 1 shows progress on stderr (on a terminal).
+
+    Attributes:
+        classes_: Class labels, sorted.
+        n_features_in_: Columns of the training table.
+        feature_names_in_: Their names, where the table had names that are all strings.
+        preprocessor_: What was learnt about the columns (`columns`, with those that were dropped).
+        ensemble_: The fitted members.
+        state_bytes_: Bytes of the solutions of one member.
+    """
+
+    def __init__(
+        self,
+        options: RidgeOptions | None = None,
+        *,
+        max_columns: int = 40,
+        n_estimators: int = 8,
+        softmax_temperature: float = 1.0,
+        categorical_features: CategoricalFeatures = None,
+        device: str | torch.device | None = None,
+        random_state: Any = 42,
+        n_jobs: int | None = None,
+        rows_per_batch: int = 16384,
+        verbose: int = 0,
+    ) -> None:
+        self.options = options
+        self.max_columns = max_columns
+        self.n_estimators = n_estimators
+        self.softmax_temperature = softmax_temperature
+        self.categorical_features = categorical_features
+        self.device = device
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.rows_per_batch = rows_per_batch
+        self.verbose = verbose
+
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        self._check_counts("max_columns")
+        if self.options is None:
+            return
+        if not isinstance(self.options, RidgeOptions):
+            raise ConfigError(f"options={self.options!r}: give RidgeOptions, or None.")
+        if self.options.form != "leave_one_out":
+            raise ConfigError(
+                f"options.form={self.options.form!r} does without the last rows of a table; give "
+                "'leave_one_out', which predicts from all of them."
+            )
+
+    def _make_learner(self, num_classes: int, num_rows: int) -> ClosedForm:
+        return ClosedForm(
+            self.options or RidgeOptions(), max_columns=self.max_columns, num_classes=num_classes
+        )
