@@ -22,6 +22,12 @@ CHECKED = [
     "backbone",
     "embedding",
     "priors",
+    "ridge_inputs.earlier_rows",
+    "ridge_inputs.features",
+    "ridge_inputs.inputs",
+    "ridge_inputs.leave_one_out",
+    "ridge_inputs.predictions",
+    "ridge_inputs.solve",
     "data.batch",
 ]
 install_import_hook([f"tabicl_linear.{name}" for name in CHECKED], "beartype.beartype")

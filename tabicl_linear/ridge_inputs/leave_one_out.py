@@ -25,7 +25,7 @@ from tabicl_linear.types import Float, Tensor
 MOST_SAMPLED = 2048
 """Rows at most, evenly spread over the context, by which penalties and confidence are chosen."""
 
-Chunk = tuple[Float[Tensor, "b n f"], Float[Tensor, "b n y"]]
+Chunk = tuple[Float[Tensor, "b _n f"], Float[Tensor, "b _n y"]]
 """Features and one-hot labels of some rows."""
 
 

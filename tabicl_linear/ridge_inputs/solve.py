@@ -31,7 +31,7 @@ Kinds = Sequence[slice]
 """Where the kinds of features of a set stand among all features."""
 
 
-def of_set(f: Float[Tensor, "b n f"], kinds: Kinds) -> Float[Tensor, "b n f"]:
+def of_set(f: Float[Tensor, "b n f"], kinds: Kinds) -> Float[Tensor, "b n s"]:
     """The features of some kinds among all."""
     return torch.cat([f[..., part] for part in kinds], dim=-1)
 

@@ -8,7 +8,7 @@ from contract.variants import make, task
 from tabicl_linear.kernels.state import tensors
 
 axes = pytest.mark.parametrize(("mixer", "readout", "axis"), ROWS)
-CELLS = {"row": 1, "two_axis": 2, "coded_row": 1, "cells": 2}
+CELLS = {"row": 1, "two_axis": 2, "coded_row": 1, "cells": 2, "ridge_row": 1, "ridge_cells": 2}
 
 
 @axes

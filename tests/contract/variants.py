@@ -21,6 +21,7 @@ from tabicl_linear.mixers.gla import GatedLinearAttention
 from tabicl_linear.mixers.linear import LinearAttention
 from tabicl_linear.model import Architecture, InContextModel
 from tabicl_linear.readouts import Bidirectional, Causal, FinalState
+from tabicl_linear.ridge_inputs import RidgeOptions
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.strategies.combined import Combined
 from tabicl_linear.strategies.interleaved import Interleaved
@@ -75,19 +76,23 @@ SMALL = Architecture(
     dim=32, num_heads=2, depth=2, num_features=6, num_classes=4, hidden_dim=8, decoder_dim=8
 )
 
+FEW = RidgeOptions(num_tanh=5, num_cosine=4, num_trees=2, tree_depth=2)
+CELLS: dict[str, Any] = {
+    "two_axis": True,
+    "group_offsets": (0, 1, 3),
+    "group_stride": 2,
+    "label_in_every_cell": True,
+    "head_reads": "mean",
+    "cell_attention_every": 1,
+    "mask_absent_classes": True,
+}
 AXES: dict[str, dict[str, Any]] = {
     "row": {},
     "two_axis": {"two_axis": True},
     "coded_row": {"label_code": "one_hot", "value_code": "fourier", "mask_absent_classes": True},
-    "cells": {
-        "two_axis": True,
-        "group_offsets": (0, 1, 3),
-        "group_stride": 2,
-        "label_in_every_cell": True,
-        "head_reads": "mean",
-        "cell_attention_every": 1,
-        "mask_absent_classes": True,
-    },
+    "cells": CELLS,
+    "ridge_row": {"ridge_inputs": FEW, "label_code": "one_hot"},
+    "ridge_cells": {"ridge_inputs": FEW, **CELLS},
 }
 """What a row becomes: options of the architecture by name."""
 LEARNED = {"coded_row", "cells"}

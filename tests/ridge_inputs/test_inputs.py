@@ -227,6 +227,19 @@ def test_order_of_the_context_changes_nothing_but_thresholds_of_trees():
         assert (error > EXACT) == matters, (sets, error)
 
 
+def test_a_column_that_is_constant_in_the_context_changes_no_projection():
+    """Even where it varies in queries. Values gain features, and trees ask about other columns."""
+    batch, model = task(), untrained(ridge=replace(OPTIONS, sets=(("tanh", "cosine"),)))
+    logits = model.predict(*fitted(model, batch))
+    column = torch.full((2, 30, 1), 3.0).double()
+    column[:, 25:] = 9.0
+    none = torch.zeros(2, 1).bool()
+    wider = batch._replace(
+        x=torch.cat([batch.x, column], -1), categorical=torch.cat([batch.categorical, none], -1)
+    )
+    assert_close(model.predict(*fitted(model, wider)), logits, EXACT)
+
+
 def test_units_of_a_column_change_nothing():
     """Powers of two, within what clipping leaves alone: standardised values are the same bits."""
     batch, model = task(), noisy()
