@@ -16,12 +16,13 @@ from tabicl_linear.ridge_inputs.predictions import (
     CONFIDENCES,
     RidgePredictions,
     Solution,
+    best_mixture,
     confidence_losses,
     offset_shares,
 )
 from tabicl_linear.ridge_inputs.solve import (
     SMALLEST_VARIANCE,
-    Kinds,
+    FeatureSet,
     RidgeSums,
     of_set,
     solve_sums,
@@ -47,6 +48,7 @@ class EarlierRows(NamedTuple):
         solved: Rows that the last solutions have seen.
         candidates: Those solutions, for each set.
         errors: Squared error of each set and penalty so far.
+        products: Sums of products of the errors of any two sets so far.
         scatter: Squared error of the class shares so far.
         losses: Log-loss at each confidence so far.
         solution: The best of the last solutions.
@@ -56,13 +58,14 @@ class EarlierRows(NamedTuple):
     solved: int
     candidates: tuple[Candidates, ...]
     errors: Float[Tensor, "s p b"]
+    products: Float[Tensor, "b s s"]
     scatter: Float[Tensor, " b"]
     losses: Float[Tensor, "e b"]
     solution: Solution
 
     @classmethod
     def empty(
-        cls, f: Float[Tensor, "b n f"], num_classes: int, sets: Sequence[Kinds], penalties: int
+        cls, f: Float[Tensor, "b n f"], num_classes: int, sets: Sequence[FeatureSet], penalties: int
     ) -> "EarlierRows":
         """Before the first row, for rows of such features."""
         b = len(f)
@@ -70,7 +73,7 @@ class EarlierRows(NamedTuple):
         def zeros(*shape: int) -> Tensor:
             return f.new_zeros(shape, dtype=torch.float64)
 
-        sizes = [sum(part.stop - part.start for part in kinds) for kinds in sets]
+        sizes = [sum(part.size for part in kinds) for kinds in sets]
         size = f.shape[2]
         sums = RidgeSums(
             0,
@@ -88,10 +91,19 @@ class EarlierRows(NamedTuple):
             offsets=zeros(b, len(sets), num_classes),
             prior=zeros(b, num_classes),
             errors=zeros(b, len(sets)) + 1,
+            mixture=zeros(b, len(sets)) + 1 / len(sets),
             confidence=zeros(b, 1) + CONFIDENCES[0],
         )
-        errors, losses = zeros(len(sets), penalties, b), zeros(len(CONFIDENCES), b)
-        return cls(sums, 0, candidates, errors, zeros(b), losses, solution)
+        return cls(
+            sums=sums,
+            solved=0,
+            candidates=candidates,
+            errors=zeros(len(sets), penalties, b),
+            products=zeros(b, len(sets), len(sets)),
+            scatter=zeros(b),
+            losses=zeros(len(CONFIDENCES), b),
+            solution=solution,
+        )
 
     def write(
         self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"], by: "Rules"
@@ -112,7 +124,7 @@ class EarlierRows(NamedTuple):
         predictions = self.solution.predict(f, by.sets)._replace(prior=prior)
         present = prior > 0
         known = r * present
-        shares = predictions.shares.mean(2)
+        wrong = predictions.shares - r.unsqueeze(2)
         tried = [
             offset_shares(of_set(f, kinds), part.weights, part.offsets)
             for part, kinds in zip(self.candidates, by.sets, strict=True)
@@ -120,8 +132,9 @@ class EarlierRows(NamedTuple):
         state = self._replace(
             sums=self.sums.plus(RidgeSums.of(f, r)),
             errors=self.errors + torch.stack([(z - r).square().sum((-1, -2)) for z in tried]),
+            products=self.products + torch.einsum("bnsy,bnty->bst", wrong, wrong),
             scatter=self.scatter + (prior - r).square().sum((-1, -2)),
-            losses=self.losses + confidence_losses(shares, known, present),
+            losses=self.losses + confidence_losses(predictions.mixed(), known, present),
         )
         is_due = state.sums.rows == by.next_solution(self.solved)
         return predictions, state._solve(by) if is_due else state
@@ -144,6 +157,7 @@ class EarlierRows(NamedTuple):
             offsets=torch.stack(offsets, dim=1),
             prior=self.sums.labels / self.sums.rows,
             errors=(self.errors.amin(1) / scatter).T,
+            mixture=best_mixture(self.products),
             confidence=confidence.unsqueeze(-1),
         )
         return self._replace(solved=self.sums.rows, candidates=candidates, solution=solution)
@@ -154,11 +168,11 @@ class Rules(NamedTuple):
 
     Attributes:
         options: Penalties and growth.
-        sets: Where the features of each set stand among all.
+        sets: What each regression takes of the features.
     """
 
     options: RidgeOptions
-    sets: Sequence[Kinds]
+    sets: Sequence[FeatureSet]
 
     def next_solution(self, solved: int) -> int:
         """Rows at which the regressions are solved after they have been at `solved` rows."""

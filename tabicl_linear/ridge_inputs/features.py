@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from tabicl_linear.ridge_inputs.options import KINDS, Kind, RidgeOptions
+from tabicl_linear.ridge_inputs.solve import Part
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 CLIP = 8.0
@@ -62,13 +63,17 @@ class RidgeFeatures(nn.Module):
         for name, tensor in draws.items():
             self.register_buffer(name, tensor, persistent=False)
 
-    def sets(self, num_columns: int) -> tuple[tuple[slice, ...], ...]:
-        """Where the kinds of features of each set stand among those of rows of so many columns."""
-        ends = list(accumulate(self._sizes(num_columns).values()))
-        starts = dict(zip(self.kinds, [0, *ends[:-1]], strict=True))
+    def sets(self, num_columns: int) -> tuple[tuple[Part, ...], ...]:
+        """What each set takes of the features of rows of so many columns."""
         sizes = self._sizes(num_columns)
-        places = {kind: slice(starts[kind], starts[kind] + sizes[kind]) for kind in self.kinds}
-        return tuple(tuple(places[kind] for kind in kinds) for kinds in self.options.sets)
+        ends = accumulate(sizes.values())
+        places = {
+            kind: slice(end - sizes[kind], end) for kind, end in zip(sizes, ends, strict=True)
+        }
+        return tuple(
+            tuple(Part(places[kind], deviation) for kind, deviation in kinds.items())
+            for kinds in self.options.sets
+        )
 
     def _sizes(self, num_columns: int) -> dict[Kind, int]:
         sizes: dict[Kind, int] = {

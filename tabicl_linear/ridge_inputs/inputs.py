@@ -203,7 +203,7 @@ class RidgeInputs(RidgeRegressions):
     ) -> None:
         super().__init__(options, num_features=num_features, num_classes=num_classes)
         num_sets = len(options.sets)
-        self.projection = nn.Linear((num_sets + 1) * num_classes + num_sets + 1, dim)
+        self.projection = nn.Linear((num_sets + 1) * num_classes + 2 * num_sets + 1, dim)
         last = nn.Linear(SKIP_WIDTH, 1)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
@@ -212,7 +212,8 @@ class RidgeInputs(RidgeRegressions):
     def tokens(self, predictions: RidgePredictions) -> Float[Tensor, "b n d"]:
         """What is added to the tokens of rows."""
         shares = predictions.shares.flatten(2)
-        about = [predictions.prior, predictions.errors, LOGIT_SCALE * predictions.confidence]
+        confidence = LOGIT_SCALE * predictions.confidence
+        about = [predictions.prior, predictions.errors, predictions.mixture, confidence]
         expanded = [part.expand(-1, shares.shape[1], -1) for part in about]
         tokens: Tensor = self.projection(torch.cat([3 * shares.clamp(-2, 2), *expanded], dim=-1))
         return tokens
@@ -221,8 +222,8 @@ class RidgeInputs(RidgeRegressions):
         """What the logits of the head are added to."""
         alone = predictions.logits()
         each = predictions.confidence.unsqueeze(-1) * predictions.shares
-        mean = each.mean(2, keepdim=True)
+        mixed = (predictions.confidence * predictions.mixed()).unsqueeze(2)
         prior = predictions.prior.clamp(min=1e-4).log().expand_as(alone)
-        of_class = torch.cat([each, mean, prior.unsqueeze(2)], dim=2).transpose(2, 3)
+        of_class = torch.cat([each, mixed, prior.unsqueeze(2)], dim=2).transpose(2, 3)
         change: Tensor = self.skip(LOGIT_SCALE * of_class).squeeze(-1)
         return alone + change

@@ -9,11 +9,12 @@ from tabicl_linear.ridge_inputs.predictions import (
     CONFIDENCES,
     RidgePredictions,
     Solution,
+    best_mixture,
     confidence_losses,
 )
 from tabicl_linear.ridge_inputs.solve import (
     SMALLEST_VARIANCE,
-    Kinds,
+    FeatureSet,
     Regression,
     RidgeSums,
     of_set,
@@ -33,12 +34,12 @@ class LeaveOneOut(NamedTuple):
     """A solved context, of which rows can be left out one by one.
 
     Attributes:
-        sets: Where the features of each set stand among all.
+        sets: What each regression takes of the features.
         regressions: The regression on each set, with the penalty chosen.
         solution: What predicts other rows.
     """
 
-    sets: Sequence[Kinds]
+    sets: Sequence[FeatureSet]
     regressions: Sequence[Regression]
     solution: Solution
 
@@ -51,14 +52,14 @@ class LeaveOneOut(NamedTuple):
 
 def solve(
     chunks: Callable[[], Iterator[Chunk]],
-    sets: Sequence[Kinds],
+    sets: Sequence[FeatureSet],
     penalties: Sequence[float],
 ) -> LeaveOneOut:
     """Sums over all chunks, then the penalties and the confidence that suit a sample of rows best.
 
     Args:
         chunks: Gives all rows of the context, in order, at every call.
-        sets: Where the features of each set stand among all.
+        sets: What each regression takes of the features.
         penalties: To choose from for each task and set.
     """
     regressions, sample = _solved(chunks, sets, penalties)
@@ -67,9 +68,12 @@ def solve(
     left_out = torch.stack([regression.left_out(of_set(f, part), r) for regression, part in pairs])
     errors = (left_out - r).square().sum((-1, -2))
     best = errors.argmin(1)
-    shares = left_out[torch.arange(len(sets))[:, None], best, torch.arange(len(r))].mean(0)
-    chosen = zip(regressions, best, strict=True)
-    regressions = [regression.choose(penalty) for regression, penalty in chosen]
+    chosen = left_out[torch.arange(len(sets))[:, None], best, torch.arange(len(r))]
+    wrong = (chosen - r).flatten(2)
+    mixture = best_mixture(torch.einsum("sbi,tbi->bst", wrong, wrong))
+    shares = torch.einsum("bs,sbny->bny", mixture, chosen)
+    solved = zip(regressions, best, strict=True)
+    regressions = [regression.choose(penalty) for regression, penalty in solved]
     linear = [regression.linear() for regression in regressions]
     prior = regressions[0].shares
     scatter = (r - prior[:, None]).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
@@ -79,13 +83,14 @@ def solve(
         offsets=torch.stack([offsets[0] for _, offsets in linear], dim=1),
         prior=prior,
         errors=(errors.amin(1) / scatter).T,
+        mixture=mixture,
         confidence=prior.new_tensor(CONFIDENCES)[confidence].unsqueeze(-1),
     )
     return LeaveOneOut(sets, regressions, solution)
 
 
 def _solved(
-    chunks: Callable[[], Iterator[Chunk]], sets: Sequence[Kinds], penalties: Sequence[float]
+    chunks: Callable[[], Iterator[Chunk]], sets: Sequence[FeatureSet], penalties: Sequence[float]
 ) -> tuple[list[Regression], Chunk]:
     """The regressions on all sets, and a sample of rows."""
     held: list[Chunk] = []
@@ -101,9 +106,9 @@ def _solved(
         held = []
     if sums is None:
         sample = _joined(held)
-        return [solve_rows(*sample, kinds, penalties) for kinds in sets], sample
+        return [solve_rows(*sample, part, penalties) for part in sets], sample
     sample = _joined(_every(chunks(), -(-num_rows // MOST_SAMPLED)))
-    return [solve_sums(sums, kinds, penalties) for kinds in sets], sample
+    return [solve_sums(sums, part, penalties) for part in sets], sample
 
 
 def _every(chunks: Iterator[Chunk], step: int) -> Iterator[Chunk]:

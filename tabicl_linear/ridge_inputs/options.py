@@ -9,6 +9,12 @@ from tabicl_linear.errors import ConfigError
 Kind = Literal["values", "tanh", "cosine", "trees"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Form = Literal["leave_one_out", "earlier_rows"]
+SETS: tuple[dict[Kind, float], ...] = (
+    {"values": 1.0, "tanh": 1.0, "cosine": 1.0, "trees": 1.0},
+    {"values": 0.3, "tanh": 1.0, "cosine": 1.0, "trees": 0.3},
+    {"values": 0.3, "tanh": 0.3, "cosine": 0.3, "trees": 1.0},
+)
+"""Everything alike, mostly smooth and mostly axis-aligned."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +25,9 @@ class RidgeOptions:
         form: What the prediction of a context row is solved from. leave_one_out: all other context
             rows, exactly. earlier_rows: rows before its block, for models that read causally and
             whose state can be extended.
-        sets: Kinds of features that go into each regression: values (five functions of every
-            value), tanh and cosine (of random projections), trees (leaves of random axis-aligned
-            trees).
+        sets: Kinds of features that go into each regression, with their standard deviations: values
+            (functions of every single value), tanh and cosine (of random projections), trees
+            (leaves of random axis-aligned trees).
         num_tanh: Features of kind tanh.
         num_cosine: Features of kind cosine.
         num_trees: Trees.
@@ -34,18 +40,18 @@ class RidgeOptions:
     """
 
     form: Form = "leave_one_out"
-    sets: tuple[tuple[Kind, ...], ...] = (("values", "tanh", "cosine"), ("values", "trees"))
+    sets: tuple[dict[Kind, float], ...] = SETS
     num_tanh: int = 96
     num_cosine: int = 96
-    num_trees: int = 16
-    tree_depth: int = 3
+    num_trees: int = 24
+    tree_depth: int = 4
     penalties: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0)
     growth: float = 1.25
     seed: int = 0
 
     def __post_init__(self) -> None:
         # Lists, as files give them.
-        object.__setattr__(self, "sets", tuple(tuple(kinds) for kinds in self.sets))
+        object.__setattr__(self, "sets", tuple(dict(kinds) for kinds in self.sets))
         object.__setattr__(self, "penalties", tuple(float(value) for value in self.penalties))
         if self.form not in get_args(Form):
             raise ConfigError(f"ridge_inputs.form={self.form!r} must be one of {get_args(Form)}.")
@@ -56,10 +62,10 @@ class RidgeOptions:
                     "a kind of features, leave it out of ridge_inputs.sets."
                 )
         for kinds in self.sets:
-            if not kinds or len(set(kinds)) < len(kinds) or not set(kinds) <= set(KINDS):
+            if not kinds or not set(kinds) <= set(KINDS) or min(kinds.values()) <= 0:
                 raise ConfigError(
-                    f"ridge_inputs.sets has {list(kinds)}: give each set some of {KINDS}, each "
-                    "once."
+                    f"ridge_inputs.sets has {kinds}: give each set some of {KINDS}, each with a "
+                    "positive standard deviation."
                 )
         if not self.sets:
             raise ConfigError("ridge_inputs.sets is empty: give one set of features or more.")

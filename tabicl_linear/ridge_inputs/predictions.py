@@ -1,11 +1,12 @@
 """What ridge regressions say about rows, and what of them a fitted context keeps."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.ridge_inputs.solve import of_set
+from tabicl_linear.ridge_inputs.solve import FeatureSet, of_set
 from tabicl_linear.types import Bool, Float, Tensor
 
 CONFIDENCES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -22,12 +23,14 @@ class RidgePredictions(NamedTuple):
         prior: Shares of the classes among the context rows.
         errors: Mean squared error of each set on rows that were left out, in units of that of the
             class shares.
-        confidence: What the mean of the sets is multiplied by to make logits of it.
+        mixture: How much each set counts in the mixture of all, with a sum of one.
+        confidence: What the mixture is multiplied by to make logits of it.
     """
 
     shares: Float[Tensor, "b n s y"]
     prior: Float[Tensor, "b #n y"]
     errors: Float[Tensor, "b #n s"]
+    mixture: Float[Tensor, "b #n s"]
     confidence: Float[Tensor, "b #n 1"]
 
     @classmethod
@@ -50,10 +53,13 @@ class RidgePredictions(NamedTuple):
         """The same in another dtype."""
         return RidgePredictions(*(part.to(dtype) for part in self))
 
+    def mixed(self) -> Float[Tensor, "b n y"]:
+        """Class shares that all sets predict together."""
+        return (self.mixture.unsqueeze(-1) * self.shares).sum(2)
+
     def logits(self) -> Float[Tensor, "b n y"]:
         """Logits of the closed form alone."""
-        logits = self.confidence * self.shares.mean(2)
-        return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
+        return (self.confidence * self.mixed()).masked_fill(self.prior == 0, ABSENT_LOGIT)
 
 
 class Solution(NamedTuple):
@@ -64,6 +70,7 @@ class Solution(NamedTuple):
         offsets: What is added for each set.
         prior: See `RidgePredictions`, as are the others.
         errors: Of each set.
+        mixture: Of all sets.
         confidence: One for each task.
     """
 
@@ -71,11 +78,10 @@ class Solution(NamedTuple):
     offsets: Float[Tensor, "b s y"]
     prior: Float[Tensor, "b y"]
     errors: Float[Tensor, "b s"]
+    mixture: Float[Tensor, "b s"]
     confidence: Float[Tensor, "b 1"]
 
-    def predict(
-        self, f: Float[Tensor, "b n f"], sets: Sequence[Sequence[slice]]
-    ) -> RidgePredictions:
+    def predict(self, f: Float[Tensor, "b n f"], sets: Sequence[FeatureSet]) -> RidgePredictions:
         """Predictions of unlabelled rows.
 
         Args:
@@ -88,7 +94,7 @@ class Solution(NamedTuple):
 
     def about(self, shares: Float[Tensor, "b n s y"]) -> RidgePredictions:
         """Predicted shares with what is known about them."""
-        parts = (self.prior, self.errors, self.confidence)
+        parts = (self.prior, self.errors, self.mixture, self.confidence)
         return RidgePredictions(shares, *(part[:, None] for part in parts))
 
 
@@ -97,6 +103,20 @@ def offset_shares(
 ) -> Float[Tensor, "*p b n y"]:
     """Shares that linear functions of the features predict."""
     return f.to(weights.dtype) @ weights + offsets.unsqueeze(-2)
+
+
+def best_mixture(products: Float[Tensor, "b s s"]) -> Float[Tensor, "b s"]:
+    """Parts in quarters, with a sum of one, under which the sets together are least wrong.
+
+    Args:
+        products: Sums over rows and classes of the products of the errors of any two sets, for rows
+            that were left out.
+    """
+    count = products.shape[1]
+    every = [parts for parts in product(range(5), repeat=count) if sum(parts) == 4]
+    mixtures = products.new_tensor(every) / 4
+    losses = torch.einsum("ms,bst,mt->bm", mixtures, products, mixtures)
+    return mixtures[losses.argmin(1)]
 
 
 def confidence_losses(

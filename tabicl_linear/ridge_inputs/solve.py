@@ -1,7 +1,7 @@
 """Ridge regression of one-hot labels on features of rows.
 
-With features f, centred by their mean and scaled so that those of each kind have a variance of one
-together, and one-hot labels r, centred by the class shares:
+With features f, centred by their mean and scaled so that those of each kind together have the
+standard deviation that the set gives them, and one-hot labels r, centred by the class shares:
 
     W = (F'F + c I)^-1 F'R = F'(FF' + c I)^-1 R,    c = penalty * variance of a row's features
     h_i = f_i'(F'F + c I)^-1 f_i + 1 / n
@@ -27,13 +27,31 @@ A lower bound on 1 - h would let rows see their own labels: short contexts have 
 SMALLEST_VARIANCE = 1e-12
 """Of all features of a kind together; less is rounding."""
 
-Kinds = Sequence[slice]
-"""Where the kinds of features of a set stand among all features."""
+
+class Part(NamedTuple):
+    """One kind of features in a set.
+
+    Attributes:
+        place: Where they stand among all features.
+        deviation: Standard deviation that they are given together.
+    """
+
+    place: slice
+    deviation: float
+
+    @property
+    def size(self) -> int:
+        """How many features."""
+        return int(self.place.stop - self.place.start)
 
 
-def of_set(f: Float[Tensor, "b n f"], kinds: Kinds) -> Float[Tensor, "b n s"]:
-    """The features of some kinds among all."""
-    return torch.cat([f[..., part] for part in kinds], dim=-1)
+FeatureSet = Sequence[Part]
+"""The features of one regression."""
+
+
+def of_set(f: Float[Tensor, "b n f"], features: FeatureSet) -> Float[Tensor, "b n s"]:
+    """The features of a set among all."""
+    return torch.cat([f[..., part.place] for part in features], dim=-1)
 
 
 class RidgeSums(NamedTuple):
@@ -148,53 +166,58 @@ class Regression(NamedTuple):
         return weights, self.shares - (self.mean[:, None] @ weights).squeeze(-2)
 
 
-def solve_sums(sums: RidgeSums, kinds: Kinds, penalties: Sequence[float]) -> Regression:
-    """Solve from sums over all features, of which the set has some kinds."""
-    chosen = torch.cat([torch.arange(part.start, part.stop) for part in kinds])
+def solve_sums(sums: RidgeSums, features: FeatureSet, penalties: Sequence[float]) -> Regression:
+    """Solve for one set from sums over all features."""
+    chosen = torch.cat([torch.arange(part.place.start, part.place.stop) for part in features])
     chosen = chosen.to(sums.gram.device)
     mean = sums.features[:, chosen] / sums.rows
     shares = sums.labels / sums.rows
     column = sums.rows * mean.unsqueeze(-1)
     gram = sums.gram[:, chosen[:, None], chosen] - column * mean[:, None]
     variance = gram.diagonal(dim1=-2, dim2=-1) / sums.rows
-    scale = _unit_variance(variance, kinds)
+    scale = _scale(variance, features)
     cross = (sums.cross[:, chosen] - column * shares[:, None]) * scale.unsqueeze(-1)
     gram = gram * scale.unsqueeze(-1) * scale[:, None]
-    added = _added(penalties, kinds, gram)
+    added = _added(penalties, features, gram)
     factors = _factors(gram, added)
     weights = torch.cholesky_solve(cross.expand(len(added), -1, -1, -1), factors)
     return Regression(sums.rows, mean, scale, shares, weights, Primal(factors))
 
 
 def solve_rows(
-    f: Float[Tensor, "b c f"], r: Float[Tensor, "b c y"], kinds: Kinds, penalties: Sequence[float]
+    f: Float[Tensor, "b c f"],
+    r: Float[Tensor, "b c y"],
+    features: FeatureSet,
+    penalties: Sequence[float],
 ) -> Regression:
-    """Solve from the rows themselves: all their features and their one-hot labels."""
-    f = of_set(f, kinds).double()
+    """Solve for one set from the rows themselves: all their features and their one-hot labels."""
+    f = of_set(f, features).double()
     mean, shares = f.mean(1), r.mean(1)
     f = f - mean[:, None]
-    scale = _unit_variance(f.square().mean(1), kinds)
+    scale = _scale(f.square().mean(1), features)
     f = f * scale[:, None]
     gram = f @ f.transpose(1, 2)
-    added = _added(penalties, kinds, gram)
+    added = _added(penalties, features, gram)
     factors = _factors(gram, added)
     residual = (r - shares[:, None]).expand(len(added), -1, -1, -1)
     weights = f.transpose(1, 2) @ torch.cholesky_solve(residual, factors)
     return Regression(f.shape[1], mean, scale, shares, weights, Dual(factors, f, added))
 
 
-def _unit_variance(variance: Float[Tensor, "b f"], kinds: Kinds) -> Float[Tensor, "b f"]:
-    """Factors that give the features of each kind a variance of one together; zero for none."""
+def _scale(variance: Float[Tensor, "b f"], features: FeatureSet) -> Float[Tensor, "b f"]:
+    """Factors that give each kind of features its standard deviation; zero where none varies."""
     factors = []
-    for part in variance.split([part.stop - part.start for part in kinds], dim=-1):
-        total = part.clamp(min=0).sum(-1, keepdim=True)
-        factor = torch.where(total > SMALLEST_VARIANCE, total.rsqrt(), 0.0)
-        factors.append(factor.expand_as(part))
+    pairs = zip(features, variance.split([part.size for part in features], dim=-1), strict=True)
+    for part, variances in pairs:
+        total = variances.clamp(min=0).sum(-1, keepdim=True)
+        factor = torch.where(total > SMALLEST_VARIANCE, part.deviation * total.rsqrt(), 0.0)
+        factors.append(factor.expand_as(variances))
     return torch.cat(factors, dim=-1)
 
 
-def _added(penalties: Sequence[float], kinds: Kinds, like: Tensor) -> Float[Tensor, "p 1"]:
-    return like.new_tensor(penalties).unsqueeze(-1) * len(kinds)
+def _added(penalties: Sequence[float], features: FeatureSet, like: Tensor) -> Float[Tensor, "p 1"]:
+    variance = sum(part.deviation**2 for part in features)
+    return like.new_tensor(penalties).unsqueeze(-1) * variance
 
 
 def _factors(gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"]) -> Float[Tensor, "p b k k"]:
