@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import torch
+
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.embedding.base import Embedding
 from tabicl_linear.embedding.statistics import ContextStatistics, standardise
@@ -99,7 +101,12 @@ class Tables:
             known.append(context.read(queries, labels))
         else:
             known.append(self.ridge.query(queries, context.state, self.statistics))
-        return RidgePredictions.joined(known)
+        share = self.ridge.options.dropout
+        if not share:
+            return RidgePredictions.joined(known)
+        generator = torch.Generator().manual_seed(batch.index)
+        dropped = torch.rand(len(x), generator=generator).to(x.device) < share
+        return RidgePredictions.joined(known).without(dropped)
 
     def training_tokens(self, batch: TaskBatch, known: RidgePredictions | None) -> Tokens:
         """Tokens of a training batch in the layout of the strategy."""

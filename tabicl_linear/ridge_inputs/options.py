@@ -36,6 +36,8 @@ class RidgeOptions:
             have been left out, in units of the variance of a row's features.
         growth: By how much the number of rows grows from one solution to the next where `form` is
             earlier_rows.
+        dropout: Share of training tasks that are told the class shares of the context and no more,
+            so that the network learns to do without.
         seed: Of the random features, which are the same for all tasks.
     """
 
@@ -47,6 +49,7 @@ class RidgeOptions:
     tree_depth: int = 4
     penalties: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0)
     growth: float = 1.25
+    dropout: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -73,6 +76,8 @@ class RidgeOptions:
             raise ConfigError(
                 f"ridge_inputs.penalties={list(self.penalties)}: give one positive number or more."
             )
+        if not 0 <= self.dropout <= 1:
+            raise ConfigError(f"ridge_inputs.dropout={self.dropout} must lie between 0 and 1.")
         if self.growth <= 1:
             raise ConfigError(f"ridge_inputs.growth={self.growth} must be above 1.")
 

@@ -53,6 +53,20 @@ class RidgePredictions(NamedTuple):
         """The same in another dtype."""
         return RidgePredictions(*(part.to(dtype) for part in self))
 
+    def without(self, tasks: Bool[Tensor, " b"]) -> "RidgePredictions":
+        """The same, but of some tasks what class shares alone predict."""
+        known = RidgePredictions(
+            self.prior.unsqueeze(2).expand_as(self.shares),
+            self.prior,
+            torch.ones_like(self.errors),
+            torch.full_like(self.mixture, 1 / self.mixture.shape[-1]),
+            torch.full_like(self.confidence, CONFIDENCES[0]),
+        )
+        pairs = zip(known, self, strict=True)
+        return RidgePredictions(
+            *(a.where(tasks.view(-1, *[1] * (b.ndim - 1)), b) for a, b in pairs)
+        )
+
     def mixed(self) -> Float[Tensor, "b n y"]:
         """Class shares that all sets predict together."""
         return (self.mixture.unsqueeze(-1) * self.shares).sum(2)
