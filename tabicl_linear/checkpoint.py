@@ -105,11 +105,19 @@ def read(path: str | Path) -> Contents:
     return _read_export(path) if path.suffix == ".safetensors" else _read_lightning(path)
 
 
-def export(checkpoint: str | Path, output: str | Path) -> None:
+def export(checkpoint: str | Path, output: str | Path, overrides: Sequence[str] = ()) -> None:
     """Write what prediction needs of a checkpoint to a safetensors file.
 
+    Args:
+        checkpoint: Lightning checkpoint or safetensors export.
+        output: The file.
+        overrides: Changes to the recipe, as in `load_model`, that the file is to keep, such as
+            "model.architecture.ridge_inputs.num_trees=24".
+
     Raises:
-        CheckpointError: The checkpoint cannot be read, or the output cannot be written.
+        CheckpointError: The checkpoint cannot be read, its weights do not fit the recipe with the
+            overrides, or the output cannot be written.
+        ConfigError: Overrides that do not exist.
     """
     output = Path(output)
     if output.suffix != ".safetensors":
@@ -119,6 +127,9 @@ def export(checkpoint: str | Path, output: str | Path) -> None:
     if output.is_dir():
         raise CheckpointError(f"The export {output} is a folder; give a file name in it.")
     contents = read(checkpoint)
+    if overrides:
+        load_model(checkpoint, overrides)  # refuses what does not fit
+        contents = contents._replace(recipe=recipes.override(contents.recipe, overrides))
     metadata = {
         "format": _FORMAT,
         "recipe": json.dumps(contents.recipe, sort_keys=True),

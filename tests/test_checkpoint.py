@@ -104,6 +104,21 @@ def test_overrides_that_do_not_exist_are_refused(checkpoint, text, message):
         load_model(checkpoint[0], [text])
 
 
+def test_an_export_may_keep_overrides(checkpoint, tmp_path):
+    exported = tmp_path / "m.safetensors"
+    override = "model.mixer.init_args.decay_constant=256.0"
+    export(checkpoint[0], exported, [override])
+    expected = _logits(load_model(checkpoint[0], [override]))
+    assert torch.equal(_logits(load_model(exported)), expected)
+    assert not torch.equal(_logits(load_model(checkpoint[0])), expected)
+
+
+def test_an_export_with_overrides_that_do_not_fit_leaves_nothing(checkpoint, tmp_path):
+    with pytest.raises(CheckpointError, match="with these overrides"):
+        export(checkpoint[0], tmp_path / "m.safetensors", ["model.architecture.dim=64"])
+    assert not (tmp_path / "m.safetensors").exists()
+
+
 def test_overrides_that_change_shapes_are_refused(checkpoint):
     with pytest.raises(CheckpointError, match=r"do not fit .* with these overrides"):
         load_model(checkpoint[0], ["model.architecture.hidden_dim=9"])

@@ -16,7 +16,13 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("checkpoint", metavar="CKPT", type=Path, help="a last.ckpt of `fit`")
     parser.add_argument("output", metavar="OUT", type=Path, help="the file, *.safetensors")
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        help="change the recipe, such as model.architecture.ridge_inputs.num_trees=24",
+    )
     arguments = parser.parse_args(argv)
-    export(arguments.checkpoint, arguments.output)
+    export(arguments.checkpoint, arguments.output, arguments.override)
     sys.stderr.write(f"Wrote {arguments.output}\n")
     return 0
