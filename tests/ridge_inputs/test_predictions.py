@@ -65,6 +65,15 @@ def test_the_mixture_is_the_least_wrong_in_quarters(num_sets):
     assert len(chosen) >= {1: 1, 2: 2, 3: 5}[num_sets]
 
 
+def test_sets_that_are_equally_wrong_count_alike_whatever_rounding_says():
+    """As before the first solution, or where no feature varies."""
+    for parts, even in ((1, [1.0]), (2, [0.5, 0.5]), (3, [0.5, 0.25, 0.25]), (4, [0.25] * 4)):
+        same = torch.rand(50, 1, 1).double().expand(-1, parts, parts)
+        for products in (same, torch.zeros_like(same), 1e-25 * same):
+            noise = 1 + 1e-15 * torch.randn(50, parts, parts).double()
+            assert best_mixture(products * noise).tolist() == [even] * 50
+
+
 def test_a_class_that_the_context_does_not_have_gets_no_probability():
     known = predictions()
     known.shares[0, :, :, 2] = 1e6
