@@ -1,7 +1,8 @@
 """Options of ridge inputs."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from tabicl_linear.errors import ConfigError
@@ -42,7 +43,7 @@ class RidgeOptions:
     """
 
     form: Form = "leave_one_out"
-    sets: tuple[dict[Kind, float], ...] = SETS
+    sets: tuple[dict[Kind, float], ...] = field(default=SETS, hash=False)
     num_tanh: int = 96
     num_cosine: int = 96
     num_trees: int = 24
@@ -53,33 +54,65 @@ class RidgeOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # Lists, as files give them.
-        object.__setattr__(self, "sets", tuple(dict(kinds) for kinds in self.sets))
-        object.__setattr__(self, "penalties", tuple(float(value) for value in self.penalties))
         if self.form not in get_args(Form):
             raise ConfigError(f"ridge_inputs.form={self.form!r} must be one of {get_args(Form)}.")
         for name in ("num_tanh", "num_cosine", "num_trees", "tree_depth"):
-            if getattr(self, name) < 1:
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
                 raise ConfigError(
-                    f"ridge_inputs.{name}={getattr(self, name)} must be at least 1; to do without "
-                    "a kind of features, leave it out of ridge_inputs.sets."
+                    f"ridge_inputs.{name}={value!r} must be a whole number of at least 1; to do "
+                    "without a kind of features, leave it out of ridge_inputs.sets."
                 )
-        for kinds in self.sets:
-            if not kinds or not set(kinds) <= set(KINDS) or min(kinds.values()) <= 0:
-                raise ConfigError(
-                    f"ridge_inputs.sets has {kinds}: give each set some of {KINDS}, each with a "
-                    "positive standard deviation."
-                )
-        if not self.sets:
-            raise ConfigError("ridge_inputs.sets is empty: give one set of features or more.")
-        if not self.penalties or min(self.penalties) <= 0:
+        if type(self.seed) is not int or not 0 <= self.seed < 2**32:
             raise ConfigError(
-                f"ridge_inputs.penalties={list(self.penalties)}: give one positive number or more."
+                f"ridge_inputs.seed={self.seed!r} must be a whole number from 0 and below 2^32."
             )
-        if not 0 <= self.dropout <= 1:
-            raise ConfigError(f"ridge_inputs.dropout={self.dropout} must lie between 0 and 1.")
-        if self.growth <= 1:
-            raise ConfigError(f"ridge_inputs.growth={self.growth} must be above 1.")
+        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout <= 1:
+            raise ConfigError(
+                f"ridge_inputs.dropout={self.dropout!r} must be a number between 0 and 1."
+            )
+        if not _is_positive(self.growth) or self.growth <= 1:
+            raise ConfigError(
+                f"ridge_inputs.growth={self.growth!r} must be a number above 1, and finite."
+            )
+        object.__setattr__(self, "penalties", _penalties(self.penalties))
+        object.__setattr__(self, "sets", _sets(self.sets))
+
+
+def _penalties(values: object) -> tuple[float, ...]:
+    """Penalties from a list of numbers, as files give it, or a tuple."""
+    if not isinstance(values, list | tuple) or not values or not all(map(_is_positive, values)):
+        raise ConfigError(
+            f"ridge_inputs.penalties={values!r}: give a list of one positive, finite number or "
+            "more, such as [0.1, 1]."
+        )
+    return tuple(map(float, values))
+
+
+def _sets(values: object) -> tuple[dict[Kind, float], ...]:
+    """Sets from a list of mappings, each in the order of `KINDS`: equal options, equal models."""
+    if not isinstance(values, list | tuple) or not values:
+        raise ConfigError(
+            f"ridge_inputs.sets={values!r}: give a list of one set of features or more, such as "
+            "[{values: 1, trees: 0.5}]."
+        )
+    for kinds in values:
+        if (
+            not isinstance(kinds, Mapping)
+            or not kinds
+            or not set(kinds) <= set(KINDS)
+            or not all(map(_is_positive, kinds.values()))
+        ):
+            raise ConfigError(
+                f"ridge_inputs.sets has {kinds!r}: give each set some of {KINDS}, each with a "
+                "positive, finite standard deviation."
+            )
+    return tuple({kind: float(kinds[kind]) for kind in KINDS if kind in kinds} for kinds in values)
+
+
+def _is_positive(value: object) -> bool:
+    """Whether it is a finite number above zero."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def ridge_options(values: Mapping[str, Any]) -> RidgeOptions:

@@ -13,6 +13,8 @@ CONFIDENCES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 """Factors between predicted shares and logits to choose from."""
 ABSENT_LOGIT = -30.0
 """Of classes that the context does not have."""
+TIE = 1e-9
+"""Squared errors that differ by less, in all and relatively, differ by rounding."""
 
 
 class RidgePredictions(NamedTuple):
@@ -122,15 +124,20 @@ def offset_shares(
 def best_mixture(products: Float[Tensor, "b s s"]) -> Float[Tensor, "b s"]:
     """Parts in quarters, with a sum of one, under which the sets together are least wrong.
 
+    Where some are as good as others up to rounding, as all are while nothing has been predicted,
+    the most even of them: no order of summation may decide.
+
     Args:
         products: Sums over rows and classes of the products of the errors of any two sets, for rows
             that were left out.
     """
     count = products.shape[1]
-    every = [parts for parts in product(range(5), repeat=count) if sum(parts) == 4]
+    every = [parts for parts in product(range(4, -1, -1), repeat=count) if sum(parts) == 4]
+    every.sort(key=lambda parts: sum(part**2 for part in parts))
     mixtures = products.new_tensor(every) / 4
     losses = torch.einsum("ms,bst,mt->bm", mixtures, products, mixtures)
-    return mixtures[losses.argmin(1)]
+    enough = losses.amin(1, keepdim=True) * (1 + TIE) + TIE
+    return mixtures[(losses <= enough).int().argmax(1)]
 
 
 def confidence_losses(

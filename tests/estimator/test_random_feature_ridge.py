@@ -125,9 +125,9 @@ def test_the_state_does_not_grow_with_the_rows(fitted, wine):
     longer = clone(fitted).fit(np.repeat(train, 20, axis=0), np.repeat(labels, 20))
     assert longer.state_bytes_ == fitted.state_bytes_
     assert fitted.state_bytes_ == num_bytes(fitted.ensemble_.states) // 3
-    # Of 13 columns and 3 classes, in float64: 6 functions of a value in both sets.
-    weights = (2 * 6 * 13 + 96 + 96 + 16 * 2**3) * 3 * 8
-    assert weights < fitted.state_bytes_ < 1.3 * weights
+    # Of three sets of all features, 13 columns and 3 classes, in float64.
+    weights = 3 * (6 * 13 + 96 + 96 + 24 * 2**4) * 3 * 8
+    assert weights < fitted.state_bytes_ < 1.05 * weights
 
 
 def test_random_states_are_left_alone(wine):

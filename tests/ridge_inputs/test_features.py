@@ -1,6 +1,7 @@
 """Features against loops over tasks, rows, columns and trees."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,8 +9,10 @@ from tolerances import RMS, assert_close
 
 from tabicl_linear.ridge_inputs.features import CLIP, RidgeFeatures
 from tabicl_linear.ridge_inputs.options import KINDS, RidgeOptions
+from tabicl_linear.ridge_inputs.solve import Part
 
-OPTIONS = RidgeOptions(num_tanh=3, num_cosine=5, num_trees=4, tree_depth=2, sets=(KINDS,))
+SMALL = RidgeOptions(num_tanh=3, num_cosine=5, num_trees=4, tree_depth=2)
+OPTIONS = replace(SMALL, sets=(dict.fromkeys(KINDS, 1.0),))
 WIDE = 7
 """Columns that the features are made for; tables here have 4."""
 CATEGORICAL = torch.tensor([[False, True, False, False], [True, False, False, True]])
@@ -79,36 +82,40 @@ def test_features_are_those_of_a_loop():
     assert_close(found, torch.tensor(expected, dtype=torch.float64), RMS[torch.float64])
 
 
-def test_sets_say_where_their_kinds_stand():
-    sets = (("trees", "values"), ("tanh",), ("cosine", "tanh"))
-    options = RidgeOptions(num_tanh=3, num_cosine=5, num_trees=4, tree_depth=2, sets=sets)
-    features, z = RidgeFeatures(WIDE, options), table()
-    every = features_of(RidgeFeatures(WIDE, OPTIONS), z)
-    places = dict(zip(KINDS, RidgeFeatures(WIDE, OPTIONS).sets(4)[0], strict=True))
-    assert [places[kind] for kind in KINDS] == [
-        slice(0, 24),
-        slice(24, 27),
-        slice(27, 32),
-        slice(32, 48),
-    ]
-    found = features_of(features, z)
+PLACES = {
+    "values": slice(0, 24),
+    "tanh": slice(24, 27),
+    "cosine": slice(27, 32),
+    "trees": slice(32, 48),
+}
+"""Of all kinds, for four columns."""
+
+
+def test_sets_say_where_their_kinds_stand_and_how_they_weigh():
+    sets = ({"values": 2.0, "trees": 0.3}, {"tanh": 1.0}, {"tanh": 3.0, "cosine": 0.1})
+    features, z = RidgeFeatures(WIDE, replace(SMALL, sets=sets)), table()
+    every = RidgeFeatures(WIDE, OPTIONS)
+    assert every.sets(4) == (tuple(Part(place, 1.0) for place in PLACES.values()),)
+    found, expected = features_of(features, z), features_of(every, z)
     for kinds, parts in zip(sets, features.sets(4), strict=True):
-        for kind, part in zip(kinds, parts, strict=True):
-            assert torch.equal(found[..., part], every[..., places[kind]]), kind
+        for (kind, deviation), part in zip(kinds.items(), parts, strict=True):
+            assert torch.equal(found[..., part.place], expected[..., PLACES[kind]]), kind
+            assert part.deviation == deviation
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_kinds_of_a_set_are_computed(kind):
-    options = RidgeOptions(num_tanh=3, num_cosine=5, num_trees=4, tree_depth=2, sets=((kind,),))
-    features, z = RidgeFeatures(WIDE, options), table()
+    features, z = RidgeFeatures(WIDE, replace(SMALL, sets=({kind: 0.5},))), table()
     (part,) = features.sets(4)[0]
-    assert part == slice(0, {"values": 24, "tanh": 3, "cosine": 5, "trees": 16}[kind])
-    assert features_of(features, z).shape == (2, 6, part.stop)
+    size = {"values": 24, "tanh": 3, "cosine": 5, "trees": 16}[kind]
+    assert part == Part(slice(0, size), 0.5)
+    assert part.size == size
+    assert features_of(features, z).shape == (2, 6, size)
 
 
 def test_values_beyond_the_clip_count_as_it_but_for_trees():
     features, z = RidgeFeatures(WIDE, OPTIONS), table()
-    trees = features.sets(4)[0][3]
+    trees = PLACES["trees"]
     far, near, limits = z.clone(), z.clone(), thresholds(features, z)
     columns = features.tree_questions(4, 6)[0]
     column = int(columns[0])
@@ -123,7 +130,7 @@ def test_values_beyond_the_clip_count_as_it_but_for_trees():
 
 def test_every_tree_puts_a_row_into_one_leaf():
     features, z = RidgeFeatures(WIDE, OPTIONS), table(50)
-    leaves = features_of(features, z)[..., features.sets(4)[0][3]].unflatten(-1, (4, 4))
+    leaves = features_of(features, z)[..., PLACES["trees"]].unflatten(-1, (4, 4))
     assert (leaves.sum(-1) == 1).all()
     assert (leaves.sum((0, 1)) > 0).sum() > 8, "most leaves have rows"
 
@@ -131,7 +138,7 @@ def test_every_tree_puts_a_row_into_one_leaf():
 def test_codes_have_no_order_for_trees_and_numbers_have():
     features, z = RidgeFeatures(WIDE, OPTIONS), table(30)
     z = z.clamp(-2, 2).round()
-    trees = features.sets(4)[0][3]
+    trees = PLACES["trees"]
     moved = torch.tensor([0.0, 7.0, 1.0, -3.0, 4.0])[(z + 2).long()].double()
     same = {"num_varying": torch.tensor([4, 4])}
     for categorical, equal in ((torch.ones(2, 4).bool(), True), (torch.zeros(2, 4).bool(), False)):
@@ -150,7 +157,9 @@ def test_a_column_that_does_not_vary_changes_no_projection():
     one, other = features_of(features, z), features_of(features, wider, categorical=categorical)
     of_narrow, of_wide = features.sets(4)[0], features.sets(5)[0]
     for kind in (1, 2):
-        assert_close(one[..., of_narrow[kind]], other[..., of_wide[kind]], RMS[torch.float64])
+        assert_close(
+            one[..., of_narrow[kind].place], other[..., of_wide[kind].place], RMS[torch.float64]
+        )
 
 
 def test_a_row_of_no_column_that_varies_has_finite_features():
@@ -188,11 +197,10 @@ def test_draws_are_those_of_the_seed_alone():
     state = torch.get_rng_state()
     again = RidgeFeatures(WIDE, OPTIONS)
     assert torch.equal(torch.get_rng_state(), state)
-    other = RidgeFeatures(WIDE, RidgeOptions(num_tanh=3, num_cosine=5, sets=(KINDS,), seed=1))
+    other = RidgeFeatures(WIDE, replace(OPTIONS, seed=1))
     for name, buffer in one.named_buffers():
         assert torch.equal(buffer, again.get_buffer(name)), name
-        size = len(buffer)
-        assert not torch.equal(buffer, other.get_buffer(name)[:size]), name
+        assert not torch.equal(buffer, other.get_buffer(name)), name
 
 
 def test_draws_are_in_no_file_and_learn_nothing():
@@ -217,5 +225,5 @@ def test_a_model_of_fewer_digits_computes_features_in_those_of_the_rows():
     rough = RidgeFeatures(WIDE, OPTIONS).to(torch.bfloat16)
     found = features_of(rough, z)
     assert found.dtype == torch.float32
-    trees = features.sets(4)[0][3]
+    trees = PLACES["trees"]
     assert torch.equal(found[..., trees], features_of(features, z)[..., trees])

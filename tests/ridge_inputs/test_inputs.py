@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -107,14 +108,22 @@ def closed_form(model, batch) -> torch.Tensor:
             centred = (mine[c:] - mine[:c].mean(0)) * regression.scale[0]
             of_queries.append(r.mean(0) + centred @ regression.weights[0, 0])
         present = r.sum(0) > 0
-        shares = sum(of_context) / len(of_context)
+        mixtures = [m for m in product([0, 0.25, 0.5, 0.75, 1], repeat=3) if sum(m) == 1]
+        wrong = [(mixed(of_context, m) - r).square().sum().item() for m in mixtures]
+        mixture = mixtures[wrong.index(min(wrong))]
+        shares = mixed(of_context, mixture)
         grid = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
         names = torch.cumsum(present, 0)[y] - 1  # of the classes that there are
         losses = [F.cross_entropy(c * shares[:, present], names).item() for c in grid]
         confidence = grid[losses.index(min(losses))]
-        mean = confidence * sum(of_queries) / len(of_queries)
-        logits.append(mean.masked_fill(~present, ABSENT_LOGIT))
+        alone = confidence * mixed(of_queries, mixture)
+        logits.append(alone.masked_fill(~present, ABSENT_LOGIT))
     return torch.stack(logits)
+
+
+def mixed(shares, mixture) -> torch.Tensor:
+    """The sum of the shares of all sets by their part in the mixture."""
+    return sum(part * share for part, share in zip(mixture, shares, strict=True))
 
 
 @axes
@@ -147,9 +156,9 @@ def test_parameters_are_those_of_two_maps(axis):
         del extra[name]
     shapes = {name: list(parameter.shape) for name, parameter in extra.items()}
     assert shapes == {
-        "ridge.projection.weight": [32, 3 * 4 + 3],
+        "ridge.projection.weight": [32, 3 * 4 + 4 + 3 + 3 + 1],  # shares, prior, one each
         "ridge.projection.bias": [32],
-        "ridge.skip.0.weight": [16, 4],
+        "ridge.skip.0.weight": [16, 3 + 1 + 1],  # each set, the mixture and the prior
         "ridge.skip.0.bias": [16],
         "ridge.skip.2.weight": [1, 16],
         "ridge.skip.2.bias": [1],
@@ -220,7 +229,8 @@ def permuted(batch):
 def test_order_of_the_context_changes_nothing_but_thresholds_of_trees():
     """Trees compare with rows at fixed places of the context."""
     batch = task()
-    for sets, matters in (((("values", "tanh", "cosine"),), False), ((("trees",),), True)):
+    smooth, trees = {"values": 0.3, "tanh": 1.0, "cosine": 1.0}, {"trees": 1.0}
+    for sets, matters in (((smooth,), False), ((trees,), True)):
         model = noisy(LinearAttention, ridge=replace(OPTIONS, sets=sets))
         logits = model.predict(*fitted(model, batch))
         error = relative_rms(model.predict(*fitted(model, permuted(batch))), logits)
@@ -229,7 +239,7 @@ def test_order_of_the_context_changes_nothing_but_thresholds_of_trees():
 
 def test_a_column_that_is_constant_in_the_context_changes_no_projection():
     """Even where it varies in queries. Values gain features, and trees ask about other columns."""
-    batch, model = task(), untrained(ridge=replace(OPTIONS, sets=(("tanh", "cosine"),)))
+    batch, model = task(), untrained(ridge=replace(OPTIONS, sets=({"tanh": 1.0, "cosine": 0.5},)))
     logits = model.predict(*fitted(model, batch))
     column = torch.full((2, 30, 1), 3.0).double()
     column[:, 25:] = 9.0
@@ -330,7 +340,7 @@ def test_long_float32_contexts_of_columns_with_few_values_have_a_solution():
             assert model.predict(state, x[:, :20]).isfinite().all()
     shares = torch.bincount(y[0], minlength=4) / 3000
     known = model.ridge.query(constant[:, :3], model.fit(constant, y).ridge, state.statistics)
-    assert_close(known.shares, shares.expand(1, 3, 2, 4), RMS[torch.float32])
+    assert_close(known.shares, shares.expand(1, 3, 3, 4), RMS[torch.float32])
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -371,7 +381,7 @@ def test_a_state_does_not_grow_with_rows(axis):
 
 
 def test_the_state_of_the_defaults_at_20_columns():
-    """Mostly the weights of 312 and 248 features for ten classes in float64."""
+    """Mostly the weights of three sets of 696 features for ten classes in float64."""
     architecture = replace(
         SMALL, num_features=20, num_classes=10, ridge_inputs=RidgeOptions(), depth=1
     )
@@ -379,9 +389,11 @@ def test_the_state_of_the_defaults_at_20_columns():
         DeltaNet, FinalState, strategy=Combined(), architecture=architecture
     )
     state = model.fit(torch.randn(1, 600, 20), torch.arange(600)[None] % 10)
-    of_float32 = 4 * 16 * 3  # thresholds
-    of_float64 = 8 * (10 * (312 + 248) + 2 * 10 + 10 + 2 + 1)
-    assert num_bytes(state.ridge) == of_float32 + of_float64 == 45_256
+    features = 20 * 6 + 96 + 96 + 24 * 2**4
+    of_float32 = 4 * 24 * 4  # thresholds
+    # Weights and offsets of the sets; then the prior, errors, mixture and confidence.
+    of_float64 = 8 * (10 * 3 * features + 3 * 10 + 10 + 3 + 3 + 1)
+    assert num_bytes(state.ridge) == of_float32 + of_float64 == 167_800
 
 
 def test_a_moved_model_predicts_the_same_again():

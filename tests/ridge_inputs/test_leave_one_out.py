@@ -1,4 +1,6 @@
-"""A context in chunks, and how its penalties and its confidence are chosen."""
+"""A context in chunks, and how its penalties, its mixture and its confidence are chosen."""
+
+from itertools import product
 
 import pytest
 import torch
@@ -9,10 +11,14 @@ from tabicl_linear.kernels.state import tensors
 from tabicl_linear.ridge_inputs import leave_one_out
 from tabicl_linear.ridge_inputs.leave_one_out import solve
 from tabicl_linear.ridge_inputs.predictions import CONFIDENCES
-from tabicl_linear.ridge_inputs.solve import Dual, Primal, of_set, solve_rows
+from tabicl_linear.ridge_inputs.solve import Dual, Part, Primal, of_set, solve_rows
 
 EXACT = RMS[torch.float64]
-SETS = ((slice(0, 3), slice(5, 9)), (slice(0, 6),))
+SETS = (
+    (Part(slice(0, 3), 1.0), Part(slice(5, 9), 0.3)),
+    (Part(slice(0, 6), 1.0),),
+    (Part(slice(0, 3), 0.3), Part(slice(3, 9), 1.0)),
+)
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
 
 
@@ -78,13 +84,30 @@ def test_each_task_and_set_has_the_penalty_of_the_smallest_error():
     assert len(kept) > 1, "one penalty would do for all"
 
 
+def test_each_task_has_the_mixture_of_the_smallest_error():
+    """Of rows that are left out, over all mixtures in quarters."""
+    f, r = table(40, tasks=12, noise=4.0)
+    solved, chosen = solve(chunks(f, r), SETS, PENALTIES), set()
+    shares = solved.context(f, r).shares
+    mixtures = [parts for parts in product([0, 0.25, 0.5, 0.75, 1], repeat=3) if sum(parts) == 1]
+    for task in range(12):
+        losses = [
+            (sum(p * shares[task, :, i] for i, p in enumerate(parts)) - r[task]).square().sum()
+            for parts in mixtures
+        ]
+        best = mixtures[int(torch.stack(losses).argmin())]
+        assert solved.solution.mixture[task].tolist() == list(best)
+        chosen.add(best)
+    assert len(chosen) > 2, "one mixture would do for all"
+
+
 def test_each_task_has_the_confidence_of_the_smallest_loss():
     f, r = table(60, tasks=4)
     for task, noise in enumerate((0.01, 1.0, 10.0, 1000.0)):
         r[task : task + 1] = table(60, tasks=1, noise=noise)[1]
     f = table(60, tasks=1)[0].expand(4, -1, -1)
     solved = solve(chunks(f, r), SETS, PENALTIES)
-    shares = solved.context(f, r).shares.mean(2)
+    shares = solved.context(f, r).mixed()
     kept = []
     for task in range(4):
         y = r[task].argmax(-1)
@@ -118,15 +141,18 @@ def test_choices_are_made_by_rows_evenly_spread_wherever_chunks_begin(monkeypatc
 
 
 def test_context_rows_look_like_queries():
-    """A row that is left out is predicted like a new one: as badly, if labels are noise."""
+    """A row that is left out is predicted like a new one: as badly, if labels are noise.
+
+    By each set; the mixture is chosen by the very rows of the context.
+    """
     g = torch.Generator().manual_seed(0)
     f = torch.randn(200, 30, 9, generator=g, dtype=torch.float64)
     r = F.one_hot(torch.randint(0, 2, (200, 30), generator=g), 3).double()
     solved = solve(chunks(f[:, :12], r[:, :12]), SETS, (0.01,))
-    of_context = solved.context(f[:, :12], r[:, :12]).shares.mean(2)
-    of_queries = solved.solution.predict(f[:, 12:], SETS).shares.mean(2)
-    errors = [(of_context - r[:, :12]).square().mean(), (of_queries - r[:, 12:]).square().mean()]
-    assert errors[0].item() == pytest.approx(errors[1].item(), rel=0.25)
+    of_context = solved.context(f[:, :12], r[:, :12]).shares - r[:, :12, None]
+    of_queries = solved.solution.predict(f[:, 12:], SETS).shares - r[:, 12:, None]
+    errors = [wrong.square().mean((0, 1, 3)) for wrong in (of_context, of_queries)]
+    assert errors[0].tolist() == pytest.approx(errors[1].tolist(), rel=0.25)
 
 
 def test_tasks_do_not_see_each_other():

@@ -1,4 +1,6 @@
-"""What is known about rows, and the confidence that makes logits of shares."""
+"""What is known about rows, and the mixture and confidence that make logits of shares."""
+
+from itertools import product
 
 import pytest
 import torch
@@ -10,8 +12,10 @@ from tabicl_linear.ridge_inputs.predictions import (
     CONFIDENCES,
     RidgePredictions,
     Solution,
+    best_mixture,
     confidence_losses,
 )
+from tabicl_linear.ridge_inputs.solve import Part
 
 
 def predictions(rows: int = 5) -> RidgePredictions:
@@ -21,19 +25,53 @@ def predictions(rows: int = 5) -> RidgePredictions:
         torch.randn(2, rows, 2, 3).double(),
         prior,
         torch.rand(2, 1, 2).double(),
+        torch.tensor([[[0.25, 0.75]], [[1.0, 0.0]]]).double(),
         torch.tensor([[[2.0]], [[8.0]]]).double(),
     )
 
 
-def test_logits_are_the_mean_of_the_sets_times_the_confidence():
+def test_logits_are_the_mixture_of_the_sets_times_the_confidence():
     known = predictions()
     logits = known.logits()
     for task, row in ((0, 1), (1, 4)):
-        mean = (known.shares[task, row, 0] + known.shares[task, row, 1]) / 2
-        expected = mean * (2.0, 8.0)[task]
+        first, other = known.shares[task, row]
+        mixed = 0.25 * first + 0.75 * other if task == 0 else first
+        assert_close(known.mixed()[task, row], mixed, CONTRACT)
+        expected = mixed * (2.0, 8.0)[task]
         if task == 0:
             expected[2] = ABSENT_LOGIT
         assert_close(logits[task, row], expected, CONTRACT)
+
+
+@pytest.mark.parametrize("num_sets", [1, 2, 3])
+def test_the_mixture_is_the_least_wrong_in_quarters(num_sets):
+    """Errors of some sets are each other's opposite in part, so that mixtures pay."""
+    g = torch.Generator().manual_seed(num_sets)
+    wrong = torch.randn(30, 12, num_sets, 3, generator=g, dtype=torch.float64)
+    wrong = wrong - 0.5 * wrong.roll(1, 2) + torch.randn(30, 1, 1, 3, generator=g).double()
+    wrong *= torch.tensor([1.0, 1.5, 0.7]).double()[:num_sets, None]
+    found = best_mixture(torch.einsum("bnsy,bnty->bst", wrong, wrong))
+    quarters = [0.0, 0.25, 0.5, 0.75, 1.0]
+    chosen = set()
+    for task in range(30):
+        losses = {}
+        for parts in product(quarters, repeat=num_sets):
+            if sum(parts) == 1:
+                mixed = sum(part * wrong[task, :, i] for i, part in enumerate(parts))
+                losses[parts] = mixed.square().sum().item()
+        best = min(losses, key=losses.__getitem__)
+        assert tuple(found[task].tolist()) == best
+        chosen.add(best)
+    assert len(chosen) >= {1: 1, 2: 2, 3: 5}[num_sets]
+
+
+def test_sets_that_are_equally_wrong_count_alike_whatever_rounding_says():
+    """As before the first solution, or where no feature varies."""
+    for parts, even in ((1, [1.0]), (2, [0.5, 0.5]), (3, [0.5, 0.25, 0.25]), (4, [0.25] * 4)):
+        same = torch.rand(50, 1, 1).double().expand(-1, parts, parts)
+        for products in (same, torch.zeros_like(same), 1e-25 * same):
+            noise = 1 + 1e-15 * torch.randn(50, parts, parts).double()
+            assert best_mixture(products * noise).tolist() == [even] * 50
 
 
 def test_a_class_that_the_context_does_not_have_gets_no_probability():
@@ -69,7 +107,7 @@ def test_every_part_changes_its_dtype():
 
 def test_a_solution_is_linear_in_the_features_of_each_set():
     known = predictions()
-    sets = ((slice(0, 2), slice(5, 6)), (slice(2, 4),))
+    sets = ((Part(slice(0, 2), 1.0), Part(slice(5, 6), 0.3)), (Part(slice(2, 4), 7.0),))
     weights = torch.randn(2, 3, 3).double(), torch.randn(2, 2, 3).double()
     offsets = torch.randn(2, 2, 3).double()
     solution = Solution(weights, offsets, *(part[:, 0] for part in known[1:]))
@@ -82,6 +120,8 @@ def test_a_solution_is_linear_in_the_features_of_each_set():
             assert_close(found.shares[task, row], torch.stack([first, other]), CONTRACT)
     for actual, expected in zip(found[1:], known[1:], strict=True):
         assert torch.equal(actual, expected)
+    quiet = [[part._replace(deviation=0.1) for part in kinds] for kinds in sets]
+    assert torch.equal(solution.predict(f, quiet).shares, found.shares), "weights know deviations"
     assert solution.predict(f.float(), sets).shares.dtype == torch.float64
 
 
@@ -89,7 +129,7 @@ def test_a_solution_is_linear_in_the_features_of_each_set():
 def test_losses_are_cross_entropies_over_the_classes_present(scale):
     known = predictions(50)
     present = known.prior > 0
-    shares = (scale * known.shares.mean(2)).masked_fill(~present, 0.0)
+    shares = (scale * known.mixed()).masked_fill(~present, 0.0)
     shares[..., 0] += 1 - shares.sum(-1)  # as predicted shares do, however far beyond 0 and 1
     y = torch.randint(0, 2, (2, 50))
     found = confidence_losses(shares, F.one_hot(y, 3).double(), present)
@@ -103,7 +143,7 @@ def test_losses_are_cross_entropies_over_the_classes_present(scale):
 
 def test_rows_of_no_label_do_not_count():
     known = predictions(20)
-    shares, r = known.shares.mean(2), F.one_hot(torch.randint(0, 2, (2, 20)), 3).double()
+    shares, r = known.mixed(), F.one_hot(torch.randint(0, 2, (2, 20)), 3).double()
     some = r.clone()
     some[:, 12:] = 0
     present = known.prior > 0

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from tolerances import CONTRACT, RMS, assert_close
+from tolerances import CONTRACT, RMS, assert_close, relative_rms
 
 from tabicl_linear.kernels.state import tensors
 from tabicl_linear.ridge_inputs.solve import (
     LARGEST_LEVERAGE,
+    Part,
     RidgeSums,
     of_set,
     solve_rows,
@@ -15,8 +16,10 @@ from tabicl_linear.ridge_inputs.solve import (
 )
 
 EXACT = RMS[torch.float64]
-KINDS = (slice(0, 3), slice(5, 9))
+KINDS = (Part(slice(0, 3), 0.5), Part(slice(5, 9), 2.0))
 """Of 9 features: those in between belong to no kind of the set."""
+VARIANCE = 0.5**2 + 2.0**2
+"""Of the features of a row of the set, which penalties are in units of."""
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
 
 
@@ -43,21 +46,22 @@ def table(rows: int, *, tasks: int = 2, classes: int = 3, seed: int = 0):
 
 def scaling(f: np.ndarray) -> np.ndarray:
     """The diagonal of D: one number for each feature of the set, from all rows."""
-    kinds = [f[:, part] - f[:, part].mean(0) for part in KINDS]
-    return np.concatenate(
-        [np.full(kind.shape[1], (kind**2).sum(1).mean() ** -0.5) for kind in kinds]
-    )
+    factors = []
+    for place, deviation in KINDS:
+        kind = f[:, place] - f[:, place].mean(0)
+        factors.append(np.full(kind.shape[1], deviation * (kind**2).sum(1).mean() ** -0.5))
+    return np.concatenate(factors)
 
 
 def chosen(f: np.ndarray) -> np.ndarray:
-    return np.concatenate([f[:, part] for part in KINDS], axis=1)
+    return np.concatenate([f[:, part.place] for part in KINDS], axis=1)
 
 
 def plain_solution(f: np.ndarray, r: np.ndarray, scale: np.ndarray, penalty: float):
     """Mean, class shares and weights, by an inverse and a matrix D that are written out."""
     mean, shares = f.mean(0), r.mean(0)
     centred = (f - mean) @ np.diag(scale)
-    gram = centred.T @ centred + penalty * len(KINDS) * np.eye(len(scale))
+    gram = centred.T @ centred + penalty * VARIANCE * np.eye(len(scale))
     return mean, shares, np.linalg.inv(gram) @ centred.T @ (r - shares)
 
 
@@ -126,6 +130,30 @@ def test_a_row_that_is_left_out_does_not_see_its_own_label(solver):
 
 
 @solvers
+def test_kinds_have_the_deviations_of_the_set(solver):
+    f, r = table(40)
+    found = solver(f, r, KINDS, PENALTIES)
+    scaled = (of_set(f, KINDS) - found.mean[:, None]) * found.scale[:, None]
+    variances = scaled.square().mean(1)
+    for part, features in zip(KINDS, (slice(0, 3), slice(3, 7)), strict=True):
+        together = variances[:, features].sum(-1)
+        assert_close(together, torch.full((2,), part.deviation**2).double(), EXACT)
+    assert_close(variances.sum(-1), torch.full((2,), VARIANCE).double(), EXACT)
+
+
+@solvers
+@pytest.mark.parametrize("factor", [0.01, 3.0, 100.0])
+def test_deviations_count_against_each_other_alone(solver, factor):
+    """Penalties are in units of the variance that they give a row."""
+    f, r = table(20)
+    louder = [part._replace(deviation=factor * part.deviation) for part in KINDS]
+    before, after = (left_out(solver(f, r, kinds, PENALTIES), f, r) for kinds in (KINDS, louder))
+    assert_close(after, before, EXACT)
+    one = [KINDS[0]._replace(deviation=factor * KINDS[0].deviation), KINDS[1]]
+    assert relative_rms(left_out(solver(f, r, one, PENALTIES), f, r), before) > 1e-4
+
+
+@solvers
 def test_a_row_beyond_all_leverage_gets_the_class_shares(solver):
     f, r = table(40, tasks=1)
     f[:] = 1.0
@@ -140,11 +168,11 @@ def test_a_row_beyond_all_leverage_gets_the_class_shares(solver):
 @solvers
 def test_a_kind_that_does_not_vary_counts_for_nothing(solver):
     f, r = table(30)
-    f[1, :, KINDS[0]] = torch.tensor([1e3, 0.1, -7.0])
+    f[1, :, KINDS[0].place] = torch.tensor([1e3, 0.1, -7.0])
     found = solver(f, r, KINDS, PENALTIES)
     assert (found.scale[1, :3] == 0).all()
     assert (found.weights[:, 1, :3] == 0).all()
-    alone = solver(f[1:], r[1:], KINDS[1:], [2 * penalty for penalty in PENALTIES])
+    alone = solver(f[1:], r[1:], KINDS[1:], [penalty * VARIANCE / 2.0**2 for penalty in PENALTIES])
     assert_close(found.weights[:, 1:, 3:], alone.weights, EXACT)
     assert (found.scale[0] > 0).all()
 
