@@ -23,7 +23,8 @@ def test_the_demo_trains_scores_draws_and_goes_on_where_it_was(tmp_path):
     assert "tensorboard --logdir" in first.stdout
     scores = pd.read_csv(tmp_path / "demo" / "scores.csv")
     assert set(scores["table"]) == {"iris", "wine"}
-    assert len(scores) == 2 * 2 * 3
+    assert "closed form" in set(scores["model"])
+    assert len(scores) == 2 * 2 * 4
     assert scores["roc_auc"].between(0, 1).all()
     others = scores[scores["model"] != "tabicl_linear"]
     assert others["accuracy"].min() > 0.8
