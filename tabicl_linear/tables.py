@@ -89,7 +89,7 @@ class Tables:
     def training_predictions(self, batch: TaskBatch) -> RidgePredictions | None:
         """What ridge regressions say about all rows of a training batch; None without them.
 
-        Query rows are predicted like those of the context where they are written as well.
+        Query rows are predicted like those of the context where their labels are written as well.
         """
         if self.ridge is None:
             return None
@@ -97,7 +97,7 @@ class Tables:
         y, labels = batch.y.tensor_split([batch.num_context], dim=1)
         context = self.ridge.open(x, y, self.statistics)
         known = [context.read(x, y)]
-        if self.strategy.target == "multi":
+        if self.strategy.target == "multi" and self.strategy.writes_query_labels:
             known.append(context.read(queries, labels))
         else:
             known.append(self.ridge.query(queries, context.state, self.statistics))

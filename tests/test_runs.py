@@ -6,6 +6,7 @@ from command_line import CONFIGS
 
 from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
+from tabicl_linear.cli.models import state_bytes
 from tabicl_linear.config import build_data
 from tabicl_linear.runs import RUNS
 
@@ -64,6 +65,22 @@ def test_models_prints_a_row_for_every_run(capsys):
     assert mitigated["deltanet_weaving"] == "12,796,362"
     assert mitigated["gla_mimetic"] == "12,571,722"
     assert mitigated["linear_causal_frobenius"] == "12,473,850"
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "expected"),
+    [
+        ("deltanet", "leave_one_out", f"{1_228_800 + 167_800:,}"),
+        ("deltanet", "earlier_rows", f"{1_228_800 + 4_773_824:,}"),
+        ("softmax", "leave_one_out", "38,400 per token + 167,800"),
+        ("deltanet_two_axis", "earlier_rows", "1,228,800 per cell of a row + 4,773,824"),
+    ],
+)
+def test_state_bytes_count_what_ridge_inputs_keep(name, form, expected):
+    with torch.device("meta"):
+        ridge = [f"model.architecture.ridge_inputs.form={form}"]
+        model = build_task(*_paths(RUNS[name]), overrides=ridge).model
+    assert state_bytes(model) == expected
 
 
 def test_models_needs_the_configs(tmp_path, capsys):

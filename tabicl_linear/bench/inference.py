@@ -158,7 +158,8 @@ def fit(model: InContextModel, context: TaskBatch, autocast: torch.dtype | None)
 @torch.inference_mode()
 def state_growth(model: InContextModel, autocast: torch.dtype | None) -> tuple[int, int]:
     """Bytes of a fitted state: what it takes in any case, and for every row."""
-    few, more = (num_bytes(fit(model, labelled(n, model), autocast).layers) for n in (16, 17))
+    states = [fit(model, labelled(n, model), autocast) for n in (16, 17)]
+    few, more = (num_bytes((state.layers, state.ridge)) for state in states)
     return few - 16 * (more - few), more - few
 
 

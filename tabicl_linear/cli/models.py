@@ -6,7 +6,9 @@ from pathlib import Path
 import torch
 
 from tabicl_linear import build_task
+from tabicl_linear.architecture import Architecture
 from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.embedding.statistics import context_statistics
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.model import InContextModel
@@ -51,7 +53,7 @@ def _row(name: str, run: Run, folder: Path) -> list[str]:
 
 
 def state_bytes(model: InContextModel) -> str:
-    """Bytes of all fitted layers for one dataset; per token or cell where they grow."""
+    """Bytes of a fitted state for one dataset; of layers per token or cell where they grow."""
     layers = model.backbone.layers()
     # All layers have states of one shape, and only the shape matters: any finite weights do.
     block = layers[0].to_empty(device="cpu")
@@ -60,8 +62,21 @@ def state_bytes(model: InContextModel) -> str:
     dim = model.architecture.dim
     with torch.no_grad():
         sizes = [num_bytes(block.fit(torch.zeros(1, n, dim))[1]) for n in (8, 9)]
+    ridge = _ridge_bytes(model.architecture)
     growth = (sizes[1] - sizes[0]) * len(layers)
-    if growth:
-        return f"{growth:,} per token"
-    unit = " per cell of a row" if model.architecture.two_axis else ""
-    return f"{sizes[0] * len(layers):,}{unit}"
+    unit = " per token" if growth else " per cell of a row" if model.architecture.two_axis else ""
+    of_layers = growth or sizes[0] * len(layers)
+    if not unit:
+        return f"{of_layers + ridge:,}"
+    return f"{of_layers:,}{unit}" + (f" + {ridge:,}" if ridge else "")
+
+
+def _ridge_bytes(architecture: Architecture) -> int:
+    """Bytes of what a table of all columns leaves of its ridge inputs, however many its rows."""
+    ridge = architecture.make_ridge_inputs()
+    if ridge is None:
+        return 0
+    x, y = torch.zeros(1, 2, architecture.num_features), torch.tensor([[0, 1]])
+    numbers = torch.zeros(1, architecture.num_features, dtype=torch.bool)
+    statistics = context_statistics(x, y, numbers, num_features=None)
+    return num_bytes(ridge.open(x, y, statistics).state)

@@ -75,3 +75,24 @@ class Prior(ABC):
         """Draw tasks and return their features and labels only."""
         tasks = self.sample_tasks(shape, generator)
         return tasks.x, tasks.y
+
+
+def known_kinds(prior: Prior, tasks: Tasks, where: str) -> Bool[Tensor, "b m"]:
+    """Which columns of the tasks are categorical, for who cannot do without knowing.
+
+    A prior of one's own may leave that out as long as it is alone: models take None.
+
+    Args:
+        prior: Where the tasks come from.
+        tasks: Its tasks.
+        where: Where they go, for the message.
+
+    Raises:
+        DataError: The prior does not say.
+    """
+    if not isinstance(tasks.categorical, torch.Tensor):
+        raise DataError(
+            f"{type(prior).__name__} gives categorical={tasks.categorical!r}: {where}, a prior "
+            "must say which columns are categorical; return booleans [b m]."
+        )
+    return tasks.categorical

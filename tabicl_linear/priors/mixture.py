@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import torch
 
-from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.priors.base import Prior, Tasks, TaskShape
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.priors.base import Prior, Tasks, TaskShape, known_kinds
 from tabicl_linear.priors.tabpfn_v1 import TabPFNv1Prior
 from tabicl_linear.priors.trees import TreePrior
 
@@ -65,15 +65,5 @@ class Mixture(Prior):
                 tasks = prior.sample_tasks(shape._replace(batch_size=count), generator)
                 index = (owner == number).nonzero().squeeze(1)
                 x[index], y[index] = tasks.x, tasks.y
-                categorical[index] = _column_kinds(prior, tasks)
+                categorical[index] = known_kinds(prior, tasks, "in a mixture")
         return Tasks(x, y, categorical)
-
-
-def _column_kinds(prior: Prior, tasks: Tasks) -> torch.Tensor:
-    # A prior of one's own may do without them as long as it is alone: models take None.
-    if not isinstance(tasks.categorical, torch.Tensor):
-        raise DataError(
-            f"{type(prior).__name__} gives categorical={tasks.categorical!r}: in a mixture, a "
-            "prior must say which columns are categorical; return booleans [b m]."
-        )
-    return tasks.categorical

@@ -4,7 +4,7 @@ A strategy decides which tokens are written and which are only read. It never se
 """
 
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 from torch import nn
 
@@ -35,7 +35,12 @@ class Strategy(nn.Module, ABC):
     Args:
         target: `single`: queries are read independently. `multi`: query rows are written as well,
             one after the other, and each is predicted from the rows before it.
+
+    Attributes:
+        writes_query_labels: Multi-target training writes query rows with their labels.
     """
+
+    writes_query_labels: ClassVar[bool] = False
 
     def __init__(self, target: Target = "single") -> None:
         super().__init__()

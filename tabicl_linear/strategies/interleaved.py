@@ -14,6 +14,8 @@ class Interleaved(Strategy):
     every row that is written.
     """
 
+    writes_query_labels = True
+
     def context_tokens(
         self, rows: Float[Tensor, "b c d"], labels: Float[Tensor, "b c d"]
     ) -> Float[Tensor, "b t d"]:

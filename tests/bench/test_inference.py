@@ -17,6 +17,9 @@ SMALL = [
     *("model.architecture.depth=2", "model.architecture.num_heads=2"),
 ]
 
+FORMS = [("leave_one_out", 167_800), ("earlier_rows", 4_773_824)]
+"""Bytes of the state of ridge inputs at 20 columns and 10 classes, as their own tests count it."""
+
 
 def model(name, configs, overrides=SMALL):
     return build_task(configs / f"{name}.yaml", overrides=overrides).model.eval()
@@ -38,6 +41,14 @@ def test_states_of_the_paper_are_exact(configs):
     assert state_growth(delta, None) == (1_228_800, 0)
     assert state_growth(softmax, None) == (0, 38_400)
     assert state_growth(softmax, torch.bfloat16) == (0, 19_200)
+
+
+@pytest.mark.parametrize(("form", "expected"), FORMS)
+def test_states_hold_those_of_ridge_inputs(configs, form, expected):
+    ridge = [f"model.architecture.ridge_inputs.form={form}"]
+    for name in ("deltanet", "softmax"):
+        plain, growth = state_growth(model(name, configs), None)
+        assert state_growth(model(name, configs, SMALL + ridge), None) == (plain + expected, growth)
 
 
 def test_points_are_measured_at_all_sizes(models):

@@ -3,12 +3,12 @@
 import pytest
 import torch
 from contract.test_models import ROWS, fitted
-from contract.variants import make, task
+from contract.variants import AXES, make, task
 
 from tabicl_linear.kernels.state import tensors
 
 axes = pytest.mark.parametrize(("mixer", "readout", "axis"), ROWS)
-CELLS = {"row": 1, "two_axis": 2, "coded_row": 1, "cells": 2, "ridge_row": 1, "ridge_cells": 2}
+CELLS = {axis: 2 if axis.endswith(("two_axis", "cells")) else 1 for axis in AXES}
 
 
 @axes

@@ -8,6 +8,7 @@ from tolerances import CONTRACT, assert_close, relative_rms
 from tabicl_linear.errors import ConfigError, UnsupportedReadout
 from tabicl_linear.kernels.state import map_tensors, num_bytes, tensors
 from tabicl_linear.nn.gates import WriteRate
+from tabicl_linear.tables import Tables
 
 PAIRS = served()
 CAUSAL = [pair for pair in PAIRS if pair[1].startswith("causal")]
@@ -20,12 +21,19 @@ KINDS = ("DeltaNet", "GatedLinearAttention", "Ridge", "Softmax")
 ROWS = [(*pair, "row") for pair in PAIRS]
 ROWS += [(*pair, "two_axis") for pair in PAIRS if "+" not in pair[0]]
 ROWS += [(*pair, axis) for axis in ("coded_row", "cells") for pair in PAIRS if pair[0] in KINDS]
-# Ridge inputs know no mixers. Predicting rows from all others makes no model causal.
+# Ridge inputs know no mixers. Predicting rows from all others makes no model causal, and from
+# earlier rows none that is not.
 ROWS += [
     (*pair, axis)
     for axis in ("ridge_row", "ridge_cells")
     for pair in PAIRS
     if pair[0] in ("DeltaNet", "Softmax") and pair not in CAUSAL
+]
+ROWS += [
+    (*pair, axis)
+    for axis in ("ridge_earlier_row", "ridge_earlier_cells")
+    for pair in CAUSAL
+    if pair[0] == "DeltaNet"
 ]
 axes = pytest.mark.parametrize(("mixer", "readout", "axis"), ROWS)
 causal_axes = pytest.mark.parametrize(
@@ -160,21 +168,24 @@ def test_extending_a_state_equals_fitting_the_joined_rows(mixer, readout, strate
     first = model.fit(x[:, :13], y[:, :13], categorical=batch.categorical)
     before = map_tensors(torch.clone, first)
     extended = model.fit(x[:, 13:], y[:, 13:], state=first)
-    tokens = model.strategy.context_tokens(
-        *_embedded(model, torch.cat([x[:, :13], x[:, 13:]], 1), y, first.statistics)
-    )
+    tokens, ridge = _written(model, x, y, first)
     _, joined = model.backbone.fit(tokens, num_cells=model.embedding.num_cells(x.shape[2]))
+    for actual, expected in zip(tensors(extended.ridge), tensors(ridge), strict=True):
+        assert_close(actual, expected, CONTRACT)
     for actual, expected in zip(tensors(extended.layers), tensors(joined), strict=True):
         assert_close(actual, expected, CONTRACT)
     assert [layer.num_tokens for layer in extended.layers] == [layer.num_tokens for layer in joined]
     assert all(map(torch.equal, tensors(first), tensors(before))), "the first state was changed"
 
 
-def _embedded(model, x, y, statistics):
-    from tabicl_linear.embedding.statistics import standardise
-
-    rows = model.embedding.rows(standardise(x, statistics))
-    return rows, model.embedding.labels(y, x.shape[2])
+def _written(model, x, y, first):
+    """Tokens of all rows under the statistics of a first state, and what ridge inputs keep."""
+    tables = Tables(model.embedding, model.strategy, model.ridge, first.statistics)
+    ridge = tables.open(x, y)
+    if ridge is not None:  # trees, too, compare with rows of the first
+        ridge.state = ridge.state._replace(thresholds=first.ridge.thresholds)
+    (tokens,) = tables.context_tokens(x, y, ridge, x.shape[1])
+    return tokens, None if ridge is None else ridge.state
 
 
 @pytest.mark.parametrize(("mixer", "readout"), [pair for pair in PAIRS if pair not in CAUSAL])

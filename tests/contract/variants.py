@@ -77,6 +77,7 @@ SMALL = Architecture(
 )
 
 FEW = RidgeOptions(num_tanh=5, num_cosine=4, num_trees=2, tree_depth=2)
+EARLIER = replace(FEW, form="earlier_rows")
 CELLS: dict[str, Any] = {
     "two_axis": True,
     "group_offsets": (0, 1, 3),
@@ -93,6 +94,8 @@ AXES: dict[str, dict[str, Any]] = {
     "cells": CELLS,
     "ridge_row": {"ridge_inputs": FEW, "label_code": "one_hot"},
     "ridge_cells": {"ridge_inputs": FEW, **CELLS},
+    "ridge_earlier_row": {"ridge_inputs": EARLIER},
+    "ridge_earlier_cells": {"ridge_inputs": EARLIER, **CELLS},
 }
 """What a row becomes: options of the architecture by name."""
 LEARNED = {"coded_row", "cells"}

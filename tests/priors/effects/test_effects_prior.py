@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tabicl_linear.config import build_data
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.priors import (
     GaussianUniformPrior,
     Prior,
@@ -111,6 +111,21 @@ def test_labels_are_untouched_by_changes_of_cells():
 def test_what_is_no_probability_is_refused_in_one_line(name, value):
     with pytest.raises(ConfigError, match=f"{name}={value}: a probability") as error:
         WithTableEffects(**{name: value})
+    assert "\n" not in str(error.value)
+
+
+class Silent(Prior):
+    """Does not say which columns are categorical."""
+
+    def sample_tasks(self, shape, generator):
+        return GaussianUniformPrior().sample_tasks(shape, generator)._replace(categorical=None)
+
+
+@pytest.mark.parametrize("effects", [{}, {"irrelevant": 1.0}, {"imbalanced": 1.0}])
+def test_a_prior_without_column_kinds_is_refused_in_one_line(effects):
+    message = "Silent gives categorical=None: under table effects, .*; return booleans"
+    with pytest.raises(DataError, match=message) as error:
+        draw(Silent(), **effects)
     assert "\n" not in str(error.value)
 
 

@@ -1,0 +1,327 @@
+"""Rows predicted from those before them, against a loop that solves from scratch."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+from tolerances import RMS, assert_close, relative_rms
+
+from tabicl_linear.embedding.statistics import context_statistics
+from tabicl_linear.kernels.state import map_tensors, num_bytes, tensors
+from tabicl_linear.ridge_inputs import RidgeOptions, RidgePredictions, RidgeRegressions
+from tabicl_linear.ridge_inputs.earlier_rows import EarlierRows, Rules
+from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, CONFIDENCES
+from tabicl_linear.ridge_inputs.solve import Part
+
+EXACT = RMS[torch.float64]
+MOVES = 1e-6
+SETS = (
+    (Part(slice(0, 3), 1.0), Part(slice(5, 9), 0.3)),
+    (Part(slice(0, 6), 1.0),),
+    (Part(slice(0, 3), 0.3), Part(slice(3, 9), 1.0)),
+)
+PENALTIES = (0.01, 1.0, 100.0)
+OPTIONS = RidgeOptions("earlier_rows", penalties=PENALTIES, growth=1.25)
+RULES = Rules(OPTIONS, SETS)
+CLASSES = 3
+
+
+def table(rows: int, *, tasks: int = 4, noise: float = 2.0):
+    """9 features of unlike size, and labels that depend on them; each task noisier than the last.
+
+    The third class comes late.
+    """
+    g = torch.Generator().manual_seed(rows)
+    f = torch.randn(tasks, rows, 9, generator=g, dtype=torch.float64)
+    louder = noise * torch.arange(tasks)[:, None]
+    score = f[..., 0] - f[..., 7] + louder * torch.randn(tasks, rows, generator=g)
+    y = (score > 0).long()
+    y[:, 10:] += (score[:, 10:] > 1.5).long()
+    return 3 * f * torch.arange(1, 10) + 5, torch.nn.functional.one_hot(y, CLASSES).double()
+
+
+def empty(f, rules: Rules = RULES) -> EarlierRows:
+    return EarlierRows.empty(f[:, :0], CLASSES, rules.sets, len(rules.options.penalties))
+
+
+def write(f, r, rules: Rules = RULES) -> tuple[RidgePredictions, EarlierRows]:
+    return empty(f, rules).write(f, r, rules)
+
+
+def solved(f: np.ndarray, r: np.ndarray, kinds, penalty: float):
+    """The function that a regression on these rows is, by an inverse."""
+    columns = np.concatenate([np.arange(part.place.start, part.place.stop) for part in kinds])
+    mean, shares, scale = f.mean(0), r.mean(0), np.zeros(f.shape[1])
+    for part in kinds:
+        deviation = np.sqrt(((f - mean)[:, part.place] ** 2).sum(1).mean())
+        scale[part.place] = part.deviation / deviation
+    centred = ((f - mean) * scale)[:, columns]
+    added = penalty * sum(part.deviation**2 for part in kinds)
+    gram = centred.T @ centred + added * np.eye(len(columns))
+    weights = np.linalg.inv(gram) @ centred.T @ (r - shares)
+    return lambda row: shares + ((row - mean) * scale)[columns] @ weights
+
+
+def quarters() -> list[tuple[int, int, int]]:
+    """Mixtures of three sets, the most even first."""
+    every = [(i, j, 4 - i - j) for i in range(4, -1, -1) for j in range(4 - i, -1, -1)]
+    return sorted(every, key=lambda parts: sum(part**2 for part in parts))
+
+
+class Loop:
+    """What is known about one task, row by row; solved from all rows before when it is due."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules, self.next = rules, 16
+        nothing = [lambda row: np.zeros(CLASSES)] * len(rules.options.penalties)
+        self.functions = [nothing] * len(rules.sets)
+        self.best = [0] * len(rules.sets)
+        self.f, self.r, self.wrong = [], [], []
+        self.errors = np.zeros((len(rules.sets), len(nothing)))
+        self.losses, self.scatter = np.zeros(len(CONFIDENCES)), 0.0
+        count = len(rules.sets)
+        self.about = np.ones(count), np.full(count, 1 / count), np.array([CONFIDENCES[0]])
+
+    def predict(self, row: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Shares, prior, errors, mixture and confidence."""
+        counts = np.sum(self.r, axis=0) if self.r else np.zeros(CLASSES)
+        pairs = zip(self.functions, self.best, strict=True)
+        shares = np.stack([every[i](row) for every, i in pairs])
+        return shares, counts / max(counts.sum(), 1), *self.about
+
+    def add(self, row: np.ndarray, label: np.ndarray) -> None:
+        shares, prior, _, mixture, _ = self.predict(row)
+        for i, every in enumerate(self.functions):
+            for j, function in enumerate(every):
+                self.errors[i, j] += ((function(row) - label) ** 2).sum()
+        self.wrong.append(shares - label)
+        self.scatter += ((prior - label) ** 2).sum()
+        if prior @ label > 0:  # its class has been seen
+            for i, confidence in enumerate(CONFIDENCES):
+                logits = np.where(prior > 0, confidence * (mixture @ shares), ABSENT_LOGIT)
+                self.losses[i] += logsumexp(logits) - logits @ label
+        self.f.append(row)
+        self.r.append(label)
+        if len(self.r) == self.next:
+            self.solve()
+            self.next = max(self.next + 16, int(self.next * self.rules.options.growth))
+
+    def solve(self) -> None:
+        f, r, options = np.stack(self.f), np.stack(self.r), self.rules.options
+        self.functions = [
+            [solved(f, r, kinds, penalty) for penalty in options.penalties]
+            for kinds in self.rules.sets
+        ]
+        self.best = self.errors.argmin(1)
+        wrong = np.stack(self.wrong)
+        losses = [
+            (np.tensordot(np.array(parts) / 4, wrong, axes=(0, 1)) ** 2).sum()
+            for parts in quarters()
+        ]
+        least = next(i for i, loss in enumerate(losses) if loss <= min(losses) * (1 + 1e-9))
+        confidence = CONFIDENCES[self.losses.argmin()]
+        errors = self.errors.min(1) / self.scatter
+        self.about = errors, np.array(quarters()[least]) / 4, np.array([confidence])
+
+
+def by_loop(f, r, rules: Rules = RULES) -> tuple[RidgePredictions, list[Loop]]:
+    """Predictions of all rows of all tasks."""
+    found, loops = [], [Loop(rules) for _ in f]
+    for task, labels, loop in zip(f.numpy(), r.numpy(), loops, strict=True):
+        rows = []
+        for row, label in zip(task, labels, strict=True):
+            rows.append(loop.predict(row))
+            loop.add(row, label)
+        found.append([np.stack(part) for part in zip(*rows, strict=True)])
+    parts = zip(*found, strict=True)
+    return RidgePredictions(*(torch.from_numpy(np.stack(part)) for part in parts)), loops
+
+
+def assert_same(one: RidgePredictions, other: RidgePredictions) -> None:
+    for name, mine, its in zip(one._fields, one, other, strict=True):
+        assert_close(mine, its.expand_as(mine), EXACT, name)
+
+
+@pytest.mark.parametrize("growth", [1.01, 1.25, 3.0])
+def test_predictions_are_those_of_the_loop(growth):
+    f, r = table(150)
+    rules = Rules(RidgeOptions("earlier_rows", penalties=PENALTIES, growth=growth), SETS)
+    (found, state), (expected, loops) = write(f, r, rules), by_loop(f, r, rules)
+    assert_same(found, expected)
+    new = table(7)[0]
+    predicted = state.solution.predict(new, SETS)
+    for i, loop in enumerate(loops):
+        rows = [loop.predict(row)[0] for row in new[i].numpy()]
+        assert_close(predicted.shares[i], torch.from_numpy(np.stack(rows)), EXACT)
+
+
+def test_choices_differ_from_task_to_task_and_from_solution_to_solution():
+    """Otherwise the loop would show little."""
+    found, loops = by_loop(*table(150))
+    assert len({tuple(loop.best) for loop in loops}) > 2
+    assert len({tuple(row.tolist()) for row in found.mixture.flatten(0, 1)}) > 6
+    assert len(found.confidence.unique()) > 3
+    assert (found.prior[:, 9:12] == 0).any(), "classes that come late"
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 33, 99])
+def test_pieces_are_the_whole(size):
+    f, r = table(100)
+    whole, final = write(f, r)
+    parts, state = [], empty(f)
+    for piece, labels in zip(f.split(size, 1), r.split(size, 1), strict=True):
+        known, state = state.write(piece, labels, RULES)
+        parts.append(known)
+    assert_same(RidgePredictions.joined(parts), whole)
+    assert (state.solved, state.sums.rows) == (final.solved, final.sums.rows)
+    for mine, its in zip(tensors(state), tensors(final), strict=True):
+        assert_close(mine, its, EXACT)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pieces_of_any_lengths_are_the_whole(seed):
+    f, r = table(100)
+    cuts = np.sort(np.random.default_rng(seed).choice(np.arange(1, 100), 6, replace=False)).tolist()
+    parts, state = [], empty(f)
+    for piece, labels in zip(f.tensor_split(cuts, 1), r.tensor_split(cuts, 1), strict=True):
+        known, state = state.write(piece, labels, RULES)
+        parts.append(known)
+    assert_same(RidgePredictions.joined(parts), write(f, r)[0])
+
+
+def test_writing_leaves_the_state_before_as_it_was():
+    f, r = table(60)
+    _, state = write(f[:, :40], r[:, :40])
+    before = map_tensors(torch.clone, state)
+    state.write(f[:, 40:], r[:, 40:], RULES)
+    assert all(map(torch.equal, tensors(state), tensors(before)))
+
+
+@pytest.mark.parametrize("row", [0, 1, 15, 16, 31, 32, 60])
+def test_own_and_later_labels_and_later_rows_move_no_prediction(row):
+    f, r = table(100)
+    known, _ = write(f, r)
+    later = r.clone()
+    later[:, row:] = r[:, row:].roll(1, -1)
+    beyond = f.clone()
+    beyond[:, row + 1 :] = 1e3
+    for other in (write(f, later)[0], write(beyond, r)[0]):
+        for mine, its in zip(other, known, strict=True):
+            assert_close(mine[:, : row + 1], its[:, : row + 1], EXACT)
+        assert relative_rms(other.shares, known.shares) > MOVES
+
+
+def test_tasks_do_not_see_each_other():
+    f, r = table(60)
+    known, _ = write(f, r)
+    for task in range(4):
+        one, _ = write(f[task : task + 1], r[task : task + 1])
+        assert_same(one, RidgePredictions(*(part[task : task + 1] for part in known)))
+
+
+def test_before_the_first_solution_only_class_shares_of_earlier_rows_are_known():
+    f, r = table(30)
+    known, _ = write(f, r)
+    first = known.rows(slice(16))
+    assert (first.shares == 0).all()
+    assert (first.errors == 1).all()
+    assert_close(first.mixture, torch.full((4, 16, 3), 1 / 3, dtype=torch.float64), EXACT)
+    assert (first.confidence == CONFIDENCES[0]).all()
+    assert (first.prior[:, 0] == 0).all()
+    assert torch.equal(first.prior[:, 1], r[:, 0])
+    assert_close(first.prior[:, 15], r[:, :15].mean(1), EXACT)
+    assert (first.logits()[:, 0] == ABSENT_LOGIT).all(), "of no class is more known than of others"
+    assert (known.shares[:, 16:] != 0).any(-1).all()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 15, 16, 17])
+def test_the_shortest_contexts_predict(rows):
+    f, r = table(rows)
+    known, state = write(f, r)
+    assert all(part.isfinite().all() for part in (*known, *tensors(state)))
+    assert state.solution.predict(f, SETS).logits().isfinite().all()
+
+
+def test_features_that_do_not_vary_and_classes_that_are_alone_are_no_trouble():
+    f, r = table(80)
+    f[0], f[1, :40] = 3.0, -1.0
+    r[2] = torch.tensor([0.0, 1.0, 0.0])
+    known, state = write(f, r)
+    assert all(part.isfinite().all() for part in (*known, *tensors(state)))
+    assert_close(known.mixed()[2, 16:], r[2, 16:], EXACT)
+    assert_close(known.mixed()[0, 16:32], r[0, :16].mean(0).expand(16, -1), EXACT)
+
+
+@pytest.mark.parametrize(
+    ("growth", "expected"),
+    [
+        (1.25, [16, 32, 48, 64, 80, 100, 125, 156, 195]),
+        (1.001, list(range(16, 200, 16))),
+        (2.0, [16, 32, 64, 128]),
+        (100.0, [16]),
+    ],
+)
+def test_solutions_become_rarer_by_growth(growth, expected):
+    f, r = table(199, tasks=1)
+    rules = Rules(RidgeOptions("earlier_rows", penalties=(1.0,), growth=growth), SETS[1:2])
+    state, solved_at = empty(f, rules), []
+    for i in range(199):
+        before = state.solved
+        _, state = state.write(f[:, i : i + 1], r[:, i : i + 1], rules)
+        if state.solved != before:
+            solved_at.append(i + 1)
+            assert state.solved == i + 1
+    assert solved_at[: len(expected)] == expected
+    assert solved_at[-1] * max(growth, 1.0) + 16 > 199
+
+
+def test_later_rows_are_predicted_better():
+    f, _ = table(600, tasks=1)
+    y = f[..., 0] - f[..., 1] / 2 > 2.5
+    r = torch.nn.functional.one_hot(y.long(), CLASSES).double()
+    known, _ = write(f, r)
+    right = (known.logits().argmax(-1) == r.argmax(-1)).double()[0]
+    assert right[300:].mean() > 0.95 > right[16:64].mean() > right[:16].mean()
+
+
+DEFAULTS = RidgeOptions("earlier_rows")
+
+
+def regressions(columns: int, classes: int, options: RidgeOptions = DEFAULTS) -> RidgeRegressions:
+    return RidgeRegressions(options, num_features=columns, num_classes=classes).double()
+
+
+def opened(model: RidgeRegressions, x, y):
+    """An empty context of these rows, and their statistics."""
+    none = torch.zeros(len(x), x.shape[2], dtype=torch.bool)
+    statistics = context_statistics(x, y, none, num_features=None)
+    return model.open(x, y, statistics), statistics
+
+
+def test_the_state_of_the_defaults_at_20_columns_does_not_grow():
+    sizes = set()
+    model = regressions(20, 10).float()
+    for rows in (5, 40, 120):
+        x, y = torch.randn(1, rows, 20), torch.arange(rows)[None] % 10
+        context, _ = opened(model, x, y)
+        context.read(x, y)
+        sizes.add(num_bytes(context.state))
+    features, of_float32 = 20 * 6 + 96 + 96 + 24 * 2**4, 4 * 24 * 4  # thresholds
+    sums = features + features**2 + 10 * features + 10
+    each = 3 * 10 * (features + 1)  # weights and offsets of three sets
+    records = 3 * 4 + 3 * 3 + 1 + len(CONFIDENCES)
+    solution = each + 10 + 3 + 3 + 1
+    assert sizes == {of_float32 + 8 * (sums + 4 * each + records + solution)}
+    assert sizes == {4_773_824}
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 17, 31, 32, 45])
+def test_a_query_equals_an_appended_row(rows):
+    options = RidgeOptions("earlier_rows", num_tanh=8, num_cosine=8, num_trees=3, tree_depth=2)
+    model = regressions(5, 4, options)
+    x, y = torch.randn(2, 50, 5).double(), torch.randint(0, 4, (2, 50))
+    context, statistics = opened(model, x, y)
+    context.read(x[:, :rows], y[:, :rows])
+    known = model.query(x[:, rows:], context.state, statistics)
+    appended = context.read(x[:, rows : rows + 1], y[:, rows : rows + 1])
+    assert_same(appended, known.rows(slice(1)))
