@@ -10,6 +10,9 @@ import torch
 from tabicl_linear.errors import CheckpointError
 from tabicl_linear.files import written_whole
 
+FOLDER = 0x10
+"""Bit of a folder among the attributes of an entry in an archive."""
+
 
 def save_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
     """Write a checkpoint to the folder that it belongs to, through to the disk.
@@ -43,7 +46,7 @@ def load_checkpoint(path: Path, remedy: str) -> dict[str, Any]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
+            damaged = archive.testzip() or _posing_as_folder(archive)
         checkpoint = None if damaged else torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # bytes that are no checkpoint make the readers raise anything
         raise CheckpointError(
@@ -58,3 +61,9 @@ def load_checkpoint(path: Path, remedy: str) -> dict[str, Any]:
     if not isinstance(checkpoint, dict):
         raise CheckpointError(f"{path} is not a checkpoint of this package; {remedy}.")
     return checkpoint
+
+
+def _posing_as_folder(archive: zipfile.ZipFile) -> str | None:
+    """The first file that is marked as a folder, of which PyTorch silently reads nothing."""
+    marked = (i.filename for i in archive.infolist() if i.external_attr & FOLDER and i.file_size)
+    return next(marked, None)

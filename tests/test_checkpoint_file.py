@@ -52,6 +52,16 @@ def test_a_flipped_bit_in_a_checkpoint_is_refused_or_without_effect(kept, tmp_pa
     assert silent > refused / 2
 
 
+def test_a_file_that_is_marked_as_a_folder_is_refused(kept, tmp_path):
+    content, path = bytearray(kept.read_bytes()), tmp_path / "marked.ckpt"
+    entry = content.rindex(b"PK\x01\x02", 0, content.rindex(b"/data/3"))
+    content[entry + 38] |= 0x10  # the lowest byte of the entry's attributes
+    path.write_bytes(content)
+    assert torch_loads(path)  # twin: PyTorch alone takes it
+    with pytest.raises(CheckpointError, match="is damaged"):
+        load_checkpoint(path, "try another")
+
+
 def torch_loads(path):
     try:
         torch.load(path, weights_only=True, map_location="cpu")
