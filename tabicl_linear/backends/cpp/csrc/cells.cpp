@@ -81,15 +81,7 @@ INLINE void mix(X *to, int64_t stride, const Square &c, const Block &b, const He
 }
 
 INLINE float largest(vec x) {
-    union {
-        vec whole;
-        half parts[2];
-    } a = {x};
-    union {
-        half whole;
-        quarter parts[2];
-    } b = {a.parts[0] > a.parts[1] ? a.parts[0] : a.parts[1]};
-    const quarter c = b.parts[0] > b.parts[1] ? b.parts[0] : b.parts[1];
+    const quarter c = quartered(x, [](auto a, auto b) { return a > b ? a : b; });
     return std::max(std::max(c[0], c[1]), std::max(c[2], c[3]));
 }
 

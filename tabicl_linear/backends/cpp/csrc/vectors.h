@@ -30,7 +30,9 @@ struct alignas(64) Line {
     vec x;
 };
 
-INLINE float sum(vec x) {
+// Halves of a vector joined, and halves of that.
+template <typename Join>
+INLINE quarter quartered(vec x, Join join) {
     union {
         vec whole;
         half parts[2];
@@ -38,8 +40,12 @@ INLINE float sum(vec x) {
     union {
         half whole;
         quarter parts[2];
-    } b = {a.parts[0] + a.parts[1]};
-    const quarter c = b.parts[0] + b.parts[1];
+    } b = {join(a.parts[0], a.parts[1])};
+    return join(b.parts[0], b.parts[1]);
+}
+
+INLINE float sum(vec x) {
+    const quarter c = quartered(x, [](auto a, auto b) { return a + b; });
     return (c[0] + c[2]) + (c[1] + c[3]);
 }
 

@@ -1,0 +1,119 @@
+"""Models with ridge inputs, and the closed form that they start from."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tolerances import RMS
+
+from tabicl_linear.embedding.statistics import context_statistics, standardise
+from tabicl_linear.mixers.delta import DeltaNet
+from tabicl_linear.model import Architecture, InContextModel
+from tabicl_linear.readouts import FinalState
+from tabicl_linear.ridge_inputs import RidgeOptions
+from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
+from tabicl_linear.ridge_inputs.solve import of_set, solve_rows
+from tabicl_linear.strategies.combined import Combined
+
+EXACT = RMS[torch.float64]
+MOVES = 1e-6
+CELLS = {
+    "two_axis": True,
+    "group_offsets": (0, 1, 3),
+    "label_in_every_cell": True,
+    "head_reads": "mean",
+    "mask_absent_classes": True,
+}
+OPTIONS = RidgeOptions(num_tanh=8, num_cosine=8, num_trees=3, tree_depth=2)
+SMALL = Architecture(
+    dim=32,
+    num_heads=2,
+    depth=2,
+    num_features=6,
+    num_classes=4,
+    hidden_dim=8,
+    decoder_dim=8,
+    ridge_inputs=OPTIONS,
+)
+axes = pytest.mark.parametrize("axis", [{}, {"two_axis": True}, CELLS], ids=["row", "pair", "cell"])
+
+
+def untrained(mixer=DeltaNet, readout=FinalState, strategy=Combined, ridge=OPTIONS, **changes):
+    """A float64 model with the weights that training starts from."""
+    architecture = replace(SMALL, ridge_inputs=ridge, **changes)
+    torch.manual_seed(0)
+    return InContextModel.from_parts(
+        mixer, readout, strategy=strategy(), architecture=architecture
+    ).double()
+
+
+def noisy(*args, **changes):
+    """A model all of whose parameters matter."""
+    model = untrained(*args, **changes)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn_like(parameter)
+            parameter.copy_(0.5 + 0.1 * noise if parameter.ndim == 1 else 0.4 * noise)
+    return model
+
+
+def fitted(model, batch, **options):
+    c = batch.num_context
+    x, y = batch.x[:, :c], batch.y[:, :c]
+    state = model.fit(x, y, categorical=batch.categorical, **options)
+    return state, batch.x[:, c:]
+
+
+def read_context(model, batch, rows_per_chunk=None):
+    """Predictions of the context rows."""
+    c = batch.num_context
+    x, y = batch.x[:, :c], batch.y[:, :c]
+    statistics = context_statistics(x, y, batch.categorical, num_features=None)
+    return model.ridge.open(x, y, statistics, rows_per_chunk).read(x, y)
+
+
+def closed_form(model, batch) -> torch.Tensor:
+    """Logits of the closed form, task by task and set by set, without the modules that make them.
+
+    The penalty is the only one of the options.
+    """
+    c, features = batch.num_context, model.ridge.features
+    (penalty,) = model.ridge.options.penalties
+    logits = []
+    for x, y, categorical in zip(batch.x, batch.y[:, :c], batch.categorical, strict=True):
+        statistics = context_statistics(x[None, :c], y[None], categorical[None], num_features=None)
+        z = standardise(x[None], statistics)
+        columns, rows = features.tree_questions(x.shape[1], c)
+        f = features(
+            z,
+            thresholds=z[:, rows, columns],
+            categorical=categorical[None],
+            num_varying=torch.tensor([(x[:c] != x[:1]).any(0).sum()]),
+        )
+        r = F.one_hot(y, 4).double()
+        of_context, of_queries = [], []
+        for kinds in features.sets(x.shape[1]):
+            mine = of_set(f, kinds)[0]
+            regression = solve_rows(f[:, :c], r[None], kinds, (penalty,))
+            of_context.append(regression.left_out(mine[None, :c], r[None])[0, 0])
+            centred = (mine[c:] - mine[:c].mean(0)) * regression.scale[0]
+            of_queries.append(r.mean(0) + centred @ regression.weights[0, 0])
+        present = r.sum(0) > 0
+        mixtures = [m for m in product([0, 0.25, 0.5, 0.75, 1], repeat=3) if sum(m) == 1]
+        wrong = [(mixed(of_context, m) - r).square().sum().item() for m in mixtures]
+        mixture = mixtures[wrong.index(min(wrong))]
+        shares = mixed(of_context, mixture)
+        grid = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+        names = torch.cumsum(present, 0)[y] - 1  # of the classes that there are
+        losses = [F.cross_entropy(c * shares[:, present], names).item() for c in grid]
+        confidence = grid[losses.index(min(losses))]
+        alone = confidence * mixed(of_queries, mixture)
+        logits.append(alone.masked_fill(~present, ABSENT_LOGIT))
+    return torch.stack(logits)
+
+
+def mixed(shares, mixture) -> torch.Tensor:
+    """The sum of the shares of all sets by their part in the mixture."""
+    return sum(part * share for part, share in zip(mixture, shares, strict=True))
