@@ -3,28 +3,14 @@
 import pandas as pd
 import pytest
 import small_tables
+from tiny_legs import overlay
 
 from experiments.arms import run as arms
 from experiments.development.tables import VARIABLE
 from experiments.pretrain_default import legs
 from experiments.pretrain_default.legs import Leg
 
-OVERLAY = """
-model:
-  architecture: {dim: 32, depth: 1, hidden_dim: 32, decoder_dim: 32}
-  schedule: {init_args: {warmup_steps: 2}}
-data:
-  val_batches: 1
-  shapes: {batch_size: 2, num_rows: 64}
-checkpoint: {every_n_steps: 1}
-"""
-
-
-@pytest.fixture
-def overlay(tmp_path):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(OVERLAY)
-    return path
+__all__ = ["overlay"]
 
 
 @pytest.fixture

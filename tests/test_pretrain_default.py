@@ -16,6 +16,7 @@ import small_tables
 import tiny_model
 import torch
 from command_line import load
+from tiny_legs import overlay
 
 from experiments.development.scoring import development_mean
 from experiments.development.tables import VARIABLE, load_tables
@@ -31,19 +32,9 @@ from experiments.pretrain_default.training import newest_checkpoint, newest_step
 from tabicl_linear import load_model
 from tabicl_linear.errors import DataError
 
-__all__ = ["load"]
+__all__ = ["load", "overlay"]
 
 ROOT = Path(__file__).parents[1]
-TINY = """
-model:
-  architecture: {dim: 32, depth: 1, hidden_dim: 32, decoder_dim: 32}
-  schedule: {init_args: {warmup_steps: 2}}
-data:
-  val_batches: 1
-  shapes: {batch_size: 2, num_rows: 64}
-trainer: {log_every_n_steps: 1}
-checkpoint: {every_n_steps: 1}
-"""
 
 
 class TestBudget:
@@ -218,13 +209,6 @@ def test_synthetic_scores_of_any_architecture(sizes):
 
 def leg(*options):
     return main([*map(str, options), "--device", "cpu", "--tasks", "1", "--lengths", "64"])
-
-
-@pytest.fixture
-def overlay(tmp_path):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY)
-    return path
 
 
 def same(first, second):
