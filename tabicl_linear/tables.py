@@ -90,23 +90,42 @@ class Tables:
         """What ridge regressions say about all rows of a training batch; None without them.
 
         Query rows are predicted like those of the context where their labels are written as well.
+        Nothing is solved for the tasks that `RidgeOptions.dropout` chooses.
         """
         if self.ridge is None:
             return None
-        x, queries = batch.x.tensor_split([batch.num_context], dim=1)
-        y, labels = batch.y.tensor_split([batch.num_context], dim=1)
-        context = self.ridge.open(x, y, self.statistics)
-        known = [context.read(x, y)]
-        if self.strategy.target == "multi" and self.strategy.writes_query_labels:
-            known.append(context.read(queries, labels))
-        else:
-            known.append(self.ridge.query(queries, context.state, self.statistics))
         share = self.ridge.options.dropout
         if not share:
-            return RidgePredictions.joined(known)
+            return self._solved(batch, self.statistics)
         generator = torch.Generator().manual_seed(batch.index)
-        dropped = torch.rand(len(x), generator=generator).to(x.device) < share
-        return RidgePredictions.joined(known).without(dropped)
+        kept = torch.rand(len(batch.x), generator=generator) >= share
+        tasks = kept.nonzero().squeeze(1).to(batch.x.device)
+        written = batch.y if self._writes_queries else batch.y[:, : batch.num_context]
+        known = self.ridge.class_shares(written, batch.x.shape[1])
+        if not len(tasks):
+            return known
+        some = batch._replace(
+            x=batch.x[tasks], y=batch.y[tasks], categorical=batch.categorical[tasks]
+        )
+        statistics = ContextStatistics(*(part[tasks] for part in self.statistics))
+        return known.replaced(tasks, self._solved(some, statistics))
+
+    @property
+    def _writes_queries(self) -> bool:
+        """Whether the labels of query rows are written while training."""
+        return self.strategy.target == "multi" and self.strategy.writes_query_labels
+
+    def _solved(self, batch: TaskBatch, statistics: ContextStatistics) -> RidgePredictions:
+        assert self.ridge is not None
+        x, queries = batch.x.tensor_split([batch.num_context], dim=1)
+        y, labels = batch.y.tensor_split([batch.num_context], dim=1)
+        context = self.ridge.open(x, y, statistics)
+        known = [context.read(x, y)]
+        if self._writes_queries:
+            known.append(context.read(queries, labels))
+        else:
+            known.append(self.ridge.query(queries, context.state, statistics))
+        return RidgePredictions.joined(known)
 
     def training_tokens(self, batch: TaskBatch, known: RidgePredictions | None) -> Tokens:
         """Tokens of a training batch in the layout of the strategy."""

@@ -119,6 +119,21 @@ class RidgeRegressions(nn.Module):
             found = state.solution.predict(features, sets)
         return found.to(self.dtype)
 
+    def class_shares(self, y: Int[Tensor, "b c"], num_rows: int) -> RidgePredictions:
+        """What is predicted without any regression.
+
+        Args:
+            y: Labels of the context.
+            num_rows: Rows of the context and of queries after it.
+        """
+        labels = self.one_hot(y)
+        total = labels.sum(1, keepdim=True)
+        before = total.repeat(1, num_rows, 1)
+        if self.is_causal:
+            before[:, : y.shape[1]] = labels.cumsum(1) - labels
+        prior = before / before.sum(-1, keepdim=True).clamp(min=1)
+        return RidgePredictions.of_shares(prior, len(self.options.sets)).to(self.dtype)
+
     def _rows(self, x: Tensor, statistics: ContextStatistics) -> Tensor:
         """Standardised rows, not scaled by their number of columns, in float32 at least."""
         plain = statistics._replace(row_scale=torch.ones_like(statistics.row_scale))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from tabicl_linear.ridge_inputs.solve import FeatureSet, of_set
-from tabicl_linear.types import Bool, Float, Tensor
+from tabicl_linear.types import Bool, Float, Int, Tensor
 
 CONFIDENCES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 """Factors between predicted shares and logits to choose from."""
@@ -55,19 +55,22 @@ class RidgePredictions(NamedTuple):
         """The same in another dtype."""
         return RidgePredictions(*(part.to(dtype) for part in self))
 
-    def without(self, tasks: Bool[Tensor, " b"]) -> "RidgePredictions":
-        """The same, but of some tasks what class shares alone predict."""
-        known = RidgePredictions(
-            self.prior.unsqueeze(2).expand_as(self.shares),
-            self.prior,
-            torch.ones_like(self.errors),
-            torch.full_like(self.mixture, 1 / self.mixture.shape[-1]),
-            torch.full_like(self.confidence, CONFIDENCES[0]),
+    @classmethod
+    def of_shares(cls, prior: Float[Tensor, "b n y"], num_sets: int) -> "RidgePredictions":
+        """What class shares alone predict."""
+        sets = prior.new_ones(*prior.shape[:2], num_sets)
+        return cls(
+            prior.unsqueeze(2).expand(-1, -1, num_sets, -1),
+            prior,
+            errors=sets,
+            mixture=sets / num_sets,
+            confidence=torch.full_like(sets[..., :1], CONFIDENCES[0]),
         )
-        pairs = zip(known, self, strict=True)
-        return RidgePredictions(
-            *(a.where(tasks.view(-1, *[1] * (b.ndim - 1)), b) for a, b in pairs)
-        )
+
+    def replaced(self, tasks: Int[Tensor, " t"], others: "RidgePredictions") -> "RidgePredictions":
+        """The same, but for some tasks, given by their indices, the predictions of others."""
+        pairs = zip(self._each(), others._each(), strict=True)
+        return RidgePredictions(*(a.index_copy(0, tasks, b) for a, b in pairs))
 
     def mixed(self) -> Float[Tensor, "b n y"]:
         """Class shares that all sets predict together."""
