@@ -19,6 +19,8 @@ from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.recipe import require_trusted
 
 NETWORK = ("model.architecture", "model.mixer", "model.readout", "model.strategy")
+OF_TRAINING = ("model.architecture.ridge_inputs.dropout",)
+"""Parts of the network's description that say how it is trained and may change on the way."""
 SECTIONS = ("model", "data", "trainer", "seed_everything")
 GIVEN_ANEW = ("config", "ckpt_path", "weights_only", "trust_code")
 """Options that no run inherits from another."""
@@ -119,7 +121,7 @@ class Resume(NamedTuple):
         """
         changes = list(self.changes(config))
         for key, stored, given in changes:
-            if key.startswith(NETWORK):
+            if key.startswith(NETWORK) and key not in OF_TRAINING:
                 raise ConfigError(
                     f"{key}={given}, but {self.path} holds a network with {key}={stored}; leave "
                     "the option out, or train anew without --ckpt_path."

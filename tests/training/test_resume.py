@@ -54,6 +54,20 @@ def test_resume_from_every_step_is_bit_identical(fit, load, tmp_path, workers):
         assert_same(final, load(tmp_path / f"from_{step}" / "version_0" / "last.ckpt"))
 
 
+def test_dropout_of_ridge_inputs_may_change_on_the_way(fit, load, tmp_path, capfd):
+    """It says how a network is trained; other ridge inputs are another network."""
+    ridge = ("--config", CONFIGS / "inputs" / "ridge.yaml")
+    dropout = "--model.architecture.ridge_inputs.dropout"
+    assert fit(*ridge, *KEEP, dropout, 0.5) == 0
+    path = tmp_path / "runs" / "version_0" / "step_0000003.ckpt"
+    assert fit("--ckpt_path", path, dropout, 1.0, root="new", base=[]) == 0
+    stored = load(tmp_path / "new" / "version_0" / "last.ckpt")
+    assert stored["config"]["model"]["architecture"]["ridge_inputs"]["dropout"] == 1.0
+    trees = ("--model.architecture.ridge_inputs.num_trees", 3)
+    assert fit("--ckpt_path", path, *trees, root="other", base=[]) == 2
+    assert "num_trees=3" in capfd.readouterr().err
+
+
 def test_resume_is_bit_identical_with_batches_of_tokens(fit, load, tmp_path):
     """Every batch has another number of tasks."""
     rows = "{class_path: tabicl_linear.priors.rows.UniformRows, init_args: {min_rows: 20, "
