@@ -141,7 +141,9 @@ class EarlierRows(NamedTuple):
 
     def _solve(self, by: "Rules") -> "EarlierRows":
         """Solve from all rows so far."""
-        regressions = [solve_sums(self.sums, kinds, by.options.penalties) for kinds in by.sets]
+        regressions = [
+            solve_sums(self.sums, kinds, by.options.penalties).regression for kinds in by.sets
+        ]
         candidates = tuple(Candidates(*regression.linear()) for regression in regressions)
         best = self.errors.argmin(1)
         tasks = torch.arange(best.shape[1], device=best.device)

@@ -15,13 +15,14 @@ from tabicl_linear.ridge_inputs.predictions import (
 from tabicl_linear.ridge_inputs.solve import (
     SMALLEST_VARIANCE,
     FeatureSet,
+    OfSums,
     Regression,
     RidgeSums,
     of_set,
     solve_rows,
     solve_sums,
 )
-from tabicl_linear.types import Float, Tensor
+from tabicl_linear.types import Float, Int, Tensor
 
 MOST_SAMPLED = 2048
 """Rows at most, evenly spread over the context, by which penalties and confidence are chosen."""
@@ -35,16 +36,19 @@ class LeaveOneOut(NamedTuple):
 
     Attributes:
         sets: What each regression takes of the features.
-        regressions: The regression on each set, with the penalty chosen.
         solution: What predicts other rows.
+        known: Predictions of all its rows, where there were few enough to need them all.
+        regressions: Otherwise, what predicts them: a regression on each set, with the penalty
+            chosen.
     """
 
     sets: Sequence[FeatureSet]
-    regressions: Sequence[Regression]
     solution: Solution
+    known: RidgePredictions | None
+    regressions: Sequence[OfSums]
 
     def context(self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]) -> RidgePredictions:
-        """Predictions of context rows, each from all others."""
+        """Predictions of context rows, each from all others, that are not `known`."""
         pairs = zip(self.regressions, self.sets, strict=True)
         shares = [regression.left_out(of_set(f, part), r)[0] for regression, part in pairs]
         return self.solution.about(torch.stack(shares, dim=2))
@@ -62,40 +66,85 @@ def solve(
         sets: What each regression takes of the features.
         penalties: To choose from for each task and set.
     """
-    regressions, sample = _solved(chunks, sets, penalties)
-    f, r = sample
-    pairs = zip(regressions, sets, strict=True)
-    left_out = torch.stack([regression.left_out(of_set(f, part), r) for regression, part in pairs])
+    held, sums = _read(chunks())
+    if sums is None:
+        f, r = _joined(held)
+        regressions, left_out = zip(
+            *(solve_rows(f, r, part, penalties) for part in sets), strict=True
+        )
+        choice = _choose(torch.stack(left_out), r, regressions[0].shares)
+        solution = _solution(regressions, choice)
+        return LeaveOneOut(sets, solution, solution.about(choice.shares), ())
+    f, r = _joined(_every(chunks(), -(-sums.rows // MOST_SAMPLED)))
+    solved = [solve_sums(sums, part, penalties) for part in sets]
+    pairs = zip(solved, sets, strict=True)
+    left_out = torch.stack([each.left_out(of_set(f, part), r) for each, part in pairs])
+    regressions = [each.regression for each in solved]
+    choice = _choose(left_out, r, regressions[0].shares)
+    solution = _solution(regressions, choice)
+    if len(r[0]) == sums.rows:
+        return LeaveOneOut(sets, solution, solution.about(choice.shares), ())
+    kept = [each.choose(best) for each, best in zip(solved, choice.penalties, strict=True)]
+    return LeaveOneOut(sets, solution, None, kept)
+
+
+class _Choice(NamedTuple):
+    """What suits some rows best.
+
+    Attributes:
+        penalties: Index of the penalty of each set and task.
+        errors: Mean squared errors with these, in units of that of the class shares.
+        mixture: Of the sets.
+        confidence: Of the mixture.
+        shares: Predictions of the rows with these penalties.
+    """
+
+    penalties: Int[Tensor, "s b"]
+    errors: Float[Tensor, "b s"]
+    mixture: Float[Tensor, "b s"]
+    confidence: Float[Tensor, "b 1"]
+    shares: Float[Tensor, "b n s y"]
+
+
+def _choose(
+    left_out: Float[Tensor, "s p b n y"], r: Float[Tensor, "b n y"], prior: Float[Tensor, "b y"]
+) -> _Choice:
     errors = (left_out - r).square().sum((-1, -2))
     best = errors.argmin(1)
-    chosen = left_out[torch.arange(len(sets))[:, None], best, torch.arange(len(r))]
+    chosen = left_out[torch.arange(len(best))[:, None], best, torch.arange(len(r))]
     wrong = (chosen - r).flatten(2)
     mixture = best_mixture(torch.einsum("sbi,tbi->bst", wrong, wrong))
     shares = torch.einsum("bs,sbny->bny", mixture, chosen)
-    solved = zip(regressions, best, strict=True)
-    regressions = [regression.choose(penalty) for regression, penalty in solved]
-    linear = [regression.linear() for regression in regressions]
-    prior = regressions[0].shares
-    scatter = (r - prior[:, None]).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
-    confidence = confidence_losses(shares, r, prior[:, None] > 0).argmin(0)
-    solution = Solution(
-        weights=tuple(weights[0] for weights, _ in linear),
-        offsets=torch.stack([offsets[0] for _, offsets in linear], dim=1),
-        prior=prior,
+    prior = prior[:, None]
+    scatter = (r - prior).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
+    confidence = confidence_losses(shares, r, prior > 0).argmin(0)
+    return _Choice(
+        penalties=best,
         errors=(errors.amin(1) / scatter).T,
         mixture=mixture,
-        confidence=prior.new_tensor(CONFIDENCES)[confidence].unsqueeze(-1),
+        confidence=r.new_tensor(CONFIDENCES)[confidence].unsqueeze(-1),
+        shares=chosen.movedim(0, 2),
     )
-    return LeaveOneOut(sets, regressions, solution)
 
 
-def _solved(
-    chunks: Callable[[], Iterator[Chunk]], sets: Sequence[FeatureSet], penalties: Sequence[float]
-) -> tuple[list[Regression], Chunk]:
-    """The regressions on all sets, and a sample of rows."""
+def _solution(regressions: Sequence[Regression], choice: _Choice) -> Solution:
+    pairs = zip(regressions, choice.penalties, strict=True)
+    linear = [regression.choose(penalty).linear() for regression, penalty in pairs]
+    return Solution(
+        weights=tuple(weights[0] for weights, _ in linear),
+        offsets=torch.stack([offsets[0] for _, offsets in linear], dim=1),
+        prior=regressions[0].shares,
+        errors=choice.errors,
+        mixture=choice.mixture,
+        confidence=choice.confidence,
+    )
+
+
+def _read(chunks: Iterator[Chunk]) -> tuple[list[Chunk], RidgeSums | None]:
+    """All rows, or where they are more than features, sums over them."""
     held: list[Chunk] = []
     sums, num_rows = None, 0
-    for f, r in chunks():
+    for f, r in chunks:
         num_rows += f.shape[1]
         if sums is None and num_rows <= min(f.shape[2], MOST_SAMPLED):
             held.append((f, r))
@@ -104,11 +153,7 @@ def _solved(
             more = RidgeSums.of(*part)
             sums = more if sums is None else sums.plus(more)
         held = []
-    if sums is None:
-        sample = _joined(held)
-        return [solve_rows(*sample, part, penalties) for part in sets], sample
-    sample = _joined(_every(chunks(), -(-num_rows // MOST_SAMPLED)))
-    return [solve_sums(sums, part, penalties) for part in sets], sample
+    return held, sums
 
 
 def _every(chunks: Iterator[Chunk], step: int) -> Iterator[Chunk]:

@@ -93,72 +93,24 @@ class RidgeSums(NamedTuple):
         )
 
 
-class Primal(NamedTuple):
-    """Lower Cholesky factors of F'F + c I, one for each penalty."""
-
-    factors: Float[Tensor, "p b f f"]
-
-    def leverage(self, f: Float[Tensor, "b n f"]) -> Float[Tensor, "p b n"]:
-        """f'(F'F + c I)^-1 f."""
-        return _solved(self.factors, f.transpose(1, 2)).square().sum(-2)
-
-    def choose(self, penalty: Int[Tensor, " b"]) -> "Primal":
-        """Those of one penalty for each task."""
-        return Primal(_chosen(self.factors, penalty))
-
-
-class Dual(NamedTuple):
-    """Lower Cholesky factors of FF' + c I, the rows F and c."""
-
-    factors: Float[Tensor, "p b c c"]
-    rows: Float[Tensor, "b c f"]
-    added: Float[Tensor, "p #b"]
-
-    def leverage(self, f: Float[Tensor, "b n f"]) -> Float[Tensor, "p b n"]:
-        """f'(F'F + c I)^-1 f = (f'f - f'F'(FF' + c I)^-1 F f) / c."""
-        explained = _solved(self.factors, self.rows @ f.transpose(1, 2)).square().sum(-2)
-        return (f.square().sum(-1) - explained) / self.added.unsqueeze(-1)
-
-    def choose(self, penalty: Int[Tensor, " b"]) -> "Dual":
-        """Those of one penalty for each task."""
-        return Dual(_chosen(self.factors, penalty), self.rows, self.added[penalty, 0][None])
-
-
 class Regression(NamedTuple):
     """The regression on one set of features, solved for some penalties.
 
     Attributes:
-        rows: Rows of the context.
         mean: Mean of each feature.
         scale: What centred features are multiplied by.
         shares: Class shares.
         weights: Solutions W, one for each penalty.
-        inverse: What tells the leverage h of a row.
     """
 
-    rows: int
     mean: Float[Tensor, "b f"]
     scale: Float[Tensor, "b f"]
     shares: Float[Tensor, "b y"]
     weights: Float[Tensor, "p b f y"]
-    inverse: Primal | Dual
-
-    def left_out(
-        self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]
-    ) -> Float[Tensor, "p b n y"]:
-        """Predictions of context rows, each from all others, from their features and labels."""
-        f = (f.double() - self.mean[:, None]) * self.scale[:, None]
-        leverage = self.inverse.leverage(f).unsqueeze(-1) + 1 / self.rows
-        alone = leverage > LARGEST_LEVERAGE
-        shares = self.shares[:, None]
-        change = (f @ self.weights - leverage * (r - shares)) / (1 - leverage)
-        return shares + change.masked_fill(alone, 0.0)
 
     def choose(self, penalty: Int[Tensor, " b"]) -> "Regression":
         """The regression with one penalty for each task, given by its index."""
-        return self._replace(
-            weights=_chosen(self.weights, penalty), inverse=self.inverse.choose(penalty)
-        )
+        return self._replace(weights=_chosen(self.weights, penalty))
 
     def linear(self) -> tuple[Float[Tensor, "p b f y"], Float[Tensor, "p b y"]]:
         """Weights of plain features, and what is added."""
@@ -166,7 +118,39 @@ class Regression(NamedTuple):
         return weights, self.shares - (self.mean[:, None] @ weights).squeeze(-2)
 
 
-def solve_sums(sums: RidgeSums, features: FeatureSet, penalties: Sequence[float]) -> Regression:
+class OfSums(NamedTuple):
+    """A regression that was solved from sums, of which any row can be left out.
+
+    Attributes:
+        regression: On all rows.
+        rows: How many.
+        factors: Lower Cholesky factors of F'F + c I, one for each penalty.
+    """
+
+    regression: Regression
+    rows: int
+    factors: Float[Tensor, "p b f f"]
+
+    def left_out(
+        self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]
+    ) -> Float[Tensor, "p b n y"]:
+        """Predictions of context rows, each from all others, from their features and labels."""
+        mean, scale, shares, weights = self.regression
+        f = (f.double() - mean[:, None]) * scale[:, None]
+        explained = _solved(self.factors, f.transpose(1, 2)).square().sum(-2)
+        leverage = explained.unsqueeze(-1) + 1 / self.rows
+        alone = leverage > LARGEST_LEVERAGE
+        shares = shares[:, None]
+        change = (f @ weights - leverage * (r - shares)) / (1 - leverage)
+        return shares + change.masked_fill(alone, 0.0)
+
+    def choose(self, penalty: Int[Tensor, " b"]) -> "OfSums":
+        """The regression with one penalty for each task, given by its index."""
+        regression, factors = self.regression.choose(penalty), _chosen(self.factors, penalty)
+        return OfSums(regression, self.rows, factors)
+
+
+def solve_sums(sums: RidgeSums, features: FeatureSet, penalties: Sequence[float]) -> OfSums:
     """Solve for one set from sums over all features."""
     chosen = torch.cat([torch.arange(part.place.start, part.place.stop) for part in features])
     chosen = chosen.to(sums.gram.device)
@@ -178,10 +162,9 @@ def solve_sums(sums: RidgeSums, features: FeatureSet, penalties: Sequence[float]
     scale = _scale(variance, features)
     cross = (sums.cross[:, chosen] - column * shares[:, None]) * scale.unsqueeze(-1)
     gram = gram * scale.unsqueeze(-1) * scale[:, None]
-    added = _added(penalties, features, gram)
-    factors = _factors(gram, added)
-    weights = torch.cholesky_solve(cross.expand(len(added), -1, -1, -1), factors)
-    return Regression(sums.rows, mean, scale, shares, weights, Primal(factors))
+    factors = _factors(gram, _added(penalties, features, gram))
+    weights = torch.cholesky_solve(cross.expand(len(factors), -1, -1, -1), factors)
+    return OfSums(Regression(mean, scale, shares, weights), sums.rows, factors)
 
 
 def solve_rows(
@@ -189,8 +172,14 @@ def solve_rows(
     r: Float[Tensor, "b c y"],
     features: FeatureSet,
     penalties: Sequence[float],
-) -> Regression:
-    """Solve for one set from the rows themselves: all their features and their one-hot labels."""
+) -> tuple[Regression, Float[Tensor, "p b c y"]]:
+    """Solve for one set from the rows themselves: all their features and their one-hot labels.
+
+    With A = (FF' + c I)^-1 the residuals of all rows are c A R, and 1 - h_i = c A_ii - 1 / n.
+
+    Returns:
+        The regression, and the prediction of every row from all others.
+    """
     f = of_set(f, features).double()
     mean, shares = f.mean(1), r.mean(1)
     f = f - mean[:, None]
@@ -200,8 +189,15 @@ def solve_rows(
     added = _added(penalties, features, gram)
     factors = _factors(gram, added)
     residual = (r - shares[:, None]).expand(len(added), -1, -1, -1)
-    weights = f.transpose(1, 2) @ torch.cholesky_solve(residual, factors)
-    return Regression(f.shape[1], mean, scale, shares, weights, Dual(factors, f, added))
+    solved = torch.cholesky_solve(residual, factors)
+    rest = added.view(-1, 1, 1, 1)
+    identity = torch.eye(f.shape[1], dtype=f.dtype, device=f.device).expand_as(gram)
+    diagonal = _solved(factors, identity).square().sum(-2).unsqueeze(-1)
+    unseen = rest * diagonal - 1 / f.shape[1]
+    left_out = torch.where(
+        unseen < 1 - LARGEST_LEVERAGE, shares[:, None], r - rest * solved / unseen
+    )
+    return Regression(mean, scale, shares, f.transpose(1, 2) @ solved), left_out
 
 
 def _scale(variance: Float[Tensor, "b f"], features: FeatureSet) -> Float[Tensor, "b f"]:

@@ -11,7 +11,7 @@ from tabicl_linear.kernels.state import tensors
 from tabicl_linear.ridge_inputs import leave_one_out
 from tabicl_linear.ridge_inputs.leave_one_out import solve
 from tabicl_linear.ridge_inputs.predictions import CONFIDENCES
-from tabicl_linear.ridge_inputs.solve import Dual, Part, Primal, of_set, solve_rows
+from tabicl_linear.ridge_inputs.solve import Part, RidgeSums, of_set, solve_rows, solve_sums
 
 EXACT = RMS[torch.float64]
 SETS = (
@@ -36,21 +36,23 @@ def chunks(f, r, size=None):
     return lambda: zip(f.split(size, 1), r.split(size, 1), strict=True)
 
 
+def of_context(solved, f, r):
+    """Predictions of the context rows."""
+    return solved.context(f, r) if solved.known is None else solved.known
+
+
 def assert_same(one, other, f, r):
     for actual, expected in zip(tensors(one.solution), tensors(other.solution), strict=True):
         assert_close(actual, expected, EXACT)
-    assert_close(one.context(f, r).shares, other.context(f, r).shares, EXACT)
+    assert_close(of_context(one, f, r).shares, of_context(other, f, r).shares, EXACT)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 8, 9, 10, 200])
 @pytest.mark.parametrize("size", [1, 7, 64])
 def test_chunks_are_the_whole(rows, size):
-    """9 features: products of rows below, sums above, whatever the chunks."""
+    """9 features: solved from rows below, from sums above, whatever the chunks."""
     f, r = table(rows)
     whole, pieces = solve(chunks(f, r), SETS, PENALTIES), solve(chunks(f, r, size), SETS, PENALTIES)
-    kind = Dual if rows <= 9 else Primal
-    for solution in (whole, pieces):
-        assert all(isinstance(one.inverse, kind) for one in solution.regressions)
     assert_same(pieces, whole, f, r)
 
 
@@ -61,9 +63,22 @@ def test_both_sides_of_the_switch_agree(rows):
     by_sums = solve(chunks(f, r, 4), SETS, PENALTIES)
     wide = torch.cat([f, f.new_zeros(3, rows, 30)], -1)
     by_rows = solve(chunks(wide, r, 4), SETS, PENALTIES)
-    assert isinstance(by_sums.regressions[0].inverse, Primal)
-    assert isinstance(by_rows.regressions[0].inverse, Dual)
     assert_same(by_sums, by_rows, f, r)
+
+
+def test_a_long_context_keeps_no_row_and_predicts_them_again(monkeypatch):
+    f, r = table(200)
+    short = solve(chunks(f, r, 64), SETS, PENALTIES)
+    assert short.known is not None
+    monkeypatch.setattr(leave_one_out, "MOST_SAMPLED", 199)
+    long = solve(chunks(f, r, 64), SETS, PENALTIES)
+    assert long.known is None
+    for i, kinds in enumerate(SETS):
+        solved = solve_sums(RidgeSums.of(f, r), kinds, PENALTIES)
+        every = solved.left_out(of_set(f, kinds), r)
+        found = long.context(f[:, 50:60], r[:, 50:60]).shares[:, :, i]
+        errors = (every - found.new_zeros(()))[:, :, 50:60] - found
+        assert_close(errors.abs().amax((-1, -2)).amin(0), torch.zeros(3).double(), CONTRACT)
 
 
 def test_each_task_and_set_has_the_penalty_of_the_smallest_error():
@@ -71,12 +86,12 @@ def test_each_task_and_set_has_the_penalty_of_the_smallest_error():
     found = solve(chunks(f, r), SETS, PENALTIES).solution
     kept = set()
     for i, kinds in enumerate(SETS):
-        regression = solve_rows(f, r, kinds, PENALTIES)
-        errors = (regression.left_out(of_set(f, kinds), r) - r).square().sum((-1, -2))
+        errors = (solve_rows(f, r, kinds, PENALTIES)[1] - r).square().sum((-1, -2))
         for task in range(12):
             best = int(errors[:, task].argmin())
             kept.add(best)
-            one = solve_rows(f[task : task + 1], r[task : task + 1], kinds, PENALTIES[best:][:1])
+            mine = f[task : task + 1], r[task : task + 1]
+            one, _ = solve_rows(*mine, kinds, PENALTIES[best:][:1])
             weights = one.weights[0, 0] * one.scale[0].unsqueeze(-1)
             assert_close(found.weights[i][task], weights, EXACT)
             scatter = (r[task] - r[task].mean(0)).square().sum()
@@ -88,7 +103,7 @@ def test_each_task_has_the_mixture_of_the_smallest_error():
     """Of rows that are left out, over all mixtures in quarters."""
     f, r = table(40, tasks=12, noise=4.0)
     solved, chosen = solve(chunks(f, r), SETS, PENALTIES), set()
-    shares = solved.context(f, r).shares
+    shares = of_context(solved, f, r).shares
     mixtures = [parts for parts in product([0, 0.25, 0.5, 0.75, 1], repeat=3) if sum(parts) == 1]
     for task in range(12):
         losses = [
@@ -107,7 +122,7 @@ def test_each_task_has_the_confidence_of_the_smallest_loss():
         r[task : task + 1] = table(60, tasks=1, noise=noise)[1]
     f = table(60, tasks=1)[0].expand(4, -1, -1)
     solved = solve(chunks(f, r), SETS, PENALTIES)
-    shares = solved.context(f, r).mixed()
+    shares = of_context(solved, f, r).mixed()
     kept = []
     for task in range(4):
         y = r[task].argmax(-1)
@@ -122,7 +137,7 @@ def test_class_shares_are_those_of_all_rows():
     f, r = table(200)
     found = solve(chunks(f, r, 64), SETS, PENALTIES)
     assert_close(found.solution.prior, r.mean(1), CONTRACT)
-    assert torch.equal(found.context(f, r).prior, found.solution.prior[:, None])
+    assert torch.equal(of_context(found, f, r).prior[:, :1], found.solution.prior[:, None])
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, None])
@@ -133,8 +148,7 @@ def test_choices_are_made_by_rows_evenly_spread_wherever_chunks_begin(monkeypatc
     found = solve(chunks(f, r, size), SETS, PENALTIES)
     sample = slice(None, None, 7)
     for i, kinds in enumerate(SETS):
-        regression = solve_rows(f, r, kinds, PENALTIES)
-        left_out = regression.left_out(of_set(f, kinds), r)[:, :, sample]
+        left_out = solve_rows(f, r, kinds, PENALTIES)[1][:, :, sample]
         errors = (left_out - r[:, sample]).square().sum((-1, -2)).amin(0)
         scatter = (r[:, sample] - r.mean(1, keepdim=True)).square().sum((-1, -2))
         assert_close(found.solution.errors[:, i], errors / scatter, EXACT)
@@ -149,9 +163,9 @@ def test_context_rows_look_like_queries():
     f = torch.randn(200, 30, 9, generator=g, dtype=torch.float64)
     r = F.one_hot(torch.randint(0, 2, (200, 30), generator=g), 3).double()
     solved = solve(chunks(f[:, :12], r[:, :12]), SETS, (0.01,))
-    of_context = solved.context(f[:, :12], r[:, :12]).shares - r[:, :12, None]
+    of_rows = solved.known.shares - r[:, :12, None]
     of_queries = solved.solution.predict(f[:, 12:], SETS).shares - r[:, 12:, None]
-    errors = [wrong.square().mean((0, 1, 3)) for wrong in (of_context, of_queries)]
+    errors = [wrong.square().mean((0, 1, 3)) for wrong in (of_rows, of_queries)]
     assert errors[0].tolist() == pytest.approx(errors[1].tolist(), rel=0.25)
 
 

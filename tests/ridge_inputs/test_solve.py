@@ -1,5 +1,7 @@
 """Ridge regressions against a plain float64 solution, rows left out against doing so by hand."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from tabicl_linear.kernels.state import tensors
 from tabicl_linear.ridge_inputs.solve import (
     LARGEST_LEVERAGE,
     Part,
+    Regression,
     RidgeSums,
     of_set,
     solve_rows,
@@ -23,16 +26,23 @@ VARIANCE = 0.5**2 + 2.0**2
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
 
 
-def solve_by_sums(f, r, kinds, penalties):
-    return solve_sums(RidgeSums.of(f, r), kinds, penalties)
+class Solved(NamedTuple):
+    """A regression, and the predictions of its rows, each from all others."""
+
+    regression: Regression
+    left_out: torch.Tensor
 
 
-def left_out(regression, f, r):
-    """Predictions of rows, given all their features."""
-    return regression.left_out(of_set(f, KINDS), r)
+def by_rows(f, r, kinds, penalties):
+    return Solved(*solve_rows(f, r, kinds, penalties))
 
 
-solvers = pytest.mark.parametrize("solver", [solve_rows, solve_by_sums])
+def by_sums(f, r, kinds, penalties):
+    solved = solve_sums(RidgeSums.of(f, r), kinds, penalties)
+    return Solved(solved.regression, solved.left_out(of_set(f, kinds), r))
+
+
+solvers = pytest.mark.parametrize("solver", [by_rows, by_sums])
 
 
 def table(rows: int, *, tasks: int = 2, classes: int = 3, seed: int = 0):
@@ -89,31 +99,31 @@ def test_both_ways_are_a_plain_solution(solver, rows):
     """7 features, so that some contexts have fewer rows, and their products have no inverse."""
     f, r = table(rows)
     found = solver(f, r, KINDS, PENALTIES)
-    assert found.weights.dtype == torch.float64
+    assert found.regression.weights.dtype == torch.float64
     for task in range(2):
         plain, labels = f[task].numpy(), r[task].numpy()
         scale = scaling(plain)
-        assert_close(found.scale[task], torch.tensor(scale), EXACT, "scale")
+        assert_close(found.regression.scale[task], torch.tensor(scale), EXACT, "scale")
         for i, penalty in enumerate(PENALTIES):
             mean, shares, weights = plain_solution(chosen(plain), labels, scale, penalty)
-            assert_close(found.mean[task], torch.tensor(mean), EXACT, "mean")
-            assert_close(found.shares[task], torch.tensor(shares), EXACT, "shares")
-            assert_close(found.weights[i, task], torch.tensor(weights), EXACT, "weights")
+            assert_close(found.regression.mean[task], torch.tensor(mean), EXACT, "mean")
+            assert_close(found.regression.shares[task], torch.tensor(shares), EXACT, "shares")
+            assert_close(found.regression.weights[i, task], torch.tensor(weights), EXACT, "weights")
 
 
 @solvers
 @pytest.mark.parametrize("rows", [2, 6, 7, 8, 40])
 def test_rows_are_left_out_exactly(solver, rows):
     f, r = table(rows)
-    assert_close(left_out(solver(f, r, KINDS, PENALTIES), f, r), by_hand(f, r), EXACT)
+    assert_close(solver(f, r, KINDS, PENALTIES).left_out, by_hand(f, r), EXACT)
 
 
-@solvers
-def test_some_rows_are_left_out_as_among_all(solver):
+def test_some_rows_are_left_out_as_among_all():
     f, r = table(20)
-    found = solver(f, r, KINDS, PENALTIES)
-    some = left_out(found, f[:, 3:8], r[:, 3:8])
-    assert_close(some, left_out(found, f, r)[:, :, 3:8], CONTRACT)
+    found = solve_sums(RidgeSums.of(f, r), KINDS, PENALTIES)
+    f = of_set(f, KINDS)
+    some = found.left_out(f[:, 3:8], r[:, 3:8])
+    assert_close(some, found.left_out(f, r)[:, :, 3:8], CONTRACT)
 
 
 @solvers
@@ -123,8 +133,8 @@ def test_a_row_that_is_left_out_does_not_see_its_own_label(solver):
     r = torch.eye(3).double()[None, [0, 1, 0, 1, 0, 1, 1]]
     other = r.clone()
     other[0, 2] = torch.tensor([0.0, 0.0, 1.0])
-    before = left_out(solver(f, r, KINDS, (0.01,)), f, r)
-    after = left_out(solver(f, other, KINDS, (0.01,)), f, other)
+    before = solver(f, r, KINDS, (0.01,)).left_out
+    after = solver(f, other, KINDS, (0.01,)).left_out
     assert_close(after[0, 0, 2], before[0, 0, 2], EXACT)
     assert (after[0, 0, 0] - before[0, 0, 0]).abs().amax() > 0.01
 
@@ -133,7 +143,7 @@ def test_a_row_that_is_left_out_does_not_see_its_own_label(solver):
 def test_kinds_have_the_deviations_of_the_set(solver):
     f, r = table(40)
     found = solver(f, r, KINDS, PENALTIES)
-    scaled = (of_set(f, KINDS) - found.mean[:, None]) * found.scale[:, None]
+    scaled = (of_set(f, KINDS) - found.regression.mean[:, None]) * found.regression.scale[:, None]
     variances = scaled.square().mean(1)
     for part, features in zip(KINDS, (slice(0, 3), slice(3, 7)), strict=True):
         together = variances[:, features].sum(-1)
@@ -147,10 +157,10 @@ def test_deviations_count_against_each_other_alone(solver, factor):
     """Penalties are in units of the variance that they give a row."""
     f, r = table(20)
     louder = [part._replace(deviation=factor * part.deviation) for part in KINDS]
-    before, after = (left_out(solver(f, r, kinds, PENALTIES), f, r) for kinds in (KINDS, louder))
+    before, after = (solver(f, r, kinds, PENALTIES).left_out for kinds in (KINDS, louder))
     assert_close(after, before, EXACT)
     one = [KINDS[0]._replace(deviation=factor * KINDS[0].deviation), KINDS[1]]
-    assert relative_rms(left_out(solver(f, r, one, PENALTIES), f, r), before) > 1e-4
+    assert relative_rms(solver(f, r, one, PENALTIES).left_out, before) > 1e-4
 
 
 @solvers
@@ -160,9 +170,10 @@ def test_a_row_beyond_all_leverage_gets_the_class_shares(solver):
     f[0, 7] = 2.0
     penalty = 1e-7
     found = solver(f, r, KINDS, (penalty,))
-    lone = (of_set(f, KINDS) - found.mean[:, None]) * found.scale[:, None]
-    assert found.inverse.leverage(lone)[0, 0, 7] + 1 / 40 > LARGEST_LEVERAGE
-    assert torch.equal(left_out(found, f, r)[0, 0, 7], found.shares[0])
+    mine = (of_set(f, KINDS) - found.regression.mean[:, None]) * found.regression.scale[:, None]
+    rest = 1 / mine[0, 7].square().sum()  # other rows: 1/39 of it together
+    assert 1 - penalty * VARIANCE * rest > LARGEST_LEVERAGE
+    assert torch.equal(found.left_out[0, 0, 7], found.regression.shares[0])
 
 
 @solvers
@@ -170,11 +181,11 @@ def test_a_kind_that_does_not_vary_counts_for_nothing(solver):
     f, r = table(30)
     f[1, :, KINDS[0].place] = torch.tensor([1e3, 0.1, -7.0])
     found = solver(f, r, KINDS, PENALTIES)
-    assert (found.scale[1, :3] == 0).all()
-    assert (found.weights[:, 1, :3] == 0).all()
+    assert (found.regression.scale[1, :3] == 0).all()
+    assert (found.regression.weights[:, 1, :3] == 0).all()
     alone = solver(f[1:], r[1:], KINDS[1:], [penalty * VARIANCE / 2.0**2 for penalty in PENALTIES])
-    assert_close(found.weights[:, 1:, 3:], alone.weights, EXACT)
-    assert (found.scale[0] > 0).all()
+    assert_close(found.regression.weights[:, 1:, 3:], alone.regression.weights, EXACT)
+    assert (found.regression.scale[0] > 0).all()
 
 
 @solvers
@@ -182,7 +193,7 @@ def test_nothing_but_constant_features_leaves_class_shares_of_the_others(solver)
     f, r = table(30)
     f = f[:, :1].expand(-1, 30, -1)
     others = (r.sum(1, keepdim=True) - r) / 29
-    predicted = left_out(solver(f, r, KINDS, PENALTIES), f, r)
+    predicted = solver(f, r, KINDS, PENALTIES).left_out
     assert_close(predicted, others.expand(4, -1, -1, -1), EXACT)
 
 
@@ -190,7 +201,7 @@ def test_nothing_but_constant_features_leaves_class_shares_of_the_others(solver)
 def test_duplicated_rows_are_rows_like_others(solver):
     f, r = table(10)
     f, r = f.repeat(1, 3, 1), r.repeat(1, 3, 1)
-    assert_close(left_out(solver(f, r, KINDS, PENALTIES), f, r), by_hand(f, r), EXACT)
+    assert_close(solver(f, r, KINDS, PENALTIES).left_out, by_hand(f, r), EXACT)
 
 
 @solvers
@@ -199,15 +210,15 @@ def test_duplicated_features_have_a_solution(solver):
     f, r = table(30)
     f[..., 1:3] = f[..., :1]
     f[..., 5:7] = f[..., :1]
-    assert_close(left_out(solver(f, r, KINDS, PENALTIES), f, r), by_hand(f, r), EXACT)
+    assert_close(solver(f, r, KINDS, PENALTIES).left_out, by_hand(f, r), EXACT)
 
 
 @solvers
 def test_a_task_of_one_class_is_certain_and_the_others_do_not_notice(solver):
     f, r = table(20)
-    alone = left_out(solver(f[:1], r[:1], KINDS, PENALTIES), f[:1], r[:1])
+    alone = solver(f[:1], r[:1], KINDS, PENALTIES).left_out
     r[1] = torch.tensor([0.0, 1.0, 0.0])
-    predicted = left_out(solver(f, r, KINDS, PENALTIES), f, r)
+    predicted = solver(f, r, KINDS, PENALTIES).left_out
     assert_close(predicted[:, 1], r[1].expand(4, -1, -1), EXACT)
     assert_close(predicted[:, :1], alone, EXACT)
 
@@ -216,27 +227,27 @@ def test_a_task_of_one_class_is_certain_and_the_others_do_not_notice(solver):
 def test_a_single_row_gives_its_class(solver):
     f, r = table(1)
     found = solver(f, r, KINDS, PENALTIES)
-    assert (found.weights == 0).all()
-    assert torch.equal(left_out(found, f, r), r.expand(4, -1, -1, -1))
+    assert (found.regression.weights == 0).all()
+    assert torch.equal(found.left_out, r.expand(4, -1, -1, -1))
 
 
-@solvers
-def test_each_task_gets_its_own_penalty(solver):
+def test_each_task_gets_its_own_penalty():
     f, r = table(20, tasks=3)
-    found = solver(f, r, KINDS, PENALTIES)
-    every, penalty = left_out(found, f, r), torch.tensor([3, 0, 2])
-    one = found.choose(penalty)
-    assert one.weights.shape[0] == 1
+    found = solve_sums(RidgeSums.of(f, r), KINDS, PENALTIES)
+    penalty = torch.tensor([3, 0, 2])
+    one, mine = found.choose(penalty), of_set(f, KINDS)
+    every, chosen = found.left_out(mine, r), one.left_out(mine, r)
+    assert one.regression.weights.shape[0] == 1
     for task, i in enumerate(penalty):
-        assert_close(left_out(one, f, r)[0, task], every[i, task], EXACT)
-        assert torch.equal(one.weights[0, task], found.weights[i, task])
+        assert_close(chosen[0, task], every[i, task], EXACT)
+        assert torch.equal(one.regression.weights[0, task], found.regression.weights[i, task])
 
 
 @solvers
 def test_the_linear_form_predicts_new_rows(solver):
     f, r = table(20)
     new = table(5, seed=1)[0]
-    found = solver(f, r, KINDS, PENALTIES).choose(torch.tensor([1, 1]))
+    found = solver(f, r, KINDS, PENALTIES).regression.choose(torch.tensor([1, 1]))
     weights, offsets = found.linear()
     features = of_set(new, KINDS)
     predicted = features @ weights.reshape(2, 7, 3) + offsets.reshape(2, 1, 3)
@@ -281,13 +292,14 @@ def test_many_float32_rows_of_equal_features_have_a_solution():
     for start in range(2000, 60_000, 2000):
         part = slice(start, start + 2000)
         sums = sums.plus(RidgeSums.of(f[:, part], r[:, part]))
-    predicted = left_out(solve_sums(sums, KINDS, (0.01,)), f[:, :50], r[:, :50])
+    solved = solve_sums(sums, KINDS, (0.01,))
+    predicted = solved.left_out(of_set(f[:, :50], KINDS), r[:, :50])
     assert_close(predicted[0], r[:, :50], 1e-5)
 
 
 def test_many_float32_rows_of_constant_features_have_no_variance():
     f = torch.linspace(0.1, 0.9, 9).expand(1, 5000, 9)
     r = torch.nn.functional.one_hot(torch.arange(5000)[None] % 3, 3).double()
-    found = solve_by_sums(f, r, KINDS, (0.01,))
-    assert (found.scale == 0).all()
-    assert (found.weights == 0).all()
+    found = by_sums(f, r, KINDS, (0.01,))
+    assert (found.regression.scale == 0).all()
+    assert (found.regression.weights == 0).all()
