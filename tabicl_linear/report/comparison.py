@@ -14,6 +14,8 @@ from scikit_posthocs import compact_letter_display
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
+from tabicl_linear.errors import DataError
+
 ALPHA = 0.05
 DECIMALS = 12
 """Scores of tables are rounded to so many: what is equal but for the order of a sum is a tie."""
@@ -121,13 +123,22 @@ def letters(models: Sequence[str], different: Sequence[tuple[str, str]]) -> dict
 
     Two models share a letter exactly if they are not in `different`, and no group could take in
     another model.
+
+    Raises:
+        DataError: There are more groups than letters.
     """
     if not models:
         return {}
     alike = pd.DataFrame(1.0, index=list(models), columns=list(models))
     for first, second in different:
         alike.loc[first, second] = alike.loc[second, first] = 0.0
-    found = compact_letter_display(alike, alpha=ALPHA)
+    try:
+        found = compact_letter_display(alike, alpha=ALPHA)
+    except ValueError as error:
+        raise DataError(
+            f"The groups of {len(models)} models need more letters than there are ({error}); "
+            "compare fewer with --models."
+        ) from error
     return {name: text.replace(" ", "") for name, text in found.items()}
 
 

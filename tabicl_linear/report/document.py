@@ -101,7 +101,7 @@ def document(results: Results, *, reference: str | None, command: str) -> dict[s
         "title": TITLE,
         "command": command,
         "version": __version__,
-        "notes": notes(benchmarks),
+        "notes": notes(benchmarks, reference),
         "protocols": {name: str(protocol) for name, protocol in results.protocols.items()},
     }
     files["report.md"] = _markdown(content, shared["means"], chapters, paper, missing)
@@ -109,12 +109,12 @@ def document(results: Results, *, reference: str | None, command: str) -> dict[s
     return files
 
 
-def notes(benchmarks: Sequence[Scored]) -> list[str]:
+def notes(benchmarks: Sequence[Scored], reference: str | None) -> list[str]:
     """What a reader must know before the numbers."""
-    return [note for one in benchmarks for note in _notes(one)]
+    return [note for one in benchmarks for note in _notes(one, reference)]
 
 
-def _notes(one: Scored) -> list[str]:
+def _notes(one: Scored, reference: str | None) -> list[str]:
     about, found = one.coverage, []
     name, count, models = about.benchmark, len(about.common), len(about.models)
     without = [model for model, complete in about.counts().items() if not complete]
@@ -124,15 +124,17 @@ def _notes(one: Scored) -> list[str]:
         return [*found, f"{name}: no table is complete for every model, so there is no comparison."]
     if count < about.num_datasets:
         lacking = {
-            m: about.num_datasets - n
-            for m, n in about.counts().items()
-            if 0 < n < about.num_datasets
+            model: about.num_datasets - complete for model, complete in about.counts().items()
         }
-        each = ", ".join(f"{model} lacks {number}" for model, number in lacking.items())
+        each = ", ".join(
+            f"{model} lacks {lacking[model]}" for model in about.models if lacking[model]
+        )
         found.append(
             f"{name}: means, ranks and tests are over the {count} of {about.num_datasets} tables "
-            f"that all models have{f' ({each})' if each else ''}; the last table says why."
+            f"that all models have ({each}); the section on what is missing says why."
         )
+    if reference is not None and reference not in about.models:
+        found.append(f"{name}: {reference} was not scored; differences are from {about.models[0]}.")
     if models == 1:
         return [*found, f"{name}: there is one model, so nothing is compared."]
     # Two-sided, all differences of one sign and none zero.
@@ -145,7 +147,7 @@ def _notes(one: Scored) -> list[str]:
     return found
 
 
-def _chapter(one: Scored, reference: str | None, look: dict[str, dict[str, str]]) -> Chapter:
+def _chapter(one: Scored, reference: str | None, look: figures.Styles) -> Chapter:
     if not one.comparisons:
         return Chapter(one, {}, [])
     name = one.coverage.benchmark.replace("/", "_")
@@ -168,9 +170,7 @@ def _chapter(one: Scored, reference: str | None, look: dict[str, dict[str, str]]
     return Chapter(one, found, sections)
 
 
-def _drawings(
-    one: Scored, metric: str, against: str, look: dict[str, dict[str, str]]
-) -> list[Drawing]:
+def _drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> list[Drawing]:
     """The figures of a metric; none for a single model, no curve where all tables have one size."""
     comparison, about = one.comparisons[metric], METRICS[metric]
     if len(comparison.scores.columns) < 2:

@@ -1,15 +1,16 @@
 """The figures of a report, as SVG."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 from scikit_posthocs import critical_difference_diagram
 from scipy.special import softmax
 
@@ -24,10 +25,14 @@ REACH = 3
 # Okabe and Ito's colours without yellow: told apart by the colour-blind, readable on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", ":", "-.")
+PANELS = 6
+"""Of one row of a figure of differences."""
+Styles = dict[str, dict[str, Any]]
+"""Colour and line by model."""
 BETTER, WORSE = "#0072B2", "#D55E00"
 
 
-def styles(models: Sequence[str]) -> dict[str, dict[str, str]]:
+def styles(models: Sequence[str]) -> Styles:
     """Colour and line of each model, the same in all figures."""
     return {
         model: {
@@ -38,7 +43,7 @@ def styles(models: Sequence[str]) -> dict[str, dict[str, str]]:
     }
 
 
-def critical_difference(comparison: Comparison, look: Mapping[str, Mapping[str, str]]) -> str:
+def critical_difference(comparison: Comparison, look: Styles) -> str:
     """Mean ranks on a line; a bar joins models of which no two differ significantly."""
     count = len(comparison.ranks)
     with _plain_text():
@@ -52,6 +57,7 @@ def critical_difference(comparison: Comparison, look: Mapping[str, Mapping[str, 
             label_fmt_right="{rank:.2f}  {label}",
             color_palette={name: look[name]["color"] for name in comparison.ranks.index},
             text_h_margin=0.02 * count,
+            crossbar_props={"marker": "o", "markersize": 4},
         )
         axes.set_title("mean rank (1 is best)", fontsize="medium", pad=14)
         return _svg(figure)
@@ -76,14 +82,12 @@ def smoothed_ranks(rows: np.ndarray, ranks: np.ndarray, at: np.ndarray) -> np.nd
     return smoothed
 
 
-def rank_by_rows(
-    rows: pd.Series, ranks: pd.DataFrame, look: Mapping[str, Mapping[str, str]]
-) -> str:
+def rank_by_rows(rows: pd.Series, ranks: pd.DataFrame, look: Styles) -> str:
     """Smoothed rank of each model against the rows of a table; ticks at the bottom are tables."""
     at = np.geomspace(rows.min(), rows.max(), 400)
     curves = smoothed_ranks(rows.to_numpy(float), ranks.to_numpy(), at)
     with _plain_text():
-        figure = Figure(figsize=(8, 4), layout="constrained")
+        figure = Figure(figsize=(8, max(4, 0.6 + 0.25 * ranks.shape[1])), layout="constrained")
         axes = figure.subplots()
         for model, curve in zip(ranks, curves.T, strict=True):
             axes.plot(at, curve, label=model, **look[model])
@@ -97,8 +101,10 @@ def rank_by_rows(
             clip_on=False,
         )
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.invert_yaxis()
         axes.set(xlabel="rows of the table", ylabel="rank (1 is best)")
         _bare(axes)
@@ -116,27 +122,35 @@ def differences(scores: pd.DataFrame, reference: str, metric: Metric) -> str:
     better = gaps if metric.higher_is_better else -gaps
     order = better.mean(axis="columns").sort_values(ascending=False, kind="stable").index
     gaps, better = gaps.loc[order], better.loc[order]
+    across = min(len(others), PANELS)
+    down = -(-len(others) // across)
     with _plain_text():
-        figure = Figure(
-            figsize=(2.4 + 1.7 * len(others), 1.2 + 0.2 * len(gaps)), layout="constrained"
-        )
-        panels = figure.subplots(1, len(others), sharey=True, sharex=True, squeeze=False)[0]
-        for axes, model in zip(panels, others, strict=True):
-            gains = better[model]
-            axes.barh(gaps.index, gaps[model], color=np.where(gains > 0, BETTER, WORSE), height=0.7)
-            axes.axvline(0, color="0.3", linewidth=0.8)
-            wins, losses = int((gains > 0).sum()), int((gains < 0).sum())
-            axes.set_title(f"{_wrapped(model)}\n{wins} : {losses}", fontsize="small")
-            axes.xaxis.set_major_locator(MaxNLocator(3))
-            axes.tick_params(axis="both", labelsize="small")
-            axes.tick_params(axis="y", length=0)
-            axes.margins(y=0.01)
-            _bare(axes)
+        size = (2.4 + 1.9 * across, 0.5 + down * (0.8 + 0.2 * len(gaps)))
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(down, across, sharey=True, sharex=True, squeeze=False).flat
+        for axes, model in zip(panels, others, strict=False):
+            _gains(axes, gaps[model], better[model])
+        for axes in panels[len(others) :]:
+            axes.set_axis_off()
         figure.supxlabel(f"{metric.title} minus that of {reference}", fontsize="medium")
         return _svg(figure)
 
 
-def _wrapped(name: str, width: int = 18) -> str:
+def _gains(axes: Axes, gaps: pd.Series, better: pd.Series) -> None:
+    """A bar for each table, and how often the model is better and worse."""
+    axes.barh(gaps.index, gaps, color=np.where(better > 0, BETTER, WORSE), height=0.7)
+    axes.axvline(0, color="0.3", linewidth=0.8)
+    record = f"{(better > 0).sum()} : {(better < 0).sum()}"
+    axes.set_title(f"{_wrapped(str(gaps.name))}\n{record}", fontsize="small")
+    axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.tick_params(labelsize="small", labelbottom=True)
+    axes.tick_params(axis="y", length=0)
+    axes.margins(y=0.01)
+    _bare(axes)
+
+
+def _wrapped(name: str, width: int = 22) -> str:
+    """Lines of a name that fit above a panel."""
     return "\n".join(name[i : i + width] for i in range(0, len(name), width))
 
 

@@ -3,6 +3,7 @@
 import csv
 import html
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -15,6 +16,8 @@ _LATEX = {
     **{"<": "$<$", ">": "$>$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"},
     **{"±": r"$\pm$", "\N{EN DASH}": "--"},
 }
+# An underscore inside a word means nothing.
+_MARKDOWN = re.compile(r"[\\|<*`]|\b_|_\b")
 
 
 class Cell(NamedTuple):
@@ -84,9 +87,7 @@ def markdown(table: Table) -> str:
     """A table of GitHub's markdown, with its caption above."""
 
     def cell(x: Cell) -> str:
-        text = _one_line(x.text).replace("\\", "\\\\")
-        for char in "|<*_`":
-            text = text.replace(char, f"\\{char}")
+        text = _MARKDOWN.sub(r"\\\g<0>", _one_line(x.text))
         text = {"": text, "bold": f"**{text}**", "underline": f"<u>{text}</u>"}[x.mark]
         return f"{text} <sup>{x.letters}</sup>" if x.letters else text
 

@@ -110,7 +110,7 @@ def _side_by_side(table: int, models: Sequence[PublishedModel], ours: Sequence[O
         for metric, comparison in zip(PRINTED, _comparisons(one, models), strict=True):
             columns.append(_printed_column(models, one.benchmark, metric))
             columns.append(_measured_column(models, one, metric, comparison))
-            header += [f"{METRICS[metric].title} paper", "here"]
+            header += [f"{METRICS[metric].title} {whose}" for whose in ("paper", "here")]
         spans.append((one.title, 4))
     rows = list(zip(*columns, strict=True))
     released = sum(not model.controlled for model in models) - len(others)
@@ -147,13 +147,13 @@ def _pairwise(table: int, models: Sequence[PublishedModel], ours: Sequence[Ours]
         means = [printed[0][i], measured[0], printed[1][i], measured[1]]
         rows.append([Cell(str(i + 1)), Cell(model.name), *means, *measured[2:]])
     numbers = [str(i + 1) for i, model in enumerate(models) if model.run in names]
-    titles = [text for metric in PRINTED for text in (f"{METRICS[metric].title} paper", "here")]
+    titles = [f"{METRICS[m].title} {whose}" for m in PRINTED for whose in ("paper", "here")]
     return Table(
         f"{_caption(table, ours)} Adjusted p: ROC-AUC above the diagonal, ACC below; bold p are at "
         "most 0.05.",
         ["#", "Model", *titles, *numbers],
         [rows],
-        [("", 2), ("Mean", 4), ("Adjusted p, here", len(names))],
+        [("", 2), ("Mean", 4), ("p against", len(names))],
         text_columns=2,
     )
 
@@ -191,7 +191,7 @@ def _caption(table: int, ours: Sequence[Ours]) -> str:
         here = len(one.scores[PRINTED[0]])
         if here != one.benchmark.num_datasets:
             parts.append(
-                f"On {one.benchmark.title} those of the paper are over {one.benchmark.num_datasets} "
-                f"tables and those here over {here} of them: they do not compare."
+                f"On {one.benchmark.title} the paper has {one.benchmark.num_datasets} tables and "
+                f"we {here}: these means do not compare."
             )
     return " ".join(parts)

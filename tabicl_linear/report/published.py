@@ -28,7 +28,6 @@ CC18 = Benchmark("openml-cc18", "OpenML-CC18*", 30)
 TABARENA = Benchmark("tabarena", "TabArena*", 38)
 BENCHMARKS: Mapping[str, Benchmark] = {
     "openml-cc18": CC18,
-    "openml-cc18-30": CC18,
     "tabarena": TABARENA,
 }
 """By the names that `evaluate` gives them."""

@@ -53,7 +53,8 @@ def read(
         DataError: A folder without results, unknown columns or metrics, values that are no numbers,
             a result that is there twice, or folders whose protocols differ.
     """
-    frames, datasets, protocols = [], [], {}
+    frames, datasets = [], []
+    protocols: dict[str, tuple[Path, dict[str, Any]]] = {}
     for folder in folders:
         frame = _read_csv(folder / "results.csv")
         benchmarks = list(dict.fromkeys(frame["benchmark"]))
@@ -144,7 +145,7 @@ def _datasets(
                 {"dataset": x["name"], **{key: x[key] for key in ("openml_id", *SIZES)}}
                 for x in listed
             ]
-        ).astype({"dataset": str})
+        ).astype({"dataset": str} | dict.fromkeys(("openml_id", *SIZES), "Int64"))
     except (KeyError, TypeError) as error:
         raise DataError(
             f"{folder / 'evaluation.json'}: datasets need name, openml_id, rows, columns and "

@@ -66,7 +66,7 @@ def means_table(benchmarks: Sequence[Scored]) -> Table:
             header.append(METRICS[metric].heading)
             paper = [published_mean(model, one.coverage.benchmark, metric) for model in models]
             if any(paper):
-                header.append("paper")
+                header.append(f"{METRICS[metric].title} paper")
                 columns.append([number(x.value) if x else DASH for x in paper])
             width += 1 + any(paper)
         if width:
@@ -133,7 +133,7 @@ def pairwise_table(one: Scored) -> Table:
             *map(str, range(1, len(models) + 1)),
         ],
         [pairwise_rows(above, below, models)],
-        [("", 2), ("Mean", 2), ("Adjusted p", len(models))],
+        [("", 2), ("Mean", 2), ("p against", len(models))],
         text_columns=2,
     )
 
