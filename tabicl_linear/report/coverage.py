@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from tabicl_linear.report.metrics import METRICS, TIMES
 from tabicl_linear.report.results import Results
 
 
@@ -14,7 +15,8 @@ class Coverage(NamedTuple):
         benchmark: Its name.
         means: For each metric, means over folds: a row for each table of the benchmark, a column
             for each model; NaN where a fold is missing.
-        seconds: The same for seconds to fit and predict a fold.
+        seconds: The same for seconds to fit and predict a fold, and for parts of them by their
+            titles; NaN where a time was not recorded.
         models: That have at least one table, in the order of the results.
         common: Tables that all of those models have, in every metric.
         missing: (model, dataset, folds, reason) of the tables that a model lacks.
@@ -23,7 +25,7 @@ class Coverage(NamedTuple):
 
     benchmark: str
     means: dict[str, pd.DataFrame]
-    seconds: pd.DataFrame
+    seconds: dict[str, pd.DataFrame]
     models: tuple[str, ...]
     common: tuple[str, ...]
     missing: pd.DataFrame
@@ -52,7 +54,7 @@ def coverage(results: Results, benchmark: str) -> Coverage:
     failures = results.failures[results.failures["benchmark"] == benchmark]
     present = set(values["model"]) | set(failures["model"])
     models = [model for model in results.models if model in present]
-    metrics = list(dict.fromkeys(values["metric"]))
+    metrics = [metric for metric in METRICS if metric in set(values["metric"])]
     folds = results.protocols[benchmark]["folds"]
     whole = _whole(values, folds, len(metrics)).reindex(
         index=datasets.index, columns=models, fill_value=False
@@ -63,17 +65,21 @@ def coverage(results: Results, benchmark: str) -> Coverage:
         for dataset in datasets.index[~whole[model]]
     ]
     scored = [model for model in models if whole[model].any()]
-    cells = values.groupby(["dataset", "model"])
+
+    def means(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+        """Over folds."""
+        found = rows.pivot_table(index="dataset", columns="model", values=column, aggfunc="mean")
+        return found.reindex(index=datasets.index, columns=models)
+
+    times = results.times[results.times["benchmark"] == benchmark]
     return Coverage(
         benchmark=benchmark,
         means={
-            metric: values[values["metric"] == metric]
-            .pivot_table(index="dataset", columns="model", values="value", aggfunc="mean")
-            .reindex(index=datasets.index, columns=models)
-            .where(whole)
+            metric: means(values[values["metric"] == metric], "value").where(whole)
             for metric in metrics
         },
-        seconds=cells["seconds"].mean().unstack().reindex(index=datasets.index, columns=models),
+        seconds={"s per fold": means(values, "seconds")}
+        | {TIMES[x]: means(times[times["metric"] == x], "value") for x in times["metric"].unique()},
         models=tuple(scored),
         common=tuple(datasets.index[whole[scored].all(axis="columns")] if scored else ()),
         missing=pd.DataFrame(missing, columns=["model", "dataset", "folds", "reason"]),

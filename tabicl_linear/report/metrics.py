@@ -32,3 +32,11 @@ METRICS = {
     "ece": Metric("ECE", False),
 }
 """In the order in which tables show them; the paper has the first two."""
+
+TIMES = {
+    "fit_seconds": "fit",
+    "predict_seconds": "predict",
+    "fit_cpu_seconds": "fit, CPU",
+    "predict_cpu_seconds": "predict, CPU",
+}
+"""Times of a fold in the column of metrics, in seconds; shown beside the scores, never compared."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.report.metrics import METRICS
+from tabicl_linear.report.metrics import METRICS, TIMES
 
 COLUMNS = (
     *("model", "benchmark", "dataset", "openml_id", "fold"),
@@ -25,14 +26,16 @@ class Results(NamedTuple):
     Attributes:
         values: A row for each (model, benchmark, dataset, fold, metric) with a value: `value` in
             the metric's own unit, `seconds` to fit and predict the fold; NaN if not recorded.
+        times: The same for the parts of `seconds` that were recorded as metrics.
         failures: (model, benchmark, dataset, fold) of what failed, with the `error`.
-        datasets: (benchmark, dataset) of all tables that were to be scored, with `openml_id`,
-            `rows`, `columns`, `classes`; also those that no model has a row for.
+        datasets: (benchmark, dataset) of all tables that were to be scored, with `rows`, `columns`
+            and `classes`, which may be missing; also those that no model has a row for.
         protocols: Of each benchmark, as `evaluate` wrote it; `folds` is the number of folds.
         models: Names in the order in which they were found.
     """
 
     values: pd.DataFrame
+    times: pd.DataFrame
     failures: pd.DataFrame
     datasets: pd.DataFrame
     protocols: Mapping[str, Mapping[str, Any]]
@@ -51,23 +54,24 @@ def read(
 
     Raises:
         DataError: A folder without results, unknown columns or metrics, values that are no numbers,
-            a result that is there twice, or folders whose protocols differ.
+            a result that is there twice, an unknown model, or folders whose protocols or tables of
+            one benchmark differ.
     """
-    frames, datasets = [], []
+    frames = []
     protocols: dict[str, tuple[Path, dict[str, Any]]] = {}
+    tables: dict[tuple[str, str], dict[str, Any]] = {}
     for folder in folders:
         frame = _read_csv(folder / "results.csv")
-        benchmarks = list(dict.fromkeys(frame["benchmark"]))
         about = _read_json(folder / "evaluation.json")
-        for benchmark in benchmarks:
+        for benchmark in frame["benchmark"].unique():
             first, protocol = protocols.setdefault(benchmark, (folder, about["protocol"]))
             if protocol != about["protocol"]:
                 raise DataError(
                     f"{first} and {folder} score {benchmark} by different protocols "
                     f"({_difference(protocol, about['protocol'])}); report them apart."
                 )
+        _add_tables(tables, about["datasets"], frame, folder)
         frames.append(frame)
-        datasets.append(_datasets(about["datasets"], frame, benchmarks, folder))
     rows = pd.concat(frames, ignore_index=True)
     _check_known(names, rows, "--name")
     rows["model"] = rows["model"].replace(dict(names))
@@ -75,14 +79,15 @@ def read(
         _check_known(models, rows, "--models")
         rows = rows[rows["model"].isin(models)]
     _check_unique(rows, folders)
-    failed = rows["value"].isna()
-    failures = rows.loc[failed, ["model", "benchmark", "dataset", "fold", "error"]]
+    failed, timed = rows["value"].isna(), rows["metric"].isin(list(TIMES))
+    keep = ["model", "benchmark", "dataset", "fold", "metric", "value", "seconds"]
     return Results(
-        values=rows[~failed].drop(columns=["error", "openml_id"]).reset_index(drop=True),
-        failures=failures.drop_duplicates().reset_index(drop=True),
-        datasets=pd.concat(datasets).drop_duplicates(["benchmark", "dataset"], ignore_index=True),
+        values=rows.loc[~failed & ~timed, keep].reset_index(drop=True),
+        times=rows.loc[~failed & timed, keep[:-1]].reset_index(drop=True),
+        failures=rows.loc[failed, [*keep[:4], "error"]].drop_duplicates(ignore_index=True),
+        datasets=pd.DataFrame(tables.values()).astype(dict.fromkeys(SIZES, "Int64")),
         protocols={benchmark: protocol for benchmark, (_, protocol) in protocols.items()},
-        models=tuple(dict.fromkeys(rows["model"])),
+        models=tuple(rows["model"].unique()),
     )
 
 
@@ -105,9 +110,9 @@ def _read_csv(path: Path) -> pd.DataFrame:
         raise DataError(f"{path} has no rows yet; run `tabicl-linear evaluate` to its end.")
     for column in ("value", "seconds"):
         frame[column] = _numbers(frame[column], path)
-    strange = sorted(set(frame.loc[frame["value"].notna(), "metric"]) - set(METRICS))
+    strange = sorted(set(frame.loc[frame["value"].notna(), "metric"]) - {*METRICS, *TIMES})
     if strange:
-        raise DataError(f"{path}: unknown metrics {strange}; known are {list(METRICS)}.")
+        raise DataError(f"{path}: unknown metrics {strange}; known are {[*METRICS, *TIMES]}.")
     return frame
 
 
@@ -135,30 +140,42 @@ def _read_json(path: Path) -> dict[str, Any]:
     return about
 
 
-def _datasets(
-    listed: list[dict[str, Any]], frame: pd.DataFrame, benchmarks: list[str], folder: Path
-) -> pd.DataFrame:
-    """The tables of a folder by benchmark; one that no row has belongs to the only benchmark."""
-    try:
-        about = pd.DataFrame(
-            [
-                {"dataset": x["name"], **{key: x[key] for key in ("openml_id", *SIZES)}}
-                for x in listed
-            ]
-        ).astype({"dataset": str} | dict.fromkeys(("openml_id", *SIZES), "Int64"))
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            f"{folder / 'evaluation.json'}: datasets need name, openml_id, rows, columns and "
-            f"classes, and one lacks {error}; {FOLDERS_REMEDY}"
-        ) from error
-    unknown = sorted(set(frame["dataset"]) - set(about["dataset"]))
+def _add_tables(
+    tables: dict[tuple[str, str], dict[str, Any]],
+    listed: Sequence[dict[str, Any]],
+    frame: pd.DataFrame,
+    folder: Path,
+) -> None:
+    """Add the tables of a folder, by benchmark and name, to those of others.
+
+    Raises:
+        DataError: A table without its sizes, one that is not listed, or another than before.
+    """
+    path = folder / "evaluation.json"
+    for about in listed:
+        lacks = [key for key in ("name", "openml_id", *SIZES) if key not in about]
+        if lacks:
+            raise DataError(f"{path}: a table lacks {', '.join(lacks)}; {FOLDERS_REMEDY}")
+    unknown = sorted(set(frame["dataset"]) - {about["name"] for about in listed})
     if unknown:
         raise DataError(f"{folder}: results.csv has tables that evaluation.json lacks: {unknown}.")
-    found = frame[["benchmark", "dataset"]].drop_duplicates()
-    only = benchmarks[0] if len(benchmarks) == 1 else None
-    joined = about.merge(found, on="dataset", how="left")
-    joined["benchmark"] = joined["benchmark"].fillna(only) if only else joined["benchmark"]
-    return joined.dropna(subset="benchmark")
+    benchmarks = frame["benchmark"].unique()
+    scored = set(zip(frame["benchmark"], frame["dataset"], strict=True))
+    for benchmark, about in product(benchmarks, listed):
+        # What no model has a row of belongs to the only benchmark, if there is only one.
+        if len(benchmarks) > 1 and (benchmark, about["name"]) not in scored:
+            continue
+        sizes = {"benchmark": benchmark, "dataset": about["name"]} | {
+            key: about[key] for key in SIZES
+        }
+        known = tables.setdefault((benchmark, about["name"]), sizes)
+        if all(known[key] is None for key in SIZES):  # its file could not be had then
+            known.update(sizes)
+        if any(sizes[key] not in (None, known[key]) for key in SIZES):
+            raise DataError(
+                f"{folder} scores a table {about['name']} of {benchmark} that has other sizes in "
+                "another folder; report them apart."
+            )
 
 
 def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:

@@ -97,7 +97,7 @@ def scores_table(one: Scored) -> Table:
     metrics = list(one.comparisons)
     models = list(one.comparisons[metrics[0]].means.index)
     counts = coverage.counts()
-    seconds = coverage.seconds.loc[common].mean()
+    seconds = {title: frame.loc[common].mean() for title, frame in coverage.seconds.items()}
     columns = [
         [Cell(model) for model in models],
         [Cell(f"{counts[model]} of {coverage.num_datasets}") for model in models],
@@ -106,13 +106,13 @@ def scores_table(one: Scored) -> Table:
             [number(one.comparisons[metric].ranks[model], 2) for model in models]
             for metric in metrics[:1]
         ),
-        [number(seconds[model], 2) for model in models],
+        *([number(means[model], 2) for model in models] for means in seconds.values()),
     ]
     titles = [METRICS[metric].heading for metric in metrics]
-    header = ["Model", "has tables", *titles, f"rank ({METRICS[metrics[0]].title})", "s per fold"]
+    header = ["Model", "has tables", *titles, f"rank ({METRICS[metrics[0]].title})", *seconds]
     return Table(
         f"{one.title}: means over the tables that all models have, mean rank, and mean seconds to "
-        "fit and predict a fold.",
+        "fit and predict a fold, together and apart.",
         header,
         [list(zip(*columns, strict=True))],
         text_columns=2,
