@@ -4,6 +4,7 @@ import base64
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import jinja2
 
@@ -150,7 +151,7 @@ def _notes(one: Scored, reference: str | None) -> list[str]:
 def _chapter(one: Scored, reference: str | None, look: figures.Styles) -> Chapter:
     if not one.comparisons:
         return Chapter(one, {}, [])
-    name = one.coverage.benchmark.replace("/", "_")
+    name = quote(one.coverage.benchmark, safe="")
     models = one.coverage.models
     found = {f"scores-{name}": tables.scores_table(one)}
     against = reference if reference in models else models[0]
@@ -224,7 +225,9 @@ def _markdown(
         parts += [f"## {chapter.one.title}", *map(markdown, chapter.tables.values())]
         for section in chapter.sections:
             parts.append(f"### {chapter.one.coverage.benchmark}: {section.title}")
-            parts += [f"{x.caption}\n\n![{x.name}](figures/{x.name}.svg)" for x in section.drawings]
+            parts += [
+                f"{x.caption}\n\n![{x.name}](figures/{quote(x.name)}.svg)" for x in section.drawings
+            ]
             parts.append(markdown(section.table))
     if paper:
         parts += ["## Beside the paper", *map(markdown, paper.values())]

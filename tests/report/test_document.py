@@ -99,6 +99,13 @@ def test_differences_are_from_the_reference(tmp_path):
         made(folder, reference="c")
 
 
+def test_any_name_of_a_benchmark_makes_files(tmp_path):
+    frames = [rows(x, [0.5, 0.6], metrics=["ece"], benchmark="my/own set") for x in "ab"]
+    files = made(write(tmp_path / "x", *frames))
+    assert "figures/differences-my%2Fown%20set-ece.svg" in files
+    assert "](figures/differences-my%252Fown%2520set-ece.svg)" in files["report.md"]
+
+
 def test_one_model(tmp_path):
     files = made(write(tmp_path / "x", rows("a", SCORES, metrics=PRINTED)))
     assert "small: there is one model, so nothing is compared." in files["report.md"]
