@@ -176,7 +176,7 @@ def _drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> l
     comparison, about = one.comparisons[metric], METRICS[metric]
     if len(comparison.scores.columns) < 2:
         return []
-    suffix = f"{one.coverage.benchmark.replace('/', '_')}-{metric}"
+    suffix = f"{quote(one.coverage.benchmark, safe='')}-{metric}"
     found = [
         Drawing(
             f"critical-difference-{suffix}",
