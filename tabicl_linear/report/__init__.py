@@ -1,0 +1,1 @@
+"""Statistics and tables of what `tabicl-linear evaluate` measured: letters, figures, one page."""

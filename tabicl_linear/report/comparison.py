@@ -1,0 +1,187 @@
+"""Pairwise comparison of models over tables, as in appendix C of the paper.
+
+Wilcoxon signed-rank tests on the means of tables over folds, Holm's correction over all pairs of
+one benchmark and metric, and letters: models that share one are not significantly different.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scikit_posthocs import compact_letter_display
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from tabicl_linear.errors import DataError
+
+ALPHA = 0.05
+DECIMALS = 12
+"""Scores of tables are rounded to so many: what is equal but for the order of a sum is a tie."""
+
+
+class Pair(NamedTuple):
+    """Two models over the same tables.
+
+    Attributes:
+        first: The model with the better mean.
+        second: The other.
+        difference: Mean over tables of the first minus the second.
+        half_width: Of its 95 % interval (Student's t over tables); NaN for a single table.
+        wins: Tables on which the first is better.
+        ties: Tables on which they are equal.
+        losses: Tables on which it is worse.
+        p: Two-sided, of the Wilcoxon signed-rank test.
+        adjusted: The same after Holm's correction.
+    """
+
+    first: str
+    second: str
+    difference: float
+    half_width: float
+    wins: int
+    ties: int
+    losses: int
+    p: float
+    adjusted: float
+
+    @property
+    def significant(self) -> bool:
+        """Whether the adjusted p is at most 0.05."""
+        return self.adjusted <= ALPHA
+
+
+class Comparison(NamedTuple):
+    """All models on the tables that all of them have.
+
+    Attributes:
+        scores: A row for each table, a column for each model, best mean first.
+        means: Of the columns.
+        ranks: Mean over tables of each model's rank; 1 is best, ties share the mean of theirs.
+        pairs: All, best first; none for a single model or no table.
+        letters: Groups of models without significant differences, a letter for each group.
+        friedman: p that all models are alike (Friedman's test); NaN for fewer than three.
+    """
+
+    scores: pd.DataFrame
+    means: pd.Series
+    ranks: pd.Series
+    pairs: tuple[Pair, ...]
+    letters: Mapping[str, str]
+    friedman: float
+
+    def adjusted(self) -> pd.DataFrame:
+        """Adjusted p of each pair, a symmetric square; 1 on the diagonal."""
+        names = list(self.scores.columns)
+        square = pd.DataFrame(1.0, index=names, columns=names)
+        for pair in self.pairs:
+            square.loc[pair.first, pair.second] = pair.adjusted
+            square.loc[pair.second, pair.first] = pair.adjusted
+        return square
+
+
+def compare(scores: pd.DataFrame, *, higher_is_better: bool) -> Comparison:
+    """Compare the columns of a score, paired by rows.
+
+    Args:
+        scores: Float, a row for each table and a column for each model, nothing missing.
+        higher_is_better: False for a loss.
+    """
+    scores = scores.round(DECIMALS)
+    means = scores.mean().sort_values(ascending=not higher_is_better, kind="stable")
+    scores = scores[means.index]
+    pairs = _pairs(scores, higher_is_better) if len(scores) else ()
+    return Comparison(
+        scores=scores,
+        means=means,
+        ranks=ranks(scores, higher_is_better=higher_is_better).mean(),
+        pairs=pairs,
+        letters=letters(list(scores), [(x.first, x.second) for x in pairs if x.significant]),
+        friedman=_friedman(scores),
+    )
+
+
+def wilcoxon(differences: np.ndarray) -> float:
+    """Two-sided p of the signed-rank test; zeros by Pratt's method, 1 where all are zero.
+
+    Exact up to 50 differences without ties and zeros, and up to 13 with them; else by the normal
+    approximation: SciPy's choice, and so that of the paper's code.
+    """
+    if not differences.any():
+        return 1.0
+    return float(stats.wilcoxon(differences, zero_method="pratt").pvalue)
+
+
+def holm(p: Sequence[float]) -> np.ndarray:
+    """Adjusted p by Holm's step-down method, in the order given."""
+    return multipletests(p, alpha=ALPHA, method="holm")[1]
+
+
+def letters(models: Sequence[str], different: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Letters of groups; the first model has an a.
+
+    Two models share a letter exactly if they are not in `different`, and no group could take in
+    another model.
+
+    Raises:
+        DataError: There are more groups than letters.
+    """
+    if not models:
+        return {}
+    alike = pd.DataFrame(1.0, index=list(models), columns=list(models))
+    for first, second in different:
+        alike.loc[first, second] = alike.loc[second, first] = 0.0
+    try:
+        found = compact_letter_display(alike, alpha=ALPHA)
+    except ValueError as error:
+        raise DataError(
+            f"The groups of {len(models)} models need more letters than there are ({error}); "
+            "compare fewer with --models."
+        ) from error
+    return {name: text.replace(" ", "") for name, text in found.items()}
+
+
+def ranks(scores: pd.DataFrame, *, higher_is_better: bool) -> pd.DataFrame:
+    """Rank of each model on each table; 1 is best, ties share the mean of theirs."""
+    return scores.round(DECIMALS).rank(axis="columns", ascending=not higher_is_better)
+
+
+def _pairs(scores: pd.DataFrame, higher_is_better: bool) -> tuple[Pair, ...]:
+    names = list(combinations(scores.columns, 2))
+    if not names:
+        return ()
+    differences = [(scores[a] - scores[b]).round(DECIMALS).to_numpy() for a, b in names]
+    p = [wilcoxon(x) for x in differences]
+    return tuple(
+        _pair(a, b, x if higher_is_better else -x, difference=x, p=raw, adjusted=float(corrected))
+        for (a, b), x, raw, corrected in zip(names, differences, p, holm(p), strict=True)
+    )
+
+
+def _pair(
+    first: str, second: str, gains: np.ndarray, *, difference: np.ndarray, p: float, adjusted: float
+) -> Pair:
+    count = len(difference)
+    interval = (
+        stats.t.ppf((2 - ALPHA) / 2, count - 1) * stats.sem(difference) if count > 1 else np.nan
+    )
+    return Pair(
+        first=first,
+        second=second,
+        difference=float(difference.mean()),
+        half_width=float(interval),
+        wins=int((gains > 0).sum()),
+        ties=int((gains == 0).sum()),
+        losses=int((gains < 0).sum()),
+        p=p,
+        adjusted=adjusted,
+    )
+
+
+def _friedman(scores: pd.DataFrame) -> float:
+    if scores.shape[1] < 3 or len(scores) < 2:
+        return float("nan")
+    if scores.nunique(axis="columns").eq(1).all():
+        return 1.0
+    return float(stats.friedmanchisquare(*(scores[name] for name in scores)).pvalue)

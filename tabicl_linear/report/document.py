@@ -1,0 +1,276 @@
+"""Puts a report together: all its files as texts, before one of them is written."""
+
+import base64
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import jinja2
+
+from tabicl_linear._version import __version__
+from tabicl_linear.errors import DataError
+from tabicl_linear.report import figures, tables
+from tabicl_linear.report.comparison import ALPHA, Comparison, ranks
+from tabicl_linear.report.coverage import coverage
+from tabicl_linear.report.layout import FORMATS, Table, hypertext, markdown
+from tabicl_linear.report.metrics import METRICS
+from tabicl_linear.report.paper_tables import paper_tables
+from tabicl_linear.report.results import Results
+from tabicl_linear.report.tables import PRINTED, Scored
+
+TITLE = "Benchmark report"
+
+
+class Drawing(NamedTuple):
+    """A figure.
+
+    Attributes:
+        name: Of its file, without suffix.
+        caption: What it shows.
+        svg: The file.
+    """
+
+    name: str
+    caption: str
+    svg: str
+
+
+class Section(NamedTuple):
+    """A metric of a benchmark: figures, and the scores of every table.
+
+    Attributes:
+        title: Of the metric.
+        drawings: All figures that the scores allow.
+        name: Of the table's files.
+        table: Scores of all tables.
+    """
+
+    title: str
+    drawings: Sequence[Drawing]
+    name: str
+    table: Table
+
+
+class Chapter(NamedTuple):
+    """A benchmark.
+
+    Attributes:
+        one: Its scores.
+        tables: About all metrics, by the names of their files.
+        sections: One for each metric.
+    """
+
+    one: Scored
+    tables: dict[str, Table]
+    sections: Sequence[Section]
+
+
+def document(results: Results, *, reference: str | None, command: str) -> dict[str, str]:
+    """All files of a report: texts by path, `report.html` with everything in it.
+
+    Args:
+        results: What was read.
+        reference: The model from which differences are taken; None for the first of the results.
+        command: The command line, to be printed.
+
+    Raises:
+        DataError: There is no such reference.
+    """
+    if reference is not None and reference not in results.models:
+        raise DataError(
+            f"--reference {reference}: no such model; there are {', '.join(results.models)}."
+        )
+    benchmarks = [tables.scored(coverage(results, name)) for name in results.protocols]
+    look = figures.styles(results.models)
+    chapters = [_chapter(one, reference, look) for one in benchmarks]
+    shared = {"means": tables.means_table(benchmarks)}
+    paper = paper_tables(benchmarks)
+    missing = tables.missing_table(benchmarks)
+    everything = {**shared, **paper, "missing": missing}
+    for chapter in chapters:
+        everything |= chapter.tables | {x.name: x.table for x in chapter.sections}
+    files = {
+        f"tables/{name}.{suffix}": write(table)
+        for name, table in everything.items()
+        for suffix, write in FORMATS.items()
+    }
+    drawings = [x for chapter in chapters for part in chapter.sections for x in part.drawings]
+    files |= {f"figures/{drawing.name}.svg": drawing.svg for drawing in drawings}
+    files["pairs.csv"] = tables.pairs_frame(benchmarks).to_csv(index=False)
+    content = {
+        "title": TITLE,
+        "command": command,
+        "version": __version__,
+        "notes": notes(benchmarks, reference),
+        "protocols": {name: str(protocol) for name, protocol in results.protocols.items()},
+    }
+    files["report.md"] = _markdown(content, shared["means"], chapters, paper, missing)
+    files["report.html"] = _page(content, shared["means"], chapters, paper, missing)
+    return files
+
+
+def notes(benchmarks: Sequence[Scored], reference: str | None) -> list[str]:
+    """What a reader must know before the numbers."""
+    return [note for one in benchmarks for note in _notes(one, reference)]
+
+
+def _notes(one: Scored, reference: str | None) -> list[str]:
+    about, found = one.coverage, []
+    name, count, models = about.benchmark, len(about.common), len(about.models)
+    without = [model for model, complete in about.counts().items() if not complete]
+    if without:
+        found.append(f"{name}: {', '.join(without)} completed no table and is not compared.")
+    if not count:
+        return [*found, f"{name}: no table is complete for every model, so there is no comparison."]
+    if count < about.num_datasets:
+        lacking = {
+            model: about.num_datasets - complete for model, complete in about.counts().items()
+        }
+        each = ", ".join(
+            f"{model} lacks {lacking[model]}" for model in about.models if lacking[model]
+        )
+        found.append(
+            f"{name}: means, ranks and tests are over the {count} of {about.num_datasets} tables "
+            f"that all models have ({each}); the section on what is missing says why."
+        )
+    if reference is not None and reference not in about.models:
+        found.append(f"{name}: {reference} was not scored; differences are from {about.models[0]}.")
+    if models == 1:
+        return [*found, f"{name}: there is one model, so nothing is compared."]
+    # Two-sided, all differences of one sign and none zero.
+    smallest = 2.0 ** (1 - count) * models * (models - 1) / 2
+    if smallest > ALPHA:
+        found.append(
+            f"{name}: with {count} table{'s' * (count != 1)} and {models} models no difference can "
+            f"be significant; the smallest adjusted p there is {min(smallest, 1):.2g}."
+        )
+    return found
+
+
+def _chapter(one: Scored, reference: str | None, look: figures.Styles) -> Chapter:
+    if not one.comparisons:
+        return Chapter(one, {}, [])
+    name = quote(one.coverage.benchmark, safe="")
+    models = one.coverage.models
+    found = {f"scores-{name}": tables.scores_table(one)}
+    against = reference if reference in models else models[0]
+    if len(models) > 1:
+        found[f"differences-{name}"] = tables.differences_table(one, against)
+        if set(PRINTED) <= set(one.comparisons):
+            found[f"pairs-{name}"] = tables.pairwise_table(one)
+    sections = [
+        Section(
+            METRICS[metric].title,
+            _drawings(one, metric, against, look),
+            f"tables-{name}-{metric}",
+            tables.datasets_table(one, metric),
+        )
+        for metric in one.comparisons
+    ]
+    return Chapter(one, found, sections)
+
+
+def _drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> list[Drawing]:
+    """The figures of a metric; none for a single model, no curve where all tables have one size."""
+    comparison, about = one.comparisons[metric], METRICS[metric]
+    if len(comparison.scores.columns) < 2:
+        return []
+    suffix = f"{quote(one.coverage.benchmark, safe='')}-{metric}"
+    found = [
+        Drawing(
+            f"critical-difference-{suffix}",
+            f"Mean ranks by {about.title}. Bars join models that do not differ significantly"
+            f"{_friedman(comparison)}.",
+            figures.critical_difference(comparison, look),
+        ),
+        Drawing(
+            f"differences-{suffix}",
+            f"{about.title} of each model minus that of {against}, table by table; in blue where "
+            "the model is better. Above: tables better : worse.",
+            figures.differences(comparison.scores, against, about),
+        ),
+    ]
+    rows = one.coverage.datasets.loc[comparison.scores.index, "rows"]
+    if rows.nunique() > 1:
+        by_table = ranks(comparison.scores, higher_is_better=about.higher_is_better)
+        found.append(
+            Drawing(
+                f"rank-by-rows-{suffix}",
+                f"Rank by {about.title} against rows of the table, smoothed by a Gaussian of width "
+                f"{figures.BANDWIDTH} in log10(rows). Ticks are tables; there is no line farther "
+                f"than {figures.REACH} widths from all of them.",
+                figures.rank_by_rows(rows, by_table, look),
+            )
+        )
+    return found
+
+
+def _friedman(comparison: Comparison) -> str:
+    p = comparison.friedman
+    return "" if p != p else f"; Friedman's test that all are alike: p = {p:.2g}"
+
+
+def _markdown(
+    content: dict[str, Any],
+    means: Table,
+    chapters: Sequence[Chapter],
+    paper: dict[str, Table],
+    missing: Table,
+) -> str:
+    parts = [f"# {content['title']}", f"Made by `{content['command']}`."]
+    parts += [f"> {note}" for note in content["notes"]]
+    parts += ["## Means", markdown(means)]
+    for chapter in chapters:
+        parts += [f"## {chapter.one.title}", *map(markdown, chapter.tables.values())]
+        for section in chapter.sections:
+            parts.append(f"### {chapter.one.coverage.benchmark}: {section.title}")
+            parts += [
+                f"{x.caption}\n\n![{x.name}](figures/{quote(x.name)}.svg)" for x in section.drawings
+            ]
+            parts.append(markdown(section.table))
+    if paper:
+        parts += ["## Beside the paper", *map(markdown, paper.values())]
+    if missing.rows():
+        parts += ["## Missing", markdown(missing)]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _page(
+    content: dict[str, Any],
+    means: Table,
+    chapters: Sequence[Chapter],
+    paper: dict[str, Table],
+    missing: Table,
+) -> str:
+    source = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(source).render(
+        **content,
+        means=hypertext(means),
+        benchmarks=[
+            {
+                "title": chapter.one.title,
+                "name": chapter.one.coverage.benchmark,
+                "protocol": content["protocols"][chapter.one.coverage.benchmark],
+                "tables": list(map(hypertext, chapter.tables.values())),
+                "metrics": [
+                    {
+                        "title": section.title,
+                        "table": hypertext(section.table),
+                        "figures": [
+                            {
+                                "caption": x.caption,
+                                "data": base64.b64encode(x.svg.encode()).decode(),
+                            }
+                            for x in section.drawings
+                        ],
+                    }
+                    for section in chapter.sections
+                ],
+            }
+            for chapter in chapters
+        ],
+        paper=list(map(hypertext, paper.values())),
+        missing=hypertext(missing) if missing.rows() else "",
+    )

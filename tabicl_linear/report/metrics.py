@@ -1,0 +1,42 @@
+"""The metrics of results: how they are written, and which way is better."""
+
+from typing import NamedTuple
+
+
+class Metric(NamedTuple):
+    """A metric of `results.csv`.
+
+    Attributes:
+        title: As the paper's tables head their columns.
+        higher_is_better: False for losses.
+    """
+
+    title: str
+    higher_is_better: bool
+
+    @property
+    def arrow(self) -> str:
+        """The way to go."""
+        return "↑" if self.higher_is_better else "↓"
+
+    @property
+    def heading(self) -> str:
+        """Title and arrow."""
+        return f"{self.title} {self.arrow}"
+
+
+METRICS = {
+    "roc_auc": Metric("ROC-AUC", True),
+    "accuracy": Metric("ACC", True),
+    "log_loss": Metric("log-loss", False),
+    "ece": Metric("ECE", False),
+}
+"""In the order in which tables show them; the paper has the first two."""
+
+TIMES = {
+    "fit_seconds": "fit",
+    "predict_seconds": "predict",
+    "fit_cpu_seconds": "fit, CPU",
+    "predict_cpu_seconds": "predict, CPU",
+}
+"""Times of a fold in the column of metrics, in seconds; shown beside the scores, never compared."""

@@ -1,0 +1,201 @@
+"""Reads folders of `tabicl-linear evaluate`: checked whole, before anything is computed."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.report.metrics import METRICS, TIMES
+
+COLUMNS = (
+    *("model", "benchmark", "dataset", "openml_id", "fold"),
+    *("metric", "value", "seconds", "error"),
+)
+SIZES = ("rows", "columns", "classes")
+FOLDERS_REMEDY = "name the output folder of `tabicl-linear evaluate`."
+
+
+class Results(NamedTuple):
+    """What several folders hold, together.
+
+    Attributes:
+        values: A row for each (model, benchmark, dataset, fold, metric) with a value: `value` in
+            the metric's own unit, `seconds` to fit and predict the fold; NaN if not recorded.
+        times: The same for the parts of `seconds` that were recorded as metrics.
+        failures: (model, benchmark, dataset, fold) of what failed, with the `error`.
+        datasets: (benchmark, dataset) of all tables that were to be scored, with `rows`, `columns`
+            and `classes`, which may be missing; also those that no model has a row for.
+        protocols: Of each benchmark, as `evaluate` wrote it; `folds` is the number of folds.
+        models: Names in the order in which they were found.
+    """
+
+    values: pd.DataFrame
+    times: pd.DataFrame
+    failures: pd.DataFrame
+    datasets: pd.DataFrame
+    protocols: Mapping[str, Mapping[str, Any]]
+    models: tuple[str, ...]
+
+
+def read(
+    folders: Sequence[Path], names: Mapping[str, str], models: Sequence[str] | None = None
+) -> Results:
+    """Read and join folders.
+
+    Args:
+        folders: Each with `results.csv` and `evaluation.json`.
+        names: New names of models, by old ones.
+        models: Those to keep, by their new names; None for all.
+
+    Raises:
+        DataError: A folder without results, unknown columns or metrics, values that are no numbers,
+            a result that is there twice, an unknown model, or folders whose protocols or tables of
+            one benchmark differ.
+    """
+    frames = []
+    protocols: dict[str, tuple[Path, dict[str, Any]]] = {}
+    tables: dict[tuple[str, str], dict[str, Any]] = {}
+    for folder in folders:
+        frame = _read_csv(folder / "results.csv")
+        about = _read_json(folder / "evaluation.json")
+        for benchmark in frame["benchmark"].unique():
+            first, protocol = protocols.setdefault(benchmark, (folder, about["protocol"]))
+            if protocol != about["protocol"]:
+                raise DataError(
+                    f"{first} and {folder} score {benchmark} by different protocols "
+                    f"({_difference(protocol, about['protocol'])}); report them apart."
+                )
+        _add_tables(tables, about["datasets"], frame, folder)
+        frames.append(frame)
+    rows = pd.concat(frames, ignore_index=True)
+    _check_known(names, rows, "--name")
+    rows["model"] = rows["model"].replace(dict(names))
+    if models is not None:
+        _check_known(models, rows, "--models")
+        rows = rows[rows["model"].isin(models)]
+    _check_unique(rows, folders)
+    failed, timed = rows["value"].isna(), rows["metric"].isin(list(TIMES))
+    keep = ["model", "benchmark", "dataset", "fold", "metric", "value", "seconds"]
+    return Results(
+        values=rows.loc[~failed & ~timed, keep].reset_index(drop=True),
+        times=rows.loc[~failed & timed, keep[:-1]].reset_index(drop=True),
+        failures=rows.loc[failed, [*keep[:4], "error"]].drop_duplicates(ignore_index=True),
+        datasets=pd.DataFrame(tables.values()).astype(dict.fromkeys(SIZES, "Int64")),
+        protocols={benchmark: protocol for benchmark, (_, protocol) in protocols.items()},
+        models=tuple(rows["model"].unique()),
+    )
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        raise DataError(f"{path.parent} holds no results.csv; {FOLDERS_REMEDY}")
+    try:
+        # As text: a table may be called NA.
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    if set(frame.columns) != set(COLUMNS):
+        unknown = sorted(set(frame.columns) - set(COLUMNS))
+        missing = sorted(set(COLUMNS) - set(frame.columns))
+        raise DataError(
+            f"{path} has other columns than {','.join(COLUMNS)} (unknown: {unknown}, missing: "
+            f"{missing}); {FOLDERS_REMEDY}"
+        )
+    if frame.empty:
+        raise DataError(f"{path} has no rows yet; run `tabicl-linear evaluate` to its end.")
+    for column in ("value", "seconds"):
+        frame[column] = _numbers(frame[column], path)
+    strange = sorted(set(frame.loc[frame["value"].notna(), "metric"]) - {*METRICS, *TIMES})
+    if strange:
+        raise DataError(f"{path}: unknown metrics {strange}; known are {[*METRICS, *TIMES]}.")
+    return frame
+
+
+def _numbers(texts: pd.Series, path: Path) -> pd.Series:
+    numbers = pd.to_numeric(texts.where(texts != ""), errors="coerce")
+    bad = (texts != "") & ~np.isfinite(numbers)
+    if bad.any():
+        line = int(bad.to_numpy().argmax()) + 2
+        raise DataError(
+            f"{path}, line {line}: {texts.name}={texts[bad].iloc[0]} is no finite number; an empty "
+            "one says that the fold failed."
+        )
+    return numbers
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}); {FOLDERS_REMEDY}") from error
+    if not isinstance(about, dict) or not {"protocol", "datasets"} <= set(about):
+        raise DataError(f"{path} lacks `protocol` or `datasets`; {FOLDERS_REMEDY}")
+    if not isinstance(about["protocol"], dict) or type(about["protocol"].get("folds")) is not int:
+        raise DataError(f"{path}: the protocol has no number of `folds`; {FOLDERS_REMEDY}")
+    return about
+
+
+def _add_tables(
+    tables: dict[tuple[str, str], dict[str, Any]],
+    listed: Sequence[dict[str, Any]],
+    frame: pd.DataFrame,
+    folder: Path,
+) -> None:
+    """Add the tables of a folder, by benchmark and name, to those of others.
+
+    Raises:
+        DataError: A table without its sizes, one that is not listed, or another than before.
+    """
+    path = folder / "evaluation.json"
+    for about in listed:
+        lacks = [key for key in ("name", "openml_id", *SIZES) if key not in about]
+        if lacks:
+            raise DataError(f"{path}: a table lacks {', '.join(lacks)}; {FOLDERS_REMEDY}")
+    unknown = sorted(set(frame["dataset"]) - {about["name"] for about in listed})
+    if unknown:
+        raise DataError(f"{folder}: results.csv has tables that evaluation.json lacks: {unknown}.")
+    benchmarks = frame["benchmark"].unique()
+    scored = set(zip(frame["benchmark"], frame["dataset"], strict=True))
+    for benchmark, about in product(benchmarks, listed):
+        # What no model has a row of belongs to the only benchmark, if there is only one.
+        if len(benchmarks) > 1 and (benchmark, about["name"]) not in scored:
+            continue
+        sizes = {"benchmark": benchmark, "dataset": about["name"]} | {
+            key: about[key] for key in SIZES
+        }
+        known = tables.setdefault((benchmark, about["name"]), sizes)
+        if all(known[key] is None for key in SIZES):  # its file could not be had then
+            known.update(sizes)
+        if any(sizes[key] not in (None, known[key]) for key in SIZES):
+            raise DataError(
+                f"{folder} scores a table {about['name']} of {benchmark} that has other sizes in "
+                "another folder; report them apart."
+            )
+
+
+def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
+    keys = [key for key in {**one, **other} if one.get(key) != other.get(key)]
+    return ", ".join(f"{key}: {one.get(key)} and {other.get(key)}" for key in keys)
+
+
+def _check_known(names: Iterable[str], rows: pd.DataFrame, option: str) -> None:
+    known = list(dict.fromkeys(rows["model"]))
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise DataError(f"{option} {unknown[0]}: no such model; there are {', '.join(known)}.")
+
+
+def _check_unique(rows: pd.DataFrame, folders: Sequence[Path]) -> None:
+    keys = ["model", "benchmark", "dataset", "fold", "metric"]
+    twice = rows[rows.duplicated(keys)]
+    if not twice.empty:
+        what = ", ".join(str(x) for x in twice[keys].iloc[0])
+        raise DataError(
+            f"{what}: two results in {', '.join(map(str, folders))}; leave a folder out, or "
+            "evaluate under another name."
+        )

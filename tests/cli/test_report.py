@@ -1,0 +1,72 @@
+"""`tabicl-linear report` writes whole files, or one line and nothing."""
+
+import importlib.util
+
+import pytest
+from report.folders import rows, write
+
+from tabicl_linear.__main__ import main
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two models on three tables."""
+    frames = [rows(x, [0.5, 0.6, 0.7], metrics=["roc_auc", "accuracy"]) for x in ("a", "last")]
+    return write(tmp_path / "runs", *frames)
+
+
+def test_a_report_lies_in_the_folder_of_its_results(folder, capsys):
+    assert main(["report", str(folder), "--name", "last=deltanet", "--reference", "deltanet"]) == 0
+    captured = capsys.readouterr()
+    assert "| deltanet |" in captured.out
+    assert captured.err.splitlines()[-1].endswith("begin with report.html")
+    assert {path.name for path in (folder / "report").iterdir()} == {
+        *("report.html", "report.md", "pairs.csv", "figures", "tables")
+    }
+    assert f"report {folder} --name" in (folder / "report" / "report.html").read_text()
+    assert not list(folder.rglob("*.partial"))
+
+
+def test_a_report_is_written_anew_and_elsewhere(folder, tmp_path):
+    output = tmp_path / "here" / "page"
+    assert main(["report", str(folder), "--models", "a", "--output", str(output)]) == 0
+    assert main(["report", str(folder), "--models", "last", "--output", str(output)]) == 0
+    assert "| last |" in (output / "report.md").read_text()
+    assert not (folder / "report").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], ["DIR"]),
+        (["nowhere"], ["nowhere", "no results.csv", "evaluate"]),
+        (["RUNS", "--reference", "b"], ["--reference b", "a, last"]),
+        (["RUNS", "--name", "b"], ["--name", "'b' is not OLD=NEW"]),
+        (["RUNS", "--name", "b=c"], ["--name b", "a, last"]),
+        (["RUNS", "--name", "last=a"], ["two results"]),
+        (["RUNS", "RUNS"], ["two results"]),
+        (["RUNS", "--models", "b"], ["--models b", "a, last"]),
+        (["RUNS", "--output", "RUNS/results.csv"], ["--output", "is a file"]),
+        (["RUNS", "--output", "RUNS/results.csv/x"], ["--output", "cannot be written"]),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(folder, capsys, options, words):
+    before = sorted(folder.rglob("*"))
+    options = [option.replace("RUNS", str(folder)) for option in options]
+    assert main(["report", *options]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    for word in words:
+        assert word in captured.err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_missing_library_is_named_with_its_extra(folder, capsys, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "statsmodels" else found(name)
+    )
+    assert main(["report", str(folder)]) == 2
+    said = "`report` needs statsmodels: pip install 'tabicl-linear[benchmarks]'."
+    assert said in capsys.readouterr().err
