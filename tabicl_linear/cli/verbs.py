@@ -29,6 +29,8 @@ VERBS = {
     "predict": Verb("predict:main", "classify the rows of a table, given a labelled one"),
     "export": Verb("export:main", "write a checkpoint's model as one safetensors file"),
     "bench": Verb("bench:main", "measure prior, kernels, training and inference on this machine"),
+    "lengths": Verb("lengths:main", "score models on contexts longer than they were trained on"),
+    "oracle": Verb("oracle:main", "optimise the states of a model: how good could they be?"),
     "models": Verb("models:main", "list every trained model of the paper with its size"),
 }
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from tabicl_linear.ridge_inputs.solve import FeatureSet, of_set
-from tabicl_linear.types import Bool, Float, Tensor
+from tabicl_linear.types import Bool, Float, Int, Tensor
 
 CONFIDENCES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 """Factors between predicted shares and logits to choose from."""
@@ -42,7 +42,7 @@ class RidgePredictions(NamedTuple):
             return parts[0]
         return cls(*(torch.cat(p, dim=1) for p in zip(*(q._each() for q in parts), strict=True)))
 
-    def rows(self, rows: slice) -> "RidgePredictions":
+    def rows(self, rows: slice | Int[Tensor, " i"]) -> "RidgePredictions":
         """Predictions of some of the rows."""
         return RidgePredictions(*(part[:, rows] for part in self._each()))
 
