@@ -133,6 +133,7 @@ def _options(arguments: argparse.Namespace, names: list[str]) -> "RunOptions":
 def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Models") -> None:
     """Write results, summary and figure of all datasets read so far, by all shards."""
     from tabicl_linear.files import written_whole
+    from tabicl_linear.lengths.cost import peak_megabytes
     from tabicl_linear.lengths.figure import draw
     from tabicl_linear.lengths.parts import results
     from tabicl_linear.lengths.scores import SHORT_ROWS, markdown, normalise, summarise
@@ -156,6 +157,7 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
         summary.to_csv(path, index=False)
     trained = {name: model.provenance.get("trained_rows") for name, model in models.items()}
     draw(summary, {name: rows[1] for name, rows in trained.items() if rows}, folder / FIGURE)
+    _report(f"peak memory {peak_megabytes():,.0f} MB")
     for metric in metrics:
         print(f"{metric}, mean over {found['dataset'].nunique()} datasets ± 95 % interval\n")
         print(f"{markdown(summary, metric)}\n")

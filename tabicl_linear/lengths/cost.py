@@ -17,20 +17,25 @@ from tabicl_linear.model import InContextModel
 
 @torch.no_grad()
 def measure(models: Models, options: RunOptions, rounds: int) -> pd.DataFrame:
-    """Seconds on dataset 0, medians of rounds in which both take turns, after one that is not kept.
+    """Seconds on dataset 0, medians of rounds in which both take turns.
+
+    On a CPU those that the process computes in all threads, which other work on the machine changes
+    least; elsewhere those on the clock.
 
     Returns:
-        A row for each model: model, parameters, num_rows, seconds for all lengths, for the longest
-        alone and their ratio, and the most memory that the process has had until then, in MB.
+        A row for each model: model, parameters, num_rows, lengths, draw_seconds of the dataset,
+        every_seconds for all lengths, longest_seconds for the longest alone, the median ratio, and
+        peak_mb, the most memory that the process has had until then.
     """
-    start = time.perf_counter()
+    start = time.process_time()
     on_cpu = draw_dataset(options.datasets, 0)
-    drawn = time.perf_counter() - start
+    drawn = time.process_time() - start
     lengths, rows = options.datasets.lengths, []
     for name, model in models.items():
         dataset = on_cpu.to(model.device)
         read = partial(_read, model, dataset, options.statistics)
-        seconds = [(read(lengths), read(lengths[-1:])) for _ in range(rounds + 1)][1:]
+        read(lengths[:1])  # what is slow the first time
+        seconds = [(read(lengths), read(lengths[-1:])) for _ in range(rounds)]
         every, longest = (statistics.median(column) for column in zip(*seconds, strict=True))
         rows.append(
             {
@@ -42,7 +47,7 @@ def measure(models: Models, options: RunOptions, rounds: int) -> pd.DataFrame:
                 "every_seconds": every,
                 "longest_seconds": longest,
                 "ratio": statistics.median(a / b for a, b in seconds),
-                "peak_mb": _peak_megabytes(),
+                "peak_mb": peak_megabytes(),
             }
         )
     return pd.DataFrame(rows)
@@ -68,13 +73,14 @@ def _read(
     model: InContextModel, dataset: LengthDataset, by: Statistics, lengths: tuple[int, ...]
 ) -> float:
     """Seconds that reading takes."""
-    start = time.perf_counter()
+    clock = time.process_time if model.device.type == "cpu" else time.perf_counter
+    start = clock()
     for _ in read_prefixes(model, dataset, lengths, by):
         pass
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def _peak_megabytes() -> float:
+def peak_megabytes() -> float:
     """Most memory that the process has had resident; kilobytes on Linux, bytes on macOS."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e6 / 1024)
