@@ -48,12 +48,13 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
     path = folder / SETTINGS
     if path.is_file():
         held = read_settings(folder)
-        different = [key for key in settings if held.get(key) != settings[key]]
+        keys = [*settings, *(key for key in held if key not in settings)]
+        different = [key for key in keys if held.get(key) != settings.get(key)]
         if different:
-            key = different[0]
+            there, here = _differing(held.get(different[0]), settings.get(different[0]))
             raise ConfigError(
-                f"--output {folder} holds another run, with {key} {_shown(held.get(key))} instead "
-                f"of {_shown(settings[key])}: name another folder, or repeat its options to go on."
+                f"--output {folder} holds another run, with {different[0]} {there} and not {here}: "
+                "name another folder, or repeat its options to go on."
             )
         return
     if folder.is_dir() and any(folder.iterdir()):
@@ -131,9 +132,13 @@ def _file(folder: Path, index: int) -> Path:
     return folder / PARTS / f"{index:06d}.parquet"
 
 
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 160 else f"{text[:157]}..."
+def _differing(a: Any, b: Any) -> tuple[str, str]:
+    """What differs of two settings, in words."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        keys = [key for key in {**a, **b} if a.get(key) != b.get(key)]
+        a, b = ({key: part.get(key) for key in keys[:1]} for part in (a, b))
+    first, second = ("nothing" if part is None else json.dumps(part)[:160] for part in (a, b))
+    return first, second
 
 
 def _duration(seconds: float) -> str:

@@ -174,7 +174,9 @@ def test_pieces_of_a_minibatch_add_up_to_its_gradient(monkeypatch):
     state = fitted(model, x, y, categorical)
     whole = optimise_states(model, state, x, y, FEW)
     monkeypatch.setattr(oracle, "GRADIENT_ROWS", 3)
-    for a, b in zip(matrices(optimise_states(model, state, x, y, FEW)), matrices(whole), strict=True):
+    for a, b in zip(
+        matrices(optimise_states(model, state, x, y, FEW)), matrices(whole), strict=True
+    ):
         assert_close(a, b, RMS[torch.float64])
 
 
