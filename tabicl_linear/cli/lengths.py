@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         print(cost.markdown(cost.measure(models, options, arguments.cost)))
         return 0
     settings = options.settings({name: checksum(path) for name, path in paths.items()})
-    reference.check(settings)
+    reference.check(settings, options.labels(models))
     parts.open_folder(arguments.output, settings)
     mine = shard.of(arguments.datasets)
     parts.run(arguments.output, mine, partial(read_dataset, models, options), _report)

@@ -24,6 +24,8 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     if (arguments.table is None) != (arguments.target is None):
         raise ConfigError("--table and --target: give both, or neither for synthetic datasets.")
+    if arguments.folds < 2:
+        raise ConfigError(f"--folds {arguments.folds}: give at least 2.")
     names = names_of(arguments.checkpoint, arguments.names)
     # Torch takes seconds to import: what can be checked without comes first.
     from tabicl_linear.analysis.oracle import OracleOptions, check_model

@@ -1,5 +1,6 @@
 """The reference set of normalised scores, which a file names."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,12 +50,17 @@ class Reference(NamedTuple):
         folders = tuple(path.parent / name for name in content.get("runs", []))
         return cls(tuple(content["models"]), folders)
 
-    def check(self, settings: dict[str, object]) -> None:
-        """Check that other runs are over the same datasets.
+    def check(self, settings: dict[str, object], labels: Sequence[str]) -> None:
+        """Check before a run that its results can be normalised.
+
+        Args:
+            settings: Of the run.
+            labels: Names of its readings.
 
         Raises:
-            ConfigError: One is not, or is no run.
+            ConfigError: Another run is over other datasets, or is no run; or no run has a name.
         """
+        known = list(labels)
         for folder in self.runs:
             theirs, ours = read_settings(folder).get("datasets"), settings["datasets"]
             if _decisive(theirs) != _decisive(ours):
@@ -62,12 +68,20 @@ class Reference(NamedTuple):
                     f"{folder}, which --reference names, is a run over other datasets: seed, rows, "
                     "columns and classes must be those of this run."
                 )
+            read = results(folder)
+            known += [] if read.empty else list(read["model"].unique())
+        missing = [name for name in self.models if name not in known]
+        if missing:
+            raise ConfigError(
+                f"--reference names {missing[0]!r}, which no run has; there are "
+                f"{', '.join(dict.fromkeys(known))}."
+            )
 
     def select(self, own: pd.DataFrame) -> pd.DataFrame:
         """The readings of the reference set, of the datasets that `own` has.
 
         Raises:
-            DataError: A model is missing, or a dataset is not the same.
+            DataError: A dataset is not the same in two runs, or a name is missing on one.
         """
         tables = [own, *(results(folder) for folder in self.runs)]
         found = pd.concat([table for table in tables if not table.empty], ignore_index=True)
@@ -79,13 +93,16 @@ class Reference(NamedTuple):
                 "with the same version of PyTorch."
             )
         names = self.models or tuple(own["model"].unique())
-        missing = [name for name in names if name not in set(found["model"])]
-        if missing:
-            raise DataError(
-                f"the reference set names {missing[0]!r}, which no run has; there are "
-                f"{', '.join(found['model'].unique())}."
-            )
-        return found[found["model"].isin(names)].drop_duplicates(["dataset", "model", "num_rows"])
+        found = found[found["model"].isin(names)].drop_duplicates(["dataset", "model", "num_rows"])
+        there = set(zip(found["dataset"], found["model"], strict=True))
+        for dataset in own["dataset"].unique():
+            absent = [name for name in names if (dataset, name) not in there]
+            if absent:
+                raise DataError(
+                    f"the reference set lacks {absent[0]!r} on dataset {dataset}: finish the run "
+                    "that has it, or read fewer datasets."
+                )
+        return found
 
 
 def _decisive(datasets: object) -> object:

@@ -71,6 +71,11 @@ class RunOptions:
                     "--features."
                 )
 
+    def labels(self, models: Models) -> list[str]:
+        """Names of all readings in the results."""
+        blocks = [f"{name} in blocks of {self.block_rows}" for name in self.blocks]
+        return [*models, *blocks, *(f"{name} oracle" for name in self.oracle)]
+
     def settings(self, checksums: Mapping[str, str]) -> dict[str, Any]:
         """Everything that decides the numbers, as plain data."""
         return {
