@@ -1,4 +1,4 @@
-"""The hidden-state oracle (section 4.1, appendix C.1): how good could a fitted state be?
+"""The hidden-state oracle (section 4.1, appendix B.4): how good could a fitted state be?
 
 The model is frozen and the matrices that its layers have written are optimised by gradient descent,
 so that the model predicts the rows of the context when they are read as queries.

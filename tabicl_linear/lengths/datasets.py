@@ -1,4 +1,4 @@
-"""Synthetic datasets that are read at many lengths of their context (appendix C.3)."""
+"""Synthetic datasets that are read at many lengths of their context (appendix C.1)."""
 
 import hashlib
 from dataclasses import dataclass

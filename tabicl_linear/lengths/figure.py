@@ -50,7 +50,8 @@ def _panel(axis: Axes, summary: pd.DataFrame, metric: str, trained: Mapping[str,
         name = label.partition(" in blocks of ")[0].removesuffix(" oracle")
         colour = colours.setdefault(name, f"C{len(colours)}")
         points = summary[summary["model"] == label]
-        x, y, half = (points[key] for key in ("num_rows", metric, f"{metric}_interval"))
+        x, y = points["num_rows"], points[metric]
+        half = points[f"{metric}_interval"].fillna(0.0)  # of a single dataset
         if label.endswith(" oracle") and len(points) == 1:
             axis.axhline(y.iloc[0], color=colour, linestyle="-.", label=label)
             axis.axhspan((y - half).iloc[0], (y + half).iloc[0], color=colour, alpha=0.08, lw=0)

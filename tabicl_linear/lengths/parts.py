@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.files import PARTIAL, written_whole
 
 SETTINGS = "run.json"
@@ -96,6 +96,9 @@ def run(
         indices: Of the parts.
         read: Makes a part.
         report: Takes lines about progress.
+
+    Raises:
+        ConfigError: A part cannot be written.
     """
     missing = [index for index in indices if not _file(folder, index).is_file()]
     before = len(indices) - len(missing)
@@ -107,8 +110,13 @@ def run(
         path = _file(folder, index)
         for left in path.parent.glob(f".{path.name}.*{PARTIAL}"):
             left.unlink(missing_ok=True)  # by a process that was killed
-        with written_whole(path) as partial:
-            table.to_parquet(partial, index=False)
+        try:
+            with written_whole(path) as partial:
+                table.to_parquet(partial, index=False)
+        except OSError as error:
+            raise ConfigError(
+                f"--output {folder}: {error.strerror}; make room and repeat the command to go on."
+            ) from error
         each = (time.monotonic() - start) / done
         report(
             f"part {index}: {before + done} of {len(indices)}, {each:.1f} s each, "
@@ -122,10 +130,22 @@ def results(folder: Path, most: int | None = None) -> pd.DataFrame:
     Args:
         folder: Of the run.
         most: Leave out parts from this index on.
+
+    Raises:
+        DataError: A part is damaged.
     """
     paths = sorted((folder / PARTS).glob("[0-9]*.parquet"))
-    tables = [pd.read_parquet(path) for path in paths if most is None or int(path.stem) < most]
+    tables = [_read(path) for path in paths if most is None or int(path.stem) < most]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:  # those of pyarrow are ValueErrors
+        raise DataError(
+            f"{path} is damaged: delete it and repeat the command, which makes it again."
+        ) from error
 
 
 def _file(folder: Path, index: int) -> Path:

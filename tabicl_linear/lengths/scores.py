@@ -47,7 +47,7 @@ def score(
 
 
 def normalise(results: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
-    """Results with columns `normalised_roc_auc` and `normalised_accuracy` (appendix C.3).
+    """Results with columns `normalised_roc_auc` and `normalised_accuracy` (appendix C.1).
 
     For each dataset the lowest score of the reference at up to 1,000 rows becomes 0 and its highest
     at any length 1, whatever the model; NaN where both are the same.

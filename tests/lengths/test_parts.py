@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.lengths.parts import Shard, open_folder, read_settings, results, run
 
 
@@ -50,6 +50,14 @@ def test_what_a_killed_process_left_is_swept(tmp_path):
     left.touch()
     run(tmp_path, range(1), part, lambda line: None)
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["000000.parquet"]
+
+
+def test_damaged_parts_are_named(tmp_path):
+    open_folder(tmp_path, {})
+    run(tmp_path, range(2), part, lambda line: None)
+    (tmp_path / "parts" / "000001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"000001\.parquet is damaged: delete it"):
+        results(tmp_path)
 
 
 def test_a_folder_belongs_to_one_run(tmp_path):
