@@ -122,7 +122,7 @@ def masking():
 
 
 def test_a_part_of_a_context_is_fitted_under_the_statistics_of_all(table):
-    """Then parts are extended to just what the whole gives: without them, the first part decides."""
+    """Parts then extend to what the whole gives; without them the first part decides."""
     model, (x, y) = make("DeltaNet", "causal"), table
     x, kinds = 3 * x.double(), torch.tensor([[False, True, False, False]]).expand(2, -1)
     x[:, :, 1] = x[:, :, 1].round()
