@@ -147,6 +147,7 @@ class InContextModel(PlacedModule):
         *,
         categorical: Bool[Tensor, "b m"] | None = None,
         state: InContextState | None = None,
+        statistics: ContextStatistics | None = None,
         rows_per_chunk: int | None = None,
     ) -> InContextState:
         """Write labelled rows and return the state.
@@ -162,6 +163,8 @@ class InContextModel(PlacedModule):
             categorical: Which columns hold category codes; none if left out.
             state: Fitted state to extend by these rows, under its statistics: the result is that
                 of fitting all rows at once under the statistics of the first.
+            statistics: Statistics to take in the place of those of these rows, for a context that
+                comes in pieces or a part of one; see `statistics`. They know the categories.
             rows_per_chunk: Most rows of each task in the network at a time, 2048 on a CPU and 16384
                 elsewhere if left out. The result does not depend on it, up to rounding.
 
@@ -173,14 +176,18 @@ class InContextModel(PlacedModule):
         size = inputs.chunk_length(self._weight.device, rows_per_chunk)
         limits = inputs.Limits(self._weight.device, self.architecture.num_classes)
         inputs.check_context(x, y, categorical, limits=limits)
-        if state is None:
-            statistics, initial = self._statistics(x, y, categorical, size), None
-        else:
+        initial = None
+        if state is not None:
             self._check_state(state)
             self._check_extensible()
-            inputs.check_extension(x, categorical, state.statistics.fill.shape)
+            if statistics is not None:
+                raise DataError("A state has statistics of its own: leave `statistics` out.")
             statistics, initial = state.statistics, state.layers
-        tables = self._tables(statistics)
+        if statistics is None:
+            statistics = self.statistics(x, y, categorical, rows_per_chunk=size)
+        else:
+            inputs.check_extension(x, categorical, statistics.fill.shape)
+        tables = self.tables(statistics)
         ridge = tables.open(x, y, None if state is None else state.ridge, size)
         tokens = tables.context_tokens(x, y, ridge, size)
         with self.computing():
@@ -215,11 +222,11 @@ class InContextModel(PlacedModule):
             return torch.cat([self._predict(state, piece) for piece in pieces], dim=1)
 
     def _predict(self, state: InContextState, x: Tensor) -> Tensor:
-        tables = self._tables(state.statistics)
+        tables = self.tables(state.statistics)
         known = tables.query_predictions(x, state.ridge)
         tokens = tables.query_tokens(x, known)
         hidden = self.backbone.predict(tokens, state.layers, num_cells=tables.num_cells)
-        return self._logits(hidden, x.shape[2], state.classes, known)
+        return self.logits(hidden, x.shape[2], state.classes, known)
 
     def forward(self, batch: TaskBatch) -> Float[Tensor, "b q y"]:
         """Logits of the query rows in the training layout of the strategy.
@@ -248,8 +255,8 @@ class InContextModel(PlacedModule):
                 "query row; training needs at least one of each."
             )
         rows = slice(None), slice(None, num_context)
-        statistics = self._statistics(batch.x[rows], batch.y[rows], batch.categorical)
-        tables = self._tables(statistics)
+        statistics = self.statistics(batch.x[rows], batch.y[rows], batch.categorical)
+        tables = self.tables(statistics)
         num_cells = tables.num_cells
         known = tables.training_predictions(batch)
         tokens = tables.training_tokens(batch, known)
@@ -261,16 +268,22 @@ class InContextModel(PlacedModule):
         hidden = self.strategy.predictions(context, queries, num_context=num_context)
         classes = self._classes(batch.y[rows])
         of_queries = None if known is None else known.rows(slice(num_context, None))
-        return self._logits(hidden, tables.num_columns, classes, of_queries), layers
+        return self.logits(hidden, tables.num_columns, classes, of_queries), layers
 
     @property
     def _weight(self) -> Tensor:
         """Any of the weights: tells their dtype and device."""
         return next(self.parameters())
 
-    def _statistics(
-        self, x: Tensor, y: Tensor, categorical: Tensor | None, rows_per_chunk: int | None = None
+    def statistics(
+        self,
+        x: Float[Tensor, "b c m"],
+        y: Int[Tensor, "b c"],
+        categorical: Bool[Tensor, "b m"] | None = None,
+        *,
+        rows_per_chunk: int | None = None,
     ) -> ContextStatistics:
+        """What `fit` standardises rows by, which it can also be given. Arguments as there."""
         self.embedding.check(x.shape[2])
         if categorical is None:
             categorical = torch.zeros(x.shape[0], x.shape[2], dtype=torch.bool, device=x.device)
@@ -279,7 +292,8 @@ class InContextModel(PlacedModule):
             x, y, categorical, num_features=num_features, rows_per_chunk=rows_per_chunk
         )
 
-    def _tables(self, statistics: ContextStatistics) -> Tables:
+    def tables(self, statistics: ContextStatistics) -> Tables:
+        """What makes tokens of rows and labels under such statistics."""
         return Tables(self.embedding, self.strategy, self.ridge, statistics)
 
     def _classes(self, y: Tensor, before: InContextState | None = None) -> Tensor | None:
@@ -289,13 +303,21 @@ class InContextModel(PlacedModule):
         earlier = None if before is None else before.classes
         return present_classes(y, self.architecture.num_classes, earlier)
 
-    def _logits(
+    def logits(
         self,
-        hidden: Tensor,
+        hidden: Float[Tensor, "g u d"],
         num_columns: int,
-        classes: Tensor | None,
+        classes: Bool[Tensor, "b y"] | None,
         known: RidgePredictions | None,
-    ) -> Tensor:
+    ) -> Float[Tensor, "b u y"]:
+        """Logits of hidden tokens that have passed the backbone.
+
+        Args:
+            hidden: The tokens.
+            num_columns: Columns of the tables.
+            classes: Which classes a context has, where a state says so.
+            known: What ridge regressions say about the rows; None without them.
+        """
         logits: Tensor = self.head(self.embedding.outputs(hidden, num_columns))
         if self.ridge is not None and known is not None:
             logits = logits + self.ridge.logits(known)

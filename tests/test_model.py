@@ -4,7 +4,7 @@ import pytest
 import tiny_model
 import torch
 from contract.variants import make
-from tolerances import RMS, assert_close
+from tolerances import RMS, assert_close, relative_rms
 
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.embedding.labels import ABSENT
@@ -119,6 +119,35 @@ def test_states_of_other_models_are_refused(model, table, other):
 @pytest.fixture(scope="module")
 def masking():
     return tiny_model.untrained(num_features=4, num_classes=5, mask_absent_classes=True)
+
+
+def test_a_part_of_a_context_is_fitted_under_the_statistics_of_all(table):
+    """Parts then extend to what the whole gives; without them the first part decides."""
+    model, (x, y) = make("DeltaNet", "causal"), table
+    x, kinds = 3 * x.double(), torch.tensor([[False, True, False, False]]).expand(2, -1)
+    x[:, :, 1] = x[:, :, 1].round()
+    with torch.no_grad():
+        whole = logits(model, x, y, categorical=kinds)
+        by = model.statistics(x, y, kinds)
+        assert_close(logits(model, x, y, statistics=by), whole, RMS[torch.float64])
+        for statistics, same in ((by, True), (None, False)):
+            options = {"categorical": kinds} if statistics is None else {"statistics": by}
+            part = model.fit(x[:, :10], y[:, :10], **options)
+            read = model.predict(model.fit(x[:, 10:], y[:, 10:], state=part), x[:, :9])
+            assert (relative_rms(read, whole) < RMS[torch.float64]) is same
+
+
+def test_statistics_are_given_once(model, table):
+    x, y = table
+    by = model.statistics(x, y)
+    with pytest.raises(DataError, match=r"leave `categorical` out and give x \[2, 4\]"):
+        model.fit(x, y, categorical=torch.zeros(2, 4, dtype=torch.bool), statistics=by)
+    with pytest.raises(DataError, match=r"give x \[2, 4\] .* got 2 and 3"):
+        model.fit(x[..., :3], y, statistics=by)
+    causal = make("DeltaNet", "causal")
+    state = causal.fit(x.double(), y)
+    with pytest.raises(DataError, match="leave `statistics` out"):
+        causal.fit(x.double(), y, state=state, statistics=by)
 
 
 def test_only_classes_of_the_context_can_be_predicted(masking, table):

@@ -40,8 +40,8 @@ def batch(index, tasks=64):
 
 def predictions(built, tasks):
     rows = slice(None), slice(None, tasks.num_context)
-    statistics = built._statistics(tasks.x[rows], tasks.y[rows], tasks.categorical)
-    return built._tables(statistics).training_predictions(tasks)
+    statistics = built.statistics(tasks.x[rows], tasks.y[rows], tasks.categorical)
+    return built.tables(statistics).training_predictions(tasks)
 
 
 def test_a_task_keeps_its_predictions_or_is_told_the_class_shares():

@@ -30,6 +30,8 @@ VERBS = {
     "export": Verb("export:main", "write a checkpoint's model as one safetensors file"),
     "report": Verb("report:main", "compare models on benchmarks: statistics, tables, one page"),
     "bench": Verb("bench:main", "measure prior, kernels, training and inference on this machine"),
+    "lengths": Verb("lengths:main", "score models on contexts longer than they were trained on"),
+    "oracle": Verb("oracle:main", "optimise the states of a model: how good could they be?"),
     "models": Verb("models:main", "list every trained model of the paper with its size"),
 }
 

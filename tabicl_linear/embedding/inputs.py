@@ -86,11 +86,11 @@ def check_queries(x: object, fitted: torch.Size, device: torch.device) -> None:
 
 
 def check_extension(x: Tensor, categorical: Tensor | None, fitted: torch.Size) -> None:
-    """Raise `DataError` for rows that cannot extend a context of tasks and columns `fitted`."""
+    """Raise `DataError` for rows not of the tasks and columns `fitted` of given statistics."""
     if categorical is not None or (x.shape[0], x.shape[2]) != tuple(fitted):
         raise DataError(
-            f"A state is extended under its own statistics: leave `categorical` out and give "
-            f"x [{', '.join(map(str, fitted))}] tasks and columns, got {x.shape[0]} and "
+            f"Statistics that were taken before know the categories: leave `categorical` out and "
+            f"give x [{', '.join(map(str, fitted))}] tasks and columns, got {x.shape[0]} and "
             f"{x.shape[2]}."
         )
 

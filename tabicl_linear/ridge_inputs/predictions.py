@@ -42,7 +42,7 @@ class RidgePredictions(NamedTuple):
             return parts[0]
         return cls(*(torch.cat(p, dim=1) for p in zip(*(q._each() for q in parts), strict=True)))
 
-    def rows(self, rows: slice) -> "RidgePredictions":
+    def rows(self, rows: slice | Int[Tensor, " i"]) -> "RidgePredictions":
         """Predictions of some of the rows."""
         return RidgePredictions(*(part[:, rows] for part in self._each()))
 

@@ -1,0 +1,103 @@
+"""Checkpoints on a command line: their names, checksums and models; and numbers."""
+
+import argparse
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tabicl_linear.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+    from tabicl_linear.model import InContextModel
+
+
+def add_placement(parser: argparse.ArgumentParser) -> None:
+    """Add what decides where models run, and whether code of others does."""
+    parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
+    parser.add_argument(
+        "--threads", type=count, help="threads of PyTorch; its own choice if left out"
+    )
+    parser.add_argument(
+        "--trust-code",
+        action="store_true",
+        help="also build models from classes outside tabicl_linear that checkpoints name",
+    )
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a whole number of at least 1")
+    return int(text)
+
+
+def names_of(paths: Sequence[Path], given: Sequence[str] | None) -> list[str]:
+    """A name for each checkpoint: those given, or as much of its path as tells it from others.
+
+    Raises:
+        ConfigError: A name occurs twice, or there are not as many as checkpoints.
+    """
+    names = list(given) if given is not None else _short_names(paths)
+    if len(names) != len(paths):
+        raise ConfigError(f"--names gives {len(names)} names for {len(paths)} checkpoints.")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"the name {twice[0]!r} occurs twice: give each model once, and --names.")
+    return names
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def load(path: Path, arguments: argparse.Namespace) -> "InContextModel":
+    """The model of a checkpoint where the options of `add_placement` want it.
+
+    Raises:
+        CheckpointError: It cannot be loaded.
+        ConfigError: There is no such device.
+    """
+    import torch
+
+    from tabicl_linear.checkpoint import load_model
+
+    if arguments.threads is not None:
+        torch.set_num_threads(arguments.threads)
+    return load_model(path, trust_code=arguments.trust_code).to(device(arguments.device))
+
+
+def device(name: str) -> "torch.device":
+    """The device of that name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    import torch
+
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("--device cuda: PyTorch finds no CUDA device here; use cpu.")
+    if name not in ("cpu", "cuda"):
+        raise ConfigError(f"--device {name}: use cpu or cuda.")
+    return torch.device(name)
+
+
+def _short_names(paths: Sequence[Path]) -> list[str]:
+    """Stems of the files, or the folders of a `last`, with as many folders as tells them apart."""
+    parts = [list(path.absolute().with_suffix("").parts) for path in paths]
+    parts = [names[:-1] if names[-1] == "last" else names for names in parts]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(name[-length:]) for name in parts]
+        if len(set(names)) == len(names):
+            return names
+    return names

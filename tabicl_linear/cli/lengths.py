@@ -1,0 +1,168 @@
+"""`tabicl-linear lengths`: how models predict as their context grows beyond what was trained."""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tabicl_linear.cli.checkpoints import add_placement, checksum, count, load, names_of
+from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tabicl_linear.lengths.reference import Reference
+    from tabicl_linear.lengths.run import Models, RunOptions
+
+
+RESULTS, SUMMARY, FIGURE = "results.parquet", "summary.csv", "lengths.png"
+
+
+def main(argv: list[str]) -> int:
+    """Read the datasets of this shard, then summarise what all have read; return the exit code."""
+    arguments = _parser().parse_args(argv)
+    if arguments.output is None and arguments.cost is None:
+        raise ConfigError("--output: name the folder of the run; --help lists the options.")
+    names = names_of(arguments.checkpoint, arguments.names)
+    # Torch takes seconds to import: what can be checked without comes first.
+    from tabicl_linear.lengths import cost, parts
+    from tabicl_linear.lengths.reference import Reference
+    from tabicl_linear.lengths.run import read_dataset
+
+    shard = parts.Shard.parse(arguments.shard)
+    options = _options(arguments, names)
+    reference = Reference() if arguments.reference is None else Reference.read(arguments.reference)
+    paths = dict(zip(names, arguments.checkpoint, strict=True))
+    models = {name: load(path, arguments) for name, path in paths.items()}
+    options.check(models)
+    if arguments.cost is not None:
+        print(cost.markdown(cost.measure(models, options, arguments.cost)))
+        return 0
+    settings = options.settings({name: checksum(path) for name, path in paths.items()})
+    reference.check(settings, options.labels(models))
+    parts.open_folder(arguments.output, settings)
+    mine = shard.of(arguments.datasets)
+    parts.run(arguments.output, mine, partial(read_dataset, models, options), _report)
+    _conclude(arguments, reference, models)
+    return 0
+
+
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
+        prog="tabicl-linear lengths",
+        description="Score models on synthetic datasets at many lengths of their context. Repeat a "
+        "command to go on after it was stopped. docs/lengths.md explains the results.",
+    )
+    add = parser.add_argument
+    add("--checkpoint", type=Path, nargs="+", required=True, metavar="CKPT", help="the models")
+    add("--names", nargs="+", metavar="NAME", help="of the models; from their files if left out")
+    add("--output", type=Path, metavar="DIR", help="folder of the run")
+    add("--datasets", type=count, default=500, help="how many (500)")
+    add("--max-rows", type=count, default=128_000, help="context rows of a dataset (128000)")
+    add(
+        "--lengths",
+        type=count,
+        nargs="+",
+        default=(),
+        metavar="ROWS",
+        help="context rows to read at (250 500 750 1000 2000 ... up to --max-rows)",
+    )
+    add("--blocks", nargs="*", metavar="NAME", help="also read these models, or all, in blocks")
+    add("--block-rows", type=count, default=3000, help="most rows of a block (3000)")
+    add(
+        "--oracle",
+        nargs="*",
+        metavar="NAME",
+        help="also optimise the states of these models, or of all, at the last length",
+    )
+    add("--oracle-epochs", type=count, default=400, help="passes of that at most (400)")
+    add(
+        "--statistics",
+        choices=("longest", "first", "each"),
+        default="longest",
+        help="rows that causal models take column statistics from: the longest context (the "
+        "default), the first, or each, for which they are fitted anew",
+    )
+    add(
+        "--reference",
+        type=Path,
+        metavar="FILE",
+        help="YAML file that names the reference set of normalised scores (all models)",
+    )
+    add("--shard", default="0/1", metavar="i/n", help="every n-th dataset, from dataset i on")
+    add("--seed", type=int, default=42, help="of the datasets (42)")
+    add("--queries", type=count, default=100, help="rows to predict (100)")
+    add("--features", type=count, default=10, help="columns (10)")
+    add("--classes", type=count, default=5, help="classes (5)")
+    add(
+        "--cost",
+        type=count,
+        metavar="ROUNDS",
+        help="only measure what reading all lengths costs, against the longest alone",
+    )
+    add_placement(parser)
+    return parser
+
+
+def _options(arguments: argparse.Namespace, names: list[str]) -> "RunOptions":
+    from tabicl_linear.analysis.oracle import OracleOptions
+    from tabicl_linear.lengths.datasets import DatasetOptions
+    from tabicl_linear.lengths.run import RunOptions
+
+    def chosen(given: list[str] | None) -> tuple[str, ...]:
+        return () if given is None else tuple(given or names)
+
+    datasets = DatasetOptions(
+        max_rows=arguments.max_rows,
+        lengths=tuple(arguments.lengths),
+        num_queries=arguments.queries,
+        num_features=arguments.features,
+        num_classes=arguments.classes,
+        seed=arguments.seed,
+    )
+    return RunOptions(
+        datasets,
+        blocks=chosen(arguments.blocks),
+        block_rows=arguments.block_rows,
+        oracle=chosen(arguments.oracle),
+        oracle_options=OracleOptions(max_epochs=arguments.oracle_epochs),
+        statistics=arguments.statistics,
+    )
+
+
+def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Models") -> None:
+    """Write results, summary and figure of all datasets read so far, by all shards."""
+    from tabicl_linear.files import written_whole
+    from tabicl_linear.lengths.cost import peak_megabytes
+    from tabicl_linear.lengths.figure import draw
+    from tabicl_linear.lengths.parts import results
+    from tabicl_linear.lengths.scores import SHORT_ROWS, markdown, normalise, summarise
+
+    folder: Path = arguments.output
+    found = results(folder, arguments.datasets)
+    if found.empty:
+        _report("no dataset has been read yet")
+        return
+    selected = reference.select(found)
+    metrics = ["roc_auc", "accuracy"]
+    if (selected["num_rows"] <= SHORT_ROWS).any():
+        found = normalise(found, selected)
+        metrics = [f"normalised_{metric}" for metric in metrics] + metrics
+    else:
+        _report(f"no normalised scores: the reference set has no context of {SHORT_ROWS} rows")
+    summary = summarise(found)
+    with written_whole(folder / RESULTS) as path:
+        found.to_parquet(path, index=False)
+    with written_whole(folder / SUMMARY) as path:
+        summary.to_csv(path, index=False)
+    trained = {name: model.provenance.get("trained_rows") for name, model in models.items()}
+    draw(summary, {name: rows[1] for name, rows in trained.items() if rows}, folder / FIGURE)
+    _report(f"peak memory {peak_megabytes():,.0f} MB")
+    for metric in metrics:
+        print(f"{metric}, mean over {found['dataset'].nunique()} datasets ± 95 % interval\n")
+        print(f"{markdown(summary, metric)}\n")
+    _report(f"wrote {folder / RESULTS}, {folder / SUMMARY} and {folder / FIGURE}")
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

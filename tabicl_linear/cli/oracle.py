@@ -1,0 +1,146 @@
+"""`tabicl-linear oracle`: how good the states of a model could be."""
+
+import argparse
+import sys
+from dataclasses import asdict, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabicl_linear.cli.checkpoints import add_placement, checksum, count, load, names_of
+from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from tabicl_linear.lengths.oracle import SyntheticTasks, TableTasks
+    from tabicl_linear.lengths.run import Models
+
+RESULTS = "oracle.csv"
+METRICS = {"roc_auc": "ROC-AUC", "accuracy": "accuracy", "log_loss": "log-loss"}
+
+
+def main(argv: list[str]) -> int:
+    """Optimise states on every dataset or fold, and compare; return the exit code."""
+    arguments = _parser().parse_args(argv)
+    if (arguments.table is None) != (arguments.target is None):
+        raise ConfigError("--table and --target: give both, or neither for synthetic datasets.")
+    if arguments.folds < 2:
+        raise ConfigError(f"--folds {arguments.folds}: give at least 2.")
+    names = names_of(arguments.checkpoint, arguments.names)
+    # Torch takes seconds to import: what can be checked without comes first.
+    from tabicl_linear.analysis.oracle import OracleOptions, check_model
+    from tabicl_linear.lengths import parts
+    from tabicl_linear.lengths.oracle import compare
+
+    given = {field.name: getattr(arguments, field.name) for field in fields(OracleOptions)}
+    options = OracleOptions(**{name: value for name, value in given.items() if value is not None})
+    paths = dict(zip(names, arguments.checkpoint, strict=True))
+    models = {name: load(path, arguments) for name, path in paths.items()}
+    for name, model in models.items():
+        try:
+            check_model(model)
+        except ConfigError as error:
+            raise ConfigError(f"--checkpoint {paths[name]}: {error}") from error
+    tasks, about = _tasks(arguments, models)
+    checksums = {name: checksum(path) for name, path in paths.items()}
+    settings = about | {"checkpoints": checksums, "oracle": asdict(options)}
+    parts.open_folder(arguments.output, settings)
+    read = partial(compare, models, tasks, options)
+    parts.run(arguments.output, range(len(tasks)), read, _report)
+    _conclude(arguments.output, len(tasks))
+    return 0
+
+
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
+        prog="tabicl-linear oracle",
+        description="Freeze models, fit contexts, optimise the states that they leave, and score "
+        "both on new rows: on synthetic datasets, or on the folds of a table. Repeat a command to "
+        "go on after it was stopped. docs/lengths.md explains the results.",
+    )
+    add = parser.add_argument
+    add("--checkpoint", type=Path, nargs="+", required=True, metavar="CKPT", help="the models")
+    add("--names", nargs="+", metavar="NAME", help="of the models; from their files if left out")
+    add("--output", type=Path, required=True, metavar="DIR", help="folder of the run")
+    synthetic = parser.add_argument_group("synthetic datasets, those of `tabicl-linear lengths`")
+    synthetic.add_argument("--datasets", type=count, default=10, help="how many (10)")
+    synthetic.add_argument("--rows", type=count, default=8000, help="context rows (8000)")
+    synthetic.add_argument("--data-seed", type=int, default=42, help="of the datasets (42)")
+    table = parser.add_argument_group("a table in their place")
+    table.add_argument("--table", type=Path, metavar="FILE", help="CSV or Parquet")
+    table.add_argument("--target", metavar="COLUMN", help="what to predict")
+    table.add_argument("--folds", type=count, default=5, help="of the cross-validation (5)")
+    of_oracle = parser.add_argument_group("optimisation; defaults of OracleOptions")
+    add = of_oracle.add_argument
+    add("--start", choices=("training_rows", "all_rows"), help="rows of the starting state")
+    add("--learning-rate", type=float, help="in units of a head's root mean square (0.01)")
+    add("--absolute-rate", action="store_true", help="take the learning rate as it is")
+    add("--weight-decay", type=float, help="of AdamW (1e-5)")
+    add("--held-out", type=float, help="share of the rows for early stopping (0.1)")
+    add("--batch-rows", type=count, help="rows of a minibatch (4000)")
+    add("--max-epochs", type=count, help="passes at most (400)")
+    add("--patience", type=count, help="passes without improvement before it stops (20)")
+    add("--tolerance", type=float, help="of the loss on held-out rows (1e-5)")
+    add("--seed", type=int, help="of held-out rows and minibatches (42)")
+    add_placement(parser)
+    return parser
+
+
+def _tasks(
+    arguments: argparse.Namespace, models: "Models"
+) -> "tuple[SyntheticTasks | TableTasks, dict[str, Any]]":
+    """What to optimise on, and which data that is."""
+    from tabicl_linear.cli.predict import read_table
+    from tabicl_linear.lengths.datasets import DatasetOptions
+    from tabicl_linear.lengths.oracle import SyntheticTasks, TableTasks, limits
+
+    most = limits(models)
+    if arguments.table is None:
+        options = DatasetOptions(
+            max_rows=arguments.rows, lengths=(arguments.rows,), seed=arguments.data_seed
+        )
+        most.check(options.num_features, options.num_classes)
+        datasets = asdict(options) | {"lengths": list(options.lengths)}
+        return SyntheticTasks(options, arguments.datasets), {"datasets": datasets}
+    table = read_table(arguments.table)
+    if arguments.target not in table.columns:
+        raise DataError(
+            f"{arguments.table} has no target column {arguments.target!r}; its columns are "
+            f"{', '.join(map(str, table.columns))}."
+        )
+    labels = table.pop(arguments.target)
+    about = {"table": checksum(arguments.table), "target": arguments.target}
+    tasks = TableTasks(table, labels, folds=arguments.folds, limits=most)
+    return tasks, about | {"folds": arguments.folds}
+
+
+def _conclude(folder: Path, num_tasks: int) -> None:
+    """Write and print what all datasets or folds say."""
+    from tabicl_linear.files import written_whole
+    from tabicl_linear.lengths.parts import results
+    from tabicl_linear.lengths.scores import half_width
+
+    found = results(folder, num_tasks)
+    with written_whole(folder / RESULTS) as path:
+        found.to_csv(path, index=False)
+    print("| model | score | as fitted | optimised | difference ± 95 % interval |")
+    print("|---|---|---|---|---|")
+    for model, rows in found.groupby("model", sort=False):
+        for metric, title in METRICS.items():
+            before, after = rows[metric], rows[f"oracle_{metric}"]
+            half = half_width((after - before).to_numpy())
+            print(
+                f"| {model} | {title} | {before.mean():.4f} | {after.mean():.4f} "
+                f"| {(after - before).mean():+.4f} ± {half:.4f} |"
+            )
+    updates = found["smallest_update"].min(), found["largest_update"].max()
+    print(
+        f"\n{num_tasks} datasets or folds of {found['num_rows'].min():,} rows; best after "
+        f"{found['best_epoch'].median():.0f} epochs (median); relative updates of layers "
+        f"{updates[0]:.2g} to {updates[1]:.2g}."
+    )
+    _report(f"wrote {folder / RESULTS}")
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Length generalisation: how predictions change as the context grows beyond what was trained."""

@@ -1,0 +1,86 @@
+"""What reading a context at every length costs, against fitting the longest alone."""
+
+import resource
+import statistics
+import sys
+import time
+from functools import partial
+
+import pandas as pd
+import torch
+
+from tabicl_linear.lengths.datasets import LengthDataset, draw_dataset
+from tabicl_linear.lengths.readings import Statistics, read_prefixes
+from tabicl_linear.lengths.run import Models, RunOptions
+from tabicl_linear.model import InContextModel
+
+
+@torch.no_grad()
+def measure(models: Models, options: RunOptions, rounds: int) -> pd.DataFrame:
+    """Seconds on dataset 0, medians of rounds in which both take turns.
+
+    On a CPU those that the process computes in all threads, which other work on the machine changes
+    least; elsewhere those on the clock.
+
+    Returns:
+        A row for each model: model, parameters, num_rows, lengths, draw_seconds of the dataset,
+        every_seconds for all lengths, longest_seconds for the longest alone, the median ratio, and
+        peak_mb, the most memory that the process has had until then.
+    """
+    start = time.process_time()
+    on_cpu = draw_dataset(options.datasets, 0)
+    drawn = time.process_time() - start
+    lengths, rows = options.datasets.lengths, []
+    for name, model in models.items():
+        dataset = on_cpu.to(model.device)
+        read = partial(_read, model, dataset, options.statistics)
+        read(lengths[:1])  # what is slow the first time
+        seconds = [(read(lengths), read(lengths[-1:])) for _ in range(rounds)]
+        every, longest = (statistics.median(column) for column in zip(*seconds, strict=True))
+        rows.append(
+            {
+                "model": name,
+                "parameters": sum(parameter.numel() for parameter in model.parameters()),
+                "num_rows": lengths[-1],
+                "lengths": len(lengths),
+                "draw_seconds": drawn,
+                "every_seconds": every,
+                "longest_seconds": longest,
+                "ratio": statistics.median(a / b for a, b in seconds),
+                "peak_mb": peak_megabytes(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """The table as markdown."""
+    lines = [
+        "| model | parameters | rows | lengths | draw s | all lengths s | longest alone s | ratio "
+        "| peak memory MB |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.model} | {row.parameters:,} | {row.num_rows:,} | {row.lengths} "
+        f"| {row.draw_seconds:.2f} | {row.every_seconds:.2f} | {row.longest_seconds:.2f} "
+        f"| {row.ratio:.2f} | {row.peak_mb:,.0f} |"
+        for row in table.itertuples()
+    ]
+    return "\n".join(lines)
+
+
+def _read(
+    model: InContextModel, dataset: LengthDataset, by: Statistics, lengths: tuple[int, ...]
+) -> float:
+    """Seconds that reading takes."""
+    clock = time.process_time if model.device.type == "cpu" else time.perf_counter
+    start = clock()
+    for _ in read_prefixes(model, dataset, lengths, by):
+        pass
+    return clock() - start
+
+
+def peak_megabytes() -> float:
+    """Most memory that the process has had resident; kilobytes on Linux, bytes on macOS."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e6 if sys.platform == "darwin" else 1e6 / 1024)

@@ -1,0 +1,203 @@
+"""States as fitted beside optimised ones, on synthetic datasets and on a real table."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from sklearn.model_selection import StratifiedKFold
+
+from tabicl_linear.analysis.oracle import Epoch, OracleOptions, optimise_states
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.labels import checked_labels
+from tabicl_linear.estimator.preprocessing import TablePreprocessor
+from tabicl_linear.lengths.datasets import DatasetOptions, draw_dataset
+from tabicl_linear.lengths.scores import METRICS, score
+from tabicl_linear.model import InContextModel
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+SPLIT_SEED = 42
+
+
+class Limits(NamedTuple):
+    """What every model takes.
+
+    Attributes:
+        columns: Columns at most.
+        classes: Classes at most.
+    """
+
+    columns: int
+    classes: int
+
+    def check(self, columns: int, classes: int) -> None:
+        """Check a table.
+
+        Raises:
+            DataError: It has more, or a single class.
+        """
+        if classes < 2:
+            raise DataError("the target has one class only; give rows of at least two.")
+        if columns > self.columns or classes > self.classes:
+            raise DataError(
+                f"{columns} columns that vary and {classes} classes: the models take "
+                f"{self.columns} and {self.classes}; leave some out."
+            )
+
+
+def limits(models: Mapping[str, InContextModel]) -> Limits:
+    """What all of the models take."""
+    every = [model.architecture for model in models.values()]
+    return Limits(min(a.num_features for a in every), min(a.num_classes for a in every))
+
+
+class Task(NamedTuple):
+    """A context and the rows to predict from it.
+
+    Attributes:
+        x: Context rows.
+        y: Their labels.
+        categorical: Which columns hold categories.
+        queries: Rows to predict.
+        targets: Their labels.
+        num_classes: Classes of the task.
+        weighted: Whether the ROC-AUC weighs classes by their share, as for real tables.
+    """
+
+    x: Float[Tensor, "1 c m"]
+    y: Int[Tensor, "1 c"]
+    categorical: Bool[Tensor, "1 m"]
+    queries: Float[Tensor, "1 q m"]
+    targets: Int[Tensor, " q"]
+    num_classes: int
+    weighted: bool
+
+
+@dataclass(frozen=True)
+class SyntheticTasks:
+    """Datasets of `tabicl-linear lengths`, each with its whole context.
+
+    Attributes:
+        options: Which.
+        count: How many.
+    """
+
+    options: DatasetOptions
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Task:
+        x, y, categorical, q, _ = draw_dataset(self.options, index)
+        parts = x[:, :-q], y[:, :-q], categorical, x[:, -q:], y[0, -q:]
+        return Task(*parts, self.options.num_classes, weighted=False)
+
+
+class TableTasks:
+    """Stratified folds of a table, encoded as the classifier encodes it, without its ensemble.
+
+    Args:
+        table: Columns without the target.
+        labels: Of the rows.
+        folds: How many.
+        limits: What every model takes.
+
+    Raises:
+        DataError: Columns or labels that cannot be used, or a class with fewer rows than folds.
+    """
+
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        labels: pd.Series,
+        *,
+        folds: int,
+        limits: Limits,
+    ) -> None:
+        self.table, self.folds = table, folds
+        classes, self.codes = np.unique(checked_labels(labels), return_inverse=True)
+        self.num_classes = len(classes)
+        limits.check(len(TablePreprocessor().fit(table).used), self.num_classes)
+        fewest = int(np.bincount(self.codes).min())
+        if fewest < folds:
+            raise DataError(
+                f"a class has {fewest} rows, fewer than {folds} folds: leave it out, or take "
+                "fewer folds."
+            )
+        splitter = StratifiedKFold(folds, shuffle=True, random_state=SPLIT_SEED)
+        self.splits = list(splitter.split(table, self.codes))
+
+    def __len__(self) -> int:
+        return self.folds
+
+    def __getitem__(self, index: int) -> Task:
+        rows, queries = self.splits[index]
+        encoder = TablePreprocessor().fit(self.table.iloc[rows])
+
+        def encoded(part: npt.NDArray[np.int64]) -> Tensor:
+            return torch.from_numpy(encoder.transform(self.table.iloc[part])).unsqueeze(0)
+
+        codes = torch.from_numpy(self.codes)
+        return Task(
+            x=encoded(rows),
+            y=codes[rows].unsqueeze(0),
+            categorical=torch.from_numpy(encoder.categorical).unsqueeze(0),
+            queries=encoded(queries),
+            targets=codes[queries],
+            num_classes=self.num_classes,
+            weighted=True,
+        )
+
+
+def compare(
+    models: Mapping[str, InContextModel],
+    tasks: Sequence[Task] | SyntheticTasks | TableTasks,
+    options: OracleOptions,
+    index: int,
+) -> pd.DataFrame:
+    """Scores of every model on a task, with its states as fitted and optimised.
+
+    Returns:
+        A row for each model: dataset, model, num_rows; roc_auc, accuracy and log_loss as fitted,
+        and with `oracle_` before the name optimised; start_loss and best_loss of the held-out rows;
+        best_epoch and epochs; smallest_update and largest_update of a layer at the best epoch;
+        seconds.
+    """
+    task, rows = tasks[index], []
+    for name, model in models.items():
+        rows.append({"dataset": index, "model": name} | _compare(model, task, options))
+    return pd.DataFrame(rows)
+
+
+def _compare(model: InContextModel, task: Task, options: OracleOptions) -> dict[str, Any]:
+    x, y, categorical, queries = (z.to(model.device) for z in task[:4])
+    epochs: list[Epoch] = []
+    start = time.perf_counter()
+    with torch.no_grad():
+        fitted = model.fit(x, y, categorical=categorical)
+    middle = time.perf_counter()
+    optimised = optimise_states(model, fitted, x, y, options, on_epoch=epochs.append)
+    seconds = {"fit_seconds": middle - start, "oracle_seconds": time.perf_counter() - middle}
+    scores: dict[str, float] = {}
+    for prefix, state in (("", fitted), ("oracle_", optimised)):
+        with torch.no_grad():
+            logits = model.predict(state, queries)[0].cpu()
+        found = score(logits, task.targets, task.num_classes, weighted=task.weighted)
+        scores |= {f"{prefix}{metric}": found[metric] for metric in METRICS}
+    best = next(epoch for epoch in reversed(epochs) if bool(epoch.improved))
+    return {
+        "num_rows": x.shape[1],
+        **scores,
+        "start_loss": float(epochs[0].held_out),
+        "best_loss": float(best.held_out),
+        "best_epoch": best.number,
+        "epochs": epochs[-1].number,
+        "smallest_update": min(best.relative_updates),
+        "largest_update": max(best.relative_updates),
+        **seconds,
+    }

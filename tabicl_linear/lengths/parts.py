@@ -1,0 +1,170 @@
+"""A run in a folder: a file for each of its parts, so that it can be resumed and shared out."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.files import PARTIAL, written_whole
+
+SETTINGS = "run.json"
+PARTS = "parts"
+
+
+class Shard(NamedTuple):
+    """Every `number`-th part from `position` on."""
+
+    position: int
+    number: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """From "i/n", i from 0 to n - 1.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        found = re.fullmatch(r"(\d+)/(\d+)", text)
+        if found is None or int(found[1]) >= int(found[2]):
+            raise ConfigError(f"--shard {text}: give i/n with i from 0 to n - 1, such as 0/4.")
+        return cls(int(found[1]), int(found[2]))
+
+    def of(self, count: int) -> range:
+        """Its parts of so many."""
+        return range(self.position, count, self.number)
+
+
+def open_folder(folder: Path, settings: dict[str, Any]) -> None:
+    """Begin a run in a folder, or go on with the same one.
+
+    Raises:
+        ConfigError: The folder holds something else, or another run, or cannot be written.
+    """
+    path = folder / SETTINGS
+    if path.is_file():
+        held = read_settings(folder)
+        keys = [*settings, *(key for key in held if key not in settings)]
+        different = [key for key in keys if held.get(key) != settings.get(key)]
+        if different:
+            there, here = _differing(held.get(different[0]), settings.get(different[0]))
+            raise ConfigError(
+                f"--output {folder} holds another run, with {different[0]} {there} and not {here}: "
+                "name another folder, or repeat its options to go on."
+            )
+        return
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ConfigError(f"--output {folder} holds other files; name another folder.")
+    try:
+        (folder / PARTS).mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as partial:
+            partial.write_text(json.dumps(settings, indent=1) + "\n")
+    except OSError as error:
+        reason = f"--output {folder}: {error.strerror}; name another folder."
+        raise ConfigError(reason) from error
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings of a run.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    try:
+        settings = json.loads((folder / SETTINGS).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder} holds no run of `tabicl-linear`.") from error
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{folder} holds no run of `tabicl-linear`.")
+    return settings
+
+
+def run(
+    folder: Path,
+    indices: Sequence[int],
+    read: Callable[[int], pd.DataFrame],
+    report: Callable[[str], None],
+) -> None:
+    """Write the parts that are not there.
+
+    Args:
+        folder: Of an open run; gets a file for each part, whole or not at all.
+        indices: Of the parts.
+        read: Makes a part.
+        report: Takes lines about progress.
+
+    Raises:
+        ConfigError: A part cannot be written.
+    """
+    missing = [index for index in indices if not _file(folder, index).is_file()]
+    before = len(indices) - len(missing)
+    if before:
+        report(f"{before} of {len(indices)} parts are there already")
+    start = time.monotonic()
+    for done, index in enumerate(missing, 1):
+        table = read(index)
+        path = _file(folder, index)
+        for left in path.parent.glob(f".{path.name}.*{PARTIAL}"):
+            left.unlink(missing_ok=True)  # by a process that was killed
+        try:
+            with written_whole(path) as partial:
+                table.to_parquet(partial, index=False)
+        except OSError as error:
+            raise ConfigError(
+                f"--output {folder}: {error.strerror}; make room and repeat the command to go on."
+            ) from error
+        each = (time.monotonic() - start) / done
+        report(
+            f"part {index}: {before + done} of {len(indices)}, {each:.1f} s each, "
+            f"{_duration(each * (len(missing) - done))} left"
+        )
+
+
+def results(folder: Path, most: int | None = None) -> pd.DataFrame:
+    """All parts that are there, in order; empty where none is.
+
+    Args:
+        folder: Of the run.
+        most: Leave out parts from this index on.
+
+    Raises:
+        DataError: A part is damaged.
+    """
+    paths = sorted((folder / PARTS).glob("[0-9]*.parquet"))
+    tables = [_read(path) for path in paths if most is None or int(path.stem) < most]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:  # those of pyarrow are ValueErrors
+        raise DataError(
+            f"{path} is damaged: delete it and repeat the command, which makes it again."
+        ) from error
+
+
+def _file(folder: Path, index: int) -> Path:
+    return folder / PARTS / f"{index:06d}.parquet"
+
+
+def _differing(a: Any, b: Any) -> tuple[str, str]:
+    """What differs of two settings, in words."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        keys = [key for key in {**a, **b} if a.get(key) != b.get(key)]
+        a, b = ({key: part.get(key) for key in keys[:1]} for part in (a, b))
+    first, second = ("nothing" if part is None else json.dumps(part)[:160] for part in (a, b))
+    return first, second
+
+
+def _duration(seconds: float) -> str:
+    """Such as "1 h 20 min"."""
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 1:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -1,0 +1,159 @@
+"""Predictions of a model from ever longer parts of one context."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+
+from tabicl_linear.analysis.oracle import OracleOptions, optimise_states
+from tabicl_linear.embedding.inputs import chunk_length
+from tabicl_linear.learner import BlockEnsemble
+from tabicl_linear.lengths.datasets import LengthDataset
+from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+Statistics = Literal["longest", "first", "each"]
+
+
+class Reading(NamedTuple):
+    """What a model says about the queries after some rows.
+
+    Attributes:
+        num_rows: Rows of the context.
+        logits: Of the queries, on the CPU.
+        fit_seconds: To get the state from nothing; at later prefixes, from the dataset's start on.
+        predict_seconds: To read it.
+    """
+
+    num_rows: int
+    logits: Float[Tensor, "q y"]
+    fit_seconds: float
+    predict_seconds: float
+
+
+def read_prefixes(
+    model: InContextModel,
+    dataset: LengthDataset,
+    lengths: tuple[int, ...],
+    statistics: Statistics = "longest",
+) -> Iterator[Reading]:
+    """The model's own predictions at each length.
+
+    A causal model writes every row once and is read on the way, so that all lengths together cost
+    little more than the longest. Rows then are standardised by one set of statistics throughout. A
+    model that is not causal is fitted anew at each length.
+
+    Args:
+        model: The model.
+        dataset: On its device.
+        lengths: Context rows, ascending.
+        statistics: Which rows a causal model takes its column statistics from: all of the longest
+            context, so that the last reading is what a plain fit gives; those of the first, as in a
+            stream; or those of each, which means fitting it anew at each length, too.
+    """
+    if statistics == "each" or not model.is_causal:
+        yield from _refitted(model, dataset, lengths)
+        return
+    clock = _Clock(model.device)
+    known = lengths[-1] if statistics == "longest" else lengths[0]
+    by = model.statistics(
+        dataset.x[:, :known],
+        dataset.y[:, :known],
+        dataset.categorical,
+        rows_per_chunk=chunk_length(model.device),
+    )
+    state, start = None, 0
+    for length in lengths:
+        rows, labels = dataset.x[:, start:length], dataset.y[:, start:length]
+        if state is None:
+            state = model.fit(rows, labels, statistics=by)
+        else:
+            state = model.fit(rows, labels, state=state)
+        yield clock.reading(length, model, state, dataset)
+        start = length
+
+
+def read_blocks(
+    model: InContextModel, dataset: LengthDataset, lengths: tuple[int, ...], block_rows: int
+) -> Iterator[Reading]:
+    """Predictions of blocks of the context, averaged (section 4.1, "3K"), at each length."""
+    ensemble = BlockEnsemble(_SideBySide(model), block_rows)
+    for length in lengths:
+        clock = _Clock(model.device)
+        state = ensemble.fit(
+            dataset.x[:, :length], dataset.y[:, :length], categorical=dataset.categorical
+        )
+        yield clock.reading(length, ensemble, state, dataset)
+
+
+def read_oracle(
+    model: InContextModel, dataset: LengthDataset, length: int, options: OracleOptions
+) -> Reading:
+    """Predictions of states that have been optimised on all rows of one length."""
+    clock = _Clock(model.device)
+    x, y = dataset.x[:, :length], dataset.y[:, :length]
+    state = model.fit(x, y, categorical=dataset.categorical)
+    state = optimise_states(model, state, x, y, options)
+    return clock.reading(length, model, state, dataset)
+
+
+def _refitted(
+    model: InContextModel, dataset: LengthDataset, lengths: tuple[int, ...]
+) -> Iterator[Reading]:
+    for length in lengths:
+        clock = _Clock(model.device)
+        state = model.fit(
+            dataset.x[:, :length], dataset.y[:, :length], categorical=dataset.categorical
+        )
+        yield clock.reading(length, model, state, dataset)
+
+
+@dataclass(frozen=True)
+class _SideBySide:
+    """A model that takes fewer rows of each task at a time the more tasks there are.
+
+    A long context makes many blocks, and the memory of one chunk of each would grow with it.
+    """
+
+    model: InContextModel
+
+    def fit(
+        self,
+        x: Float[Tensor, "b c m"],
+        y: Int[Tensor, "b c"],
+        *,
+        categorical: Bool[Tensor, "b m"] | None = None,
+    ) -> InContextState:
+        size = max(1, chunk_length(self.model.device) // len(x))
+        return self.model.fit(x, y, categorical=categorical, rows_per_chunk=size)
+
+    def predict(self, state: InContextState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
+        size = max(1, chunk_length(self.model.device) // len(x))
+        return self.model.predict(state, x, rows_per_chunk=size)
+
+
+class _Clock:
+    """Seconds of fitting, the reads in between left out."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.start = time.perf_counter()
+
+    def reading(
+        self,
+        num_rows: int,
+        learner: InContextModel | BlockEnsemble,
+        state: object,
+        dataset: LengthDataset,
+    ) -> Reading:
+        """Read a fitted state."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        fitted = time.perf_counter()
+        logits = learner.predict(state, dataset.queries)[0].cpu()  # type: ignore[arg-type]
+        predicted = time.perf_counter() - fitted
+        seconds = fitted - self.start
+        self.start += predicted
+        return Reading(num_rows, logits, seconds, predicted)

@@ -1,0 +1,112 @@
+"""The reference set of normalised scores, which a file names."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import yaml
+
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.lengths.parts import read_settings, results
+
+
+class Reference(NamedTuple):
+    """Which readings normalise the others; all of the run itself where nothing is named.
+
+    Attributes:
+        models: Names as results have them, such as "deltanet" and "deltanet oracle"; none for all.
+        runs: Folders of other runs over the same datasets, where those readings may be.
+    """
+
+    models: tuple[str, ...] = ()
+    runs: tuple[Path, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> "Reference":
+        """From a YAML file with `models: [...]` and, if need be, `runs: [...]` beside the file.
+
+        Raises:
+            ConfigError: No such file, or another content.
+        """
+        try:
+            content = yaml.safe_load(path.read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"--reference {path} cannot be read: {error}.") from error
+        keys = {"models", "runs"}
+        if (
+            not isinstance(content, dict)
+            or not set(content) <= keys
+            or not content.get("models")
+            or not all(
+                isinstance(value, list) and all(isinstance(name, str) for name in value)
+                for value in content.values()
+            )
+        ):
+            raise ConfigError(
+                f"--reference {path}: give `models:`, a list of names, and if need be `runs:`, a "
+                "list of folders, and nothing else."
+            )
+        folders = tuple(path.parent / name for name in content.get("runs", []))
+        return cls(tuple(content["models"]), folders)
+
+    def check(self, settings: dict[str, object], labels: Sequence[str]) -> None:
+        """Check before a run that its results can be normalised.
+
+        Args:
+            settings: Of the run.
+            labels: Names of its readings.
+
+        Raises:
+            ConfigError: Another run is over other datasets, or is no run; or no run has a name.
+        """
+        known = list(labels)
+        for folder in self.runs:
+            theirs, ours = read_settings(folder).get("datasets"), settings["datasets"]
+            if _decisive(theirs) != _decisive(ours):
+                raise ConfigError(
+                    f"{folder}, which --reference names, is a run over other datasets: seed, rows, "
+                    "columns and classes must be those of this run."
+                )
+            read = results(folder)
+            known += [] if read.empty else list(read["model"].unique())
+        missing = [name for name in self.models if name not in known]
+        if missing:
+            raise ConfigError(
+                f"--reference names {missing[0]!r}, which no run has; there are "
+                f"{', '.join(dict.fromkeys(known))}."
+            )
+
+    def select(self, own: pd.DataFrame) -> pd.DataFrame:
+        """The readings of the reference set, of the datasets that `own` has.
+
+        Raises:
+            DataError: A dataset is not the same in two runs, or a name is missing on one.
+        """
+        tables = [own, *(results(folder) for folder in self.runs)]
+        found = pd.concat([table for table in tables if not table.empty], ignore_index=True)
+        found = found[found["dataset"].isin(own["dataset"])]
+        sums = found.groupby("dataset")["checksum"].nunique()
+        if (sums > 1).any():
+            raise DataError(
+                f"dataset {sums.idxmax()} differs between the runs of the reference set: make all "
+                "with the same version of PyTorch."
+            )
+        names = self.models or tuple(own["model"].unique())
+        found = found[found["model"].isin(names)].drop_duplicates(["dataset", "model", "num_rows"])
+        there = set(zip(found["dataset"], found["model"], strict=True))
+        for dataset in own["dataset"].unique():
+            absent = [name for name in names if (dataset, name) not in there]
+            if absent:
+                raise DataError(
+                    f"the reference set lacks {absent[0]!r} on dataset {dataset}: finish the run "
+                    "that has it, or read fewer datasets."
+                )
+        return found
+
+
+def _decisive(datasets: object) -> object:
+    """What decides the datasets: everything but the lengths they are read at."""
+    if not isinstance(datasets, dict):
+        return datasets
+    return {key: value for key, value in datasets.items() if key != "lengths"}

@@ -1,0 +1,120 @@
+"""What is read of every dataset, and reading one."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pandas as pd
+import torch
+
+from tabicl_linear.analysis.oracle import OracleOptions, check_model
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.lengths.datasets import DatasetOptions, LengthDataset, draw_dataset
+from tabicl_linear.lengths.readings import (
+    Reading,
+    Statistics,
+    read_blocks,
+    read_oracle,
+    read_prefixes,
+)
+from tabicl_linear.lengths.scores import score
+from tabicl_linear.model import InContextModel
+
+Models = Mapping[str, InContextModel]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is read of every dataset.
+
+    Attributes:
+        datasets: Which datasets.
+        blocks: Models that are also read in blocks.
+        block_rows: Most rows of a block.
+        oracle: Models whose states are also optimised, at the last length.
+        oracle_options: How.
+        statistics: See `read_prefixes`.
+    """
+
+    datasets: DatasetOptions
+    blocks: tuple[str, ...] = ()
+    block_rows: int = 3000
+    oracle: tuple[str, ...] = ()
+    oracle_options: OracleOptions = field(default_factory=OracleOptions)
+    statistics: Statistics = "longest"
+
+    def check(self, models: Models) -> None:
+        """Check that the models can do what is asked of them.
+
+        Raises:
+            ConfigError: A name that no model has, or an oracle of states that are no matrices.
+            DataError: A model does not take so many classes or columns.
+        """
+        for option, names in (("blocks", self.blocks), ("oracle", self.oracle)):
+            for name in names:
+                if name not in models:
+                    raise ConfigError(
+                        f"--{option} {name}: no such model; there are {', '.join(models)}."
+                    )
+        for name in self.oracle:
+            try:
+                check_model(models[name])
+            except ConfigError as error:
+                raise ConfigError(f"--oracle {name}: {error}") from error
+        of = self.datasets
+        for name, model in models.items():
+            most = model.architecture
+            if of.num_classes > most.num_classes or of.num_features > most.num_features:
+                raise DataError(
+                    f"{name} takes {most.num_classes} classes and {most.num_features} columns, and "
+                    f"the datasets have {of.num_classes} and {of.num_features}: give --classes and "
+                    "--features."
+                )
+
+    def labels(self, models: Models) -> list[str]:
+        """Names of all readings in the results."""
+        blocks = [f"{name} in blocks of {self.block_rows}" for name in self.blocks]
+        return [*models, *blocks, *(f"{name} oracle" for name in self.oracle)]
+
+    def settings(self, checksums: Mapping[str, str]) -> dict[str, Any]:
+        """Everything that decides the numbers, as plain data."""
+        return {
+            "datasets": asdict(self.datasets) | {"lengths": list(self.datasets.lengths)},
+            "checkpoints": dict(checksums),
+            "blocks": list(self.blocks),
+            "block_rows": self.block_rows if self.blocks else None,
+            "oracle": list(self.oracle),
+            "oracle_options": asdict(self.oracle_options) if self.oracle else None,
+            "statistics": self.statistics,
+        }
+
+
+@torch.no_grad()
+def read_dataset(models: Models, options: RunOptions, index: int) -> pd.DataFrame:
+    """All readings of a dataset: a row for each model (or way to read it) and length."""
+    on_cpu = draw_dataset(options.datasets, index)
+    rows = []
+    for name, model in models.items():
+        dataset = on_cpu.to(model.device)
+        for label, reading in _readings(name, model, dataset, options):
+            scores = score(reading.logits, on_cpu.targets, options.datasets.num_classes)
+            seconds = {
+                "fit_seconds": reading.fit_seconds,
+                "predict_seconds": reading.predict_seconds,
+            }
+            about = {"dataset": index, "model": label, "num_rows": reading.num_rows}
+            rows.append(about | scores | seconds | {"checksum": dataset.checksum})
+    return pd.DataFrame(rows)
+
+
+def _readings(
+    name: str, model: InContextModel, dataset: LengthDataset, options: RunOptions
+) -> Iterator[tuple[str, Reading]]:
+    lengths = options.datasets.lengths
+    for reading in read_prefixes(model, dataset, lengths, options.statistics):
+        yield name, reading
+    if name in options.blocks:
+        for reading in read_blocks(model, dataset, lengths, options.block_rows):
+            yield f"{name} in blocks of {options.block_rows}", reading
+    if name in options.oracle:
+        yield f"{name} oracle", read_oracle(model, dataset, lengths[-1], options.oracle_options)

@@ -1,0 +1,108 @@
+"""`tabicl-linear oracle` from end to end, on synthetic datasets and on a table."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from tiny_model import RECIPE, save, untrained
+
+from tabicl_linear import recipe
+from tabicl_linear.__main__ import main
+
+FEW = ["--max-epochs", "2"]
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return str(save(untrained(), tmp_path / "tiny.ckpt"))
+
+
+def table(path, rows=120):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, rows)
+    x = pd.DataFrame(rng.normal(size=(rows, 3)) + y[:, None], columns=list("abc"))
+    x["kind"] = np.where(rng.random(rows) < 0.5, "left", "right")
+    x["y"] = np.array(["low", "middle", "high"])[y]
+    x.to_csv(path, index=False)
+    return str(path)
+
+
+def call(*options):
+    return main(["oracle", *map(str, options)])
+
+
+def test_synthetic_datasets(tmp_path, checkpoint, capsys):
+    out = tmp_path / "out"
+    options = ["--checkpoint", checkpoint, "--output", out, "--datasets", 2, "--rows", 300, *FEW]
+    assert call(*options) == 0
+    found = pd.read_csv(out / "oracle.csv")
+    assert found[["dataset", "model", "num_rows", "epochs"]].to_numpy().tolist() == [
+        [0, "tiny", 300, 2],
+        [1, "tiny", 300, 2],
+    ]
+    assert (found["best_loss"] <= found["start_loss"]).all()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("| tiny | ROC-AUC | ")
+    assert "2 datasets or folds of 300 rows" in lines[-1]
+    assert call(*options) == 0
+    assert "2 of 2 parts are there already" in capsys.readouterr().err
+
+
+def test_a_table(tmp_path, checkpoint):
+    out = tmp_path / "out"
+    options = ["--checkpoint", checkpoint, "--output", out]
+    options += ["--table", table(tmp_path / "t.csv"), "--target", "y", "--folds", 2]
+    assert call(*options, *FEW) == 0
+    found = pd.read_csv(out / "oracle.csv")
+    assert found["num_rows"].tolist() == [60, 60]
+    assert found[["roc_auc", "oracle_roc_auc"]].map(lambda area: 0 <= area <= 1).all().all()
+    assert (found["largest_update"] >= found["smallest_update"]).all()
+
+
+def test_the_authors_variant_is_another_run(tmp_path, checkpoint, capsys):
+    options = ["--checkpoint", checkpoint, "--output", tmp_path / "out", "--datasets", 1]
+    options += ["--rows", 300, *FEW]
+    assert call(*options) == 0
+    assert call(*options, "--start", "all_rows") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert 'oracle {"start": "training_rows"} and not {"start": "all_rows"}' in error
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--table", "t.csv"], ["--table and --target"]),
+        (["--table", "/nowhere.csv", "--target", "y"], ["/nowhere.csv"]),
+        (["--table", "TABLE", "--target", "z"], ["no target column 'z'"]),
+        (["--table", "TABLE", "--target", "a"], ["a"]),
+        (["--table", "TABLE", "--target", "y", "--folds", "100"], ["fewer than 100 folds"]),
+        (["--table", "TABLE", "--target", "y", "--folds", "1"], ["--folds 1"]),
+        (["--learning-rate", "0"], ["learning_rate=0.0"]),
+        (["--held-out", "1"], ["held_out=1.0"]),
+        (["--rows", "3"], ["length 3", "5 classes"]),
+        (["--checkpoint", "/nowhere.ckpt"], ["/nowhere.ckpt"]),
+        (["--start", "rows"], ["--start"]),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(options, words, tmp_path, checkpoint, capsys):
+    path, out = table(tmp_path / "t.csv"), tmp_path / "out"
+    options = [path if option == "TABLE" else option for option in options]
+    assert call("--checkpoint", checkpoint, "--output", out, *options) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    assert captured.err.startswith("tabicl-linear oracle: ")
+    assert all(word in captured.err for word in words), captured.err
+    assert not out.exists()
+
+
+def test_models_without_matrix_states_are_refused(tmp_path, capsys):
+    parts = RECIPE | {"mixer": {"class_path": "tabicl_linear.mixers.ridge.Ridge", "init_args": {}}}
+    weights = {f"model.{k}": v for k, v in recipe.build(parts).state_dict().items()}
+    path = tmp_path / "ridge.ckpt"
+    torch.save({"state_dict": weights, "hyper_parameters": parts}, path)
+    assert call("--checkpoint", path, "--output", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert str(path) in error
+    assert "Ridge has no matrix state" in error
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,61 @@
+"""The figure shows every model in one colour, and where its training ended."""
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+
+from tabicl_linear.lengths import figure
+from tabicl_linear.lengths.scores import summarise
+
+
+def summary(models):
+    rows = [
+        {"dataset": d, "model": m, "num_rows": n, "roc_auc": 0.5 + 0.1 * d, "accuracy": 0.5}
+        for d in range(2)
+        for m, lengths in models.items()
+        for n in lengths
+    ]
+    table = pd.DataFrame(rows).assign(log_loss=1.0, fit_seconds=1.0, predict_seconds=1.0)
+    return summarise(table)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figure that `draw` closes."""
+    monkeypatch.setattr(plt, "close", lambda figure: None)
+    yield lambda: plt.gcf()
+    monkeypatch.undo()
+    plt.close("all")
+
+
+def test_lines_colours_and_trained_lengths(tmp_path, drawn):
+    table = summary(
+        {
+            "a": (500, 1000),
+            "a in blocks of 3000": (500, 1000),
+            "b": (500, 1000),
+            "b oracle": (1000,),
+        }
+    )
+    figure.draw(table, {"a": 972, "b": 2000}, tmp_path / "x.png")
+    axis = drawn().axes[0]
+    lines = {line.get_label(): line for line in axis.get_lines()}
+    assert set(lines) == {
+        *table["model"].unique(),
+        "trained up to 972 rows",
+        "trained up to 2,000 rows",
+    }
+    of_a = {
+        lines[name].get_color() for name in ("a", "a in blocks of 3000", "trained up to 972 rows")
+    }
+    assert len(of_a) == 1
+    assert lines["b"].get_color() not in of_a
+    assert list(lines["b oracle"].get_ydata()) == pytest.approx([0.55, 0.55])
+    assert lines["a"].get_xdata().tolist() == [500, 1000]
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["500", "1k"]
+
+
+def test_a_length_that_models_share_is_grey(tmp_path, drawn):
+    figure.draw(summary({"a": (500,), "b": (500,)}), {"a": 1000, "b": 1000}, tmp_path / "x.png")
+    lines = {line.get_label(): line for line in drawn().axes[0].get_lines()}
+    assert lines["trained up to 1,000 rows"].get_color() == "grey"

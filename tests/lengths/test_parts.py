@@ -1,0 +1,101 @@
+"""A folder of parts: resumed, shared out, and kept to one run."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.lengths.parts import Shard, open_folder, read_settings, results, run
+
+
+def part(index):
+    return pd.DataFrame({"dataset": [index], "value": [2 * index]})
+
+
+def test_what_is_missing_is_made(tmp_path):
+    open_folder(tmp_path / "run", {"seed": 1})
+    made, lines = [], []
+
+    def read(index):
+        made.append(index)
+        return part(index)
+
+    run(tmp_path / "run", range(0, 5, 2), read, lines.append)
+    run(tmp_path / "run", range(5), read, lines.append)
+    assert made == [0, 2, 4, 1, 3]
+    assert results(tmp_path / "run")["dataset"].tolist() == [0, 1, 2, 3, 4]
+    assert results(tmp_path / "run", 3)["value"].tolist() == [0, 2, 4]
+    assert lines[3] == "3 of 5 parts are there already"
+    assert [line.split(", ")[0] for line in lines[4:]] == ["part 1: 4 of 5", "part 3: 5 of 5"]
+    assert lines[-1].endswith("0 s left")
+
+
+def test_a_part_that_fails_leaves_nothing_and_those_before_it(tmp_path):
+    open_folder(tmp_path, {"seed": 1})
+
+    def read(index):
+        if index == 1:
+            raise RuntimeError
+        return part(index)
+
+    with pytest.raises(RuntimeError):
+        run(tmp_path, range(3), read, lambda line: None)
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["000000.parquet"]
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path):
+    open_folder(tmp_path, {})
+    left = tmp_path / "parts" / ".000000.parquet.123.partial"
+    left.touch()
+    run(tmp_path, range(1), part, lambda line: None)
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["000000.parquet"]
+
+
+def test_damaged_parts_are_named(tmp_path):
+    open_folder(tmp_path, {})
+    run(tmp_path, range(2), part, lambda line: None)
+    (tmp_path / "parts" / "000001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"000001\.parquet is damaged: delete it"):
+        results(tmp_path)
+
+
+def test_a_folder_belongs_to_one_run(tmp_path):
+    folder = tmp_path / "a" / "run"
+    open_folder(folder, {"seed": 1, "lengths": [1, 2]})
+    open_folder(folder, {"seed": 1, "lengths": [1, 2]})
+    assert read_settings(folder) == {"seed": 1, "lengths": [1, 2]}
+    with pytest.raises(ConfigError, match=r"another run, with lengths \[1, 2\] and not \[1\]:"):
+        open_folder(folder, {"seed": 1, "lengths": [1]})
+    with pytest.raises(ConfigError, match="another run, with folds nothing and not 5:"):
+        open_folder(folder.parent / "run", {"seed": 1, "lengths": [1, 2], "folds": 5})
+
+
+def test_the_option_that_differs_is_named(tmp_path):
+    open_folder(tmp_path / "run", {"datasets": {"seed": 42, "num_queries": 100}})
+    with pytest.raises(ConfigError, match=r'datasets {"seed": 42} and not {"seed": 43}:'):
+        open_folder(tmp_path / "run", {"datasets": {"seed": 43, "num_queries": 100}})
+
+
+def test_folders_that_hold_something_else_are_left_alone(tmp_path):
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(ConfigError, match="holds other files"):
+        open_folder(tmp_path, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    with pytest.raises(ConfigError, match=r"mine.txt: .*name another folder"):
+        open_folder(tmp_path / "mine.txt", {})
+    (tmp_path / "run.json").write_text(json.dumps([1]))
+    with pytest.raises(ConfigError, match="holds no run"):
+        open_folder(tmp_path, {})
+
+
+@pytest.mark.parametrize("count", [1, 7, 8])
+def test_shards_share_all_parts_out(count):
+    shards = [Shard.parse(f"{i}/3") for i in range(3)]
+    assert sorted(index for shard in shards for index in shard.of(count)) == list(range(count))
+
+
+@pytest.mark.parametrize("text", ["3/3", "1/0", "-1/3", "1", "a/b", "1/3/5"])
+def test_shards_out_of_range_are_refused(text):
+    with pytest.raises(ConfigError, match=f"--shard {text}: give i/n with i from 0 to n - 1"):
+        Shard.parse(text)
