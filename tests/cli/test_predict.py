@@ -178,8 +178,8 @@ def test_bad_paths(folder, model, capsys, options, message):
     ("options", "message"),
     [
         (["--n-estimators", "0"], "n_estimators=0"),
-        (["--device", "toaster"], "no torch device"),
-        (["--categorical", "size"], "'size', which is no column"),
+        (["--device", "toaster"], "not a torch device"),
+        (["--categorical", "size"], "'size', which is not a column"),
         (["--model", "nowhere.ckpt"], "nowhere.ckpt"),
     ],
 )
