@@ -97,7 +97,7 @@ def why_not(
 
 
 def relative_error(actual: Tensor, truth: Tensor) -> float:
-    """Root mean square (RMS) error relative to the RMS of the truth, which is at least `VANISHED`."""
+    """Root mean square error relative to that of the truth, which counts as `VANISHED` or more."""
     error = (actual.double() - truth.double()).square().mean().sqrt().item()
     return error / max(truth.double().square().mean().sqrt().item(), VANISHED)
 
