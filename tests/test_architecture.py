@@ -19,7 +19,7 @@ MISTAKES = [
     ({"two_axis": True, "head_reads": "all"}, "head_reads='all' must be one of"),
     ({"two_axis": True, "cell_attention_every": 0}, "cell_attention_every=0 must be at least 1"),
     ({"learn_states": True, "weave_states": True}, "leave learn_states out"),
-    ({"group_offsets": (0, 1)}, r"group_offsets=\(0, 1\) is about .* set two_axis to true"),
+    ({"group_offsets": (0, 1)}, r"group_offsets=\(0, 1\) concerns .* set two_axis to true"),
     ({"label_in_every_cell": True}, "label_in_every_cell=True concerns the cells"),
     ({"head_reads": "mean"}, "head_reads='mean' concerns the cells"),
     ({"cell_attention_every": 1}, "cell_attention_every=1 concerns the cells"),
