@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# The yardstick brings packages that the project itself does without (docs/fla_yardstick.md).
+# The yardstick needs packages that the project itself does not use (docs/fla_yardstick.md).
 FLA_VENV  ?= .venv-fla
 FLA_BIN   := $(FLA_VENV)/bin
 FLA_STAMP := $(FLA_VENV)/.installed
@@ -38,11 +38,11 @@ test: $(STAMP) ## run all tests (CPU, no network)
 
 test-fla: export TRITON_INTERPRET = 1
 test-fla: export CUDA_VISIBLE_DEVICES =
-test-fla: $(FLA_STAMP) ## compare with flash-linear-attention, in an environment of its own
+test-fla: $(FLA_STAMP) ## compare with flash-linear-attention, in a separate environment
 	$(FLA_BIN)/python -m pytest -c tests/fla_yardstick/pytest.ini --confcutdir tests/fla_yardstick tests/fla_yardstick
 
-# Nothing need be installed: torch and jaxtyping are enough to check the kernels; what is timed also
-# wants lightning, jsonargparse and scipy, and is skipped by name without them (tools/gpu_check).
+# The project need not be installed: torch and jaxtyping are enough to check the kernels. Timings also
+# need lightning, jsonargparse and scipy; without them they are listed as skipped (tools/gpu_check).
 gpu-check: ## check kernels, training, prior and long contexts on this machine's CUDA device
 	$(PYTHON) -m tools.gpu_check --output runs/gpu_check.md
 

@@ -1,4 +1,4 @@
-"""The shape of the network, and the parts that follow from it alone."""
+"""The shape of the network, and the modules that depend on nothing else."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -35,7 +35,7 @@ OF_CELLS = (
     "head_reads",
     "cell_attention_every",
 )
-"""Options that say something about the cells of a row."""
+"""Options that concern the cells of a row."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Architecture:
         dim: Width of a token.
         num_heads: Heads of every mixer.
         depth: Layers.
-        num_features: Most columns of a table; fewer are padded.
-        num_classes: Most classes of a table, the number of logits.
+        num_features: Maximum number of columns of a table; fewer are padded.
+        num_classes: Maximum number of classes of a table, which is the number of logits.
         feed_forward: Token-wise layer of a block: swiglu, gelu or none.
         hidden_dim: Width inside the feed-forward layer.
         decoder_dim: Width inside the head.
@@ -61,17 +61,17 @@ class Architecture:
             class and one for the unknown label.
         value_code: linear: psi_x is linear in the values. fourier: also in their sines and cosines
             at a few frequencies.
-        mask_absent_classes: Give classes that the context does not have no probability.
+        mask_absent_classes: Give classes that the context does not have a probability of zero.
         two_axis: One token per group of columns, with softmax attention across the groups before
             every second layer (appendix D.9), instead of one token per row.
-        features_per_group: Columns of a group where `two_axis` is set and `group_offsets` is not.
-        group_offsets: Groups that share columns, where `two_axis` is set: group i holds the columns
+        features_per_group: Columns of a group if `two_axis` is set and `group_offsets` is not.
+        group_offsets: Groups that share columns, with `two_axis`: group i holds the columns
             i * group_stride + offset, counted cyclically.
         group_stride: See `group_offsets`.
         label_in_every_cell: Add psi_y to the token of every group.
-        head_reads: label_cell: a token of its own that stands for the label. mean: the mean of the
-            groups' tokens, without such a token.
-        cell_attention_every: Layers from one attention across the groups to the next; 1 for all.
+        head_reads: label_cell: a separate token for the label. mean: the mean of the groups'
+            tokens, without such a token.
+        cell_attention_every: Number of layers from one attention across the groups to the next.
         ridge_inputs: Give the network predictions of ridge regressions that are solved on the
             context in closed form; none if left out.
     """
@@ -117,7 +117,7 @@ class Architecture:
                 )
         if self.learn_states and self.weave_states:
             raise ConfigError(
-                "architecture.weave_states=true learns the states that layers start from already: "
+                "architecture.weave_states=true already learns the states that layers start from: "
                 "leave learn_states out."
             )
         if isinstance(self.ridge_inputs, Mapping):  # as a file holds it
@@ -125,25 +125,25 @@ class Architecture:
         self._check_cells()
 
     def _check_cells(self) -> None:
-        """Refuse options of cells that would be of no effect; a list of offsets is a tuple."""
+        """Refuse cell options that would have no effect; turn a list of offsets into a tuple."""
         defaults = {field.name: field.default for field in fields(self)}
         changed = [name for name in OF_CELLS if getattr(self, name) != defaults[name]]
         if changed and not self.two_axis:
             raise ConfigError(
-                f"architecture.{changed[0]}={getattr(self, changed[0])!r} is about the cells of a "
+                f"architecture.{changed[0]}={getattr(self, changed[0])!r} concerns the cells of a "
                 f"row: set two_axis to true, or leave {changed[0]} out."
             )
         if self.group_offsets is None:
             if "group_stride" in changed:
                 raise ConfigError(
-                    f"architecture.group_stride={self.group_stride} is the distance of groups that "
-                    "group_offsets describes: give those, or leave group_stride out."
+                    f"architecture.group_stride={self.group_stride} is the distance between groups "
+                    "that group_offsets describes: give those, or leave group_stride out."
                 )
             return
         if self.features_per_group != defaults["features_per_group"]:
             raise ConfigError(
                 f"architecture.features_per_group={self.features_per_group} and group_offsets both "
-                "say which columns are a group: leave one out."
+                "determine the columns of a group: leave one out."
             )
         if not isinstance(self.group_offsets, Sequence) or not all(
             type(offset) is int and offset >= 0 for offset in self.group_offsets
@@ -155,7 +155,7 @@ class Architecture:
         object.__setattr__(self, "group_offsets", tuple(self.group_offsets))
 
     def make_embedding(self) -> Embedding:
-        """Tokens from cells and labels."""
+        """The module that makes tokens from cells and labels."""
         codes = Codes(self.value_code, self.label_code, self.num_classes)
         if not self.two_axis:
             return RowEmbedding(self.num_features, self.dim, codes)
@@ -169,7 +169,7 @@ class Architecture:
         )
 
     def make_ridge_inputs(self) -> RidgeInputs | None:
-        """Ridge regressions as inputs, where there are any."""
+        """Ridge regressions as inputs, or None."""
         if self.ridge_inputs is None:
             return None
         return RidgeInputs(

@@ -28,17 +28,17 @@ from tabicl_linear.model import InContextModel
 
 _FORMAT = "tabicl_linear/2"
 _WITHOUT_CHECKSUM = "tabicl_linear/1"
-"""Exports of versions that wrote none; they are read unchecked."""
+"""Format of exports without a checksum; they are read unchecked."""
 _REMEDY = "name a .ckpt of a run folder or a .safetensors export"
 _PREFIX = "model."
-"""Where the LightningModule keeps the `InContextModel`."""
+"""Prefix of the `InContextModel`'s parameters in the LightningModule."""
 
 
 class Contents(NamedTuple):
-    """What a file holds of a model.
+    """The content of a checkpoint or export that describes a model.
 
     Attributes:
-        recipe: How to build it.
+        recipe: How to build the model.
         weights: Its parameters by name.
         provenance: Git commit, prior, trained range of rows, steps.
     """
@@ -64,16 +64,16 @@ def load_model(
         backend: Which kernels compute the mixers: plain PyTorch (torch), the C++ kernels on a
             CPU (cpp), flash-linear-attention on CUDA (fla), or the fastest that runs where
             the model is put (auto).
-        trust_code: Also build from classes outside tabicl_linear that the file names.
+        trust_code: Also import classes outside tabicl_linear that the file names.
 
     Raises:
-        CheckpointError: A missing, corrupt or foreign file, or weights that do not fit.
-        ConfigError: Overrides that do not exist, or a backend that cannot run here.
+        CheckpointError: The file is missing, corrupt or foreign, or its weights do not fit.
+        ConfigError: An override does not exist, or the backend cannot run here.
     """
     check(backend)
     contents = read(path)
     recipe = recipes.override(contents.recipe, overrides)
-    # Built in full, since a file need not hold all of a module: fixed decays and rotary tables are
+    # Built in full, since a file may not hold all of a module: fixed decays and rotary tables are
     # computed by its constructor.
     with torch.device("cpu"), _generators_kept():
         model = recipes.build(recipe, backend=backend, trust_code=trust_code)
@@ -87,7 +87,7 @@ def load_model(
                 f"{' with these overrides' if overrides else ''}: {summary}"
             ) from error
         dtype = next(model.parameters()).dtype
-        if dtype != built_in:  # what the file does not hold was in the dtype of the weights, too
+        if dtype != built_in:  # buffers that the file does not hold had the dtype of the weights
             model.to(dtype)
     model.provenance = contents.provenance
     return model.eval()
@@ -97,7 +97,7 @@ def read(path: str | Path) -> Contents:
     """Read a checkpoint or export.
 
     Raises:
-        CheckpointError: A missing, corrupt or foreign file.
+        CheckpointError: The file is missing, corrupt or foreign.
     """
     path = Path(path)
     if not path.is_file():
@@ -106,18 +106,18 @@ def read(path: str | Path) -> Contents:
 
 
 def export(checkpoint: str | Path, output: str | Path, overrides: Sequence[str] = ()) -> None:
-    """Write what prediction needs of a checkpoint to a safetensors file.
+    """Write the parts of a checkpoint that prediction needs to a safetensors file.
 
     Args:
         checkpoint: Lightning checkpoint or safetensors export.
-        output: The file.
-        overrides: Changes to the recipe, as in `load_model`, that the file is to keep, such as
+        output: The file to write.
+        overrides: Changes to the recipe, as in `load_model`, to store in the file, such as
             "model.architecture.ridge_inputs.num_trees=24".
 
     Raises:
         CheckpointError: The checkpoint cannot be read, its weights do not fit the recipe with the
             overrides, or the output cannot be written.
-        ConfigError: Overrides that do not exist.
+        ConfigError: An override does not exist.
     """
     output = Path(output)
     if output.suffix != ".safetensors":
@@ -140,20 +140,20 @@ def export(checkpoint: str | Path, output: str | Path, overrides: Sequence[str] 
     try:
         with written_whole(output) as partial:
             save_file(weights, partial, metadata=metadata)
-            # The library makes files for the owner alone; give it the rights of any new file.
+            # The library creates files that only the owner can read; give this one the usual mode.
             mask = os.umask(0)
             os.umask(mask)
             partial.chmod(0o666 & ~mask)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
-            f"The export {output} cannot be written: {error}; name a file in a folder with room "
-            "and the right to write."
+            f"The export {output} cannot be written: {error}; name a file in a writable folder "
+            "with enough room."
         ) from error
 
 
 @contextmanager
 def _generators_kept() -> Iterator[None]:
-    """Give the global generators of PyTorch, NumPy and Python back the states that they had."""
+    """Restore the states of the global generators of PyTorch, NumPy and Python at the end."""
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng(devices=[]):
@@ -186,7 +186,7 @@ def _read_export(path: Path) -> Contents:
         return Contents(recipes.extract(recipe), weights, dict(provenance))
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise CheckpointError(
-            f"{path} does not describe its model readably; export again."
+            f"{path} does not hold a readable description of its model; export again."
         ) from error
 
 

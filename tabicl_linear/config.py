@@ -1,6 +1,6 @@
-"""Configs: one tree with the sections `model`, `data` and `trainer` builds everything.
+"""Configs: one tree with the sections `model`, `data` and `trainer` describes everything.
 
-Its defaults are the paper's shared protocol, so that a file only says what differs.
+Its defaults are the paper's shared protocol, so that a file contains only what differs.
 """
 
 import pkgutil
@@ -39,11 +39,11 @@ TRAINER_DEFAULTS: dict[str, Any] = {
     "max_epochs": -1,
     "accumulate_grad_batches": 2,
     "gradient_clip_val": 1.0,
-    # In batches. There are no epochs: the stream has no end.
+    # In batches. There are no epochs, since the stream has no end.
     "val_check_interval": 8000,
     "check_val_every_n_epoch": None,
     "num_sanity_val_steps": 0,
-    # Streams and evaluation sets divide themselves among processes.
+    # Streams and evaluation sets are divided among processes by the data module.
     "use_distributed_sampler": False,
     "default_root_dir": "runs",
 }
@@ -59,10 +59,10 @@ IN_BATCHES = ("limit_train_batches", "overfit_batches")
 
 
 class ConfigCLI(LightningCLI):
-    """Reads a config; alone, it builds module and data, and `tabicl_linear.cli` trains with them.
+    """Reads a config and builds module and data; a subclass in `tabicl_linear.cli` trains.
 
     Args:
-        args: Options, after a verb where one is to run.
+        args: Options, after a verb if one is to run.
         run: Whether the first argument is a verb to run.
     """
 
@@ -80,8 +80,8 @@ class ConfigCLI(LightningCLI):
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Add the callbacks as sections of their own, the defaults, and the linked numbers."""
-        # Help lists the subclasses that are imported.
+        """Add sections for the callbacks, the defaults, and the linked arguments."""
+        # Help lists only subclasses that have been imported.
         for package in (mixers, strategies):
             for module in pkgutil.iter_modules(package.__path__):
                 import_module(f"{package.__name__}.{module.name}")
@@ -99,7 +99,7 @@ class ConfigCLI(LightningCLI):
             type=float | None,
             default=None,
             help="How long a process waits for the others before all end with an error; PyTorch's "
-            "own limit (30 minutes, 10 with NCCL) if left out.",
+            "limit (30 minutes, 10 with NCCL) if left out.",
         )
         parser.set_defaults(MODEL_DEFAULTS)
         parser.link_arguments("data.shapes.max_features", "model.architecture.num_features")
@@ -107,7 +107,7 @@ class ConfigCLI(LightningCLI):
         parser.link_arguments("seed_everything", "data.seed", compute_fn=_stream_seed)
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parse `args` alone, whatever the command line of this process is."""
+        """Parse `args`, ignoring the command line of this process."""
         try:
             self.config = parser.parse_args(args)
         except UnicodeDecodeError as error:
@@ -117,7 +117,7 @@ class ConfigCLI(LightningCLI):
             ) from error
 
     def _parse_ckpt_path(self) -> None:
-        """Nothing: the checkpoint's config came first, so that options count against it."""
+        """Do nothing: the checkpoint's config was parsed first, so that options override it."""
 
     def _set_seed(self) -> None:
         if self.subcommand is None:
@@ -128,7 +128,7 @@ class ConfigCLI(LightningCLI):
             seed_everything(seed, workers=True, verbose=False)
 
     def before_instantiate_classes(self) -> None:
-        """Refuse, before anything is built, what no training can follow."""
+        """Refuse invalid options before anything is built."""
         check_trainer(self._get(self.config, "trainer"))
 
     def instantiate_classes(self) -> None:
@@ -144,25 +144,25 @@ class ConfigCLI(LightningCLI):
 def build_task(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> InContextTask:
     """The task that `tabicl-linear fit --config ...` would train, with its initial parameters.
 
-    They follow from `seed_everything` (0 by default); the global generators stay as they are.
+    These are determined by `seed_everything` (0 by default); the global generators do not change.
 
     Args:
-        yaml_paths: Config files, later ones override earlier ones; none gives the defaults.
+        yaml_paths: Config files, later ones overriding earlier ones; none gives the defaults.
         overrides: Options such as `"model.architecture.depth=2"`.
 
     Raises:
-        ConfigError: A file, key or value that does not fit.
+        ConfigError: A file, key or value is invalid.
     """
     return _build(yaml_paths, overrides).model
 
 
 def build_data(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> PriorDataModule:
-    """The data module of a config, as `build_task` takes it: `.stream("train").batch(i)`."""
+    """The data module of a config (arguments as in `build_task`): `.stream("train").batch(i)`."""
     return _build(yaml_paths, overrides).datamodule
 
 
 def trainer_options(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """What the section `trainer` of a config comes to, defaults included."""
+    """The section `trainer` of a config, including defaults."""
     return vars(_build(yaml_paths, overrides).config["trainer"])
 
 
@@ -173,10 +173,10 @@ def _build(yaml_paths: Sequence[str | Path], overrides: Sequence[str]) -> Config
 
 
 def check_trainer(options: Mapping[str, Any]) -> None:
-    """Refuse numbers with which nothing is trained, or which a stream without end cannot follow.
+    """Refuse numbers with which nothing would be trained, or that an endless stream forbids.
 
     Raises:
-        ConfigError: With the option, its value and the remedy.
+        ConfigError: A number is refused; the message gives option, value and remedy.
     """
     for key in AT_LEAST_ONE:
         if options[key] < 1:
@@ -196,7 +196,7 @@ def check_trainer(options: Mapping[str, Any]) -> None:
 def _stream_seed(seed: bool | int) -> int:
     if isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise ConfigError(
-            f"seed_everything={seed}: give a number from 0 to {2**32 - 1}; it also names the "
+            f"seed_everything={seed}: give a number from 0 to {2**32 - 1}; it also determines the "
             "stream of training tasks."
         )
     return seed

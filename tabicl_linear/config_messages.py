@@ -1,4 +1,4 @@
-"""Usage errors in one line: which key, which value, what to do."""
+"""Usage errors in one line: key, value and remedy."""
 
 import difflib
 import errno
@@ -17,9 +17,9 @@ from tabicl_linear.errors import ConfigError
 from tabicl_linear.overlays import expanded
 
 BAD_INPUT = (ValueError, TypeError, KeyError, ImportError, OSError, MisconfigurationException)
-"""What libraries raise for options, files and folders that they cannot take."""
+"""Errors that libraries raise for invalid options, files and folders."""
 OBJECTIONS = (*BAD_INPUT, RuntimeError)
-"""The same from Lightning, whose own code raises RuntimeError for some of them."""
+"""The same for Lightning, whose own code raises RuntimeError for some of them."""
 
 HELP = "`tabicl-linear fit --help` lists all keys, `--model.mixer.help=CLASS_PATH` those of a class"
 
@@ -34,24 +34,24 @@ ABOUT_TYPES = "|".join(
         "a dict with",
     ]
 )
-"""How jsonargparse begins the lines that only say that a value is of another type."""
+"""Beginnings of jsonargparse's lines that only say that a value has another type."""
 
 
 class OneLineParser(LightningArgumentParser):
-    """Raises `ConfigError` with one line where jsonargparse prints its usage and exits."""
+    """Raises a one-line `ConfigError` where jsonargparse would print its usage and exit."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the message as one line."""
         raise ConfigError(one_line(message, self)) from ex
 
     def parse_string(self, content: str, path: str = "", *args: Any, **kwargs: Any) -> Namespace:
-        """Parse a config; that of a file with its overlays in it."""
-        if path:  # jsonargparse works in the folder of the file meanwhile
+        """Parse a config; that of a file includes its overlays."""
+        if path:  # jsonargparse works in the folder of the file here
             content = yaml.safe_dump(expanded(Path(path).resolve()))
         return super().parse_string(content, path, *args, **kwargs)
 
     def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:
-        """Build the objects; what a class in a union of types objects to is a `ConfigError`."""
+        """Build the objects; objections of a class in a union of types become `ConfigError`s."""
         try:
             return super().instantiate(namespace, *args, **kwargs)
         except ValueError as error:
@@ -64,7 +64,7 @@ def one_line(message: str, parser: ArgumentParser) -> str:
     """Reduce a message of jsonargparse to one line that names key, value and remedy."""
     if reason := union_reason(message):
         return reason
-    # The parts of a class path are tried as a file first; that they are none is no news.
+    # jsonargparse tries a class path as a file first; that it is not a file is no information.
     lines = [line.strip(" -") for line in message.splitlines() if "Expected a path but" not in line]
     text = " ".join(line for line in lines if line)
     text = re.sub(r'^(Parser key "config": )+', "", text)
@@ -78,7 +78,7 @@ def one_line(message: str, parser: ArgumentParser) -> str:
 def union_reason(message: str) -> str | None:
     """What is wrong with a value that fits none of several types.
 
-    That is the first objection which is not about its type. None for other messages.
+    This is the first objection that does not concern its type. None for other messages.
     """
     text = " ".join(message.split())
     match = re.match(r'(?:Parser key "(.*?)": )?.*?Does not validate against any of .*', text)
@@ -89,7 +89,7 @@ def union_reason(message: str) -> str | None:
 
 
 def reason(error: OSError) -> str:
-    """What the system refused, and what to do, in one line."""
+    """The operating system's error and the remedy, in one line."""
     where = "a file or folder" if error.filename is None else error.filename
     remedies = {
         errno.ENOSPC: "make room, or name a folder on another disk",
@@ -113,7 +113,7 @@ def undecodable(arguments: Sequence[str]) -> str | None:
     """The first file that a command line names and that is not UTF-8."""
     for argument in arguments:
         path = Path(argument.rpartition("=")[2])
-        # Configs that are given as text are too long, or too odd, for a path.
+        # Configs given as text may be too long, or have invalid characters, for a path.
         with suppress(OSError, ValueError):
             if path.is_file():
                 try:
@@ -185,4 +185,4 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     (r'Parser key "(.*?)": .*Subtypes: \[(.*)\] Errors: .*Given value: (.*)', _wrong_value),
     (r'Parser key "(.*?)": Expected an? (.*?)\.? Got value: (.*)', _wrong_value),
 ]
-"""Messages of jsonargparse and what to say instead; the first that fits is taken."""
+"""Patterns of jsonargparse's messages and their replacements; the first match is used."""

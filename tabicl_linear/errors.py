@@ -6,7 +6,7 @@ class ConfigError(ValueError):
 
 
 class UnsupportedReadout(ConfigError):
-    """A readout that the mixer's update rule cannot serve."""
+    """A readout that the mixer's update rule does not support."""
 
 
 class CheckpointError(ValueError):
@@ -14,4 +14,4 @@ class CheckpointError(ValueError):
 
 
 class DataError(ValueError):
-    """A table, or a synthetic task, that cannot be used as asked."""
+    """A table or synthetic task that cannot be used as requested."""

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Atomic writes: a file is either complete or does not exist."""
 
 import os
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PARTIAL = ".partial"
-"""Suffix of a file that is being written. What a kill left behind may be deleted."""
+"""Suffix of a file that is being written. Files left behind by a kill may be deleted."""
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to; renamed to `path` at the end, removed on an error.
+    """A name in the folder of `path` to write to; renamed to `path` at the end, removed on errors.
 
-    Never in the temporary folder, which may be another disk, and a smaller one.
+    The temporary folder is not used, since it may be on another, smaller disk.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
@@ -22,11 +22,11 @@ def written_whole(path: Path) -> Iterator[Path]:
     except BaseException as error:
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(partial)):
-            error.filename = str(path)  # that of the user, for the message
+            error.filename = str(path)  # the name that the user knows, for the message
         raise
 
 
 def sweep(folder: Path) -> None:
-    """Delete the partial files of writers that were killed; none may be at work."""
+    """Delete the partial files of killed writers; no writer may be active."""
     for partial in folder.glob(f".*{PARTIAL}"):
         partial.unlink(missing_ok=True)

@@ -1,15 +1,15 @@
-"""Which commit the code is."""
+"""The git commit of the code."""
 
 import subprocess
 from pathlib import Path
 
 
 def git_commit(folder: Path, *, digits: int = 40) -> str | None:
-    """The commit of the checkout that tracks a package; None where there is none.
+    """The commit of the checkout that a package belongs to; None outside a checkout.
 
     Args:
         folder: The package.
-        digits: How many of the commit; `-dirty` follows them where files have changed.
+        digits: Number of digits of the commit; `-dirty` is appended if files have changed.
     """
     try:
         _git(folder, "ls-files", "--error-unmatch", "__init__.py")

@@ -11,7 +11,7 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class InContextLearner(Protocol):
-    """What fits a context into a state and predicts queries from the state."""
+    """Fits a context into a state and predicts queries from the state."""
 
     def fit(
         self,
@@ -40,15 +40,15 @@ class BlockState(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockEnsemble:
-    """Cuts a context into disjoint blocks and averages the logits of all (section 4.1, "3K").
+    """Cuts a context into disjoint blocks and averages their logits (section 4.1, "3K").
 
-    Rows are dealt to blocks at random, keep their order within a block, and block lengths differ
-    by at most one. Blocks of equal length are fitted side by side. A context that fits into one
-    block is left whole.
+    Rows are assigned to blocks at random, keep their order within a block, and block lengths differ
+    by at most one. Blocks of equal length are fitted as one batch. A context that fits into one
+    block is not divided.
 
     Attributes:
         learner: The learner that reads each block.
-        max_rows: Most rows of a block (the paper takes 3,000).
+        max_rows: Maximum number of rows of a block (3,000 in the paper).
     """
 
     learner: InContextLearner

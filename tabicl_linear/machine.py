@@ -1,4 +1,4 @@
-"""The machine and the software that something was measured on."""
+"""Describes the machine and the software on which something was measured."""
 
 import datetime
 import os
@@ -48,7 +48,7 @@ def sentence(machine: dict[str, Any]) -> str:
 
 
 def processor() -> str:
-    """The processor's name, with what it can multiply in."""
+    """The processor's name, with its matrix instructions."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     fields = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}

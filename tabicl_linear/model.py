@@ -24,13 +24,13 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class InContextState(NamedTuple):
-    """A fitted context: all that predictions need of it.
+    """A fitted context: everything that predictions need.
 
     Attributes:
         layers: State of every layer.
-        statistics: What standardises rows and stands in for unknown labels.
-        classes: Which classes the context has; None where the model does not mask the others.
-        ridge: What predicts ridge inputs; None for a model without them.
+        statistics: Column statistics, which standardise rows, and the mean label.
+        classes: Which classes the context has; None if the model does not mask the others.
+        ridge: State of the ridge regressions; None for a model without them.
     """
 
     layers: tuple[LayerState, ...]
@@ -84,7 +84,7 @@ class InContextModel(PlacedModule):
         """Assemble a model, one mixer and one readout per layer.
 
         Raises:
-            ConfigError: Parts that do not fit together.
+            ConfigError: The parts do not fit together.
         """
         blocks = [cls._make_block(mixer, readout, architecture) for _ in range(architecture.depth)]
         final_norm = architecture.make_norm() if architecture.final_norm else None
@@ -100,8 +100,8 @@ class InContextModel(PlacedModule):
         if strategy.target == "multi" and ridge is not None and ridge.form != "earlier_rows":
             raise ConfigError(
                 f"Multi-target training writes the rows it predicts, and ridge_inputs.form="
-                f"{ridge.form} solves for a row with the labels of all others, in which its own "
-                "shows again: set ridge_inputs.form to earlier_rows, or target: single."
+                f"{ridge.form} predicts a row from the labels of all others, whose inputs then "
+                "reveal its own: set ridge_inputs.form to earlier_rows, or target: single."
             )
         if strategy.target == "multi" and not backbone.is_causal:
             raise ConfigError(
@@ -119,7 +119,7 @@ class InContextModel(PlacedModule):
         layer.initialise_for_(architecture.depth)
         return Block(
             layer,
-            readout(layer.num_heads),  # a mixer may have heads of its own (Mamba-2)
+            readout(layer.num_heads),  # a mixer may have its own number of heads (Mamba-2)
             feed_forward=architecture.make_feed_forward(),
             norms=(architecture.make_norm(), architecture.make_norm()),
             norm_first=architecture.norm == "pre_rms",
@@ -127,12 +127,12 @@ class InContextModel(PlacedModule):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self._weight.device
 
     @property
     def max_columns(self) -> int:
-        """Columns of a table at most."""
+        """Maximum number of columns of a table."""
         return self.architecture.num_features
 
     @property
@@ -152,24 +152,24 @@ class InContextModel(PlacedModule):
     ) -> InContextState:
         """Write labelled rows and return the state.
 
-        Takes memory beside its arguments for one chunk of rows in a causal model; otherwise also
-        for one hidden token per row (two where the readout is bidirectional; see "Long contexts"
-        in docs/architecture.md). Gradients, where they are recorded, keep everything.
+        Besides its arguments, a causal model needs memory for one chunk of rows; others also need
+        it for one hidden token per row (two if the readout is bidirectional; see "Long contexts" in
+        docs/architecture.md). If gradients are recorded, everything is kept.
 
         Args:
             x: Features; NaN and infinities count as missing. Any floating dtype: rows are
-                standardised in float64, then take the dtype of the weights.
+                standardised in float64, then converted to the dtype of the weights.
             y: Class indices from 0.
             categorical: Which columns hold category codes; none if left out.
-            state: Fitted state to extend by these rows, under its statistics: the result is that
-                of fitting all rows at once under the statistics of the first.
-            statistics: Statistics to take in the place of those of these rows, for a context that
-                comes in pieces or a part of one; see `statistics`. They know the categories.
-            rows_per_chunk: Most rows of each task in the network at a time, 2048 on a CPU and 16384
-                elsewhere if left out. The result does not depend on it, up to rounding.
+            state: Fitted state to extend by these rows, with its statistics: the result is that of
+                fitting all rows at once with the statistics of the first.
+            statistics: Statistics to use instead of those of these rows, for a context that comes
+                in pieces or a part of one; see `statistics`. They include the categories.
+            rows_per_chunk: Maximum number of rows of each task in the network at a time, by default
+                2048 on a CPU and 16384 elsewhere. The result does not depend on it, up to rounding.
 
         Raises:
-            DataError: Rows, labels or a state that the model cannot take.
+            DataError: The model cannot take the rows, labels or state.
             ConfigError: `rows_per_chunk` is less than one.
             UnsupportedReadout: `state` is given, but a layer reads tokens written later.
         """
@@ -207,16 +207,16 @@ class InContextModel(PlacedModule):
         Args:
             state: Fitted context.
             x: Features, as in `fit`.
-            rows_per_chunk: Most rows of each task in the network at a time, as in `fit`.
+            rows_per_chunk: Maximum number of rows of each task in the network, as in `fit`.
 
         Raises:
-            DataError: Rows that do not have the columns of the context, or a foreign state.
+            DataError: The rows do not have the columns of the context, or the state is foreign.
             ConfigError: `rows_per_chunk` is less than one.
         """
         size = inputs.chunk_length(self._weight.device, rows_per_chunk)
         self._check_state(state)
         inputs.check_queries(x, state.statistics.fill.shape, self._weight.device)
-        # Pieces of equal length: matrix products of very few rows run other kernels.
+        # Chunks of equal length, since matrix products of very few rows use other kernels.
         pieces = x.tensor_split(max(1, -(-x.shape[1] // size)), dim=1)
         with self.computing():
             return torch.cat([self._predict(state, piece) for piece in pieces], dim=1)
@@ -232,21 +232,21 @@ class InContextModel(PlacedModule):
         """Logits of the query rows in the training layout of the strategy.
 
         Raises:
-            DataError: The batch has no query row, or none of context.
+            DataError: The batch has no query row, or no context row.
         """
         return self.train_pass(batch)[0]
 
     def train_pass(
         self, batch: TaskBatch, initial: Sequence[LayerState] | None = None
     ) -> tuple[Float[Tensor, "b q y"], tuple[LayerState, ...]]:
-        """What `forward` returns, and the state of every layer after all that was written.
+        """The result of `forward`, and the state of every layer after everything is written.
 
         Args:
             batch: Tasks to train on.
-            initial: States to start the context from, in the place of learned ones or zero.
+            initial: States to start the context from, instead of learned ones or zero.
 
         Raises:
-            DataError: The batch has no query row, or none of context.
+            DataError: The batch has no query row, or no context row.
         """
         num_context = batch.num_context
         if not 1 <= num_context < batch.x.shape[1]:
@@ -272,7 +272,7 @@ class InContextModel(PlacedModule):
 
     @property
     def _weight(self) -> Tensor:
-        """Any of the weights: tells their dtype and device."""
+        """One of the weights, from which dtype and device are read."""
         return next(self.parameters())
 
     def statistics(
@@ -297,7 +297,7 @@ class InContextModel(PlacedModule):
         return Tables(self.embedding, self.strategy, self.ridge, statistics)
 
     def _classes(self, y: Tensor, before: InContextState | None = None) -> Tensor | None:
-        """Classes among labels and in a state; None where absent ones are not masked."""
+        """Classes among the labels and in a state; None if absent ones are not masked."""
         if not self.architecture.mask_absent_classes:
             return None
         earlier = None if before is None else before.classes
@@ -327,13 +327,13 @@ class InContextModel(PlacedModule):
         self.backbone.check_extensible()
         if not self.is_causal:
             raise UnsupportedReadout(
-                "A fitted state can be extended only where rows depend on earlier rows alone: "
-                "here ridge inputs are solved from all rows. Fit all rows at once, or use a model "
+                "A fitted state can be extended only if rows depend on earlier rows alone: here "
+                "ridge inputs are solved from all rows. Fit all rows at once, or use a model "
                 "with ridge_inputs.form: earlier_rows."
             )
 
     def _check_state(self, state: InContextState) -> None:
-        """Refuse what another model has fitted: kernels look at no shapes."""
+        """Refuse the state of another model, since kernels do not check shapes."""
         if (
             not isinstance(state, InContextState)
             or (state.classes is None) == self.architecture.mask_absent_classes
@@ -341,6 +341,6 @@ class InContextModel(PlacedModule):
             or not self.backbone.takes(state.layers, self._weight.device)
         ):
             raise DataError(
-                "The state is not one of this model on this device; fit the context with the very "
-                "model that reads it, where it is now."
+                "The state is not one of this model on this device; fit the context with the same "
+                "model, on the device where it is now."
             )

@@ -1,7 +1,7 @@
 """Config files that are made of other files: `overlays: [mixer/delta, readout/causal]`.
 
-A name is that of a file without `.yaml`, from the folder of the file that says it. Later overlays
-are laid over earlier ones, and the file's own sections over all of them.
+A name is the path of a file without `.yaml`, relative to the file that names it. Later overlays
+override earlier ones, and the file's own sections override all of them.
 """
 
 from pathlib import Path
@@ -16,10 +16,10 @@ Tree = dict[str, Any]
 
 
 def expanded(path: Path) -> Tree:
-    """The tree of a config file with its overlays in it.
+    """The tree of a config file, including its overlays.
 
     Raises:
-        ConfigError: A file that is missing, is no config, or leads back to itself.
+        ConfigError: A file is missing, is not a config, or includes itself.
     """
     return _expanded(path, ())
 
@@ -42,7 +42,7 @@ def _expanded(path: Path, above: tuple[Path, ...]) -> Tree:
 
 
 def laid_over(below: Tree, above: Tree) -> Tree:
-    """One tree of two; another class does not inherit the arguments of the one below it."""
+    """Merge two trees; a class in `above` does not inherit the arguments of another class below."""
     other_class = "class_path" in above and above["class_path"] != below.get("class_path")
     whole = {} if other_class else dict(below)
     for key, value in above.items():

@@ -19,10 +19,10 @@ class Readout(nn.Module, ABC):
     """How context tokens and queries read the state of a rule; one per layer.
 
     Attributes:
-        is_causal: A context token reads nothing written after it. Only then can a fitted state be
-            extended by more rows, and only then may a row's own label stand in the context
-            (multi-target training).
-        is_bidirectional: The block passes over its context in both directions.
+        is_causal: Whether no context token reads anything written after it. Only then can a fitted
+            state be extended by more rows, and a row's own label be in the context (multi-target
+            training).
+        is_bidirectional: Whether the block runs over its context in both directions.
     """
 
     is_causal: ClassVar[bool]
@@ -30,17 +30,17 @@ class Readout(nn.Module, ABC):
 
     @abstractmethod
     def check(self, rule: UpdateRule) -> None:
-        """Raise `UnsupportedReadout` where the rule cannot serve this readout."""
+        """Raise `UnsupportedReadout` if the rule does not support this readout."""
 
     @abstractmethod
     def context(
         self, rule: UpdateRule, x: Streams, state: RuleState | None
     ) -> tuple[Float[Tensor, "b t h v"], RuleState]:
-        """Write the context; what its tokens read, and the final state."""
+        """Write the context; return what its tokens read, and the final state."""
 
     @abstractmethod
     def query(self, rule: UpdateRule, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
-        """What each query reads, independently of all others; the state stays as it is."""
+        """What each query reads, independently of all others; the state does not change."""
 
 
 ReadoutFactory = Callable[[int], Readout]
@@ -74,7 +74,7 @@ class Causal(Readout):
         if self.state_norm is not None and rule.state_norms != "prefix":
             raise UnsupportedReadout(
                 f"Causal readout with normalise needs the norms of all prefix states, which "
-                f"{type(rule).__name__} gives for plain linear attention alone; use FinalState "
+                f"{type(rule).__name__} provides only for plain linear attention; use FinalState "
                 "with normalise, or leave normalise out."
             )
 
@@ -89,7 +89,7 @@ class Causal(Readout):
         return heads, final
 
     def query(self, rule: UpdateRule, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
-        """Every query reads the context's state, with its own write where `self_term` is set."""
+        """Every query reads the context's state, with its own write if `self_term` is set."""
         heads = rule.peek(x, state) if self.self_term else rule.read(x.q, state)
         if self.state_norm is None:
             return heads
@@ -112,7 +112,7 @@ class FinalState(Readout):
         self.state_norm = StateNorm(num_heads) if normalise else None
 
     def check(self, rule: UpdateRule) -> None:
-        """Every rule has a final state; only a matrix has the norm to replace."""
+        """Every rule has a final state, but `normalise` needs the norm of a matrix."""
         if self.state_norm is not None and rule.state_norms == "none":
             raise UnsupportedReadout(
                 f"FinalState with normalise needs a matrix state of values alone, which "
@@ -127,7 +127,7 @@ class FinalState(Readout):
         return self.query(rule, x, final), final
 
     def query(self, rule: UpdateRule, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
-        """A plain read: no own write and no own gate."""
+        """A plain read, without the query's own write and gate."""
         heads = rule.read(x.q, state)
         if self.state_norm is None:
             return heads
@@ -138,8 +138,8 @@ class Bidirectional(Readout):
     """The block runs on the context and on its reversal with shared weights (section 4.2).
 
     Each direction has its own clock and convolution; outputs and final states are averaged, and
-    queries read the averaged state with their own write. The paper's text writes both directions
-    into one state; this is what its authors run.
+    queries read the averaged state with their own write. In the paper's text both directions write
+    into one state; this is what the authors' code does.
 
     Args:
         num_heads: Heads of the layer.

@@ -1,6 +1,6 @@
 """A model as plain data: class paths and arguments, no pickled objects.
 
-The same tree that a config file holds under `model:` and a checkpoint under its hyperparameters.
+It is the tree that a config file has under `model:` and a checkpoint under its hyper-parameters.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """The recipe with `model.<path>=<YAML value>` strings applied.
 
     Raises:
-        ConfigError: A string of another form, or a path that the recipe does not have.
+        ConfigError: A string has another form, or the recipe does not have its path.
     """
     changed = {name: _copy(part) for name, part in recipe.items()}
     for text in overrides:
@@ -60,7 +60,7 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
         node = changed.get(keys[1]) if len(keys) > 2 and keys[0] == "model" else None
         for key in keys[2:-1]:
             node = node.get(key) if isinstance(node, dict) else None
-        # Beside its arguments, a slot has its class path and nothing else.
+        # Apart from its arguments, a slot has its class path and nothing else.
         unknown = len(keys) == 3 and keys[1] in _SLOTS and keys[2] != "class_path"
         if not equals or unknown or not isinstance(node, dict):
             raise ConfigError(
@@ -80,8 +80,8 @@ def build(recipe: Recipe, *, backend: Backend = "auto", trust_code: bool = False
         trust_code: Also import classes from modules outside tabicl_linear.
 
     Raises:
-        ConfigError: A class or argument that does not exist, parts that do not fit, or a backend
-            that cannot run here.
+        ConfigError: A class or argument does not exist, parts do not fit together, or the backend
+            cannot run here.
     """
     try:
         return _assemble(recipe, backend, trust_code)
@@ -109,15 +109,15 @@ def require_trusted(what: str, class_path: str) -> None:
     """Refuse a class whose import would run code of an unknown package.
 
     Args:
-        what: How the message names it.
-        class_path: The class. A bare name is no import.
+        what: Name of the class in the message.
+        class_path: The class. A bare name is not imported.
 
     Raises:
-        ConfigError: It lies outside this package, PyTorch and Lightning.
+        ConfigError: It is outside this package, PyTorch and Lightning.
     """
     if "." in class_path and class_path.partition(".")[0] not in TRUSTED:
         raise ConfigError(
-            f"{what} lies outside {', '.join(TRUSTED)}, and importing it runs its code; set "
+            f"{what} is outside {', '.join(TRUSTED)}, and importing it runs its code; set "
             "trust_code to true if you trust it."
         )
 
@@ -129,7 +129,7 @@ def _value(text: str, value: str) -> Any:
         raise ConfigError(f"override {text!r}: the value is not valid YAML.") from error
     if isinstance(parsed, str):
         try:
-            return float(parsed)  # YAML 1.1 takes 1e-6, without a dot, for text
+            return float(parsed)  # YAML 1.1 reads 1e-6, without a dot, as text
         except ValueError:
             return parsed
     return parsed
@@ -153,7 +153,7 @@ def _factory(name: str, part: dict[str, Any], trust_code: bool) -> Callable[...,
     arguments = part["init_args"]
     parameters = list(inspect.signature(cls).parameters.values())[supplied:]
     allowed = [parameter.name for parameter in parameters]
-    # `**options` passes names on that only the call itself can check, as `fit` has done.
+    # `**options` accepts names that only the call itself can check, as `fit` has done.
     takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     unknown = sorted(set(arguments) - set(allowed))
     if unknown and not takes_more:
@@ -173,5 +173,5 @@ def _import(name: str, class_path: str, base: type, trust_code: bool) -> type:
     except ImportError as error:
         raise ConfigError(f"{name}: {class_path} cannot be imported: {error}.") from error
     if not (inspect.isclass(cls) and issubclass(cls, base)):
-        raise ConfigError(f"{name}: {class_path} is no {base.__name__}.")
+        raise ConfigError(f"{name}: {class_path} is not a {base.__name__}.")
     return cls

@@ -1,7 +1,7 @@
-"""Every trained model of the paper by name: the one place that knows which overlays make it.
+"""Every trained model of the paper by name, with the config files that make it.
 
-Paths are below `configs/`. A model with a file of its own has its name; the others add an overlay
-to one of those. Train one with `tabicl-linear fit` and a `--config` for each.
+Paths are relative to `configs/`. Some models have a file with their name; the others add overlays
+to one of those. Train a model with `tabicl-linear fit` and a `--config` for each of its files.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ class Run(NamedTuple):
 
     Attributes:
         overlays: Config files, later ones laid over earlier ones.
-        shown_in: Table or figure, or section.
-        parameters: Published number of parameters; None where there is none.
+        shown_in: Table, figure or section of the paper.
+        parameters: Published number of parameters; None if not published.
     """
 
     overlays: tuple[str, ...]

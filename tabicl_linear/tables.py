@@ -1,4 +1,4 @@
-"""Tables on their way to tokens."""
+"""Turns tables into tokens."""
 
 from collections.abc import Iterator
 
@@ -13,13 +13,13 @@ from tabicl_linear.types import Float, Int, Tensor
 
 
 class Tables:
-    """Tasks under the statistics of their contexts: makes tokens of their rows and labels.
+    """Makes tokens from rows and labels of tasks, with the statistics of their contexts.
 
     Args:
         embedding: psi_x and psi_y.
         strategy: Layout of the tokens.
-        ridge: What adds predictions of ridge regressions to rows, if anything does.
-        statistics: Of the contexts.
+        ridge: Adds predictions of ridge regressions to rows; None without them.
+        statistics: Statistics of the contexts.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Tables:
         state: RidgeState | None = None,
         rows_per_chunk: int | None = None,
     ) -> RidgeContext | None:
-        """What predicts rows of a context, which may extend that of a state; None without ridge.
+        """The predictor of a context's rows, which may extend a state; None without ridge inputs.
 
         Args:
-            x: All its rows.
+            x: All rows of the context.
             y: Their labels.
-            state: Of the rows before them.
-            rows_per_chunk: Rows looked at together.
+            state: State of the rows before them.
+            rows_per_chunk: Rows processed together.
         """
         if self.ridge is None:
             return None
@@ -75,7 +75,7 @@ class Tables:
     def query_predictions(
         self, x: Float[Tensor, "b q m"], state: RidgeState | None
     ) -> RidgePredictions | None:
-        """What ridge regressions say about unlabelled rows; None without them."""
+        """Ridge predictions of unlabelled rows; None without ridge inputs."""
         if self.ridge is None or state is None:
             return None
         return self.ridge.query(x, state, self.statistics)
@@ -87,9 +87,9 @@ class Tables:
         return self.strategy.query_tokens(self._rows(x, known), self._placeholder())
 
     def training_predictions(self, batch: TaskBatch) -> RidgePredictions | None:
-        """What ridge regressions say about all rows of a training batch; None without them.
+        """Ridge predictions of all rows of a training batch; None without ridge inputs.
 
-        Query rows are predicted like those of the context where their labels are written as well.
+        If the labels of query rows are written as well, they are predicted like context rows.
         Nothing is solved for the tasks that `RidgeOptions.dropout` chooses.
         """
         if self.ridge is None:

@@ -59,7 +59,7 @@ def test_without_development_tables_there_is_the_loss_alone(tmp_path, capsys):
 def test_three_legs_are_too_few(tmp_path, capsys):
     assert curve.main([*log(tmp_path, [(0.8, 0.9), (0.75, 0.91), (0.74, 0.92)])]) == 2
     error = capsys.readouterr().err
-    assert "3 points: a curve takes at least 4" in error
+    assert "3 points: a curve needs at least 4" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "curve.png").exists()
     assert curve.main([str(tmp_path / "nowhere")]) == 2

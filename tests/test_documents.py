@@ -1,9 +1,12 @@
-"""Files and folders that documents name exist."""
+"""Files, folders and commands that documents name exist."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tabicl_linear.cli.verbs import VERBS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -14,6 +17,11 @@ ELSEWHERE = {
     ".whl/",  # wheels that somebody may put there
     "naive.py",  # of flash-linear-attention
 }
+
+MODULES = re.compile(r"python -m ((?:experiments|tools|tabicl_linear)[\w.]*)")
+VERB = re.compile(r"tabicl-linear ([a-z]+)")
+TARGET = re.compile(r"(?:^|`)make ([\w-]+)", re.MULTILINE)
+TARGETS = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
 def missing(text: str) -> list[str]:
@@ -33,9 +41,36 @@ def missing(text: str) -> list[str]:
     ]
 
 
+def unknown_commands(text: str) -> list[str]:
+    """Modules, verbs of the command line and make targets that do not exist."""
+    return [
+        *(name for name in MODULES.findall(text) if find_spec(name) is None),
+        *(verb for verb in VERB.findall(text) if verb not in VERBS),
+        *(target for target in TARGET.findall(text) if target not in TARGETS),
+    ]
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_files_that_a_document_names_exist(path):
     assert missing(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_that_a_document_names_exist(path):
+    assert unknown_commands(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("`python -m experiments.development.dance`", "experiments.development.dance"),
+        ("tabicl-linear dance --quick", "dance"),
+        ("`make dance`", "dance"),
+        ("make dance   # in a block", "dance"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_found_out(text, unknown):
+    assert unknown_commands(text) == [unknown]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Train arms, each a pile of configs, for equal CPU time; score and compare them.
+"""Train arms, each a list of configs, for equal CPU time; score and compare them.
 
     python -m experiments.arms.run --arm baseline= --arm wide=wide.yaml,muon.yaml \
         --cpu-minutes 20 --seed 0 --output runs/arms
 
-An arm is one leg of `experiments.pretrain_default` (its configs are laid over that of the default
-weights): CPU time of the training process with one thread, the decay at the end. Arms run one after
-the other; stopped anywhere, the same command goes on. `--only NAME` trains one of them.
+An arm is one leg of `experiments.pretrain_default`, whose configs override that of the default
+weights: CPU time of the training process with one thread, with a decay at the end. Arms run one
+after the other; if stopped, the same command continues. `--only NAME` trains one of them.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SHOWN = ("steps", "datasets", "core_hours", *legs.SCORES)
 
 
 class Arm(NamedTuple):
-    """A name, and configs that are laid over that of the default weights."""
+    """A name, and configs that override that of the default weights."""
 
     name: str
     configs: tuple[Path, ...]
@@ -39,7 +39,7 @@ def parse_arm(text: str) -> Arm:
     """An arm from NAME=A.yaml,B.yaml; NAME= alone is the default recipe.
 
     Raises:
-        argparse.ArgumentTypeError: Another text, or a file that is not there.
+        argparse.ArgumentTypeError: The text has another form, or a file does not exist.
     """
     name, equals, files = text.partition("=")
     if not name or not equals:
@@ -52,7 +52,7 @@ def parse_arm(text: str) -> Arm:
 
 
 def run_arm(arm: Arm, arguments: argparse.Namespace, folder: Path) -> int:
-    """Train and score an arm in a folder of its own, unless that is done; return its exit code."""
+    """Train and score an arm in its own folder, unless already done; return its exit code."""
     log = folder / legs.LOG
     if log.exists() and legs.read(log)["loss"].notna().any():
         return 0
@@ -63,7 +63,7 @@ def run_arm(arm: Arm, arguments: argparse.Namespace, folder: Path) -> int:
 
 
 def append(row: dict[str, object], path: Path) -> pd.DataFrame:
-    """Add a row to the CSV of all arms, in place of one with the same key; return all rows."""
+    """Add a row to the CSV of all arms, replacing one with the same key; return all rows."""
     rows = pd.DataFrame([row])
     if path.exists():
         rows = pd.concat([pd.read_csv(path), rows]).drop_duplicates(KEY, keep="last")
@@ -101,13 +101,13 @@ def _by_table(arms: list[Arm], arguments: argparse.Namespace) -> pd.DataFrame:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the arms; return 0, or the code of the first that did not come to its end."""
+    """Run the arms; return 0, or the exit code of the first that did not finish."""
     parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument(
         "--arm", type=parse_arm, action="append", required=True, help="NAME=CONFIG,CONFIG"
     )
-    parser.add_argument("--only", help="train this arm alone")
-    parser.add_argument("--seed", type=int, default=0, help="of weights and training stream")
+    parser.add_argument("--only", help="train only this arm")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and training stream")
     parser.set_defaults(output=Path("runs/arms"), device="cpu")
     arguments = parser.parse_args(argv)
     check(parser, arguments)

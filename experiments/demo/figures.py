@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from tabicl_linear.files import written_whole
 
 SMOOTHING = 25
-"""Logged steps in the running mean of the training loss."""
+"""Number of logged steps in the running mean of the training loss."""
 
 
 def draw_learning_curve(metrics: Path, output: Path) -> None:

@@ -2,8 +2,8 @@
 
     python -m experiments.demo.run --output runs/demo
 
-Stopped anywhere, the same command goes on where it was. Everything is chosen on synthetic data;
-the real tables, which scikit-learn carries, are for reporting.
+If stopped, the same command continues where it was. Everything is chosen on synthetic data; the
+real tables, which come with scikit-learn, are only for reporting.
 """
 
 import argparse
@@ -25,7 +25,7 @@ CHECKPOINT = "last.ckpt"
 
 
 def pretrain(config: list[Path], root: Path, max_steps: int | None) -> Path:
-    """Run `tabicl-linear fit`, or go on with a run that was stopped; return its checkpoint."""
+    """Run `tabicl-linear fit`, or resume a run that was stopped; return its checkpoint."""
     command = [sys.executable, "-m", "tabicl_linear", "fit"]
     for path in config:
         command += ["--config", str(path)]

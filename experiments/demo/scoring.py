@@ -1,4 +1,4 @@
-"""Scores of a checkpoint beside the closed form alone and two classics on bundled tables."""
+"""Scores a checkpoint, the closed form alone and two classic models on bundled tables."""
 
 import sys
 import warnings
@@ -20,8 +20,8 @@ from tqdm import tqdm
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier, load_model
 
-# The demo asks for more rows and columns than the small model was made for, to show what happens:
-# the classifier's warnings about each are true and would bury the result.
+# The demo uses more rows and columns than the small model was made for, to show what happens; the
+# classifier's warnings about them are correct, but would bury the result.
 warnings.filterwarnings("ignore", message="The table has", category=UserWarning)
 
 Table = tuple[np.ndarray, np.ndarray]
@@ -36,7 +36,7 @@ LOADERS = {
 
 
 def bundled_tables(names: Sequence[str]) -> dict[str, Table]:
-    """Features and labels of tables that scikit-learn carries."""
+    """Features and labels of tables that come with scikit-learn."""
     return {name: LOADERS[name](return_X_y=True) for name in names}
 
 
@@ -64,7 +64,7 @@ def score_tables(checkpoint: Path, tables: Mapping[str, Table], *, folds: int) -
 
 
 def score_context_sizes(checkpoint: Path, tables: Mapping[str, Table]) -> pd.DataFrame:
-    """Accuracy on a fixed test quarter of every table, fitted on ever more of the other rows."""
+    """Accuracy on a fixed test quarter of every table, fitted on increasing numbers of rows."""
     rows = []
     for table, (x, y) in tables.items():
         x_train, x_test, y_train, y_test = train_test_split(

@@ -1,7 +1,7 @@
 """Classifiers to compare with, by name: scikit-learn estimators that take raw frames.
 
 Numbers are imputed by their mean; categories become one column each for linear models and integers
-for trees. The closed form alone encodes tables as our models do. Nothing is tuned.
+for trees. The closed form alone encodes tables like our models do. Nothing is tuned.
 """
 
 from collections.abc import Callable

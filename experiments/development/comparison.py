@@ -17,8 +17,8 @@ class Difference(NamedTuple):
     """A model minus another, over tables.
 
     Attributes:
-        mean: Of the differences of the tables' means over splits.
-        half_width: Of the 95 % interval (Student's t over tables); NaN for a single table.
+        mean: Mean of the differences between the tables' means over splits.
+        half_width: Half the 95 % interval (Student's t over tables); NaN for a single table.
         wins: Tables on which the model is better.
         losses: Tables on which it is worse.
     """

@@ -1,4 +1,4 @@
-"""Results as rows of one CSV file, so that nothing is computed twice and a run can be stopped."""
+"""Results as rows of one CSV file, so that runs can be stopped and nothing is computed twice."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ KEY = ["identity", "table", "table_checksum", "split"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is compared.
+    """A classifier to compare.
 
     Attributes:
-        name: In the tables that are printed.
-        identity: Of what decides its scores: a checksum of the model's file, or a version.
-        estimator: Unfitted.
+        name: Name in the printed tables.
+        identity: What its scores depend on: a checksum of the model's file, or a version.
+        estimator: The unfitted estimator.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Candidate:
 class Results:
     """The rows of a CSV file: key (identity, table, its checksum, split) and `Scores`.
 
-    A row is written as soon as it is known, and the file is replaced as a whole.
+    A row is written as soon as it is known, and the file is replaced atomically.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +66,7 @@ class Results:
 
     def _add(self, key: tuple[str, str, str, int], scores: Scores) -> None:
         row = pd.DataFrame([dict(zip(KEY, key, strict=True)) | scores._asdict()])
-        # Read anew: another process may have added rows meanwhile.
+        # Read again, since another process may have added rows meanwhile.
         rows = self.read()
         rows = row if rows.empty else pd.concat([rows, row])
         with written_whole(self._path) as partial:

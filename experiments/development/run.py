@@ -3,8 +3,8 @@
     python -m experiments.development.run --model default --model new=runs/new/last.ckpt \
         --baseline random_forest --output runs/development
 
-Stopped anywhere, the same command goes on; what is known already (by the checksum of the model's
-file, table and split) is not computed again. Change of code is not noticed: name a new folder then.
+If stopped, the same command continues; known results (by the checksum of the model's file, table
+and split) are not computed again. Changes of code are not detected: use a new folder after one.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def model_candidate(named: str) -> Candidate:
     """A model from "default" or "NAME=PATH".
 
     Raises:
-        ConfigError: Another text, or no such file.
+        ConfigError: The text has another form, or the file does not exist.
     """
     name, _, given = named.partition("=")
     if not given and name != DEFAULT:
@@ -50,10 +50,10 @@ def baseline_candidate(name: str) -> Candidate:
 def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--model", action="append", default=[], help=f"{DEFAULT}, or NAME=PATH; several times"
+        "--model", action="append", default=[], help=f"{DEFAULT}, or NAME=PATH; can be repeated"
     )
     parser.add_argument("--baseline", nargs="+", choices=list(BASELINES), default=[])
-    parser.add_argument("--against", help="compare with this one, instead of the first")
+    parser.add_argument("--against", help="compare with this model, instead of the first")
     parser.add_argument("--tables", type=Path, help=f"folder of tables, instead of {VARIABLE}")
     parser.add_argument("--only", nargs="+", help="names of tables")
     parser.add_argument("--output", type=Path, default=Path("runs/development"))
@@ -61,11 +61,11 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def run(arguments: argparse.Namespace) -> str:
-    """Score what is asked for; return the comparison as markdown.
+    """Score the given candidates; return the comparison as markdown.
 
     Raises:
-        ConfigError: No candidates, two of one name, or a name that is not among them.
-        DataError: Tables that cannot be read.
+        ConfigError: There are no candidates, two have the same name, or a name is unknown.
+        DataError: Tables cannot be read.
     """
     candidates = [model_candidate(named) for named in arguments.model]
     candidates += [baseline_candidate(name) for name in arguments.baseline]

@@ -1,4 +1,4 @@
-"""Scores of a classifier on a split of a development table, and a model's means over all tables."""
+"""Scores of a classifier on a split of a development table, and means over all tables."""
 
 import time
 import warnings
@@ -18,14 +18,14 @@ from tabicl_linear import TabICLLinearClassifier
 
 
 class Scores(NamedTuple):
-    """Scores of the query rows whose class the context holds.
+    """Scores over the query rows whose class occurs in the context.
 
     Attributes:
-        roc_auc: Of every class present against the rest, weighted by its rows.
-        accuracy: Of the most probable class.
-        log_loss: Mean, in nats.
-        fit_seconds: CPU time of fitting, all threads.
-        predict_seconds: Likewise, of predicting.
+        roc_auc: ROC-AUC of each present class against the rest, weighted by its rows.
+        accuracy: Accuracy of the most probable class.
+        log_loss: Mean log-loss, in nats.
+        fit_seconds: CPU time of fitting, over all threads.
+        predict_seconds: CPU time of predicting, over all threads.
     """
 
     roc_auc: float
@@ -51,8 +51,8 @@ def score(estimator: ClassifierMixin, table: Table, split: tuple[Rows, Rows]) ->
     context, queries = split
     estimator = clone(estimator)
     with warnings.catch_warnings():
-        # More rows or columns than a model was trained on, solvers that stop early, categories
-        # that the context lacks: all part of the protocol.
+        # More rows or columns than a model was trained on, solvers that stop early and categories
+        # missing from the context are part of the protocol.
         warnings.simplefilter("ignore")
         began = time.process_time()
         estimator.fit(table.x.iloc[context], table.y[context])

@@ -1,7 +1,7 @@
 """The development tables: real tables on which recipes are chosen, and their fixed splits.
 
-A folder holds `index.csv` (columns name, file, target_column) and a parquet file for each table. It
-is named by the environment variable `TABICL_LINEAR_TABLES` where no other is given.
+A folder has `index.csv` (columns name, file, target_column) and a parquet file for each table. Its
+default is the environment variable `TABICL_LINEAR_TABLES`.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is, missing values and texts included.
+    """A raw table, including missing values and texts.
 
     Attributes:
-        name: Of the table, once in a folder.
-        x: Columns but the target.
+        name: Name of the table, unique in a folder.
+        x: All columns except the target.
         y: Class labels, as texts.
         checksum: First digits of the SHA-256 of its file.
     """
@@ -47,7 +47,7 @@ class Table:
     def splits(self) -> list[tuple[Rows, Rows]]:
         """Positions of context and query rows, for each of the stratified splits.
 
-        At most 800 context rows and 2,000 query rows; half of a table of at most 1,600 each.
+        At most 800 context rows and 2,000 query rows; a table of at most 1,600 rows is halved.
         """
         num_rows = len(self.y)
         splitter = StratifiedShuffleSplit(
@@ -63,7 +63,7 @@ class Table:
 
 
 def folder_from_environment() -> Path | None:
-    """The folder that the environment variable names; None where it names none."""
+    """The folder that the environment variable names; None if it is not set."""
     named = os.environ.get(VARIABLE)
     return Path(named) if named else None
 
@@ -72,12 +72,12 @@ def load_tables(folder: Path | None = None, names: Sequence[str] | None = None) 
     """The tables of a folder, in the order of its index.
 
     Args:
-        folder: Of the environment variable if left out.
-        names: Only these tables.
+        folder: Folder of the tables; that of the environment variable if left out.
+        names: Load only these tables.
 
     Raises:
-        ConfigError: No folder, or names that it does not have.
-        DataError: An index or a table that cannot be read.
+        ConfigError: There is no folder, or it does not have one of the names.
+        DataError: The index or a table cannot be read.
     """
     folder = folder or folder_from_environment()
     if folder is None:

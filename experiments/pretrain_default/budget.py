@@ -1,8 +1,8 @@
-"""What one leg may spend and has spent, kept in a file until the leg is over.
+"""The budget of one leg and what it has spent, kept in a file until the leg is over.
 
-A leg is a piece of the trunk, at a constant learning rate, and then a decay that branches off the
-trunk's end. The trunk has no planned end: nothing about it depends on how long it will go on. The
-decay has as many steps as its share of the time allows at the pace of the leg's trunk.
+A leg is a piece of the trunk, at a constant learning rate, followed by a decay that branches off
+its end. The trunk has no planned end: nothing in it depends on its later length. The decay has as
+many steps as its share of the time allows at the pace of the leg's trunk.
 """
 
 import json
@@ -14,14 +14,14 @@ from tabicl_linear.files import written_whole
 
 Clock = Literal["wall", "cpu"]
 MARGIN = 0.97
-"""Planned use of the decay's share: it takes its steps and has no other end."""
+"""Share of the decay's time that is planned for, since it always takes all its steps."""
 SHORTEST_MINUTES = 0.02
-"""What is left of a trunk's time below this is not worth starting a process for."""
+"""If less than this is left of the trunk's time, no process is started for it."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Minutes of training: of the clock on the wall, and of the processor (all threads)."""
+    """Minutes of training: wall time, and CPU time over all threads."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -35,13 +35,13 @@ class Budget:
     """One leg, measured in minutes or in optimiser steps.
 
     Attributes:
-        minutes: Of trunk and decay together; None where steps are given.
-        steps: Likewise, instead of the minutes.
-        share: Of the decay in that; 0 for none.
-        clock: Which minutes are meant.
+        minutes: Minutes of trunk and decay together; None if steps are given.
+        steps: Steps of both, instead of minutes.
+        share: Share of the decay; 0 for no decay.
+        clock: Whether minutes are wall time or CPU time.
         first_step: Step of the trunk when the leg began.
-        trunk: What the trunk has spent in this leg.
-        decay: What the decay has.
+        trunk: Time spent by the trunk in this leg.
+        decay: Time spent by the decay.
         decay_start: The trunk's last step, once the decay is planned.
         decay_steps: Steps of the decay.
     """
@@ -58,25 +58,25 @@ class Budget:
 
     @property
     def is_decaying(self) -> bool:
-        """Whether the decay is planned, which ends the trunk's part of the leg."""
+        """Whether the decay has been planned, which ends the trunk's part of the leg."""
         return self.decay_start is not None
 
     @property
     def trunk_minutes_left(self) -> float | None:
-        """What the trunk may still spend; None where its steps are counted."""
+        """Minutes that the trunk may still spend; None if steps are counted."""
         if self.minutes is None:
             return None
         return (1 - self.share) * self.minutes - float(getattr(self.trunk, self.clock))
 
     @property
     def trunk_end(self) -> int | None:
-        """The trunk's last step in this leg; None where its minutes are counted."""
+        """The trunk's last step in this leg; None if minutes are counted."""
         if self.steps is None:
             return None
         return self.first_step + self.steps - self._steps_of_decay(self.steps)
 
     def is_trunk_over(self, step: int) -> bool:
-        """Whether the trunk, now at this step, has had its part."""
+        """Whether the trunk, now at this step, has finished its part."""
         if self.trunk_end is not None:
             return step >= self.trunk_end
         left = self.trunk_minutes_left
@@ -93,9 +93,9 @@ class Budget:
         return replace(self, decay_start=step, decay_steps=max(steps, 1))
 
     def asked(self, other: "Budget") -> "Budget":
-        """This unfinished leg, with what is asked for now and what it has spent.
+        """This unfinished leg with the options of `other` and the time already spent.
 
-        A decay that has begun is finished as it was planned.
+        A decay that has begun is finished as planned.
         """
         if self.is_decaying:
             return self
@@ -106,7 +106,7 @@ class Budget:
 
 
 def load(path: Path) -> Budget | None:
-    """The budget that a file holds; None where there is none."""
+    """The budget stored in a file; None if there is no file."""
     if not path.exists():
         return None
     stored: dict[str, Any] = json.loads(path.read_text())
@@ -115,6 +115,6 @@ def load(path: Path) -> Budget | None:
 
 
 def save(budget: Budget, path: Path) -> None:
-    """Replace the file as a whole."""
+    """Replace the file atomically."""
     with written_whole(path) as partial:
         partial.write_text(json.dumps(asdict(budget), indent=1) + "\n")

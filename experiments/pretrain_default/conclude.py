@@ -1,4 +1,4 @@
-"""The end of a leg: weights, scores on synthetic and development tables, and a row in the log."""
+"""Ends a leg: weights, scores on synthetic and development tables, and a row in the log."""
 
 import argparse
 from pathlib import Path
@@ -21,10 +21,10 @@ DEVELOPMENT = "development.csv"
 
 
 def conclude(output: Path, budget: Budget, arguments: argparse.Namespace) -> str:
-    """Export and score the decay of a leg, write the leg down and end its budget.
+    """Export and score the decay of a leg, log the leg and end its budget.
 
     Returns:
-        What to print: scores and files.
+        Text to print: scores and files.
 
     Raises:
         DataError: The development tables or the log of legs cannot be read.
@@ -42,7 +42,7 @@ def conclude(output: Path, budget: Budget, arguments: argparse.Namespace) -> str
 
 
 def abandon(output: Path, arguments: argparse.Namespace) -> None:
-    """End a leg that was too short for a decay; what its trunk took is written down."""
+    """End a leg that was too short for a decay, and log the time of its trunk."""
     budget = budgets.load(output / BUDGET)
     if budget is not None and newest_step(output / "trunk") > budget.first_step:
         append(_describe(output, output / "trunk", budget, arguments.device)[0], output)
@@ -68,7 +68,7 @@ def _describe(output: Path, branch: Path, budget: Budget, device: str) -> tuple[
 def _score(
     checkpoint: Path, weights: Path, arguments: argparse.Namespace
 ) -> tuple[dict[str, float], str]:
-    """Export and score; return the scores of a leg, and what to print."""
+    """Export and score; return the scores of a leg, and lines to print."""
     table = evaluate(
         load_model(checkpoint),
         lengths=tuple(arguments.lengths),

@@ -1,10 +1,10 @@
-"""Draw what hours of training brought, and fit what more of them would bring.
+"""Draw scores against hours of training, and extrapolate them.
 
     python -m experiments.pretrain_default.curve runs/default
 
-A point for every leg with a decay: scores of its weights against the core-hours that they took,
-trunk and decay. A power law a - b h^-c is fitted to each score by least squares and carried on to
-ten times the hours; the errors are those of the fit, if the law holds.
+Every leg with a decay is a point: the scores of its weights against their core-hours, trunk and
+decay. A power law a - b h^-c is fitted to each score by least squares and extrapolated to ten times
+the hours; the errors are those of the fit, assuming that the law holds.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SCORES = {
 }
 FEWEST_POINTS = 4
 MULTIPLES = (2, 5, 10)
-"""Of the hours so far, for which the law is asked."""
+"""Multiples of the hours so far at which the law is evaluated."""
 EXPONENTS = (0.01, 4.0)
 
 Array = npt.NDArray[np.float64]
@@ -47,16 +47,16 @@ class PowerLaw(NamedTuple):
     covariance: Array
 
     def formula(self, exponent: str = "h^-{:.2f}") -> str:
-        """In numbers, with another notation of the exponent if need be."""
+        """The law with its numbers, optionally with another notation of the exponent."""
         sign = "-" if self.b >= 0 else "+"
         return f"{self.a:.4f} {sign} {abs(self.b):.4f} " + exponent.format(self.c)
 
     def at(self, hours: Array) -> Array:
-        """The score after so many core-hours."""
+        """The score after the given core-hours."""
         return _power_law(hours, self.a, self.b, self.c)
 
     def error(self, hours: Array) -> Array:
-        """Standard error of that, to first order in the parameters'."""
+        """Standard error of the score, to first order in the errors of the parameters."""
         power = hours**-self.c
         slopes = np.stack([np.ones_like(hours), -power, self.b * np.log(hours) * power])
         variance: Array = np.einsum("ih,ij,jh->h", slopes, self.covariance, slopes)
@@ -67,14 +67,14 @@ def fit(hours: Array, scores: Array) -> PowerLaw:
     """Fit a power law to scores.
 
     Raises:
-        DataError: Fewer than 4 different hours.
+        DataError: There are fewer than 4 different hours.
     """
     if len(np.unique(hours)) < FEWEST_POINTS:
         raise DataError(
-            f"{len(np.unique(hours))} points: a curve takes at least {FEWEST_POINTS} legs with "
+            f"{len(np.unique(hours))} points: a curve needs at least {FEWEST_POINTS} legs with "
             "scores; train more."
         )
-    # From a law that halves the distance to the limit every four times the hours.
+    # Start from a law that halves the distance to the limit each time the hours quadruple.
     last, span = scores[hours.argmax()], scores[hours.argmax()] - scores[hours.argmin()]
     start = (last + span / 2, span * np.sqrt(hours.min()), 0.5)
     bounds = ([-np.inf, -np.inf, EXPONENTS[0]], [np.inf, np.inf, EXPONENTS[1]])
@@ -91,7 +91,7 @@ def points(log: pd.DataFrame, score: str) -> tuple[Array, Array]:
 
 
 def describe(name: str, law: PowerLaw, hours: Array) -> str:
-    """What the law says, in a line for each multiple of the hours."""
+    """The law and its predictions, one line for each multiple of the hours."""
     ahead = hours.max() * np.array(MULTIPLES)
     lines = [f"{name}: {law.formula()} over {len(hours)} legs"]
     lines += [
@@ -114,7 +114,7 @@ def draw(log: pd.DataFrame, laws: dict[str, PowerLaw], output: Path) -> None:
         axis.plot(grid, value, color="C0", label=law.formula("h$^{{-{:.2f}}}$"))
         axis.fill_between(grid, value - error, value + error, color="C0", alpha=0.15, linewidth=0)
         axis.set(xscale="log", xlabel="core-hours", title=SCORES[score])
-        # Errors far ahead may be huge; the points are what is to be seen.
+        # Errors of extrapolations may be huge; the points must stay visible.
         axis.set_ylim(*_limits(np.append(scores, value)))
         axis.legend(frameon=False)
         axis.grid(alpha=0.3)
@@ -135,14 +135,14 @@ def _power_law(hours: Array, a: float, b: float, c: float) -> Array:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Draw and print the curve; 2 where there are too few legs."""
+    """Draw and print the curve; return 2 if there are too few legs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path, nargs="?", default=Path("runs/default"))
     parser.add_argument("--output", type=Path, default=Path("docs/images/default_curve.png"))
     arguments = parser.parse_args(argv)
     try:
         log = legs.read(arguments.run / legs.LOG)
-        # Without development tables there is the synthetic loss alone.
+        # Without development tables there is only the synthetic loss.
         known = [score for score in SCORES if log[score].notna().any()] or list(SCORES)
         laws = {score: fit(*points(log, score)) for score in known}
     except (DataError, RuntimeError) as error:  # the solver's own, where it does not converge

@@ -1,9 +1,9 @@
-"""Score a checkpoint on the fixed synthetic validation set, which mixes lengths of the context.
+"""Score a checkpoint on the fixed synthetic validation set, with several context lengths.
 
     python -m experiments.pretrain_default.evaluate runs/default/version_0/last.ckpt
 
-All legs and all comparisons meet the same tasks: TabPFN v1 prior, a network per dataset, drawn on
-the CPU from the validation stream (which follows no run's seed), as many tasks for every length.
+All legs and all comparisons use the same tasks: TabPFN v1 prior, a network per dataset, drawn on
+the CPU from the validation stream (which does not depend on a run's seed), equally many per length.
 """
 
 import argparse
@@ -22,10 +22,10 @@ from tabicl_linear.training.scores import MeanScores, score
 
 CONTEXT_ROWS = (64, 256, 1024, 4096)
 TASKS = 64
-"""For each length."""
+"""Number of tasks for each length."""
 QUERY_ROWS = 128
 BATCH_ROWS = 16_384
-"""Most rows in one call of the model."""
+"""Maximum number of rows in one call of the model."""
 SCORES = ("loss", "accuracy", "roc_auc")
 
 
@@ -82,7 +82,7 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the scores of a checkpoint, and write them where asked."""
+    """Print the scores of a checkpoint, and optionally write them to a file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--tasks", type=int, default=TASKS, help="for each length")

@@ -1,4 +1,4 @@
-"""The log of legs: hardware, time, what was seen and what came of it, one row each."""
+"""The log of legs: hardware, time, training data and scores, one row per leg."""
 
 import csv
 import math
@@ -27,14 +27,14 @@ class Leg(NamedTuple):
         trunk_core_hours: CPU time of the trunk in this leg.
         decay_core_hours: CPU time of the decay.
         steps: Optimiser steps of the trunk since its beginning.
-        decay_steps: Those of the decay.
-        datasets: Synthetic datasets that the weights have seen, trunk and decay.
-        rows: Their rows.
-        loss: On the fixed synthetic validation set, mean over the lengths of the context.
-        roc_auc: Likewise.
-        development_roc_auc: Mean over the development tables; NaN where there are none.
-        development_accuracy: Likewise.
-        development_log_loss: Likewise.
+        decay_steps: Optimiser steps of the decay.
+        datasets: Synthetic datasets that the weights were trained on, trunk and decay.
+        rows: Rows of these datasets.
+        loss: Loss on the fixed synthetic validation set, mean over the context lengths.
+        roc_auc: ROC-AUC on the same.
+        development_roc_auc: Mean over the development tables; NaN if there are none.
+        development_accuracy: Accuracy, likewise.
+        development_log_loss: Log-loss, likewise.
     """
 
     hardware: str
@@ -57,10 +57,10 @@ SCORES = Leg._fields[8:]
 
 
 def read(path: Path) -> pd.DataFrame:
-    """All legs of a log, with `core_hours`: what the trunk up to there and the decay have taken.
+    """All legs of a log, with `core_hours`: the time of the trunk up to that leg and of its decay.
 
     Raises:
-        DataError: A file that is no log of legs.
+        DataError: The file is not a log of legs.
     """
     if not path.is_file():
         raise DataError(f"{path}: there is no such log of legs.")
@@ -74,7 +74,7 @@ def append(leg: Leg, output: Path) -> None:
     """Add the leg to `legs.csv` and write all of them as `legs.md`.
 
     Raises:
-        DataError: `legs.csv` is of another version.
+        DataError: `legs.csv` has the columns of another version.
     """
     path = output / LOG
     before = path.read_text() if path.exists() else ",".join(Leg._fields) + "\n"

@@ -1,11 +1,11 @@
-"""Training checkpoints made small: weights to 24 bits, state of the optimiser to 8, and back.
+"""Packs training checkpoints: weights to 24 bits, the optimiser's state to 8, and back.
 
-Whatever the model and the optimiser are: tensors are found wherever they lie. Every tensor becomes
-byte planes, so that a lossless compressor finds the exponents. A moment is divided by the largest
-magnitude of its block and kept as the sign and a step on a logarithmic scale: the relative error is
-at most 3.4 % over 12 octaves (of a second moment, of its root), where a linear scale would lose all
-small entries to zero, and Adam divides by their root. Averaged weights (Lightning's
-`WeightAveraging`) are kept by their difference from the current ones, like a moment.
+This works for any model and optimiser, since tensors are found wherever they are in the checkpoint.
+Every tensor becomes byte planes, so that a lossless compressor finds the exponents. A moment is
+divided by the largest magnitude of its block and stored as a sign and a step on a logarithmic
+scale: the relative error is at most 3.4 % over 12 octaves (for a second moment, of its root). A
+linear scale would round all small entries to zero, and Adam divides by their root. Averaged weights
+(Lightning's `WeightAveraging`) are stored as their difference from the current ones, like a moment.
 """
 
 from collections.abc import Callable
@@ -18,14 +18,14 @@ from torch import Tensor
 BLOCK = 256
 LEVELS_PER_OCTAVE = 10.5
 SQUARE = "_sq"
-"""In the names of second moments, which are not negative (exp_avg_sq, max_exp_avg_sq)."""
+"""Part of the names of second moments, which are not negative (exp_avg_sq, max_exp_avg_sq)."""
 OPTIMIZERS = "optimizer_states"
 WEIGHTS = "state_dict"
 CURRENT = "current_model_state"
-"""Where `WeightAveraging` keeps the weights themselves; the averaged ones are in WEIGHTS then."""
+"""Key of the trained weights with `WeightAveraging`; the averaged ones are then in WEIGHTS."""
 
 FORM = {"packed_shape", "packed_dtype"}
-"""Keys by which a packed tensor is known."""
+"""Keys by which a packed tensor is recognised."""
 
 Packed = dict[str, Any]
 
@@ -37,7 +37,7 @@ def pack(checkpoint: dict[str, Any]) -> dict[str, Any]:
         for key, value in checkpoint.items()
     }
     if CURRENT in checkpoint:
-        # From what unpacking will find, so that the rounding of the one is not in the other, too.
+        # Relative to the unpacked weights, so that their rounding does not enter the average.
         current = _mapped(packed[CURRENT], _unpacked)
         packed[WEIGHTS] = {
             name: quantise(value - current[name], square=False) if _is_weight(value) else value
@@ -47,7 +47,7 @@ def pack(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpack(packed: dict[str, Any]) -> dict[str, Any]:
-    """The checkpoint that `pack` made small, as far as it was kept."""
+    """The checkpoint that `pack` was given, up to its rounding."""
     checkpoint = {key: _mapped(value, _unpacked) for key, value in packed.items()}
     for name, value in packed[WEIGHTS].items():
         if isinstance(value, dict) and "codes" in value:
@@ -56,7 +56,7 @@ def unpack(packed: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mapped(tree: Any, leaf: Callable[[str, Any], Any], name: str = "") -> Any:
-    """The tree with every tensor, or what one was packed to, sent through `leaf`."""
+    """The tree with `leaf` applied to every tensor or packed tensor."""
     if isinstance(tree, Tensor) or (isinstance(tree, dict) and tree.keys() >= FORM):
         return leaf(name, tree)
     if isinstance(tree, dict):
@@ -67,7 +67,7 @@ def _mapped(tree: Any, leaf: Callable[[str, Any], Any], name: str = "") -> Any:
 
 
 def _is_packable(x: Tensor) -> bool:
-    """Whether it is a tensor of numbers, and no step counter."""
+    """Whether a tensor holds numbers and is not a step counter."""
     return x.is_floating_point() and x.numel() > 1
 
 
@@ -111,8 +111,8 @@ def quantise(x: Tensor, *, square: bool) -> Packed:
 
     Args:
         x: The moment.
-        square: Whether to keep the root, without a sign, over twice the range. What lies below the
-            range is then raised to it, never to zero: Adam divides by it.
+        square: Whether to store the root, without a sign, over twice the range. Values below the
+            range are then raised to its minimum, never set to zero, since Adam divides by them.
     """
     flat = x.detach().cpu().double().flatten().numpy()
     values = np.sqrt(flat) if square else flat

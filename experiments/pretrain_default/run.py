@@ -1,10 +1,10 @@
-"""Pretrain the default weights for one leg: go on with the trunk, then branch off a decay.
+"""Pretrain the default weights for one leg: continue the trunk, then branch off a decay.
 
     python -m experiments.pretrain_default.run --minutes 20 [--output runs/default]
 
-The trunk keeps a constant learning rate and has no planned end; the next leg goes on with it. The
-decay takes the last share of a leg, in a folder of its own; its weights are exported and scored.
-Stopped anywhere, the same command goes on with the same leg from the newest checkpoint.
+The trunk keeps a constant learning rate and has no planned end; the next leg continues it. The
+decay takes the last share of a leg, in its own folder; its weights are exported and scored. If
+stopped, the same command continues the same leg from the newest checkpoint.
 """
 
 import argparse
@@ -36,22 +36,22 @@ HERE = Path(__file__).parent
 DECAY_SHARE = 0.15
 SCHEDULE = "WarmupStableDecay"
 NO_END = 1_000_000_000
-"""Steps that a trunk measured in minutes never reaches; its schedule does not see them."""
+"""Maximum steps of a trunk measured in minutes: never reached, and unknown to its schedule."""
 
 
 class TooShort(RuntimeError):
-    """The trunk has come nowhere that a decay could start from."""
+    """The trunk has not reached a step at which a decay could start."""
 
 
 def train(training: Training, budget: Budget, output: Path) -> Budget:
-    """Train what is left of a leg; return its budget then.
+    """Train the rest of a leg; return its budget afterwards.
 
     Raises:
-        TooShort: The minutes were over before the warm-up, or before a single step.
+        TooShort: The minutes ended before the warm-up did, or before a single step.
         subprocess.CalledProcessError: Training failed.
     """
     step = newest_step(output / "trunk")
-    # Before anything is spent: a leg that is killed at once still knows where it began.
+    # Saved before any training, so that a leg that is killed at once still knows where it began.
     budgets.save(budget, output / BUDGET)
     if not budget.is_decaying and not budget.is_trunk_over(step):
         budget = _train_trunk(training, budget, output)
@@ -110,7 +110,7 @@ def _train_decay(training: Training, budget: Budget, output: Path) -> Budget:
 
 
 def _require_schedule(configs: list[Path]) -> None:
-    """Refuse a learning rate that follows a planned end, before any training."""
+    """Refuse a schedule with a planned end, before any training."""
     tree = reduce(laid_over, map(expanded, configs))
     schedule = tree["model"]["schedule"]["class_path"]
     if schedule.rpartition(".")[2] != SCHEDULE:
@@ -134,14 +134,14 @@ def _require_start(output: Path, step: int, first_step: int) -> None:
 
 
 def run_leg(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Train one leg, score it and write it down.
+    """Train one leg, score it and log it.
 
     Args:
-        arguments: Those of `parser`.
-        options: Further ones of `tabicl-linear fit`.
+        arguments: Arguments of `make_parser`.
+        options: Further options of `tabicl-linear fit`.
 
     Returns:
-        0, the code of a training that failed, 1 for a leg that was too short, 2 for bad input or a
+        0, the exit code of a failed training, 1 for a leg that was too short, 2 for bad input or a
         folder in use, or 128 + the signal.
     """
     output: Path = arguments.output.resolve()
@@ -151,11 +151,11 @@ def run_leg(arguments: argparse.Namespace, options: list[str]) -> int:
     try:
         _require_schedule(configs)
         if folder_from_environment() is not None:
-            load_tables()  # what cannot be read is better known before the training
+            load_tables()  # unreadable tables are reported before the training
         with training.taking_signals():
             budget = train(training, _plan(arguments, output), output)
         if training.signum:
-            # Whoever stops a leg wants it gone soon: no scores, and the leg goes on later.
+            # A stopped leg ends quickly, without scores, and can be continued later.
             return 128 + training.signum
         print(conclude(output, budget, arguments))
     except subprocess.CalledProcessError as error:
@@ -200,13 +200,13 @@ def make_parser(description: str) -> argparse.ArgumentParser:
 
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Refuse numbers that no leg can follow, and choose the device."""
+    """Refuse invalid numbers, and choose the device."""
     for name in ("minutes", "cpu_minutes", "steps"):
         value = getattr(arguments, name)
         if value is not None and value <= 0:
             parser.error(f"--{name.replace('_', '-')} {value}: give a positive number")
     if arguments.cpu_minutes and sys.platform != "linux":
-        parser.error("--cpu-minutes: only Linux shows the CPU time of a training; give --minutes")
+        parser.error("--cpu-minutes: only Linux reports the CPU time of a child; give --minutes")
     if not 0 < arguments.decay_share < 1:
         parser.error(f"--decay-share {arguments.decay_share}: give a share between 0 and 1")
     if arguments.device == "auto":
@@ -214,7 +214,7 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a leg; return what `run_leg` does."""
+    """Run a leg; return the exit code of `run_leg`."""
     parser = make_parser(__doc__.splitlines()[0])
     arguments = parser.parse_args(argv)
     check(parser, arguments)

@@ -19,26 +19,26 @@ ROOT = Path(__file__).parents[2]
 CHECKPOINT = "last.ckpt"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 STOPPED = {0, *(-signum for signum in SIGNALS), *(128 + signum for signum in SIGNALS)}
-"""Exit codes of a training that came to its end or was asked to stop."""
+"""Exit codes of a training that finished or was asked to stop."""
 POLL_SECONDS = 0.5
 _TICKS = os.sysconf("SC_CLK_TCK")
 KEEP_SECONDS = 10.0
-"""What is spent is written this often, so that a kill costs little of its account."""
+"""Seconds between records of the time spent, so that little is lost in a kill."""
 
 
 class OutputInUse(RuntimeError):
-    """Another leg, or the training that a killed one left behind, still writes there."""
+    """Another leg, or the training of a killed one, still writes to the folder."""
 
 
 class Training:
-    """Runs trainings in an output folder, one at a time, and passes on the signals it gets.
+    """Runs trainings in an output folder, one at a time, and passes on signals.
 
     Attributes:
         signum: The signal that this process got, or 0.
 
     Args:
         output: Folder of the run.
-        configs: Files that are laid over each other.
+        configs: Config files, later ones overriding earlier ones.
         device: cpu or cuda.
         options: Further options of `tabicl-linear fit`.
     """
@@ -68,7 +68,7 @@ class Training:
                 raise OutputInUse(
                     f"{self._output} is in use: wait for the training there, or end it."
                 ) from error
-            # The child inherits the lock: it may outlive a process that is killed.
+            # The child inherits the lock, since it may outlive this process if that is killed.
             self._lock = lock.fileno()
             former = {signum: signal.signal(signum, self._pass_on) for signum in SIGNALS}
             try:
@@ -90,15 +90,15 @@ class Training:
         """Train until the steps are taken or the minutes are over.
 
         Args:
-            folder: Holds the run folder; where `start` lies in it, the run goes on there.
-            start: Checkpoint to go on from.
-            options: Of this training.
-            keep: Called with what it has spent so far, now and then and at the end.
-            minutes: After which it is asked to stop.
-            clock: Which minutes.
+            folder: Contains the run folder; if `start` is inside it, the run continues there.
+            start: Checkpoint to resume from.
+            options: Options of this training.
+            keep: Called with the time spent so far, at intervals and at the end.
+            minutes: Minutes after which the training is asked to stop.
+            clock: Whether minutes are wall time or CPU time.
 
         Returns:
-            What it has spent.
+            The time spent.
 
         Raises:
             subprocess.CalledProcessError: Training failed.
@@ -130,7 +130,7 @@ class Training:
         command = [sys.executable, "-m", "tabicl_linear", "fit"]
         for path in self._configs:
             command += ["--config", str(path)]
-        # Stored in checkpoints that travel: from the repository's root where it lies within.
+        # Stored in checkpoints that travel, so relative to the repository if it is inside it.
         root = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
         command += ["--trainer.default_root_dir", str(root)]
         command += ["--trainer.enable_model_summary", "false", "--trainer.devices", "1"]
@@ -157,9 +157,9 @@ def newest_step(folder: Path) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a child that was not yet waited for, all threads; 0 where the system hides it.
+    """CPU time of a running child over all threads; 0 if the system does not report it.
 
-    Linux shows it while the child runs; elsewhere it is known at the end only.
+    Linux reports it while the child runs; elsewhere it is known only at the end.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -4,11 +4,11 @@
     python -m experiments.pretrain_default.travel unpack runs/default
 
 `pack` writes the trunk's newest checkpoint, with its config and the log of legs, as parts of at
-most 14 MB into `experiments/pretrain_default/state/` (or `--state`), in place of those that are
-there; commit the folder. `unpack` makes a run of them, which the next leg goes on with. Weights are
-rounded to 24 bits and the optimiser's state to 8 (`packing.py`); `--exact` keeps every bit, where
-that fits. The manifest holds checksums of all parts and of the whole; what does not agree with them
-is refused and nothing written.
+most 14 MB into `experiments/pretrain_default/state/` (or `--state`), replacing existing parts;
+commit the folder. `unpack` makes a run from them, which the next leg continues. Weights are rounded
+to 24 bits and the optimiser's state to 8 (`packing.py`); `--exact` keeps every bit, if that fits.
+The manifest has checksums of all parts and of the whole; parts that do not match are refused, and
+nothing is written.
 """
 
 import argparse
@@ -49,17 +49,17 @@ def pack(
 ) -> int:
     """Write the parts of a run's trunk and their manifest; return the bytes of all parts.
 
-    What the folder held before stays whole until the new manifest is there.
+    The previous content of the folder stays valid until the new manifest is written.
 
     Args:
         run: Output folder of the legs.
-        folder: Gets the parts; those of an earlier leg are replaced.
+        folder: Receives the parts; those of an earlier leg are replaced.
         exact: Keep every bit.
-        part: Most bytes of a part.
-        total: Most bytes of all parts.
+        part: Maximum bytes of a part.
+        total: Maximum bytes of all parts.
 
     Raises:
-        CheckpointError: No checkpoint, or too many bytes.
+        CheckpointError: There is no checkpoint, or it takes too many bytes.
     """
     checkpoint = newest_checkpoint(run / "trunk") or run / TRUNK / CHECKPOINT
     content = _load(checkpoint.read_bytes() if checkpoint.is_file() else b"", checkpoint)
@@ -93,10 +93,10 @@ def pack(
 
 
 def unpack(folder: Path, run: Path) -> Path:
-    """Make a run of the parts in a folder; return the trunk's checkpoint.
+    """Make a run from the parts in a folder; return the trunk's checkpoint.
 
     Raises:
-        CheckpointError: A missing or changed part, or a trunk that is there already.
+        CheckpointError: A part is missing or changed, or a trunk already exists.
     """
     if newest_checkpoint(run / "trunk") is not None:
         raise CheckpointError(f"{run / 'trunk'} exists; move it away, or name another folder.")
@@ -130,7 +130,7 @@ def _load(content: bytes, path: Path) -> dict[str, Any]:
     try:
         loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         _ = loaded["optimizer_states"], loaded["state_dict"], loaded["global_step"]
-    except Exception as error:  # bytes that are no checkpoint make the unpickler raise anything
+    except Exception as error:  # the unpickler may raise anything on files that are not checkpoints
         raise CheckpointError(f"{path} holds no training checkpoint; give a last.ckpt.") from error
     return loaded
 
@@ -146,7 +146,7 @@ def _sha256(content: bytes) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Pack or unpack; 2 for input that cannot be used."""
+    """Pack or unpack; return 2 for input that cannot be used."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, text in (("pack", "write the parts"), ("unpack", "make a run of the parts")):

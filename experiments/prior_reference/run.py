@@ -79,8 +79,8 @@ def accuracies(z: np.ndarray, y: np.ndarray) -> dict[str, float]:
 def draw_table(sharing: str, num_datasets: int, measured: int, seed: int) -> pd.DataFrame:
     """Draw minibatches of 8 and return statistics of the first `measured` datasets of each.
 
-    The number of features runs through 2..20. Values have five digits, as in the reference, where
-    rounding makes atoms out of the columns that became ranks.
+    The number of features cycles through 2..20. Values have five digits, as in the reference, where
+    rounding creates ties in columns that became ranks.
     """
     prior = TabPFNv1Prior(sharing)
     generator = torch.Generator().manual_seed(seed)
@@ -110,7 +110,7 @@ def distances(ours: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
 
 
 def relations(ours: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
-    """Return mean accuracies by number of classes and majority share, ours beside the reference."""
+    """Return mean accuracies by number of classes and majority share, ours and the reference."""
     parts, edges = [], [0, 0.2, 0.35, 0.5, 0.65, 0.8, 1]
     for name, key in (("classes", "num_classes"), ("majority", "majority")):
         columns = []

@@ -1,4 +1,4 @@
-"""Draw tables of two columns from each prior, rows coloured by class: what labels look like.
+"""Draw tables of two columns from each prior, rows coloured by class, to show their labels.
 
 python -m experiments.prior_tables.run --output docs/images/prior_tables.png
 """
@@ -28,14 +28,14 @@ JITTER = 0.5
 
 
 def draw(output: Path, *, tables: int, rows: int, seed: int) -> None:
-    """Write a figure with a line of tables for each prior."""
+    """Write a figure with a row of tables for each prior."""
     size = (1.55 * tables, 1.6 * len(PRIORS))
     figure, axes = plt.subplots(len(PRIORS), tables, figsize=size, constrained_layout=True)
     for line, (name, prior) in zip(axes, PRIORS.items(), strict=True):
         generator = torch.Generator().manual_seed(seed)
         tasks = prior.sample_tasks(TaskShape(tables, rows, rows // 2, 2, 5), generator)
         noise = torch.rand(tasks.x.shape, generator=generator) - 0.5
-        # Codes lie apart by one: without jitter their rows would cover each other.
+        # Codes are whole numbers: without jitter, rows would cover each other.
         x = tasks.x + JITTER * noise * tasks.categorical.unsqueeze(1)
         shown = x.where(tasks.categorical.unsqueeze(1), x.clamp(-LARGEST, LARGEST))
         line[0].set_ylabel(name)
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="PNG file to write")
     parser.add_argument("--tables", type=int, default=6, help="tables of each prior")
     parser.add_argument("--rows", type=int, default=500, help="rows of a table")
-    parser.add_argument("--seed", type=int, default=2, help="of the tables")
+    parser.add_argument("--seed", type=int, default=2, help="seed of the tables")
     arguments = parser.parse_args()
     draw(arguments.output, tables=arguments.tables, rows=arguments.rows, seed=arguments.seed)
 

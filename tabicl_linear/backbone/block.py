@@ -14,12 +14,12 @@ from tabicl_linear.types import Float, Int, Tensor
 
 
 class Projected(NamedTuple):
-    """Tokens on their way into the rule.
+    """Tokens projected to the inputs of the rule.
 
     Attributes:
         inputs: Tokens as the mixer sees them.
         streams: Inputs of the rule.
-        conv_inputs: What the convolution keeps of these tokens, if there is one.
+        conv_inputs: The last inputs of the convolution, if there is one, for the tokens to follow.
     """
 
     inputs: Float[Tensor, "b t d"]
@@ -32,7 +32,7 @@ class Block(nn.Module):
 
     Args:
         mixer: Sequence mixer of this layer.
-        readout: Which state its tokens read.
+        readout: Determines which state its tokens read.
         feed_forward: Token-wise layer, or None for a block of the mixer alone.
         norms: Norm of the mixer and of the feed-forward layer.
         norm_first: Pre-norm residual branches (all recurrent models) instead of post-norm (the
@@ -60,7 +60,7 @@ class Block(nn.Module):
     def fit(
         self, x: Float[Tensor, "b t d"], state: LayerState | None = None
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
-        """Write the tokens, after those of `state` where one is given."""
+        """Write the tokens, after those of `state` if it is given."""
         if not self.readout.is_bidirectional:
             return self.write(x, state)
         # Both directions in one pass, side by side in the batch.
@@ -81,7 +81,7 @@ class Block(nn.Module):
         return chosen(finish)(self, x, heads, projected), after
 
     def fold(self, x: Float[Tensor, "b t d"], state: LayerState | None = None) -> LayerState:
-        """The state that `write` returns, where the new hidden tokens are not needed."""
+        """The state that `write` returns, without the new hidden tokens."""
         projected = self._project(x, state)
         rule_state = self.mixer.rule.fold(projected.streams, _rule_state(state))
         return LayerState(rule_state, projected.conv_inputs, _clock(state) + x.shape[1])
@@ -94,10 +94,10 @@ class Block(nn.Module):
         Args:
             x: The tokens.
             before: Convolution and clock just before them.
-            rule_state: What they read.
+            rule_state: The state that they read.
 
         Returns:
-            Their new hidden tokens, and `before` of the tokens that follow.
+            Their new hidden tokens, and `before` for the tokens that follow.
         """
         projected = self._project(x, before)
         heads = self.readout.query(self.mixer.rule, projected.streams, rule_state)
@@ -134,10 +134,10 @@ def project(
     *,
     independent: bool,
 ) -> Projected:
-    """Norm (where it comes first) and projections of the mixer, whose arguments these are.
+    """Norm (if it comes first) and projections of the mixer; takes the arguments of the latter.
 
-    This and `finish` are all that a block computes token by token: functions, so that a backend can
-    send them through torch.compile. The rule between them has kernels of its own.
+    This and `finish` are everything that a block computes token by token. They are functions, so
+    that a backend can run them through torch.compile. The rule between them has its own kernels.
     """
     inputs = block.mixer_norm(x) if block.norm_first else x
     return Projected(
@@ -153,8 +153,8 @@ def finish(
     Args:
         block: The block.
         x: The tokens that entered it.
-        heads: What they read.
-        projected: The same tokens on their way into the rule.
+        heads: The values that they read.
+        projected: The same tokens, projected.
     """
     mixed = block.mixer.output(heads, projected.streams, projected.inputs)
     x = x + mixed if block.norm_first else block.mixer_norm(x + mixed)

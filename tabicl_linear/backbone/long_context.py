@@ -1,7 +1,7 @@
 """One block over a context that comes in chunks.
 
-What a token reads decides how. Causal: chunk after chunk, the state carried over. Final state:
-everything is folded before any token reads, so the chunks are passed twice, and projected twice,
+The readout determines the order. Causal: chunk after chunk, carrying the state over. Final state:
+everything is folded before any token reads, so the chunks are processed, and projected, twice,
 which costs less than keeping queries and gates of all tokens. Bidirectional: once in each
 direction. Results are those of the whole sequence up to rounding.
 """
@@ -17,15 +17,15 @@ from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
 
 SLAB_BYTES = 1 << 25
-"""Tokens are held in tensors of at least this size, which allocators return whole: holes that small
-tensors leave are hardly ever filled and would double the memory."""
+"""Tokens are held in tensors of at least this size, which allocators release as a whole: the gaps
+that small tensors leave are rarely reused and would double the memory."""
 
 
 class HeldTokens:
     """The hidden tokens of a context, in slabs of several chunks.
 
-    Nothing is written into a tensor, so that gradients can pass; a slab is freed when its
-    replacement stands.
+    Tensors are not modified in place, so that gradients can pass; a slab is freed when its
+    replacement is complete.
 
     Args:
         chunks: Tokens in order, all chunks but the last equally long; at least one.
@@ -54,16 +54,16 @@ class HeldTokens:
             yield from slab.flip(1).split(self.chunk_length, dim=1)
 
     def replace(self, step: Callable[[Tensor], Tensor]) -> None:
-        """Put `step(chunk)` in the place of every chunk, in order."""
+        """Replace every chunk by `step(chunk)`, in order."""
         for i in range(len(self.slabs)):
             self.slabs[i] = self._stepped(self.slabs[i], step)
 
     def replace_by_mean(
         self, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]
     ) -> None:
-        """Put the mean of two steps in their place, one of which runs from the end.
+        """Replace every chunk by the mean of two steps, one of which runs from the end.
 
-        Holds all tokens twice: those that the second step has still to see.
+        Holds all tokens twice, since the second step still needs the original ones.
         """
         steps = [self._stepped(slab, forward) for slab in self.slabs]
         for i in reversed(range(len(self.slabs))):
@@ -75,11 +75,11 @@ class HeldTokens:
 
 
 def advance(block: Block, tokens: HeldTokens, start: LayerState | None) -> LayerState:
-    """Replace tokens by the hidden tokens that the block makes of them; the state after them all.
+    """Replace tokens by the block's new hidden tokens; return the state after all of them.
 
     Args:
         block: The block.
-        tokens: Those of the context.
+        tokens: Tokens of the context.
         start: State before the first token; None at the start of a sequence.
     """
     if len(tokens.slabs) == 1 and tokens.slabs[0].shape[1] <= tokens.chunk_length:
@@ -99,7 +99,7 @@ def advance(block: Block, tokens: HeldTokens, start: LayerState | None) -> Layer
 
 
 def fold(block: Block, tokens: HeldTokens, start: LayerState | None) -> LayerState:
-    """The state of `advance` alone: for the last block of a stack, whose tokens are not read."""
+    """Only the state of `advance`, for the last block of a stack, whose outputs are not needed."""
     forward = _Run(block, start).fold(tokens)
     if not block.readout.is_bidirectional:
         return forward
@@ -107,7 +107,7 @@ def fold(block: Block, tokens: HeldTokens, start: LayerState | None) -> LayerSta
 
 
 class _Run:
-    """A block on its way through the chunks of a context."""
+    """One pass of a block through the chunks of a context."""
 
     def __init__(self, block: Block, state: LayerState | None) -> None:
         self.block = block
@@ -136,7 +136,7 @@ def _joined(chunks: list[Tensor]) -> Tensor:
 
 
 def _mean(a: LayerState, b: LayerState) -> LayerState:
-    """Mean of the states of both directions, which only matrix states have."""
+    """Mean of the states of both directions; defined only for matrix states."""
     conv_inputs = (
         None
         if a.conv_inputs is None or b.conv_inputs is None

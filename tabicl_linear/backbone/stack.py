@@ -21,21 +21,21 @@ from tabicl_linear.types import Float, Tensor
 class Backbone(nn.Module):
     """Blocks in order and an optional norm at the end.
 
-    The sum that runs through the blocks is kept in at least float32, under autocast too.
+    The residual stream is kept in at least float32, under autocast too.
 
     Args:
         blocks: The blocks, first to last.
         final_norm: Norm of the last block's output, or None.
         weave_states: Start every layer from a learned state plus the final state of the layer
             below (state weaving, section 4.2). A layer then depends on the whole context.
-        learn_states: Start every layer from a learned state, the same for all sequences. States
-            that a context is to start from take its place.
+        learn_states: Start every layer from a learned state, the same for all sequences. Given
+            initial states replace it.
         cell_attention: Attention across the cells of a row; none for one token per row.
-        cell_attention_every: Blocks from one such attention to the next; the first stands before
-            the first block.
+        cell_attention_every: Number of blocks from one such attention to the next; the first comes
+            before the first block.
 
     Raises:
-        ConfigError: States of these mixers cannot be woven or learned.
+        ConfigError: The states of these mixers cannot be woven or learned.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Backbone(nn.Module):
         *,
         num_cells: int = 1,
     ) -> tuple[Float[Tensor, "b t d"], tuple[LayerState, ...]]:
-        """Write the context, after that of `initial` where given; hidden tokens and states.
+        """Write the context, after `initial` if given; return hidden tokens and states.
 
         Args:
             context: Tokens, the cells of a row side by side in the batch.
@@ -92,9 +92,9 @@ class Backbone(nn.Module):
     ) -> tuple[LayerState, ...]:
         """The states that `fit` returns, from a context that comes in chunks of tokens.
 
-        A causal stack takes one chunk after the other through all blocks and holds no more than
-        one, so `chunks` may be a generator. Otherwise every block needs the whole context before
-        its tokens read: blocks are passed one by one, and the hidden tokens of the whole context
+        A causal stack takes one chunk after the other through all blocks and holds only one at a
+        time, so `chunks` may be a generator. Otherwise every block needs the whole context before
+        its tokens read: blocks run one after the other, and the hidden tokens of the whole context
         are held once (twice while a bidirectional block runs).
 
         Args:
@@ -116,13 +116,13 @@ class Backbone(nn.Module):
         *,
         read_last: bool,
     ) -> list[LayerState]:
-        """Take tokens through all blocks, in place; the state of each.
+        """Take tokens through all blocks, in place; return the state of each block.
 
         Args:
             tokens: Hidden tokens of the context, or of its next chunk.
-            initial: States to start from, None for learned ones or zero.
+            initial: States to start from; None for learned ones or zero.
             num_cells: Cells of a row.
-            read_last: Whether tokens pass the last block too, or are only written there.
+            read_last: Whether the last block also computes hidden tokens, or only its state.
         """
         states = list[LayerState]()
         for i, (block, start) in enumerate(zip(self.layers(), initial, strict=True)):
@@ -151,7 +151,7 @@ class Backbone(nn.Module):
         return self._normalise(x)
 
     def takes(self, states: Sequence[LayerState], device: torch.device) -> bool:
-        """Whether states have the layers, shapes and device of this stack's own."""
+        """Whether states have the layers, shapes and device of this stack."""
         return len(states) == len(self.blocks) and all(
             state_shape(state.rule_state) == block.mixer.state_shape
             and all(tensor.device == device for tensor in tensors(state))
@@ -159,12 +159,12 @@ class Backbone(nn.Module):
         )
 
     def check_extensible(self) -> None:
-        """Raise `UnsupportedReadout` where states cannot be extended by more tokens."""
+        """Raise `UnsupportedReadout` if states cannot be extended by more tokens."""
         if not self.is_causal:
             raise UnsupportedReadout(
-                "A fitted state can be extended only where every layer reads causally: here "
-                "context tokens also read rows written after them, so earlier rows would have to "
-                "be read again. Fit all rows at once, or use tabicl_linear.readouts.Causal."
+                "A fitted state can be extended only if every layer reads causally: here context "
+                "tokens also read rows written after them, so earlier rows would have to be read "
+                "again. Fit all rows at once, or use tabicl_linear.readouts.Causal."
             )
 
     def layers(self) -> list[Block]:
@@ -183,7 +183,7 @@ class Backbone(nn.Module):
 
 
 def _learned_state(block: Block, option: str) -> nn.Parameter:
-    """A learned initial state, drawn from N(0, 1) / key_dim; `option` is who asks for it."""
+    """A learned initial state, drawn from N(0, 1) / key_dim; `option` names what needs it."""
     rule = block.mixer.rule
     if not rule.has_matrix_state:
         raise ConfigError(
@@ -195,7 +195,7 @@ def _learned_state(block: Block, option: str) -> nn.Parameter:
 
 
 def _start(learned: Tensor, x: Tensor, below: Sequence[LayerState] = ()) -> LayerState:
-    """A learned state for every sequence of `x`, plus the last of the layers below if any."""
+    """A learned state for every sequence of `x`, plus the state of the layer below, if any."""
     S = learned.expand(x.shape[0], *learned.shape)
     if below:
         S = S + matrix_of(below[-1].rule_state)

@@ -1,6 +1,6 @@
-"""Which implementation computes a model: chosen, probed and applied only here.
+"""Chooses, probes and applies the implementation that computes a model.
 
-A choice is a value (`kernels/chosen.py`): `with using(choice):` computes by it whatever is inside.
+A choice is a value (`kernels/chosen.py`), which applies inside `with using(choice):`.
 """
 
 from tabicl_linear.kernels.chosen import Choice, using

@@ -1,8 +1,8 @@
 """Which implementation computes the update rules of a model on a device.
 
 `torch` is plain PyTorch, `cpp` this project's C++ kernels for the CPU, `fla` the Triton kernels
-of flash-linear-attention for CUDA. `auto` takes what the device has and what passes the probe
-(`probe.py`), and PyTorch otherwise; a backend that is asked for by name and cannot run is an error.
+of flash-linear-attention for CUDA. `auto` takes the one for the device if it passes the probe
+(`probe.py`), and PyTorch otherwise; a backend that is named explicitly but cannot run is an error.
 """
 
 import logging
@@ -40,13 +40,13 @@ _log = logging.getLogger(__name__)
 
 
 class _Implementation(NamedTuple):
-    """Kernels of another kind than plain PyTorch.
+    """A set of kernels other than plain PyTorch.
 
     Attributes:
         device: Type of device that they run on.
         kernels: One for each type of rule.
         tokenwise: Token-wise functions that come with them.
-        unavailable: Why they are not there, or None where they are.
+        unavailable: Returns why they are not available, or None if they are.
     """
 
     device: str
@@ -72,14 +72,14 @@ IMPLEMENTATIONS = {
 
 
 def kernels_of(backend: Backend, rule: UpdateRule) -> Choice:
-    """The choice in which a backend computes a rule, not probed; PyTorch where it has no kernel."""
+    """The choice by which a backend computes a rule, not probed; PyTorch if it has no kernel."""
     if backend in IMPLEMENTATIONS and isinstance(rule, KernelRule):
         return computed_by(IMPLEMENTATIONS[backend].kernels[type(rule)], rule)
     return PLAIN
 
 
 def missing(device: torch.device) -> dict[Backend, str | None]:
-    """Every backend, with why it cannot compute on a device; None where it can."""
+    """Every backend, with the reason why it cannot compute on a device, or None if it can."""
     reasons: dict[Backend, str | None] = {"torch": None}
     for name, implementation in IMPLEMENTATIONS.items():
         elsewhere = implementation.device != device.type
@@ -89,10 +89,10 @@ def missing(device: torch.device) -> dict[Backend, str | None]:
 
 
 def check(backend: str) -> None:
-    """Refuse what no device of this machine can run.
+    """Refuse a backend that no device of this machine can run.
 
     Raises:
-        ConfigError: Another name, or an implementation that is not there.
+        ConfigError: The name is unknown, or the implementation is not available.
     """
     if backend not in get_args(Backend):
         raise ConfigError(f"backend={backend!r} must be one of {get_args(Backend)}.")
@@ -107,7 +107,7 @@ def check(backend: str) -> None:
 
 
 def autocast_dtype(device: torch.device) -> torch.dtype:
-    """The 16-bit dtype to train in: bfloat16 where the device has it, float16 on older cards."""
+    """The 16-bit dtype to train in: bfloat16 if the device has it, float16 on older cards."""
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
         return torch.float16
     return torch.bfloat16
@@ -130,12 +130,12 @@ def choose(
 ) -> Choice:
     """Kernels for the rules of a model on a device, each in the dtypes in which it passes.
 
-    float64 is always PyTorch's.
+    float64 is always computed by PyTorch.
 
     Args:
-        examples: Rules, each with one token as its mixer hands it over, on `device`, in every
-            precision that the model may be run in.
-        device: Where the model is.
+        examples: Rules, each with one token as its mixer passes it, on `device`, in every precision
+            that the model may be run in.
+        device: Device of the model.
         backend: One of `Backend`.
 
     Raises:
@@ -152,7 +152,7 @@ def choose(
     accepted: dict[type, frozenset[torch.dtype]] = {}
     for (rule, what), tokens in groups.items():
         found = _accepted(name, rule, tokens, what=what, device=device, backend=backend)
-        # Where layers differ, a kernel computes only what it can compute in all of them.
+        # If layers differ, a kernel is used only in the dtypes that it passes in all of them.
         accepted[type(rule)] = found & accepted.get(type(rule), found)
     kernels = IMPLEMENTATIONS[name].kernels
     return {
@@ -164,7 +164,7 @@ def choose(
 
 
 def backend_of(choice: Choice, rule: UpdateRule) -> str:
-    """Which backend computes a rule in a choice that was made by `choose`."""
+    """The backend that computes a rule under a choice made by `choose`."""
     if isinstance(rule, KernelRule):
         taken = choice.get(TORCH[type(rule)].scan)
         for name, implementation in IMPLEMENTATIONS.items():
@@ -183,7 +183,7 @@ def _accepted(
     device: torch.device,
     backend: str,
 ) -> frozenset[torch.dtype]:
-    """The dtypes in which an implementation is taken for a rule; says so in a log line."""
+    """The dtypes in which an implementation is used for a rule; writes a log line about it."""
     accepted, refused = set[torch.dtype](), dict[torch.dtype, str]()
     for dtype, x in tokens.items():
         reason = _why_not(name, rule, x, dtype, asked_for=backend == name)
@@ -204,7 +204,7 @@ def _on_device(backend: str, device: torch.device) -> str | None:
             return name
     if backend == "cpp":
         raise _refusal(backend, f"it computes on the CPU, and the model is on {device}")
-    # Every model is built on the CPU, so backend='fla' waits there for its CUDA device.
+    # Every model is built on the CPU, so backend='fla' is allowed there until it moves to CUDA.
     return None
 
 
@@ -230,10 +230,10 @@ def _why_not(
 
 
 def _tf32_allowed() -> bool:
-    """Whether PyTorch may take float32 products in TF32, by whichever setting was used."""
+    """Whether PyTorch may compute float32 products in TF32, by whichever setting was used."""
     try:
         return bool(torch.backends.cuda.matmul.allow_tf32)
-    except RuntimeError:  # torch 2.9 on: set by the newer of its two settings
+    except RuntimeError:  # torch 2.9 or later, if the newer of its two settings was used
         return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
@@ -246,7 +246,7 @@ def _by_dtype(
     *,
     size: int,
 ) -> Any:
-    """scan or fold: by the kernel in the dtypes that it was accepted for, else by PyTorch."""
+    """scan or fold: by the kernel in the dtypes it was accepted for, otherwise by PyTorch."""
     return (fast if computed_in(x) in dtypes else plain)(x, S, size=size)
 
 
@@ -273,7 +273,7 @@ def _say(line: str) -> None:
 
 
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
-"""Where launchers write the rank of a process."""
+"""Environment variables in which launchers pass the rank of a process."""
 
 
 def _names(rule: UpdateRule, x: Streams) -> str:

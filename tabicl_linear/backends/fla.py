@@ -1,13 +1,13 @@
 """flash-linear-attention's Triton kernels for the update rules.
 
-Their states are [b h k v], ours [b h v k]; queries come scaled, keys normalised and write rates
-effective, so the library adds nothing to the formulas in `delta.py` and `additive.py`. 16-bit
-inputs go to the tensor cores as they are; float32 inputs stay float32, which Triton multiplies in
-TF32 on cards that have it. Initial and final states, gates, write rates and what is returned are
-float32 throughout.
+Their states are [b h k v], ours [b h v k]. Queries are passed already scaled, keys normalised and
+write rates effective, so the library computes just the formulas in `delta.py` and `additive.py`.
+16-bit inputs go to the tensor cores as they are; float32 inputs stay float32, which Triton
+multiplies in TF32 on cards that have it. Initial and final states, gates, write rates and results
+are always float32.
 
-Nothing is imported before the first call, and nothing of the library is changed. Whether a call
-works on a card is not known here: `probe.py` finds out by running it.
+Nothing is imported before the first call, and the library is not modified. Whether a call works on
+a given card is found out by running it (`probe.py`).
 """
 
 from importlib import metadata
@@ -24,7 +24,7 @@ DISTRIBUTION = "fla-core"
 
 
 def unavailable() -> str | None:
-    """Why the library is not there, or None where it is installed."""
+    """Why the library is not available, or None if it is installed."""
     try:
         metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
@@ -60,8 +60,8 @@ def _delta_scan(
             output_final_state=True,
         )
     elif dtype == torch.float32:
-        # The public function refuses float32, which its kernels compute as they stand; the last
-        # argument is that they shall not normalise queries and keys.
+        # The public function refuses float32, although its kernels compute it without changes; the
+        # last argument tells them not to normalise queries and keys.
         outputs, final = ChunkDeltaRuleFunction.apply(q, k, v, beta, 1.0, state, True, False)
     else:
         outputs, final = chunk_delta_rule(
@@ -71,7 +71,7 @@ def _delta_scan(
 
 
 def _delta_fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor, "b h v k"]:
-    # The library has no operation without reads; the reads of these queries are thrown away.
+    # The library has no operation without reads; the reads of these queries are discarded.
     return _delta_scan(x._replace(q=x.k.detach()), S, size=size)[1]
 
 
@@ -84,7 +84,7 @@ def _additive_scan(
     from fla.ops.linear_attn import chunk_linear_attn
     from fla.ops.simple_gla import chunk_simple_gla
 
-    # Values come weighted, in float32; keys say what was computed before.
+    # Values are weighted already, in float32; the dtype of the computation is that of the keys.
     dtype = computed_in(x)
     if dtype == torch.float16:
         # States of chunks (without decay) and reads (always) are kept in the dtype of the inputs,

@@ -1,4 +1,4 @@
-"""A model computes by the backend that suits the device and dtype of its parameters."""
+"""Lets a model compute by the backend that suits the device and dtype of its parameters."""
 
 import copy
 from collections import OrderedDict
@@ -22,7 +22,7 @@ Placed = TypeVar("Placed", bound="PlacedModule")
 
 
 class _Wish(NamedTuple):
-    """What a module was asked to compute by; see `PlacedModule.place`."""
+    """The arguments of the last call of `PlacedModule.place`."""
 
     backend: Backend = "auto"
     autocast: tuple[torch.dtype, ...] | None = None
@@ -30,10 +30,10 @@ class _Wish(NamedTuple):
 
 
 class PlacedModule(nn.Module):
-    """A module that computes by a choice of its own, made for where its parameters are.
+    """A module with its own choice of backend, made for the device and dtype of its parameters.
 
-    The choice is made by `place`, and once more when the module computes for the first time after
-    its parameters came to another device or into another dtype (`to`, a Trainer, unpickling).
+    The choice is made by `place`, and again at the first computation after the parameters were
+    moved to another device or dtype (by `to`, a Trainer, or unpickling).
 
     Args:
         token_width: Width of the tokens that the mixers take.
@@ -52,15 +52,15 @@ class PlacedModule(nn.Module):
         autocast: Sequence[torch.dtype] | None = None,
         compile_dense: bool = False,
     ) -> Placed:
-        """Choose what computes, now and whenever the parameters have moved; returns the module.
+        """Choose a backend, now and whenever the parameters have moved; return the module.
 
         Args:
             backend: Which kernels to use.
             autocast: Dtypes that autocast will lower to, empty for no autocast: kernels are tried
-                in those alone, and PyTorch computes whatever else comes. Unless given, the dtype of
-                the parameters and the 16-bit one that suits the device.
-            compile_dense: Send what is computed between the rules through torch.compile where
-                gradients are wanted. The first steps then take half a minute each.
+                only in these, and PyTorch computes all others. By default, the dtype of the
+                parameters and the 16-bit dtype that suits the device.
+            compile_dense: Run everything between the rules through torch.compile if gradients are
+                needed. The first steps then take half a minute each.
 
         Raises:
             ConfigError: A backend asked for by name does not run here.
@@ -71,10 +71,10 @@ class PlacedModule(nn.Module):
         return self
 
     def choice(self) -> Choice:
-        """What computes this module where its parameters are now.
+        """The choice for the current device and dtype of the parameters.
 
         Raises:
-            ConfigError: A backend asked for by name does not run where the parameters came to.
+            ConfigError: A backend asked for by name does not run on that device.
         """
         parameter = next(self.parameters())
         here = parameter.device, parameter.dtype
@@ -83,16 +83,16 @@ class PlacedModule(nn.Module):
         return self._chosen[1]
 
     def adopt(self, choice: Choice) -> None:
-        """Compute by a choice that was made before, until `place` or until the parameters move."""
+        """Use an existing choice, until `place` is called or the parameters move."""
         parameter = next(self.parameters())
         self._chosen = (parameter.device, parameter.dtype), choice
 
     def computing(self) -> AbstractContextManager[None]:
-        """The context in which the module computes."""
+        """The context manager in which the module computes by its choice."""
         return using(self.choice())
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was chosen on this machine need not run on another one.
+        # A choice made on this machine may not run on another one.
         return {**self.__dict__, "_chosen": None}
 
 
@@ -100,7 +100,7 @@ def _choose(module: nn.Module, wish: _Wish, parameter: Tensor, width: int) -> Ch
     device = parameter.device
     if device.type == "meta":
         return PLAIN
-    # torch.compile fuses what it sees, and would not see into functions in C++.
+    # torch.compile fuses PyTorch operations and cannot see into functions in C++.
     fused = dense.compiled() if wish.compile_dense else PLAIN
     functions = PLAIN if fused else tokenwise(device=device, backend=wish.backend)
     with using(functions):
@@ -126,7 +126,7 @@ def _examples(
 
 
 def _without_hooks(module: Module) -> Module:
-    """The same layers with the same parameters; hooks are to see what a model computes, no more."""
+    """The same layers with the same parameters, without hooks, which must not see the probe."""
     twin = copy.copy(module)
     twin._forward_hooks, twin._forward_pre_hooks = OrderedDict(), OrderedDict()
     twin._modules = {
@@ -140,11 +140,11 @@ def _without_hooks(module: Module) -> Module:
 def _example(
     mixer: SequenceMixer, parameter: Tensor, width: int, precision: torch.dtype
 ) -> Streams:
-    """One token as the mixer hands it to its rule: shapes and dtypes of what kernels will see."""
+    """One token as the mixer passes it to its rule: the shapes and dtypes that kernels will see."""
     token = parameter.new_zeros(1, 1, width)
     positions = torch.zeros(1, dtype=torch.long, device=parameter.device)
     device, lowered = parameter.device.type, precision != parameter.dtype
-    # Weights that are lowered here must not be taken for those of a training step around it.
+    # The weights lowered here must not enter the autocast cache of an enclosing training step.
     with torch.autocast(device, precision if lowered else None, lowered, cache_enabled=False):
         streams, _ = mixer.project(token, positions, None, independent=False)
     return streams

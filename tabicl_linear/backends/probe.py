@@ -1,8 +1,8 @@
-"""Whether a kernel works where it is to be used: found out by running it once.
+"""Finds out whether a kernel works on a device by running it once.
 
-Importing tells nothing: compilers refuse cards, and some versions compute wrong gradients on some
-of them without a word (docs/decisions.md). So the very operation is run, forward and backward, on
-random inputs of the shapes and dtypes that it will see, and compared with plain PyTorch in float64.
+A successful import proves nothing: compilers refuse some cards, and some versions silently compute
+wrong gradients (docs/decisions.md). So the operation itself is run, forward and backward, on random
+inputs of the shapes and dtypes that it will see, and compared with plain PyTorch in float64.
 """
 
 import math
@@ -23,7 +23,7 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Tensor
 
 KernelRule = DeltaRule | AdditiveRule
-"""The rules that a backend may compute in its own way."""
+"""The rules for which a backend can have kernels."""
 
 TORCH: dict[type, Kernel] = {DeltaRule: delta.TORCH, AdditiveRule: additive.TORCH}
 """Their kernels in plain PyTorch."""
@@ -34,28 +34,28 @@ Layout = tuple[tuple[tuple[int, ...], torch.dtype] | None, ...]
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
 """Largest relative root mean square error, by the dtype that the kernel works in.
 
-Rounding alone costs a third of this; what is broken is off by half and more.
+Rounding alone causes a third of this; broken kernels are off by half or more.
 """
 
 TF32_TOLERANCE = TOLERANCE[torch.float16]
-"""For float32 inputs where products may be taken in TF32, which has float16's mantissa."""
+"""For float32 inputs if products may be computed in TF32, which has the mantissa of float16."""
 
 VANISHED = 1e-2
-"""Size below which a result is noise; all that count are about one. A gradient that has passed
-through a thousand writes can be smaller than what float16 can hold."""
+"""Results smaller than this are noise; those that matter are about one. A gradient that has passed
+through a thousand writes can be too small for float16."""
 
 SHAPE = {"cuda": (8, 967)}
-"""Tasks and tokens of the probe where not (2, 70). Triton chooses tile sizes by timing the first
-call of each kind and keeps them, so on a GPU that call has the size of a training step."""
+"""Tasks and tokens of the probe where they are not (2, 70). Triton chooses tile sizes by timing the
+first call of each kind and keeps them, so on a GPU that call has the size of a training step."""
 
 
 def layout(x: Streams) -> Layout:
-    """What a mixer hands to its rule, as a key."""
+    """The layout of a mixer's streams, as a dictionary key."""
     return tuple(None if z is None else (tuple(z.shape[2:]), z.dtype) for z in x)
 
 
 def computed_by(kernel: Kernel, rule: KernelRule) -> Choice:
-    """The choice in which a kernel computes rules of the type of `rule`, and PyTorch the rest."""
+    """The choice by which a kernel computes rules of the type of `rule`, and PyTorch the rest."""
     return dict(zip(TORCH[type(rule)], kernel, strict=True))
 
 
@@ -63,15 +63,15 @@ def computed_by(kernel: Kernel, rule: KernelRule) -> Choice:
 def why_not(
     kernel: Kernel, rule: KernelRule, like: Layout, device: torch.device, *, tolerance: float
 ) -> str | None:
-    """Why a kernel cannot compute a rule on a device, or None where it can.
+    """Why a kernel cannot compute a rule on a device, or None if it can.
 
-    The verdict is kept for the life of the process.
+    The result is cached for the life of the process.
 
     Args:
-        kernel: What is to compute the rule.
+        kernel: The kernel to try.
         rule: The rule.
         like: Heads, dimensions, gates and dtypes.
-        device: Where to run.
+        device: Device to run on.
         tolerance: Largest relative root mean square error of outputs, states and gradients.
     """
     tasks, tokens = SHAPE.get(device.type, (2, 70))
@@ -80,9 +80,9 @@ def why_not(
         try:
             with using(computed_by(kernel, rule)):
                 found = evaluate(rule, x, state)
-        except Exception as error:  # compilers, drivers and assertions raise anything
+        except Exception as error:  # compilers, drivers and assertions may raise anything
             return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        # Tasks do not see each other: in float64 one of them is enough.
+        # Tasks are independent of each other, so one of them is enough in float64.
         last, start = map_tensors(lambda z: z[-1:].double(), (x, state))
         with using(PLAIN):
             truth = evaluate(rule, last, start)
@@ -91,13 +91,13 @@ def why_not(
             if not difference <= tolerance:
                 return (
                     f"its {name} differ from PyTorch's by {difference:.1e} (relative RMS; at most "
-                    f"{tolerance:.0e} is taken)"
+                    f"{tolerance:.0e} is accepted)"
                 )
     return None
 
 
 def relative_error(actual: Tensor, truth: Tensor) -> float:
-    """Root mean square error relative to that of the truth, or to `VANISHED` if that is less."""
+    """Root mean square error relative to that of the truth, which counts as `VANISHED` or more."""
     error = (actual.double() - truth.double()).square().mean().sqrt().item()
     return error / max(truth.double().square().mean().sqrt().item(), VANISHED)
 
@@ -130,7 +130,7 @@ def draw(
 
 
 def evaluate(rule: KernelRule, x: Streams, state: MatrixState) -> dict[str, Tensor]:
-    """Results of scan and fold after a state, and the gradients of a projection of each."""
+    """Results of scan and fold from a state, and the gradients of a projection of each."""
     names = [name for name, z in x._asdict().items() if z is not None]
     leaves = {name: getattr(x, name).detach().requires_grad_() for name in names}
     leaves["initial states"] = state.S.detach().requires_grad_()

@@ -1,1 +1,1 @@
-"""Measurements on the machine they stand on, against what a user would use otherwise."""
+"""Measures speed and memory on the current machine, against the usual alternatives."""

@@ -1,4 +1,4 @@
-"""Cases that take turns: what is measured, its baselines and upper bounds in the same rounds."""
+"""Alternating cases: what is measured, its baselines and upper bounds in the same rounds."""
 
 import math
 import sys
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 
 class Options(NamedTuple):
-    """How to measure: what all subcommands share, as the command line describes it."""
+    """How to measure: the options shared by all subcommands."""
 
     device: torch.device
     rounds: int = 15
@@ -31,12 +31,12 @@ class Case(NamedTuple):
     Attributes:
         name: What it is; unique within its group.
         call: One execution of it.
-        role: Baselines are what the others of their group are compared with; a bound is what the
-            machine can do at best.
-        group: Only cases of one group are compared.
-        units: What one call gets through, in the unit of the table.
-        flops: Floating-point operations of one call; 0 where they are not counted.
-        moved: Bytes that one call must read and write at least; 0 where they are not counted.
+        role: The other cases of a group are compared with its baselines; a bound is the best that
+            the machine can do.
+        group: Only cases of the same group are compared.
+        units: Units that one call processes, as named in the table.
+        flops: Floating-point operations of one call; 0 if not counted.
+        moved: Minimum bytes that one call reads and writes; 0 if not counted.
         prepare: Called before every turn, outside its time.
     """
 
@@ -64,7 +64,7 @@ class Spread(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What cases took: seconds of every round (NaN where one sat out), and bytes if known."""
+    """Results of all cases: seconds of every round (NaN if skipped), and bytes if known."""
 
     cases: Sequence[Case]
     seconds: pd.DataFrame
@@ -79,12 +79,12 @@ class Measured(NamedTuple):
         return _spread(self.seconds[slow] / self.seconds[fast])
 
     def baselines(self, case: Case) -> list[Case]:
-        """What a case is compared with."""
+        """The cases that a case is compared with."""
         own = [c for c in self.cases if c.role == "baseline" and c.group == case.group]
         return [] if case.role == "bound" else [c for c in own if c is not case]
 
     def records(self) -> list[dict[str, Any]]:
-        """Every timing with what it is the time of, as plain data; ratios say how much faster."""
+        """Every timing with its case, as plain data; ratios say how much faster."""
         records = []
         for case in self.cases:
             record = {k: v for k, v in case._asdict().items() if k not in ("call", "prepare")}
@@ -105,9 +105,9 @@ def measure(
 ) -> Measured:
     """Time all cases in turn, round by round, every second round in reverse order.
 
-    So no case always follows the same neighbour, and a drifting load affects all alike. Rounds of
-    warm-up come first, then one that takes the peaks of memory. Each case gets `least` rounds
-    whatever the budget; where that is 0, the call that took its peak may be its only time.
+    So no case always follows the same neighbour, and a drifting load affects all alike. Warm-up
+    rounds come first, then one that measures peak memory. Each case gets `least` rounds for any
+    budget; if that is 0, the call that measured its peak may be its only timing.
     """
     seconds = pd.DataFrame({c.key: math.nan for c in cases}, index=range(options.rounds))
     first, peaks = dict[Key, float](), dict[Key, int | None]()
@@ -132,7 +132,7 @@ def measure(
 
 
 def progress(label: str, total: int) -> "tqdm[Any]":
-    """A bar with the time left: in place on a terminal, else written now and then."""
+    """A bar with the time left: updated in place on a terminal, else printed at intervals."""
     return tqdm(
         desc=label,
         total=total,

@@ -1,4 +1,4 @@
-"""Seconds and peak memory of a call. Needs nothing but torch."""
+"""Seconds and peak memory of a call. Needs only torch."""
 
 import ctypes
 import gc
@@ -10,11 +10,11 @@ import torch
 from torch.utils.benchmark import Timer, timer
 
 SHORT = 0.02
-"""Calls that take less seconds are repeated for as long."""
+"""Calls that take fewer seconds are repeated for that long."""
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Seconds of a call, its work on a device included; of short ones the mean of many."""
+    """Seconds of a call, including its work on a device; for short calls the mean of many."""
     start = timer()
     call()
     seconds = timer() - start
@@ -27,12 +27,12 @@ def timed(call: Callable[[], object]) -> float:
 def peak_bytes(call: Callable[[], object], device: torch.device) -> int | None:
     """Bytes that a call needs at its peak beyond what was held before it; None if unknown.
 
-    On CUDA what the caching allocator hands out at most. On a CPU what the process has resident at
-    most: free memory of the C allocator goes back to the system first, then the kernel's
-    high-water mark is reset (Linux only, None elsewhere). Libraries' work space is included in
-    both, what they keep from one call to the next only in the first call, so call it once before.
+    On CUDA the maximum that the caching allocator hands out. On a CPU the maximum resident memory:
+    free memory of the C allocator is returned to the system first, then the kernel's high-water
+    mark is reset (Linux only, None elsewhere). Both include libraries' work space; what libraries
+    keep between calls counts only in the first call, so call it once before.
     """
-    gc.collect(1)  # what calls leave is young; a full collection takes longer than many calls
+    gc.collect(1)  # garbage of calls is young; a full collection takes longer than many calls
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -51,7 +51,7 @@ def peak_bytes(call: Callable[[], object], device: torch.device) -> int | None:
 
 
 def available_bytes(device: torch.device) -> int | None:
-    """Bytes that can still be had on the device; None if unknown."""
+    """Bytes that are still available on the device; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return _kilobytes("meminfo", "MemAvailable") if sys.platform.startswith("linux") else None

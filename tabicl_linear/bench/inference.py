@@ -23,7 +23,7 @@ from tabicl_linear.model import InContextModel, InContextState
 SIZES = {"fit": [1000 * 2**i for i in range(11)], "predict": [1000 * 2**i for i in range(8)]}
 Models = dict[str, InContextModel]
 Point = dict[str, Any]
-"""A model at a size: name, rows, state and why it is left out, or what it took."""
+"""A model at a context size: name, rows, state, and measurements or why it is left out."""
 
 
 def build_models(configs: Sequence[Path], overrides: Sequence[str], device: torch.device) -> Models:
@@ -37,7 +37,7 @@ def build_models(configs: Sequence[Path], overrides: Sequence[str], device: torc
         raise ConfigError("--config: name a model to compare softmax attention with.")
     ours = build_task(*configs, overrides=overrides).model
     if not path.is_file():
-        raise ConfigError(f"--config {configs[0]}: no softmax.yaml beside it to compare with.")
+        raise ConfigError(f"--config {configs[0]}: no softmax.yaml in its folder to compare with.")
     a = ours.architecture
     sizes = {"dim": a.dim, "num_heads": a.num_heads, "hidden_dim": a.hidden_dim}
     sizes["depth"] = round(a.depth * 5 / 4)
@@ -79,9 +79,9 @@ def run(
 
 
 class Meter:
-    """Measures models at sizes of the context, in turn, as far as time and memory allow.
+    """Measures models at several context sizes, in turn, as far as time and memory allow.
 
-    Slow ones get fewer rounds, at last the one call that takes the peak, and none where that would
+    Slow ones get fewer rounds, down to the one call that measures the peak, and none if that would
     not fit into the budget.
     """
 
@@ -121,7 +121,7 @@ class Meter:
                 [Case(name, partial(call, name)) for name in fitted],
                 self.options,
                 f"bench, {what} with {rows:,} rows of context",
-                # What libraries keep from their first call is no peak.
+                # Memory that libraries keep from their first call must not count.
                 warmup=int(what == "predict" or rows <= 4096),
                 least=0,
             )
@@ -132,9 +132,9 @@ class Meter:
         return list(points.values())
 
     def _reason(self, point: Point, per_row: int, last: Point | None = None) -> str | None:
-        """Why a fit is left out, judged by free memory and the last time; None where it is not."""
+        """Why a fit is left out, judged by free memory and the last time; None if it is not."""
         available = available_bytes(self.options.device)
-        # Appending keeps the old cache beside the new one.
+        # Appending needs the old cache and the new one at once.
         if available is not None and per_row and 3 * point["state_bytes"] > available:
             return "memory"
         if last is None:
@@ -157,7 +157,7 @@ def fit(model: InContextModel, context: TaskBatch, autocast: torch.dtype | None)
 
 @torch.inference_mode()
 def state_growth(model: InContextModel, autocast: torch.dtype | None) -> tuple[int, int]:
-    """Bytes of a fitted state: what it takes in any case, and for every row."""
+    """Bytes of a fitted state: a constant, and the bytes per row."""
     states = [fit(model, labelled(n, model), autocast) for n in (16, 17)]
     few, more = (num_bytes((state.layers, state.ridge)) for state in states)
     return few - 16 * (more - few), more - few

@@ -12,13 +12,13 @@ from tabicl_linear.bench.report import Table, number, side_by_side, spread_text
 
 SOFTMAX = "softmax"
 QUERIES = 100
-"""Rows of a call of predict, as in the paper."""
+"""Rows of one call of predict, as in the paper."""
 
 TIMES = (
-    "Times are medians and quartiles of rounds in which models take turns; where the budget has no "
-    "room for that, of one call. Ratios are quotients of medians. `peak MB` (10^6 bytes) is what a "
-    "call takes beyond what was held before it. A point is left out where its expected time, "
-    "judged by the one before, is above the budget; the size of its state is computed. "
+    "Times are medians and quartiles of rounds in which models take turns, or of one call if the "
+    "budget does not allow more. Ratios are quotients of medians. `peak MB` (10^6 bytes) is what a "
+    "call needs beyond what was held before it. A point is left out if its expected time, judged "
+    "by the previous one, exceeds the budget; the size of its state is then computed. "
 )
 NOTES = {
     "fit": TIMES,
@@ -95,7 +95,7 @@ def slopes(verb: str, points: pd.DataFrame) -> Table:
 
 
 def panels(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """What the figure shows, by title: name of the line, rows, value, whether it was computed."""
+    """The figure's data by title: name of the line, rows, value, whether it was computed."""
     points = points.assign(is_computed=points["left_out"].notna())
     named = points.replace({"name": {SOFTMAX: f"{SOFTMAX}, KV cache"}})
     again = points[points["name"] == SOFTMAX].assign(
@@ -111,9 +111,9 @@ def panels(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def draw_scaling(points: pd.DataFrame) -> Figure:
-    """Log-log panels over rows of context; sizes that were computed are drawn dashed.
+    """Log-log panels over rows of context; computed sizes are dashed.
 
-    Lines of one name share their colour. A note gives the slope of a line, or its last size.
+    Lines with the same name share a colour. A note gives the slope of a line, or its last size.
     """
     shown = panels(points)
     figure, axes = side_by_side(len(shown), 4.6 * len(shown), 4)

@@ -1,9 +1,9 @@
-"""The update rules as flash-linear-attention's naive chunk forms compute them: the baselines.
+"""Baselines: the update rules as flash-linear-attention's naive chunk forms compute them.
 
-Written anew after the algorithms of its files `fla/ops/*/naive.py` (0.6.0): Python loops over
-chunks, and an inverse of (I + A) by forward substitution row after row. It has no chunk form of
-GLA, so there the baseline is the recurrence. All take tensors with the heads before the tokens, as
-those functions do, queries already scaled, and no initial state.
+Written from the algorithms of its files `fla/ops/*/naive.py` (0.6.0): Python loops over chunks,
+and an inverse of (I + A) by forward substitution row after row. The library has no chunk form of
+GLA, so its baseline is the recurrence. Like those functions, all take tensors with the heads before
+the tokens, queries already scaled, and no initial state.
 """
 
 import torch

@@ -19,15 +19,15 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Tensor
 
 WANTED = {"torch": 3.0, "cpp": 8.0}
-"""Least ratios to the baseline, forward and backward, of rules with a `target`: float32 on a CPU,
+"""Minimum ratios to the baseline, forward and backward, of rules with a `target`: float32 on a CPU,
 at the default `Shape`."""
 
 PASSES = ("forward", "forward + backward")
 NOTES = (
-    "FLOP/s count the recurrence itself: 6 k v a token and head for the delta rules, 4 k v for the "
-    "others, 4 k for every pair of tokens of softmax attention; twice that again for a backward "
-    "pass. GB/s count inputs and output, and their gradients. Naive forms are the algorithms of "
-    "flash-linear-attention's `naive.py` files on inputs that lie as they want them.\n\n"
+    "FLOP/s count the recurrence itself: 6 k v per token and head for the delta rules, 4 k v for "
+    "the others, 4 k per pair of tokens for softmax attention; a backward pass adds twice that. "
+    "GB/s count inputs and output, and their gradients. Naive forms are the algorithms of "
+    "flash-linear-attention's `naive.py` files on inputs in the memory layout they need.\n\n"
 )
 
 
@@ -46,8 +46,8 @@ QUICK = Shape(2, 96, 2, 16)
 class Operation(NamedTuple):
     """A rule, and its baseline from heads-first inputs.
 
-    `gates` are the channels of the decay (-1 for one per key channel), `products` those of k v size
-    that a token takes forward (3 in rules that have write rates).
+    `gates` is the number of decay channels (-1 for one per key channel), `products` the number of
+    products of size k v per token in a forward pass (3 for rules with write rates).
     """
 
     rule: UpdateRule
@@ -163,13 +163,13 @@ def _both(function: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callabl
 
 
 def _heads_first(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Heads before tokens, lying so in memory; gates per head without their last dimension."""
+    """Heads before tokens, also in memory; gates per head without their last dimension."""
     moved = {name: x.transpose(1, 2).contiguous() for name, x in inputs.items()}
     return {name: x.squeeze(-1) if x.shape[-1] == 1 else x for name, x in moved.items()}
 
 
 def _work(operation: Operation, inputs: dict[str, Tensor]) -> tuple[float, tuple[float, float]]:
-    """FLOPs of a forward pass, and least bytes of a forward pass and of both."""
+    """FLOPs of a forward pass, and minimum bytes of a forward pass and of both passes."""
     b, t, h, k = inputs["q"].shape
     pairs = (t + 1) / 2 * k if isinstance(operation.rule, SoftmaxRule) else k * k
     total, output = sum(x.nbytes for x in inputs.values()), inputs["v"].nbytes

@@ -16,13 +16,13 @@ SHAPE = TaskShape(batch_size=8, num_rows=1000, num_context=500, num_features=20,
 QUICK = SHAPE._replace(batch_size=2, num_rows=100, num_context=50)
 COLUMNS = (20, 5)
 BATCHES = 4
-"""Batches that one call draws: their networks differ in size, so one alone says little."""
+"""Batches that one call draws; networks differ in size, so a single batch says little."""
 
 OURS = "sharing=dataset"
 EACH = "imitation, a network for each dataset"
 SHARED = "imitation, one network for a batch"
 LEAST = 2.0
-"""Times the datasets/s of `SHARED` that are asked of `OURS`, on a CPU at `SHAPE`."""
+"""Required ratio of the datasets/s of `OURS` to those of `SHARED`, on a CPU at `SHAPE`."""
 
 NOTES = (
     "The imitation follows the steps of the authors' code as far as they are known, with "
@@ -69,12 +69,12 @@ def run(options: Options) -> Report:
 
 
 def group(num_features: int) -> str:
-    """What the cases of a number of columns are called."""
+    """Name of the cases with a number of columns."""
     return f"{num_features} columns"
 
 
 def cases(shape: TaskShape, num_features: int, batches: int, device: torch.device) -> list[Case]:
-    """The wider priors beside both sharing modes and both kinds of imitation, some batches each."""
+    """The wider priors, both sharing modes and both kinds of imitation, some batches each."""
     shape = shape._replace(num_features=num_features)
     rng = np.random.default_rng(0)
     generator = torch.Generator(device).manual_seed(0)

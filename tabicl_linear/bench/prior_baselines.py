@@ -1,8 +1,8 @@
 """An imitation of the authors' TabPFN v1 prior: `nn.Sequential` networks, dataset by dataset.
 
 It draws the same hyper-parameters as ours, so that both compute networks of the same sizes, follows
-the steps of the authors' code as they are known, and ranks by sorting as that does. Its causes are
-all normal and its classes all cut at the values of rows, which is less work than the real ones.
+the known steps of the authors' code, and ranks by sorting as that code does. All causes are normal
+and all classes are cut at the values of rows, which is less work than in the real prior.
 """
 
 import numpy as np
@@ -34,10 +34,10 @@ class _Noise(nn.Module):
 
 @torch.no_grad()
 def imitate(shape: TaskShape, share: int, rng: np.random.Generator, device: str) -> int:
-    """Draw `shape.batch_size` datasets; returns how many were tried.
+    """Draw `shape.batch_size` datasets; return how many were tried.
 
-    `share` datasets have hyper-parameters, network and categorical columns in common, and are drawn
-    again together.
+    Groups of `share` datasets have hyper-parameters, network and categorical columns in common, and
+    are redrawn together.
     """
     kept = tried = 0
     with torch.device(device):
@@ -115,10 +115,10 @@ def _process_columns(x: Float[Tensor, "b m n"], rng: np.random.Generator) -> Flo
 
 
 def _sorted_ranks(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
-    """How many values of its column are at most as large as each value."""
+    """The number of values in its column at most as large as each value."""
     n = x.shape[-1]
     values, index = x.sort(-1)
-    # Equal values share the position of the last of them: the nearest end of a run to the right.
+    # Ties share the position of the last of them: the nearest end of a run to the right.
     ends = torch.arange(1, n + 1, dtype=x.dtype).expand(x.shape).clone()
     ends[..., :-1].masked_fill_(values[..., 1:] == values[..., :-1], n)
     return torch.empty_like(x).scatter_(-1, index, ends.flip(-1).cummin(-1).values.flip(-1))

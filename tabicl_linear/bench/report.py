@@ -15,14 +15,14 @@ from tabicl_linear.machine import sentence
 METHOD = (
     "Medians and quartiles of {} rounds after warm-up, in which cases take turns; ratios are "
     "quotients of two times of the same round. Rates are those of the median time. `peak MB` "
-    "(10^6 bytes) is what a call takes beyond what was held before it. *Upper bounds*, in italics, "
+    "(10^6 bytes) is what a call needs beyond what was held before it. *Upper bounds*, in italics, "
     "are what this machine reached in the same rounds."
 )
-"""How the numbers of a table of cases come about, for its reader."""
+"""How the numbers in a table of cases were measured."""
 
 
 class Table(NamedTuple):
-    """A titled table of texts and numbers, and what a reader must know to read it."""
+    """A titled table of texts and numbers, with notes for its reader."""
 
     title: str
     cells: pd.DataFrame
@@ -37,9 +37,9 @@ class Table(NamedTuple):
 
 
 class Target(NamedTuple):
-    """A ratio that is asked for, and what came out: NaN where it could not be measured.
+    """A required ratio and the measured one: NaN if it could not be measured.
 
-    It `applies` where this run has the sizes, precision and device that it is meant for.
+    It `applies` if this run has the sizes, precision and device that it is meant for.
     """
 
     what: str
@@ -50,7 +50,7 @@ class Target(NamedTuple):
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the measured ratio keeps to the bound; None where the run cannot tell."""
+        """Whether the measured ratio meets the requirement; None if the run cannot tell."""
         if not self.applies or math.isnan(self.measured):
             return None
         return bool(self.measured >= self.wanted if self.at_least else self.measured <= self.wanted)
@@ -67,7 +67,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What one command measured, as tables, as a figure and as plain data.
+    """The results of one command, as tables, figure and plain data.
 
     `raw` holds every timing, in seconds, and other plain data. The command line adds the command
     and the machine (`machine.describe`), and writes the files.
@@ -151,7 +151,7 @@ def spread_text(value: Spread, factor: float = 1.0) -> str | None:
 
 
 def number(value: float) -> str:
-    """Three digits that count, without an exponent, thousands apart."""
+    """Three significant digits, without an exponent, with thousands separators."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))

@@ -31,16 +31,16 @@ from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.task import AUTOCAST, InContextTask
 
 MOST_TIMES = {"float32": 2.0, "bf16": 3.0}
-"""Times of its dense products that a step may take: of a config as it stands, on a CPU, in bf16 one
-that multiplies in it (AVX512-BF16, AMX)."""
+"""Maximum ratio of a step's time to that of its dense products, for a config without overrides, on
+a CPU; in bf16 on one with instructions for it (AVX512-BF16, AMX)."""
 
 DENSE = "dense products alone"
 NOTES = (
     "Units are rows. A step: what Lightning's loop does with one batch (forward, loss, backward, "
-    f"clipping, optimiser, schedule). *{DENSE}*: every product of two matrices that the step "
-    "computes (dense layers, forward and both gradients), recorded in this run, again with the "
-    "same shapes, strides and dtype and nothing else. GFLOP/s count these products alone, for "
-    "steps too.\n\n"
+    f"clipping, optimiser, schedule). *{DENSE}*: only the products of two matrices that the step "
+    "computes (dense layers, forward and both gradients), recorded in this run and repeated with "
+    "the same shapes, strides and dtype. GFLOP/s count only these products, for steps too."
+    "\n\n"
 )
 
 SMOOTHING = 20
@@ -48,7 +48,7 @@ SMOOTHING = 20
 
 CURVE_NOTES = (
     "Same data in the same order, same initial weights, optimiser and schedule; only autocast "
-    "differs. The line with other initial weights says what difference means nothing. "
+    "differs. The line with other initial weights shows which differences are insignificant. "
     "`difference`: mean over the second half of the steps, each step on the same batch, with its "
     f"standard error; `furthest`: the largest difference of means over {SMOOTHING} steps."
 )
@@ -57,7 +57,7 @@ CURVE_NOTES = (
 def draw_batch(
     configs: Sequence[Path], overrides: Sequence[str], device: torch.device
 ) -> TaskBatch:
-    """Random tasks of the config's own shape at its longest, half of the rows context."""
+    """Random tasks of the config's maximum shape, half of the rows context."""
     shapes = build_data(*configs, overrides=overrides).shapes
     rows, columns = shapes.row_range[1], shapes.max_features
     return noise(shapes.num_tasks(rows, columns), rows, columns, shapes.max_classes, device)
@@ -66,7 +66,7 @@ def draw_batch(
 def cases(
     task: InContextTask, step: Step, batch: TaskBatch, precision: str, *, compile_dense: bool
 ) -> list[Case]:
-    """A step for each backend, and its dense products alone."""
+    """A step for each backend, and only its dense products."""
     device = batch.x.device
     place = partial(task.model.place, autocast=AUTOCAST.get(str(task.trainer.precision), ()))
     here = [name for name, reason in missing(device).items() if reason is None]
@@ -92,7 +92,7 @@ def run(
     precisions: Sequence[str] = ("float32", "bf16"),
     compile_dense: bool = False,
 ) -> Report:
-    """Time steps in every precision and by every backend."""
+    """Time steps in every precision and with every backend."""
     batch = draw_batch(configs, overrides, options.device)
     title = f"Training step of {' + '.join(c.name for c in configs)}, {len(batch.y)} x "
     title += f"{batch.x.shape[1]:,} rows"

@@ -19,7 +19,7 @@ from tabicl_linear.training.task import InContextTask
 from tabicl_linear.types import Tensor
 
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
-"""What the Trainer calls them."""
+"""The Trainer's names of precisions."""
 
 Step = Callable[[TaskBatch], Tensor]
 """Trains on a batch and returns the loss."""
@@ -31,8 +31,8 @@ Result = TypeVar("Result")
 
 
 def _step(trainer: Trainer, batch: TaskBatch) -> Tensor:
-    # What the loop does with a batch that has arrived on the device: autocast, loss, backward
-    # pass, clipping, optimiser, schedule.
+    # Everything the loop does with a batch that is on the device: autocast, loss, backward pass,
+    # clipping, optimiser, schedule.
     loop = trainer.fit_loop.epoch_loop
     arguments = OrderedDict(batch=batch, batch_idx=0)
     loss: Tensor = loop.automatic_optimization.run(trainer.optimizers[0], 0, arguments)["loss"]
@@ -47,7 +47,7 @@ def within_training(
     precision: str = "float32",
     clipping: float | None = 1.0,
 ) -> Result:
-    """Start training, and return the result of some work with the step of Lightning's loop."""
+    """Start training, and return the result of `work` with the step of Lightning's loop."""
     results: list[Result] = []
 
     def begin(trainer: Trainer, _: LightningModule) -> None:
@@ -70,9 +70,9 @@ def make_trainer(
 ) -> Trainer:
     """A Trainer on one device that writes nothing and steps after every batch.
 
-    `clipping` is the largest norm of the gradient.
+    `clipping` is the maximum norm of the gradient.
     """
-    # It would say what devices it finds.
+    # It would print the devices it finds.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     return Trainer(
         accelerator=device.type,
@@ -92,7 +92,7 @@ def make_trainer(
 
 
 def noise(tasks: int, rows: int, features: int, classes: int, device: torch.device) -> TaskBatch:
-    """Tasks of noise, half of the rows context, in which each class occurs if there is room."""
+    """Tasks of noise, half of the rows context, which has every class if there is room."""
     generator = torch.Generator().manual_seed(rows)
     return TaskBatch(
         x=torch.randn(tasks, rows, features, generator=generator),
@@ -104,9 +104,9 @@ def noise(tasks: int, rows: int, features: int, classes: int, device: torch.devi
 
 
 class DenseProducts(TorchDispatchMode):
-    """Records the products of two matrices computed within, backward passes included.
+    """Records the products of two matrices computed within it, including backward passes.
 
-    Those are the products of dense layers; rules make batches of products, which do not count.
+    These are the products of dense layers; rules use batched products, which do not count.
     """
 
     def __init__(self) -> None:
@@ -123,9 +123,9 @@ class DenseProducts(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def replay(self, device: torch.device) -> Callable[[], None]:
-        """A call that computes the products alone, on random factors of the same layouts.
+        """A call that computes only the products, on random factors of the same layouts.
 
-        Products of one layout share their factors.
+        Products of the same layout share their factors.
         """
         layouts = {layout for product in self.products for layout in product}
         factors = {layout: _random(layout, device) for layout in layouts}

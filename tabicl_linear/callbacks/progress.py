@@ -1,4 +1,4 @@
-"""Shows how training goes: a bar on a terminal, a line now and then in a log file."""
+"""Shows training progress: a bar on a terminal, a line at intervals in a log file."""
 
 import sys
 import time
@@ -15,12 +15,12 @@ REFRESH_SECONDS = 0.5
 
 
 class Progress(ProgressBar):
-    """Loss, learning rate, time left, and speed where `Throughput` logs it, on standard error.
+    """Shows loss, learning rate, time left, and speed if `Throughput` logs it, on standard error.
 
-    After every validation its scores are printed as a line.
+    After every validation, its scores are printed as a line.
 
     Args:
-        seconds: Between two lines where standard error is not a terminal.
+        seconds: Seconds between two lines if standard error is not a terminal.
     """
 
     def __init__(self, seconds: float = 10.0) -> None:
@@ -34,7 +34,7 @@ class Progress(ProgressBar):
         self._shown_at = 0.0
 
     def disable(self) -> None:
-        """Show nothing (on all processes but the first)."""
+        """Show nothing (in all processes but the first)."""
         self._enabled = False
 
     def enable(self) -> None:
@@ -62,7 +62,7 @@ class Progress(ProgressBar):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Move the bar, or print a line where one is due."""
+        """Move the bar, or print a line if one is due."""
         now, step = time.monotonic(), trainer.global_step
         if not self._enabled or step == self._shown_step:
             return
@@ -100,7 +100,7 @@ class Progress(ProgressBar):
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """Close the bar, so that what follows starts on a line of its own."""
+        """Close the bar, so that further output starts on a new line."""
         self._close()
 
     def _close(self) -> None:
@@ -112,7 +112,7 @@ class Progress(ProgressBar):
         metrics = trainer.progress_bar_metrics
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         parts = [f"loss {metrics[LOSS]:.3f}", f"lr {rate:.2e}"]
-        # Throughput measures them; a Trainer may be without.
+        # Only Throughput measures them, and a Trainer may not have that callback.
         speeds = ((DATASETS, "datasets/s"), (ROWS, "rows/s"))
         parts += [f"{metrics[name]:,.0f} {unit}" for name, unit in speeds if name in metrics]
         return ", ".join(parts)

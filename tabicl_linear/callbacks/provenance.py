@@ -1,4 +1,4 @@
-"""Writes down what a run is: its config beside it, and its origin inside every checkpoint."""
+"""Records a run: its config in the run folder, config and origin in every checkpoint."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ COMPARED = {
     "Target": "model.strategy.init_args.target",
     "Width": "model.architecture.dim",
 }
-"""What a person compares runs by. TensorBoard sorts names, capitals first, and shows five."""
+"""Options by which people compare runs. TensorBoard sorts names, capitals first, and shows five."""
 
 
 class Provenance(Callback):
@@ -34,13 +34,13 @@ class Provenance(Callback):
     `package_version`, `git_commit` (None outside a git checkout; `-dirty` marks changed files),
     `prior` (class path and arguments), `seed`, `processes`, `steps`, `datasets`, `trained_rows`
     (fewest and most context rows met in training) and `trained_features` (fewest and most columns),
-    both None before the first batch. Where the weights are an average, `averaged_updates` says of
-    how many updates.
+    both None before the first batch. If the weights are an average, `averaged_updates` is the
+    number of updates that it covers.
 
     Args:
         config: The config tree as plain data.
         new: Whether the run folder is new. TensorBoard keeps the hyper-parameters of a run that is
-            resumed in its own folder; logging them again would put NaN over its scores.
+            resumed in its own folder; logging them again would overwrite its scores with NaN.
     """
 
     def __init__(self, config: dict[str, Any], *, new: bool = True) -> None:
@@ -52,7 +52,7 @@ class Provenance(Callback):
         self._datasets = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Save the config; one that it replaces is kept as `config.1.yaml`, `config.2.yaml` ..."""
+        """Save the config; a replaced one is kept as `config.1.yaml`, `config.2.yaml` ..."""
         if stage == "fit" and trainer.is_global_zero:
             save_config(Path(trainer.default_root_dir), self.text)
 
@@ -111,7 +111,7 @@ class Provenance(Callback):
 
 
 def save_config(folder: Path, text: str) -> None:
-    """Write `config.yaml` whole, after moving a different earlier one to the next free number."""
+    """Write `config.yaml` atomically, after moving a different earlier one to the next number."""
     path = folder / CONFIG
     if path.exists() and path.read_text() != text:
         number = 1
@@ -123,9 +123,9 @@ def save_config(folder: Path, text: str) -> None:
 
 
 def hyperparameters(config: dict[str, Any]) -> dict[str, bool | int | float | str]:
-    """What a logger shows of a config: what runs are compared by, then the rest of model and data.
+    """The options that a logger shows: those runs are compared by, then the rest of model and data.
 
-    Class paths are cut to the class in the former.
+    In the former, class paths are shortened to the class.
     """
     flat = {
         key: value if isinstance(value, bool | int | float | str) else str(value)
@@ -141,7 +141,7 @@ def hyperparameters(config: dict[str, Any]) -> dict[str, bool | int | float | st
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested dictionaries as one, with dotted keys."""
+    """Nested dictionaries as a single one with dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict) and value:

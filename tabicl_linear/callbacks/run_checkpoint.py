@@ -1,4 +1,4 @@
-"""Keeps `last.ckpt` and stops a signalled run, both at the end of an accumulation window only."""
+"""Writes `last.ckpt` and stops a signalled run, both only at the end of an accumulation window."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from tabicl_linear.files import written_whole
 LAST = "last.ckpt"
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 ONE_SIGNAL_SECONDS = 1.0
-"""Signals within this time are one: launchers pass on what the process group has got as well."""
+"""Seconds within which signals count as one: launchers repeat those of the process group."""
 
 
 class StoppedBySignal(BaseException):
@@ -31,19 +31,19 @@ class StoppedBySignal(BaseException):
 
 
 class RunCheckpoint(Checkpoint):
-    """Replaces `last.ckpt` in the run folder as a whole, always right after an optimiser step.
+    """Replaces `last.ckpt` in the run folder atomically, always right after an optimiser step.
 
-    It is written when one of the intervals is over, before a validation, after the last step,
-    whatever makes it the last, and when SIGTERM or SIGINT arrives; then `StoppedBySignal` ends the
-    run. A second signal, more than a second later, ends it at once. No checkpoint lies inside an
-    accumulation window.
+    It is written when one of the intervals has passed, before a validation, after the last step
+    (whatever ends the run), and when SIGTERM or SIGINT arrives; `StoppedBySignal` then ends the
+    run. A second signal, more than a second later, ends it at once. No checkpoint is taken inside
+    an accumulation window.
 
     Args:
         every_n_steps: Optimiser steps between checkpoints.
-        every_minutes: Minutes between checkpoints, where this is sooner.
-        keep_every_n_steps: Also keep `step_<n>.ckpt` each so many steps; none if 0.
-        other_processes: Resume a checkpoint with another number of processes. The steps to come
-            then take other datasets, and as many more or fewer as there are processes.
+        every_minutes: Minutes between checkpoints, if this is sooner.
+        keep_every_n_steps: Also keep `step_<n>.ckpt` every so many steps; none if 0.
+        other_processes: Allow resuming a checkpoint with another number of processes. Further steps
+            then use other datasets, and their number changes with the number of processes.
     """
 
     def __init__(
@@ -75,32 +75,32 @@ class RunCheckpoint(Checkpoint):
         self._progress: dict[str, Any] = {}
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Learn the run folder from the first process, which made it."""
+        """Get the run folder from the first process, which made it."""
         self._folder = Path(trainer.strategy.broadcast(str(trainer.default_root_dir)))
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Refuse a checkpoint of another number of processes, unless that is asked for.
+        """Refuse a checkpoint of another number of processes unless `other_processes` is set.
 
         Raises:
             ConfigError: The number differs.
         """
-        # Checkpoints of versions that could not tell hold no number.
+        # Checkpoints of early versions do not hold the number.
         before = checkpoint["provenance"].get("processes", trainer.world_size)
         if before != trainer.world_size and not self.other_processes:
             raise ConfigError(
                 f"The checkpoint is of a run with {before} processes and this one has "
-                f"{trainer.world_size}: its steps would take other datasets, and other numbers of "
+                f"{trainer.world_size}: its steps would use other datasets, and another number of "
                 f"them; resume with {before}, or with --checkpoint.other_processes true."
             )
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take over the signals; Lightning would stop inside an accumulation window."""
+        """Install signal handlers; Lightning's would stop inside an accumulation window."""
         self._catch_signals()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take over the signals and start the clock."""
+        """Install signal handlers and start the clock."""
         self._catch_signals()
         self._seen_step = self._saved_step = trainer.global_step
         self._saved_at = time.monotonic()
@@ -113,7 +113,7 @@ class RunCheckpoint(Checkpoint):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Save and stop where due, if this batch closed an accumulation window."""
+        """Save and stop if due and this batch closed an accumulation window."""
         self._window_open = trainer.global_step == self._seen_step
         if self._window_open:
             self._hold_stop(trainer)
@@ -129,10 +129,10 @@ class RunCheckpoint(Checkpoint):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Say how far the last batch had come, also where the checkpoint is taken after an epoch.
+        """Store the progress as it was at the last batch, even if an epoch has ended since.
 
-        Lightning counts a finished epoch as an unfinished one where the number of steps is limited,
-        and would resume with an epoch of one batch.
+        If the number of steps is limited, Lightning counts a finished epoch as unfinished and would
+        resume with an epoch of one batch.
         """
         if self._progress:
             checkpoint["loops"]["fit_loop"] = self._progress
@@ -140,12 +140,12 @@ class RunCheckpoint(Checkpoint):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Stop before the next batch: only now do the loggers have the metrics of the last one."""
+        """Stop before the next batch: only now have the metrics of the last one been logged."""
         if self._ending:
             self._stop(trainer, self._ending)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save a step that nothing announced as the last; stop where there is no next batch."""
+        """Save the last step if it was not known to be the last; stop if no batch follows."""
         if trainer.global_step != self._saved_step:
             self._save(trainer)
         if self._ending:
@@ -170,7 +170,7 @@ class RunCheckpoint(Checkpoint):
             self._stop(trainer, self._signum)
 
     def _hold_stop(self, trainer: Trainer) -> None:
-        # max_time and early stopping do not look at windows: hold their wish until this one closes.
+        # max_time and early stopping ignore accumulation windows: delay them until this one closes.
         self._stop_wanted = self._stop_wanted or trainer.should_stop
         trainer.should_stop = False
 
@@ -188,7 +188,7 @@ class RunCheckpoint(Checkpoint):
         )
 
     def _agree(self, trainer: Trainer, pl_module: LightningModule) -> tuple[bool, int]:
-        """Whether time is up and which signal came, the same answer on all ranks."""
+        """Whether time is up and which signal arrived; the same answer on all ranks."""
         overdue = time.monotonic() - self._saved_at >= 60 * self.every_minutes
         if trainer.world_size == 1:
             return overdue, self._signum
@@ -200,10 +200,10 @@ class RunCheckpoint(Checkpoint):
         return self.keep_every_n_steps > 0 and step % self.keep_every_n_steps == 0
 
     def _save(self, trainer: Trainer) -> None:
-        """Write `last.ckpt`; where a copy is kept, that one first.
+        """Write `last.ckpt`; if a copy is to be kept, the copy first.
 
-        Then a kill in between leaves an older `last.ckpt`, from which the copy is written again. In
-        the other order the resumed run would go on behind the missing copy.
+        A kill between the two then leaves an older `last.ckpt`, and the resumed run writes the copy
+        again. In the other order the resumed run would continue after the missing copy.
         """
         step, last = trainer.global_step, self._folder / LAST
         if self._kept(step):
@@ -217,7 +217,7 @@ class RunCheckpoint(Checkpoint):
         self._saved_at = time.monotonic()
 
     def _catch_signals(self) -> None:
-        # Lightning puts the former handlers back when the trainer is torn down.
+        # Lightning restores the previous handlers when the trainer is torn down.
         if threading.current_thread() is threading.main_thread():
             for signum in STOP_SIGNALS:
                 signal.signal(signum, self._on_signal)
@@ -238,7 +238,7 @@ class RunCheckpoint(Checkpoint):
 
 
 def _link(source: Path, target: Path) -> None:
-    """Make `target` another name of `source`, or a copy where a file system has no hard links."""
+    """Make `target` a hard link to `source`, or a copy if the file system has no hard links."""
     with written_whole(target) as partial:
         partial.unlink(missing_ok=True)
         try:

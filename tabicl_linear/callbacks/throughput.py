@@ -1,4 +1,4 @@
-"""Measures how many datasets and rows a second training goes through."""
+"""Measures the datasets and rows that training processes per second."""
 
 import time
 from collections import deque
@@ -11,7 +11,7 @@ from tabicl_linear.training.metric_names import DATASETS, ROWS
 
 
 class Throughput(Callback):
-    """Logs datasets and rows per second over the last batches, of all processes together.
+    """Logs datasets and rows per second over the last batches, summed over all processes.
 
     Time spent in validation does not count.
 

@@ -1,4 +1,4 @@
-"""Averages of the latest weights, which are what is scored and exported."""
+"""An average of the latest weights, which is scored and exported instead of them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,24 +14,24 @@ from tabicl_linear.types import Tensor
 
 
 class WeightAverage(EMAWeightAveraging):
-    """Keeps an exponential moving average of the weights beside those that are trained.
+    """Keeps an exponential moving average of the weights in addition to the trained weights.
 
-    Training is the same with and without it. Validations score the average, and a checkpoint holds
-    it as `state_dict`, which is what `validate`, `export` and `load_model` read, and the trained
-    weights beside it, from which a run goes on. Until the first update there is no average, and
-    the trained weights stand for it.
+    Training is the same with and without it. Validations score the average. A checkpoint holds the
+    average as `state_dict`, which `validate`, `export` and `load_model` read, and separately the
+    trained weights, from which a run resumes. Until the first update there is no average, and the
+    trained weights are used in its place.
 
-    Lightning's callback, but for this: the average is in the precision of the run and at least
-    float32; it is on the device of the weights; buffers are copied, not averaged; a validation
-    rounds neither weights nor average; and after training the module keeps the trained weights,
-    so that a checkpoint that is written then can be resumed.
+    It differs from Lightning's callback as follows: the average is in the precision of the run and
+    at least float32; it is on the device of the weights; buffers are copied, not averaged; a
+    validation rounds neither weights nor average; and after training the module keeps the trained
+    weights, so that a checkpoint written then can be resumed.
 
     Args:
-        decay: Share of the former average that an update keeps, 0 to below 1. The average reaches
-            back over about 1 / (1 - decay) updates.
+        decay: Share of the previous average that an update keeps, from 0 to below 1. The average
+            covers about the last 1 / (1 - decay) updates.
         update_every_n_steps: Optimiser steps between updates.
-        update_starting_at_step: Steps before the first update; 0 to begin at once. The first takes
-            the weights as they are.
+        update_starting_at_step: Steps before the first update; 0 starts at once. The first update
+            copies the weights.
     """
 
     def __init__(
@@ -59,46 +59,46 @@ class WeightAverage(EMAWeightAveraging):
         if stage != "fit":
             return
         trainer.precision_plugin.convert_module(pl_module)
-        # The module itself holds the parts of a config parser, of which there is no copy.
+        # The module itself holds parts of a config parser, which cannot be copied.
         networks = nn.ModuleDict(dict(pl_module.named_children()))
         self._average_model = AveragedModel(networks, avg_fn=get_ema_avg_fn(self.decay))
         if next(pl_module.parameters()).dtype in (torch.bfloat16, torch.float16):
-            self._average.float()  # steps of a thousandth are lost in 16 bits
+            self._average.float()  # updates of a thousandth are lost in 16 bits
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Follow the weights to their device (Lightning: stay where they were built)."""
         self._average.to(pl_module.device)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Wait for the next step (Lightning: average what an average starts from at once)."""
+        """Wait for the next step (Lightning: update the average at once)."""
         self._latest_update_step = max(self._latest_update_step, trainer.global_step)
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put the average in the place of the trained weights, of which a copy is kept."""
+        """Replace the trained weights by the average, keeping a copy of them."""
         if self._has_average:
             self._trained = [own.detach().clone() for own in pl_module.parameters()]
             _fill(pl_module, self._average.module.parameters())
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put the trained weights back."""
+        """Restore the trained weights."""
         if self._trained:
             _fill(pl_module, self._trained)
             self._trained = []
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Nothing (Lightning: leave the average in the module, where later checkpoints save it)."""
+        """Do nothing (Lightning: leave the average in the module and so in later checkpoints)."""
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Put the average into `state_dict`, where there is one, and the trained weights aside."""
+        """Store the average, if any, as `state_dict`, and the trained weights beside it."""
         if self._has_average:
             super().on_save_checkpoint(trainer, pl_module, checkpoint)
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Take up both; a checkpoint without an average starts one."""
+        """Load both; after a checkpoint without an average, a new one is started."""
         if "averaging_state" in checkpoint and self._average_model is not None:
             super().on_load_checkpoint(trainer, pl_module, checkpoint)
 
@@ -109,7 +109,7 @@ class WeightAverage(EMAWeightAveraging):
 
     @property
     def _has_average(self) -> bool:
-        """Whether there was an update, here or before the checkpoint that the run goes on from."""
+        """Whether there was an update, in this run or before the checkpoint that it resumes."""
         return self._average_model is not None and int(self._average_model.n_averaged) > 0
 
 

@@ -1,1 +1,1 @@
-"""What stands behind the command line: usage errors, run folders, resuming, small verbs."""
+"""The command line: verbs, usage errors, run folders and resuming."""

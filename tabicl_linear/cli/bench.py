@@ -24,7 +24,7 @@ QUICK = (
     "model.architecture.depth=2",
     *("data.shapes.batch_size=2", "data.shapes.num_rows=64", "data.shapes.min_context=16"),
 )
-"""A model of seconds."""
+"""Overrides for a model that runs in seconds."""
 
 Runner = Callable[[Options, argparse.Namespace], Report]
 
@@ -55,8 +55,8 @@ def main(argv: list[str]) -> int:
 def _parser() -> OneLineArgumentParser:
     parser = OneLineArgumentParser(
         prog="tabicl-linear bench",
-        description="Measure on this machine, against what one would use otherwise, in the same "
-        "run and taking turns. docs/performance.md explains the tables.",
+        description="Measure on this machine, alternating with the usual alternatives in the same "
+        "run. docs/performance.md explains the tables.",
     )
     verbs = parser.add_subparsers(required=True, metavar="{prior,kernels,train,fit,predict}")
     _add(verbs, "prior", _prior, 15, "datasets/s of the synthetic prior")
@@ -70,7 +70,7 @@ def _parser() -> OneLineArgumentParser:
     _add_configs(train)
     train.add_argument("--precision", nargs="+", default=["float32", "bf16"], metavar="P")
     train.add_argument(
-        "--compile", action="store_true", help="also through torch.compile: minutes more"
+        "--compile", action="store_true", help="also through torch.compile (takes minutes more)"
     )
     train.add_argument("--curves", action="store_true", help="overlay loss curves instead")
     train.add_argument("--steps", type=_count, help="steps of a curve (300)")
@@ -99,7 +99,7 @@ def _add(
     parser.add_argument("--output", type=Path, default=Path("runs/bench"), help="folder for files")
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     parser.add_argument(
-        "--threads", type=_count, help="threads of PyTorch; its own choice if left out"
+        "--threads", type=_count, help="threads of PyTorch; PyTorch's own choice if left out"
     )
     parser.add_argument("--rounds", type=_count, help=f"rounds that count ({rounds})")
     parser.add_argument(
@@ -107,7 +107,7 @@ def _add(
         type=_seconds,
         default=30.0,
         metavar="SECONDS",
-        help="seconds after which a case with three rounds is skipped, and that a size of "
+        help="seconds after which a case that has three rounds is skipped, and which one size of "
         "context may take (30)",
     )
     parser.add_argument("--quick", action="store_true", help="small shapes, seconds in all")
@@ -128,7 +128,7 @@ def _add_configs(parser: OneLineArgumentParser) -> None:
 
 
 def save(report: Report, folder: Path) -> list[Path]:
-    """Write NAME.json, NAME.md and any NAME.png, each whole or not at all; returns their paths.
+    """Write NAME.json, NAME.md and any NAME.png, each atomically; return their paths.
 
     Raises:
         ConfigError: The folder cannot be written.
@@ -143,7 +143,7 @@ def save(report: Report, folder: Path) -> list[Path]:
 
 
 def write_whole(path: Path, writer: Callable[[Path], object]) -> Path:
-    """Let `writer` write a file of a temporary name and put it in its place.
+    """Let `writer` write to a temporary name, then rename the file.
 
     Raises:
         ConfigError: The folder cannot be written.
@@ -166,7 +166,7 @@ def check_folder(folder: Path) -> None:
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
-        why = "no right to write" if there.is_dir() else f"{there} is no folder"
+        why = "no right to write" if there.is_dir() else f"{there} is not a folder"
         raise ConfigError(f"--output {folder}: {why}; name another folder.")
 
 
@@ -225,11 +225,11 @@ def _train(options: Options, arguments: argparse.Namespace) -> Report:
     if unknown:
         raise ConfigError(f"--precision {unknown[0]}: choose from {', '.join(PRECISIONS)}.")
     if "fp16" in arguments.precision and options.device.type == "cpu":
-        raise ConfigError("--precision fp16: there is no training in it on a CPU; use bf16.")
+        raise ConfigError("--precision fp16: it is not available for training on a CPU; use bf16.")
     if arguments.steps is not None and not arguments.curves:
-        raise ConfigError(f"--steps {arguments.steps}: it goes with --curves; leave it out.")
+        raise ConfigError(f"--steps {arguments.steps}: only with --curves; leave it out.")
     if arguments.compile and arguments.curves:
-        raise ConfigError("--compile: it goes without --curves; leave one of them out.")
+        raise ConfigError("--compile: not together with --curves; leave one of them out.")
     configs, overrides = _model(arguments)
     precisions = list(dict.fromkeys(arguments.precision))
     if arguments.curves:

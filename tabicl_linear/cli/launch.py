@@ -1,4 +1,4 @@
-"""What torchrun and SLURM say about the processes that they started, as options of the trainer."""
+"""Turns what torchrun and SLURM say about the processes they started into trainer options."""
 
 import os
 import re
@@ -13,24 +13,24 @@ from torch.distributed import is_torchelastic_launched
 from tabicl_linear.errors import ConfigError
 
 INTERACTIVE = ("bash", "interactive")
-"""Names of SLURM jobs in which a person types: no processes are started by `srun` there."""
+"""Names of interactive SLURM jobs, in which `srun` has not started any processes."""
 
 LOST = "timeout|timed out|connection (closed|reset)|broken pipe"
-"""What gloo and NCCL say when a process does not answer."""
+"""Messages of gloo and NCCL when a process does not answer."""
 
 
 class LostProcess(RuntimeError):
-    """One of several processes ended, or does not answer.
+    """One of several processes has ended, or does not answer.
 
     Args:
-        error: What the library for their communication raised in this one.
+        error: The error that the communication library raised in this process.
     """
 
     def __init__(self, error: RuntimeError) -> None:
         super().__init__(
             "Another process ended, or did not answer within --rank_timeout_minutes "
-            f"({str(error).splitlines()[0]}): end those that are left, and resume with "
-            "--ckpt_path and the run's last.ckpt."
+            f"({str(error).splitlines()[0]}): end the remaining ones, and resume with --ckpt_path "
+            "and the run's last.ckpt."
         )
 
     @staticmethod
@@ -40,7 +40,7 @@ class LostProcess(RuntimeError):
 
 
 class Launch(NamedTuple):
-    """Processes that were started from outside, one for each device.
+    """Processes started by a launcher, one for each device.
 
     Attributes:
         per_node: Processes on each node.
@@ -54,10 +54,10 @@ class Launch(NamedTuple):
 
     @classmethod
     def detect(cls) -> "Launch | None":
-        """What started this process; None where it is the only one, or starts the others itself.
+        """The launch that started this process; None if it is alone or starts the others itself.
 
         Raises:
-            ConfigError: Nodes with different numbers of processes, or an incomplete environment.
+            ConfigError: Nodes have different numbers of processes, or variables are missing.
         """
         environment = os.environ
         if is_torchelastic_launched():
@@ -72,13 +72,13 @@ class Launch(NamedTuple):
             return None
         if local * nodes != total:
             raise ConfigError(
-                f"{total} processes on {nodes} nodes: start equally many on each (--nproc-per-node "
-                "of torchrun, --ntasks-per-node of SLURM)."
+                f"{total} processes on {nodes} nodes: start the same number on each "
+                "(--nproc-per-node of torchrun, --ntasks-per-node of SLURM)."
             )
         return cls(local, nodes, by_slurm)
 
     def completed(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The trainer's options with those filled in that are at their defaults."""
+        """The trainer's options, with those at their defaults filled in."""
         filled = dict(options)
         if filled["devices"] == "auto":
             filled["devices"] = self.per_node
@@ -87,20 +87,20 @@ class Launch(NamedTuple):
         if filled["strategy"] == "auto" and self.per_node * self.nodes > 1:
             filled["strategy"] = "ddp"
         if self.by_slurm and filled["plugins"] is None:
-            # The run's own checkpoint closes the accumulation window and is where a resume looks;
-            # Lightning's would do neither. The batch script requeues (docs/cluster.md).
+            # Our own checkpoint is taken at the end of an accumulation window, and a resume looks
+            # for it; neither holds for Lightning's. The batch script requeues (docs/cluster.md).
             filled["plugins"] = [SLURMEnvironment(auto_requeue=False)]
         return filled
 
 
 def limited(strategy: Any, minutes: float) -> Strategy:
-    """The strategy with a time limit on what its processes do together.
+    """The strategy with a time limit on communication between its processes.
 
-    A process that is killed takes the others with it; one that hangs, or is stopped, would hold
-    them for as long as PyTorch waits.
+    If a process is killed, the others end too; one that hangs, or is stopped, would make them wait
+    for as long as PyTorch does.
 
     Raises:
-        ConfigError: A strategy without such a limit, or of one process.
+        ConfigError: The strategy has no such limit, or only one process.
     """
     if not minutes > 0:
         raise ConfigError(f"rank_timeout_minutes={minutes}: give a number of minutes above 0.")
@@ -110,8 +110,8 @@ def limited(strategy: Any, minutes: float) -> Strategy:
         and strategy in StrategyRegistry.available_strategies()
     ):
         raise ConfigError(
-            f"rank_timeout_minutes={minutes} with trainer.strategy={strategy}: it goes with the "
-            "ddp strategies of several processes; set trainer.strategy=ddp, or leave it out."
+            f"rank_timeout_minutes={minutes} with trainer.strategy={strategy}: it applies only to "
+            "the ddp strategies of several processes; set trainer.strategy=ddp, or leave it out."
         )
     entry = StrategyRegistry[strategy]
     made: Strategy = entry["strategy"](**entry["init_params"], timeout=timedelta(minutes=minutes))

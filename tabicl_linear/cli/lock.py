@@ -1,4 +1,4 @@
-"""One process at a time in a run folder."""
+"""Locks a run folder, so that only one process at a time trains in it."""
 
 import errno
 import fcntl
@@ -17,8 +17,8 @@ _held: set[int] = set()
 
 
 def _close_in_child() -> None:
-    # Workers that draw data are forked. They may outlive a killed run by seconds and must not hold
-    # its lock, which lasts as long as any process has the file open.
+    # Workers that draw data are forked. They may outlive a killed run by seconds and must not keep
+    # its lock, which is held as long as any process has the file open.
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()
@@ -44,7 +44,7 @@ def locked(folder: Path) -> Iterator[None]:
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         yield
     finally:
-        # A forked child has closed its copy, and may use the number for something else.
+        # A forked child has closed its copy, and may have reused the descriptor.
         if descriptor in _held:
             _held.remove(descriptor)
             os.close(descriptor)
@@ -62,6 +62,6 @@ def _acquire(descriptor: int, folder: Path) -> None:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
             raise
         rank_zero_warn(
-            f"{folder}: this file system has no locks ({error.strerror}); nothing keeps a second "
-            "process from training there."
+            f"{folder}: this file system has no locks ({error.strerror}); a second process could "
+            "train there at the same time."
         )

@@ -1,4 +1,4 @@
-"""`tabicl-linear models`: every trained model of the paper, its size and the size of its state."""
+"""`tabicl-linear models`: every trained model of the paper, with its size and that of its state."""
 
 import sys
 from pathlib import Path
@@ -53,9 +53,9 @@ def _row(name: str, run: Run, folder: Path) -> list[str]:
 
 
 def state_bytes(model: InContextModel) -> str:
-    """Bytes of a fitted state for one dataset; of layers per token or cell where they grow."""
+    """Bytes of a fitted state for one dataset; for layers, per token or cell if they grow."""
     layers = model.backbone.layers()
-    # All layers have states of one shape, and only the shape matters: any finite weights do.
+    # All layers have states of the same shape, and only the shape matters: any finite weights do.
     block = layers[0].to_empty(device="cpu")
     for parameter in block.parameters():
         torch.nn.init.zeros_(parameter)
@@ -72,7 +72,7 @@ def state_bytes(model: InContextModel) -> str:
 
 
 def _ridge_bytes(architecture: Architecture) -> int:
-    """Bytes of what a table of all columns leaves of its ridge inputs, however many its rows."""
+    """Bytes of the ridge inputs' state for a table with all columns and any number of rows."""
     ridge = architecture.make_ridge_inputs()
     if ridge is None:
         return 0

@@ -1,4 +1,4 @@
-"""Command lines of the small verbs: what is wrong with one is one line."""
+"""Argument parser of the small verbs, with one-line errors."""
 
 import argparse
 from typing import NoReturn
@@ -7,8 +7,8 @@ from tabicl_linear.errors import ConfigError
 
 
 class OneLineArgumentParser(argparse.ArgumentParser):
-    """Raises `ConfigError` where argparse prints its usage and exits."""
+    """Raises `ConfigError` where argparse would print its usage and exit."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the message, and where help is."""
+        """Raise the message with a pointer to the help."""
         raise ConfigError(f"{message}; `{self.prog} --help` lists the options.")

@@ -1,7 +1,6 @@
 """`tabicl-linear predict`: class probabilities for the rows of a user's own table.
 
-Reads CSV or Parquet, writes CSV or Parquet, by suffix. The output file is either complete or not
-there.
+Reads and writes CSV or Parquet, by suffix. The output file is written atomically.
 """
 
 import argparse
@@ -29,9 +28,9 @@ def main(argv: list[str]) -> int:
         argv: Command line after `predict`.
 
     Raises:
-        CheckpointError: A model that cannot be loaded.
-        ConfigError: Options that do not fit.
-        DataError: A table that cannot be read, used or written.
+        CheckpointError: The model cannot be loaded.
+        ConfigError: Options are invalid.
+        DataError: A table cannot be read, used or written.
     """
     options = _parser().parse_args(argv)
     with _warnings_as_lines():
@@ -40,7 +39,7 @@ def main(argv: list[str]) -> int:
 
 
 def _predict(options: argparse.Namespace) -> None:
-    # The classifier imports torch, which takes seconds: files and names are checked before.
+    # The classifier imports torch, which takes seconds, so files and names are checked first.
     _check_output(options)
     train = read_table(options.train)
     test = read_table(options.test)
@@ -58,7 +57,7 @@ def _predict(options: argparse.Namespace) -> None:
             "rows; remove those rows."
         )
     if train.shape[1] == 0:
-        raise DataError(f"{options.train} has no column beside the target {target!r}; add some.")
+        raise DataError(f"{options.train} has no column besides the target {target!r}; add some.")
     test = test.drop(columns=target, errors="ignore")
 
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier
@@ -89,7 +88,7 @@ def read_table(path: Path) -> pd.DataFrame:
     """The rows of a CSV or Parquet file.
 
     Raises:
-        DataError: No such file, an unknown suffix, an unreadable or empty file, or no rows.
+        DataError: The file is missing, empty or unreadable, has an unknown suffix, or no rows.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder; give a CSV or Parquet file.")
@@ -105,7 +104,7 @@ def read_table(path: Path) -> pd.DataFrame:
     except (ValueError, OSError) as error:  # pandas' and pyarrow's reading errors are ValueErrors
         reason = " ".join(str(error).split())
         raise DataError(
-            f"{path} is no readable {suffix[1:]} file ({reason}); CSV files are comma-separated "
+            f"{path} is not a readable {suffix[1:]} file ({reason}); CSV files are comma-separated "
             "UTF-8 with a header."
         ) from error
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -123,7 +122,7 @@ def _header(path: Path) -> list[str]:
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write the table whole: to a temporary name in the same folder, then renamed.
+    """Write the table to a temporary name in the same folder, then rename the file.
 
     Raises:
         DataError: The file cannot be written; nothing is left behind.
@@ -158,7 +157,7 @@ def _parser() -> OneLineArgumentParser:
         "--categorical", nargs="+", metavar="COLUMN", help="number columns to read as categories"
     )
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: cuda if available)")
-    parser.add_argument("--seed", type=_seed, default=42, help="of the ensemble (default: 42)")
+    parser.add_argument("--seed", type=_seed, default=42, help="ensemble seed (default: 42)")
     parser.add_argument("--quiet", action="store_true", help="errors only")
     return parser
 

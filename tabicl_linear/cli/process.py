@@ -1,4 +1,4 @@
-"""How the training verbs behave as a process: signals, warnings, log lines."""
+"""Process behaviour of the training verbs: signals, warnings, log lines."""
 
 import logging
 import signal
@@ -13,7 +13,7 @@ from tabicl_linear.callbacks.run_checkpoint import STOP_SIGNALS, StoppedBySignal
 
 @contextmanager
 def signals_raise() -> Iterator[None]:
-    """Let SIGTERM and SIGINT end the program in order outside training, too."""
+    """Let SIGTERM and SIGINT end the program cleanly outside training, too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -27,7 +27,7 @@ def signals_raise() -> Iterator[None]:
 
 @contextmanager
 def log_lines() -> Iterator[None]:
-    """Show on standard error what the package logs: which kernels are used, and why."""
+    """Show the package's log lines on standard error: which kernels are used, and why."""
     logger, handler = logging.getLogger("tabicl_linear"), logging.StreamHandler()
     level = logger.level
     logger.addHandler(handler)

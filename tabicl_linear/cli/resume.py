@@ -1,7 +1,7 @@
 """Options given beside `--ckpt_path`: the checkpoint's config, overridden by those options.
 
-LightningCLI lets a checkpoint's hyper-parameters silently win over the command line. Here what is
-given wins, or is refused where a checkpoint cannot follow it.
+LightningCLI lets a checkpoint's hyper-parameters silently override the command line. Here the
+command line overrides the checkpoint, or is refused if the checkpoint does not allow it.
 """
 
 import json
@@ -23,30 +23,30 @@ OF_TRAINING = ("model.architecture.ridge_inputs.dropout",)
 """Parts of the network's description that say how it is trained and may change on the way."""
 SECTIONS = ("model", "data", "trainer", "seed_everything")
 GIVEN_ANEW = ("config", "ckpt_path", "weights_only", "trust_code")
-"""Options that no run inherits from another."""
+"""Options that a run never inherits from another."""
 WHOLE = (
     *("config", "provenance", "hyper_parameters", "state_dict", "loops", "global_step"),
     *("optimizer_states", "lr_schedulers", "callbacks", "PriorDataModule"),
 )
-"""What a run cannot go on without."""
+"""Parts of a checkpoint without which a run cannot be resumed."""
 REMEDY = "give a last.ckpt that `tabicl-linear fit` wrote"
 OWN_SCHEDULES = tuple(
     f"tabicl_linear.training.schedule.{name}"
     for name in ("WarmupCosine", "WarmupLinear", "WarmupStableDecay")
 )
-"""Those whose state is the step alone."""
+"""Schedules whose only state is the step."""
 
 
 class Resume(NamedTuple):
-    """What a checkpoint says about the run that it belongs to.
+    """What a checkpoint says about its run.
 
     Attributes:
         path: The checkpoint.
         config: Its config tree.
         step: Optimiser steps taken.
-        batches: Batches used, in the loop's own count.
-        averaged: Whether it holds averaged weights, and beside them those that training goes on
-            from.
+        batches: Batches used, as counted by the training loop.
+        averaged: Whether it holds averaged weights in addition to the trained ones, from which
+            training resumes.
     """
 
     path: Path
@@ -67,7 +67,7 @@ class Resume(NamedTuple):
         missing = sorted(key for key in WHOLE if not stored.get(key))
         if missing:
             raise CheckpointError(
-                f"--ckpt_path {path} is not a checkpoint of this package, or not all of one (it "
+                f"--ckpt_path {path} is not a checkpoint of this package, or an incomplete one (it "
                 f"lacks {', '.join(missing)}); {REMEDY}."
             )
         try:
@@ -82,13 +82,13 @@ class Resume(NamedTuple):
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"--ckpt_path {path} does not say how far its run had come ({error} missing or "
-                f"odd); {REMEDY}."
+                f"--ckpt_path {path} does not hold the progress of its run ({error} missing or "
+                f"invalid); {REMEDY}."
             ) from error
 
     @property
     def base_options(self) -> list[str]:
-        """Options that give a parser the stored config before any other file or option."""
+        """Options that pass the stored config to a parser before any other file or option."""
         config = {k: v for k, v in self.config.items() if k not in GIVEN_ANEW}
         return ["--config", json.dumps(config)]
 
@@ -102,29 +102,30 @@ class Resume(NamedTuple):
     def check_trust(self, *, trust_code: bool) -> None:
         """Refuse a checkpoint that names classes of unknown packages, before any is imported.
 
-        `load_model` has the same rule.
+        `load_model` follows the same rule.
 
         Raises:
-            ConfigError: It does, and they are not trusted.
+            ConfigError: It names such classes, and `trust_code` is False.
         """
         for key, value in () if trust_code else _strings(self.config):
-            # Wherever a class is expected, its path alone names it, too.
+            # Where a class is expected, a plain path names it, too.
             if re.fullmatch(r"[A-Za-z_]\w*([.][A-Za-z_]\w*)+", value):
                 require_trusted(f"--ckpt_path {self.path}: {key}={value}", value)
 
     def check(self, config: dict[str, Any], *, training: bool) -> None:
-        """Refuse options that the checkpoint cannot follow.
+        """Refuse options that do not fit the checkpoint.
 
         Raises:
-            ConfigError: The network differs; or, in training, another optimiser class, a schedule
-                whose state cannot be moved, or an accumulation that would start inside a window.
+            ConfigError: The network differs; or, in training, the optimiser class differs, the
+                state of the schedule cannot be moved, or training would start inside an
+                accumulation window.
         """
         changes = list(self.changes(config))
         for key, stored, given in changes:
             if key.startswith(NETWORK) and key not in OF_TRAINING:
                 raise ConfigError(
                     f"{key}={given}, but {self.path} holds a network with {key}={stored}; leave "
-                    "the option out, or train anew without --ckpt_path."
+                    "the option out, or train from scratch without --ckpt_path."
                 )
         if not training:
             return
@@ -144,11 +145,11 @@ class Resume(NamedTuple):
         if moved and not schedules <= set(OWN_SCHEDULES):
             raise ConfigError(
                 f"{', '.join(sorted(moved))}: a resumed run can change its learning rate only "
-                f"under {' or '.join(OWN_SCHEDULES)}, whose state is the step alone; leave the "
+                f"with {' or '.join(OWN_SCHEDULES)}, whose only state is the step; leave the "
                 "option out."
             )
         accumulate = config["trainer"]["accumulate_grad_batches"]
-        # Batches are counted anew in each epoch, whose last batch closes its window in any case.
+        # Batches are counted from zero in each epoch, whose last batch always closes its window.
         if "trainer.accumulate_grad_batches" in changed and self.batches % accumulate:
             raise ConfigError(
                 f"trainer.accumulate_grad_batches={accumulate} would start inside a window: "
@@ -156,21 +157,20 @@ class Resume(NamedTuple):
             )
 
     def check_averaging(self, callbacks: Sequence[Callback]) -> None:
-        """Refuse to train averaged weights on, with the optimiser's state of other weights.
+        """Refuse to continue from averaged weights, with the optimiser's state of the trained ones.
 
         Raises:
-            ConfigError: No callback would take up the weights that training goes on from.
+            ConfigError: No callback would restore the trained weights.
         """
         if self.averaged and not any(isinstance(c, WeightAveraging) for c in callbacks):
             raise ConfigError(
-                f"trainer.callbacks: {self.path} holds averaged weights, and beside them those "
-                "that training goes on from, which only the callback that averaged them takes up; "
-                "leave it in."
+                f"trainer.callbacks: {self.path} holds averaged weights, and separately the "
+                "trained ones, which only the callback that averages can restore; leave it in."
             )
 
 
 def _require_progress(stored: dict[str, Any]) -> None:
-    """Raise `KeyError` or `TypeError` where a part of training would begin anew without a word."""
+    """Raise `KeyError` or `TypeError` if a part of training would silently start from scratch."""
     stored["PriorDataModule"]["next_index"], stored["callbacks"]["Provenance"]["datasets"]
     for optimizer in stored["optimizer_states"]:
         optimizer["state"], optimizer["param_groups"]
@@ -190,7 +190,7 @@ def option_value(options: Sequence[str], name: str) -> str | None:
 
 
 def _strings(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """All texts in nested dictionaries and lists, but names of folders, with their dotted keys."""
+    """All texts in nested dictionaries and lists, except folder names, with their dotted keys."""
     if isinstance(tree, str) and not key.endswith(("_dir", "dirpath")):
         yield key, tree
     if isinstance(tree, list | tuple):

@@ -1,4 +1,4 @@
-"""Run folders: one sub-folder of the root for each run, taken by one process only."""
+"""Run folders: one sub-folder of the root for each run, used by one process at a time."""
 
 import re
 import shutil
@@ -21,13 +21,13 @@ from tabicl_linear.files import sweep
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run keeps config, checkpoints and metrics.
+    """The folder for config, checkpoints and metrics of a run.
 
-    Only the first process takes a folder. The others write nothing, and learn the path from it when
+    Only the first process takes a folder. The others write nothing, and get the path from it when
     all are connected (`RunCheckpoint.setup`).
 
     Attributes:
-        path: The folder; for other processes than the first the root, unless the run is resumed.
+        path: The folder; in processes other than the first the root, unless the run is resumed.
         is_new: Whether this run made it, rather than continuing in it.
     """
 
@@ -38,17 +38,18 @@ class RunFolder:
     def take(cls, root: Path, resume: Resume | None, held: ExitStack) -> "RunFolder":
         """The checkpoint's own run folder, or else a new `version_<n>` under `root`.
 
-        A resumed run continues in the folder of its checkpoint, unless that is no run folder or
-        `root` was changed to one that does not hold it. What a killed writer left there is swept.
+        A resumed run continues in the folder of its checkpoint, unless that is not a run folder or
+        `root` was changed to one that does not contain it. Partial files of killed writers are
+        removed.
 
         Args:
-            root: Where run folders are made.
+            root: Folder in which run folders are made.
             resume: The checkpoint to continue from.
-            held: Gets the folder's lock.
+            held: Receives the folder's lock.
 
         Raises:
             ConfigError: Another process trains in that folder, or `root` is a file.
-            OSError: It cannot be written to.
+            OSError: The folder cannot be written to.
         """
         first = _is_first_process()
         if resume is not None:
@@ -67,7 +68,7 @@ class RunFolder:
 
     @contextmanager
     def dropped_if_unused(self) -> Iterator[None]:
-        """Leave no new folder behind where bad input or a signal comes before a checkpoint."""
+        """Remove a new folder if bad input or a signal ends the run before its first checkpoint."""
         try:
             yield
         except (*BAD_INPUT, StoppedBySignal):
@@ -79,7 +80,7 @@ class RunFolder:
 
 
 def _make_next(root: Path) -> Path:
-    """Make `version_<n>`, n one above the largest in use."""
+    """Make `version_<n>`, with n one above the largest in use."""
     if root.exists() and not root.is_dir():
         raise ConfigError(f"trainer.default_root_dir={root} is a file; name a folder.")
     names = (re.fullmatch(r"version_(\d+)", path.name) for path in root.glob("version_*"))

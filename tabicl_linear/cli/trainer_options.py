@@ -1,4 +1,4 @@
-"""What every run adds to the trainer, and what of it is refused before training."""
+"""Trainer options that every run adds, and checks of callbacks before training."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,12 +19,13 @@ OWN = ("tabicl_linear.", "lightning.")
 
 
 def check_monitors(callbacks: Sequence[Callback]) -> None:
-    """Refuse callbacks that wait for a metric which nothing logs.
+    """Refuse callbacks that monitor a metric which nothing logs.
 
-    Callbacks from outside may log metrics of their own; with one of those no name is refused.
+    Callbacks from outside the package may log their own metrics, so with one of them no name is
+    refused.
 
     Raises:
-        ConfigError: With the name and those that there are.
+        ConfigError: The metric does not exist; the message lists those that do.
     """
     if not all(type(callback).__module__.startswith(OWN) for callback in callbacks):
         return
@@ -39,7 +40,7 @@ def check_monitors(callbacks: Sequence[Callback]) -> None:
 
 
 def make_trainer(options: Mapping[str, Any]) -> Trainer:
-    """The trainer; whatever it objects to is a `ConfigError`."""
+    """The trainer; its objections are raised as `ConfigError`."""
     try:
         return Trainer(**options)
     except OBJECTIONS as error:
@@ -47,7 +48,7 @@ def make_trainer(options: Mapping[str, Any]) -> Trainer:
 
 
 def with_run_loggers(given: Any, folder: Path, step: int) -> Any:
-    """The run folder's own loggers and those that were given; none if that is False.
+    """The run folder's own loggers and the given ones; none if the option is False.
 
     Args:
         given: The option `trainer.logger`.
@@ -64,7 +65,7 @@ def with_run_loggers(given: Any, folder: Path, step: int) -> Any:
 
 
 def with_whole_files(given: Any) -> list[Any]:
-    """The plugins that were given, and the one that writes checkpoints, unless there is another."""
+    """The given plugins, and the one that writes checkpoints unless another one does."""
     plugins = as_list(given)
     if any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         return plugins
@@ -72,7 +73,7 @@ def with_whole_files(given: Any) -> list[Any]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """An option that may be one thing, several or none."""
+    """The values of an option that may be a single one, several or none, as a list."""
     if value is None or value is False:
         return []
     return list(value) if isinstance(value, list) else [value]

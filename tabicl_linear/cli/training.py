@@ -34,8 +34,8 @@ class PretrainingCLI(ConfigCLI):
 
     Args:
         args: Verb and options.
-        resume: The checkpoint that `args` continue from.
-        held: Gets the lock of the run folder; whoever made it closes it.
+        resume: The checkpoint to continue from.
+        held: Receives the lock of the run folder; the caller closes it.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PretrainingCLI(ConfigCLI):
         return {k: v for k, v in plain.items() if k not in GIVEN_ANEW}
 
     def before_instantiate_classes(self) -> None:
-        """Refuse, before anything is built, what no training can follow."""
+        """Refuse invalid options before anything is built."""
         super().before_instantiate_classes()
         if self.subcommand is not None and self.resume is None:
             given = self.config[self.subcommand]["ckpt_path"]
@@ -81,7 +81,7 @@ class PretrainingCLI(ConfigCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer; in `fit` it writes into the run folder."""
         options = {**self._get(self.config_init, "trainer"), **kwargs}
-        # 1.0 would mean all batches of a stream without end; it is how the parser reads 1.
+        # The parser reads 1 as 1.0, which would mean all batches of an endless stream.
         options["overfit_batches"] = int(options["overfit_batches"])
         launch = Launch.detect()
         if launch is not None:
@@ -118,7 +118,7 @@ class PretrainingCLI(ConfigCLI):
             return make_trainer(options)
 
     def fit(self, **kwargs: Any) -> None:
-        """Train, saying first what a resumed run changes and where the run is kept."""
+        """Train, after printing the changes of a resumed run and the run folder."""
         if self.run_folder is None:
             self.trainer.fit(**kwargs)
             return
@@ -136,9 +136,9 @@ class PretrainingCLI(ConfigCLI):
 
 
 def fit(options: list[str]) -> int:
-    """Train, or go on; return the exit code.
+    """Train or resume; return the exit code.
 
-    0, or 1 for training that is not finite or a process that was lost, 2 for bad input, 130 after
+    0, or 1 if a loss or gradient is not finite or a process was lost, 2 for bad input, 130 after
     SIGINT, 143 after SIGTERM.
     """
     return _run("fit", options)

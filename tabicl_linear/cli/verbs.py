@@ -1,4 +1,4 @@
-"""The command line: one table of verbs and their functions, of which one is imported."""
+"""The command line: a table of verbs and their functions, of which only one is imported."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ class Verb(NamedTuple):
     Attributes:
         function: `module:name` in this package; takes the options, returns the exit code, and
             raises an error of `tabicl_linear.errors` for bad input.
-        what: What it does, for the help.
+        what: Description for the help.
     """
 
     function: str
@@ -38,8 +38,8 @@ VERBS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run a verb and return the exit code: 2 for bad input, with one line on standard error."""
-    # Before torch loads: threads that wait by spinning can cost a factor of ten on a busy machine,
-    # threads that sleep at once a factor of two on a quiet one. Spin briefly, then sleep.
+    # Set before torch loads. Waiting threads that spin can cost a factor of ten on a busy machine;
+    # threads that sleep at once, a factor of two on a quiet one. So spin briefly, then sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     verb, *options = (sys.argv[1:] if argv is None else argv) or ["--help"]

@@ -1,1 +1,1 @@
-"""Batches and the stream that names them."""
+"""Batches of synthetic tasks and the streams that draw them."""

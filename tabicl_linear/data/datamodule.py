@@ -1,4 +1,4 @@
-"""Feeds the prior's streams to Lightning and remembers how far training has come."""
+"""Feeds streams of the prior's tasks to Lightning and keeps track of the next training batch."""
 
 import signal
 from typing import Any, Literal
@@ -22,7 +22,7 @@ class PriorDataModule(LightningDataModule):
 
     Training draws on the device that trains, or on the CPU in worker processes; validation and
     test tasks are always drawn on the CPU and are therefore the same everywhere. `ConfigError` if
-    worker processes should draw on a GPU.
+    worker processes are asked to draw on a GPU.
 
     Args:
         prior: Distribution of the tasks.
@@ -30,7 +30,7 @@ class PriorDataModule(LightningDataModule):
         val_batches: Batches of the validation set; each has at least 100 query rows.
         test_batches: Batches of the test set, likewise.
         num_workers: Processes that draw ahead of training on the CPU; 0 draws in the main process.
-        seed: Names the training stream; not negative.
+        seed: Determines the training stream; not negative.
         device: Where training tasks are drawn. `auto`: where training runs if `num_workers` is 0,
             and the CPU otherwise.
     """
@@ -77,8 +77,8 @@ class PriorDataModule(LightningDataModule):
         """The stream of a stage: `.batch(i)` draws its i-th batch.
 
         Args:
-            stage: Training batches follow the seed, the others do not.
-            rank: Whose training batches; those of this process if None.
+            stage: Only training batches depend on the seed.
+            rank: Process whose training batches are drawn; this one if None.
         """
         if stage == "train":
             own = 0 if self.trainer is None else self.trainer.global_rank
@@ -119,13 +119,13 @@ class PriorDataModule(LightningDataModule):
         if self.trainer is not None and self.trainer.training:
             self.next_index = batch.index + 1
             if self._train_stream is not None:
-                # A loader that is iterated anew (limit_train_batches) goes on; where batches are
-                # replayed (overfit_batches) it begins again at the first.
+                # A loader that is iterated again (limit_train_batches) continues; where batches
+                # are replayed (overfit_batches) it starts again at the first.
                 self._train_stream.start = self.next_index
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The index of the first training batch that is not yet used."""
+        """The index of the first training batch that has not been used yet."""
         return {"next_index": self.next_index}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -33,10 +33,10 @@ class PriorStream(IterableDataset[TaskBatch]):
     n-th index, so neither their number nor a restart changes what is drawn.
 
     Args:
-        seed: Not negative. A generator on the CPU keeps its low 32 bits after mixing.
+        seed: Not negative. A generator on the CPU keeps the low 32 bits of the mixed seed.
         device: Where the prior draws; CPU and CUDA generators draw different numbers.
         start: The first batch.
-        replayed: Only so many batches, 0 to `replayed - 1`, over and over; all of them if 0.
+        replayed: Repeat batches 0 to `replayed - 1` over and over; 0 repeats nothing.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class PriorStream(IterableDataset[TaskBatch]):
 
     def _seed(self, *key: int) -> np.random.SeedSequence:
         # As spawn keys, not entropy: numpy pads short entropy with zeros, so that (seed, stage, i)
-        # and (seed, stage, i, 0) would be one and the same seed.
+        # and (seed, stage, i, 0) would be the same seed.
         return np.random.SeedSequence(self.seed, spawn_key=(int(self.stage), *key))
 
 
@@ -117,7 +117,7 @@ class FixedBatches(Dataset[TaskBatch]):
 
 
 def with_enough_queries(shape: TaskShape) -> TaskShape:
-    """The shape with at least 100 query rows, by more rows if need be and else by a lower split."""
+    """The shape, with rows added and context rows made queries until 100 rows are queries."""
     num_rows = max(shape.num_rows, 2 * MIN_EVALUATION_QUERIES)
     return shape._replace(
         num_rows=num_rows,

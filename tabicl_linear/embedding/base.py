@@ -13,15 +13,15 @@ class Embedding(nn.Module, ABC):
     """psi_x and psi_y (section 3.2), for one token per row or for one per cell of a row.
 
     The cells of a row are folded into the batch: `g` is the number of tasks times the number of
-    cells, which `num_cells` tells. Strategies and mixers do not know the difference.
+    cells, which `num_cells` returns. Strategies and mixers do not know the difference.
 
     The placeholder of an unknown label is psi_y of the mean context label, as in the authors'
     code; the paper (section 2) describes a learned one, which one-hot labels have.
 
     Attributes:
-        num_features: Most columns of a table.
+        num_features: Maximum number of columns of a table.
         scales_rows: Whether rows are scaled by the share of columns that carry information.
-        label_projection: Vectors of labels.
+        label_projection: Maps labels to vectors.
     """
 
     num_features: int
@@ -29,7 +29,7 @@ class Embedding(nn.Module, ABC):
     label_projection: Labels
 
     def check(self, num_columns: int) -> None:
-        """Raise `DataError` where a table does not fit."""
+        """Raise `DataError` if a table has more columns than the model takes, or none."""
         if not 1 <= num_columns <= self.num_features:
             raise DataError(
                 f"The table has {num_columns} columns; this model takes 1 to {self.num_features}. "
@@ -53,7 +53,7 @@ class Embedding(nn.Module, ABC):
 
     @abstractmethod
     def num_cells(self, num_columns: int) -> int:
-        """Tokens that stand side by side for one row."""
+        """Number of tokens that represent one row side by side."""
 
     @abstractmethod
     def rows(self, x: Float[Tensor, "b n m"]) -> Float[Tensor, "g n d"]:
@@ -63,7 +63,7 @@ class Embedding(nn.Module, ABC):
     def label_tokens(
         self, vectors: Float[Tensor, "b n d"], num_columns: int
     ) -> Float[Tensor, "g n d"]:
-        """Tokens of the vectors of labels."""
+        """Tokens of label vectors."""
 
     @abstractmethod
     def outputs(self, hidden: Float[Tensor, "g n d"], num_columns: int) -> Float[Tensor, "b n d"]:

@@ -1,4 +1,4 @@
-"""Several tokens for each row, one for each group of its columns: two-axis processing."""
+"""Several tokens per row, one for each group of its columns: two-axis processing."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -18,13 +18,13 @@ HeadReads = Literal["label_cell", "mean"]
 
 @dataclass(frozen=True)
 class Groups:
-    """Which columns stand in which cell.
+    """Which columns are in which cell.
 
     Attributes:
-        size: Columns of a cell where `offsets` are not given; the last cell is padded with zeros.
+        size: Columns of a cell if `offsets` are not given; the last cell is padded with zeros.
         offsets: Cell i holds the columns i * stride + offset, counted cyclically, so that a column
-            is in several cells beside different others (repeated feature grouping).
-        stride: Columns between the first columns of two cells.
+            is in several cells, each time with other columns (repeated feature grouping).
+        stride: Distance between the first columns of consecutive cells.
     """
 
     size: int = 2
@@ -68,14 +68,14 @@ class Groups:
 class CellEmbedding(Embedding):
     """Cells of several columns, and a cell for the label at the end (appendix D.9).
 
-    All cells share one projection and carry no position. The label cell holds psi_y alone, and the
-    head reads it. Where the head reads the mean of the cells instead, there is no label cell, and
-    psi_y is added to every other.
+    All cells share one projection and have no positional encoding. The label cell holds psi_y
+    alone, and the head reads it. If the head reads the mean of the cells instead, there is no label
+    cell, and psi_y is added to every cell.
 
     Args:
-        num_features: Most columns of a table.
+        num_features: Maximum number of columns of a table.
         dim: Width of a token.
-        codes: Of values and labels.
+        codes: Codes of values and labels.
         groups: Columns of the cells.
         label_in_every_cell: Whether psi_y is added to every cell.
         head_reads: The label cell, or the mean of all cells.
@@ -101,14 +101,14 @@ class CellEmbedding(Embedding):
         self.has_label_cell = head_reads == "label_cell"
         if not (self.has_label_cell or label_in_every_cell):
             raise ConfigError(
-                "head_reads='mean' leaves the label cell out, so that labels would enter nowhere: "
+                "head_reads='mean' leaves the label cell out, so that labels would not be written: "
                 "set label_in_every_cell to true."
             )
         self.feature_projection = nn.Linear(groups.width * codes.features_per_value, dim)
         self.label_projection = codes.make_labels(dim)
 
     def num_cells(self, num_columns: int) -> int:
-        """Groups of columns, and the label where it has a cell of its own."""
+        """Number of groups of columns, plus one if the label has a cell of its own."""
         return self.groups.count(num_columns) + self.has_label_cell
 
     def rows(self, x: Float[Tensor, "b n m"]) -> Float[Tensor, "g n d"]:
@@ -119,7 +119,7 @@ class CellEmbedding(Embedding):
     def label_tokens(
         self, vectors: Float[Tensor, "b n d"], num_columns: int
     ) -> Float[Tensor, "g n d"]:
-        """The vectors for every cell, or for the label cell with zero for the others."""
+        """The vectors in every cell, or in the label cell with zeros in the others."""
         num_cells, cells = self.num_cells(num_columns), vectors.unsqueeze(1)
         if self.label_in_every_cell:
             return cells.expand(-1, num_cells, -1, -1).flatten(0, 1)
@@ -127,6 +127,6 @@ class CellEmbedding(Embedding):
         return torch.cat([empty, cells], dim=1).flatten(0, 1)
 
     def outputs(self, hidden: Float[Tensor, "g n d"], num_columns: int) -> Float[Tensor, "b n d"]:
-        """What the head reads of each row."""
+        """The vector of each row that the head reads."""
         cells = hidden.unflatten(0, (-1, self.num_cells(num_columns)))
         return cells[:, -1] if self.has_label_cell else cells.mean(1)

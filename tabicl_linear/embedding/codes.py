@@ -7,12 +7,13 @@ from tabicl_linear.embedding.values import FEATURES, ValueCode
 
 
 class Codes(NamedTuple):
-    """What stands for a value and for a label.
+    """How a value and a label are represented.
 
     Attributes:
-        value: linear: the value. fourier: Fourier features beside it.
-        label: scalar: the class index. one_hot: a learned vector for each class and for unknown.
-        num_classes: Most classes of a table.
+        value: linear: the value itself. fourier: the value and Fourier features of it.
+        label: scalar: the class index. one_hot: a learned vector for each class and for an unknown
+            label.
+        num_classes: Maximum number of classes of a table.
     """
 
     value: ValueCode
@@ -21,9 +22,9 @@ class Codes(NamedTuple):
 
     @property
     def features_per_value(self) -> int:
-        """Features of one value."""
+        """Number of features of one value."""
         return FEATURES[self.value]
 
     def make_labels(self, dim: int) -> Labels:
-        """Vectors of labels, `dim` wide."""
+        """The module that maps labels to vectors of width `dim`."""
         return OneHotLabels(self.num_classes, dim) if self.label == "one_hot" else ScalarLabels(dim)

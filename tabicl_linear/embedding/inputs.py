@@ -1,4 +1,4 @@
-"""What users hand to a model is checked here, before a tensor operation stumbles over it."""
+"""Checks what users pass to a model, before a tensor operation fails on it."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,16 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.types import Tensor
 
 CPU_ROWS, GPU_ROWS = 2048, 16384
-"""Rows of a task in the network at a time unless told otherwise: what stays in a CPU's cache, and
-what keeps a GPU busy."""
+"""Default number of rows of a task in the network at a time: few enough for a CPU's cache, and
+enough to keep a GPU busy."""
 
 
 class Limits(NamedTuple):
-    """What a model takes.
+    """Inputs that a model takes.
 
     Attributes:
-        device: Where its weights are.
-        num_classes: Classes it can tell apart.
+        device: Device of its weights.
+        num_classes: Number of classes it distinguishes.
     """
 
     device: torch.device
@@ -26,14 +26,14 @@ class Limits(NamedTuple):
 
 ROW_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LABEL_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8)
-"""Torch compares few unsigned types."""
+"""PyTorch does not support comparisons of most unsigned types."""
 
 
 def check_rows(x: object, device: torch.device) -> Tensor:
-    """The argument if it is a floating tensor [tasks, rows, columns] on the device.
+    """Return the argument if it is a floating tensor [tasks, rows, columns] on the device.
 
     Raises:
-        DataError: It is not.
+        DataError: It is anything else.
     """
     x = _dense("x", x)
     if x.ndim != 3 or x.dtype not in ROW_TYPES:
@@ -76,7 +76,7 @@ def check_context(x: object, y: object, categorical: object, *, limits: Limits) 
 
 
 def check_queries(x: object, fitted: torch.Size, device: torch.device) -> None:
-    """Raise `DataError` for rows that are not of the tasks and columns `fitted` of a context."""
+    """Raise `DataError` unless the rows have the tasks and columns `fitted` of the context."""
     x = check_rows(x, device)
     if (x.shape[0], x.shape[2]) != tuple(fitted):
         raise DataError(
@@ -86,11 +86,11 @@ def check_queries(x: object, fitted: torch.Size, device: torch.device) -> None:
 
 
 def check_extension(x: Tensor, categorical: Tensor | None, fitted: torch.Size) -> None:
-    """Raise `DataError` for rows not of the tasks and columns `fitted` of given statistics."""
+    """Raise `DataError` unless rows have the tasks and columns `fitted` of given statistics."""
     if categorical is not None or (x.shape[0], x.shape[2]) != tuple(fitted):
         raise DataError(
-            f"Statistics that were taken before know the categories: leave `categorical` out and "
-            f"give x [{', '.join(map(str, fitted))}] tasks and columns, got {x.shape[0]} and "
+            f"The given statistics already know the categories: leave `categorical` out and give x "
+            f"with [{', '.join(map(str, fitted))}] tasks and columns; got {x.shape[0]} and "
             f"{x.shape[2]}."
         )
 
@@ -105,7 +105,7 @@ def _dense(name: str, value: object) -> Tensor:
 
 def _check_device(name: str, tensor: Tensor, device: torch.device) -> None:
     if tensor.device != device:
-        raise DataError(f"{name} is on {tensor.device} and the model on {device}; move one.")
+        raise DataError(f"{name} is on {tensor.device} but the model is on {device}; move one.")
 
 
 def _described(tensor: Tensor) -> str:
@@ -113,7 +113,7 @@ def _described(tensor: Tensor) -> str:
 
 
 def chunk_length(device: torch.device, most: int | None = None) -> int:
-    """Rows of a task in the network at a time: `most`, or what suits the device."""
+    """Rows of a task in the network at a time: `most`, or the default for the device."""
     if most is None:
         return CPU_ROWS if device.type == "cpu" else GPU_ROWS
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:

@@ -1,4 +1,4 @@
-"""How a class, or an unknown one, becomes a vector; and which classes a context has."""
+"""Vectors of known and unknown class labels, and the classes that a context has."""
 
 from typing import Literal
 
@@ -9,8 +9,8 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 LabelCode = Literal["scalar", "one_hot"]
 ABSENT = -1e4
-"""Logit of a class that the context does not have: a probability of zero in every dtype, and
-finite, so that sums and differences of logits stay numbers."""
+"""Logit of a class that the context does not have: its probability is zero in every dtype, and it
+is finite, so that sums and differences of logits are never NaN."""
 
 
 class ScalarLabels(nn.Linear):
@@ -33,12 +33,12 @@ class ScalarLabels(nn.Linear):
 
 
 class OneHotLabels(nn.Embedding):
-    """A learned vector for each class, and one for unknown: no order and no distance of classes.
+    """A learned vector for each class and one for unknown labels: classes have no order.
 
-    Drawn from U(-1, 1), as the weights of `ScalarLabels`.
+    Vectors are drawn from U(-1, 1), as the weights of `ScalarLabels` are.
 
     Args:
-        num_classes: Most classes of a table.
+        num_classes: Maximum number of classes of a table.
         dim: Width of a token.
     """
 

@@ -12,13 +12,13 @@ from tabicl_linear.types import Float, Tensor
 class RowEmbedding(Embedding):
     """psi_x(x) = W x + b on rows padded with zeros (section 3.2), and psi_y.
 
-    With Fourier features W applies to those. Waves are those of standardised values, so that it is
-    not the rows that are scaled here but their features, by sqrt(num_features / columns).
+    With Fourier features, W applies to these. They are computed from standardised values, so the
+    features rather than the rows are scaled by sqrt(num_features / columns).
 
     Args:
-        num_features: Columns that rows are padded to.
+        num_features: Number of columns that rows are padded to.
         dim: Width of a token.
-        codes: Of values and labels.
+        codes: Codes of values and labels.
     """
 
     def __init__(self, num_features: int, dim: int, codes: Codes) -> None:

@@ -1,8 +1,8 @@
 """What a model learns about columns from the context alone, and how it is applied to rows.
 
-Everything is a value of the fitted state, none of it a buffer of the model: two fitted states can
-coexist. All of it runs batched over tasks, without a loop over tasks or columns, and in chunks of
-rows, so that what it needs beside the table does not grow with the number of rows.
+Everything is a value in the fitted state and nothing a buffer of the model, so two fitted states
+can coexist. All of it is batched over tasks, without a loop over tasks or columns, and runs in
+chunks of rows, so that the memory it needs besides the table does not grow with the rows.
 
 Statistics and the arithmetic with them are float64 whatever the dtype of the table: float32 means
 over a million rows lose digits, and the deviation of values such as 1e6 + noise, or the range of
@@ -18,13 +18,13 @@ import torch
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 CLIP_SIGMAS = 4.0
-"""Values further than this many standard deviations from the mean are drawn in."""
+"""Values further than this many standard deviations from the mean are clipped softly."""
 MAX_RAW_CATEGORIES = 10
 """Categorical columns with more distinct values than this are standardised like numbers."""
 MAX_STANDARDISED = 100.0
 """Bound on standardised values."""
 LARGEST = 1e100
-"""Larger values count as this: sums of their squares stay finite in float64."""
+"""Larger values are replaced by this, so that sums of squares stay finite in float64."""
 
 
 class ContextStatistics(NamedTuple):
@@ -38,8 +38,8 @@ class ContextStatistics(NamedTuple):
         lower: Soft clip bound; -inf for categorical columns.
         upper: Soft clip bound; +inf for categorical columns.
         mean: Subtracted from clipped values.
-        factor: Multiplied onto centred values: 1 / standard deviation, 1 for raw category codes,
-            0 for columns that are constant in the context and so carry no information.
+        factor: Factor on centred values: 1 / standard deviation, 1 for raw category codes, 0 for
+            columns that are constant in the context and so carry no information.
         row_scale: sqrt(num_features / number of columns that are not constant), or one.
         mean_label: Mean context label, the value behind the label placeholder.
     """
@@ -65,15 +65,15 @@ def context_statistics(
 ) -> ContextStatistics:
     """Statistics of context rows in float64 (the authors' encoder; appendix B.2 leaves them open).
 
-    Four passes over the rows: categories; means and extremes; clip bounds; moments of what is
-    clipped.
+    Takes four passes over the rows: categories; means and extremes; clip bounds; moments of the
+    clipped values.
 
     Args:
         x: Context features; NaN and infinities are missing values.
         y: Context labels.
         categorical: Which columns hold category codes.
         num_features: Features that rows are scaled to; None leaves their scale.
-        rows_per_chunk: Rows looked at together, all if left out. The result is the same up to
+        rows_per_chunk: Rows processed together, all if left out. The result is the same up to
             rounding.
     """
     size = rows_per_chunk or x.shape[1]
@@ -85,7 +85,7 @@ def context_statistics(
 
     present = _moments((part, part.isfinite()) for part in parts())
     fill = present.mean
-    # Missing values lie at the mean, so they add to the count of the deviation alone.
+    # Missing values are filled with the mean, so they only add to the count.
     deviation = _deviation(present.square, x.shape[1])
     inner = _moments(_inside(part, fill, CLIP_SIGMAS * deviation) for part in parts())
     reach = CLIP_SIGMAS * _deviation(inner.square, inner.rows)
@@ -93,7 +93,7 @@ def context_statistics(
     upper = (inner.mean + reach).masked_fill(categorical, math.inf)
     clipped = _moments((_soft_clip(_filled(part, fill), lower, upper), None) for part in parts())
     deviation = _deviation(clipped.square, x.shape[1])
-    # The second: a deviation too small for float64, whose reciprocal would be infinite.
+    # The second condition: a deviation so small that its reciprocal would be infinite in float64.
     constant = _is_constant(x.split(size, dim=1)) | (deviation == 0)
     raw = categorical & (categories.isfinite().sum(-1) <= MAX_RAW_CATEGORIES)
     factor = deviation.where(~constant, 1.0).reciprocal().masked_fill(raw, 1.0)
@@ -130,7 +130,7 @@ class _Moments(NamedTuple):
 
 
 def _moments(parts: Iterable[tuple[Tensor, Tensor | None]]) -> _Moments:
-    """Moments of values where they are used (all for None), given chunk by chunk."""
+    """Moments of the values that a mask selects (None: all of them), given chunk by chunk."""
     total: _Moments | None = None
     for x, used in parts:
         if used is None:
@@ -200,8 +200,8 @@ def _categories(
     found = x.new_empty(x.shape[0], len(columns), 0, dtype=torch.float64)
     start = 0
     while start < x.shape[1]:
-        # Pieces grow with what was found, so that the sorting adds up to n log n for codes that
-        # are nearly all distinct too.
+        # Pieces grow with the number of categories found, so that sorting takes n log n in total
+        # even if nearly all codes are distinct.
         stop = start + max(size, found.shape[-1])
         values = _readable(x[:, start:stop, columns])
         values = values.where(values.isfinite() & mask, math.inf).transpose(1, 2)
@@ -245,6 +245,6 @@ def _row_scale(constant: Bool[Tensor, "b m"], num_features: int | None) -> Float
 def _soft_clip(
     x: Float[Tensor, "b n m"], lower: Float[Tensor, "b m"], upper: Float[Tensor, "b m"]
 ) -> Float[Tensor, "b n m"]:
-    """Let values beyond a bound pass it only by the logarithm of their size."""
+    """Let values exceed a bound by at most the logarithm of their size."""
     excess = x.abs().log1p()
     return torch.minimum(torch.maximum(x, lower[:, None] - excess), upper[:, None] + excess)

@@ -9,9 +9,9 @@ from tabicl_linear.types import Float, Tensor
 
 ValueCode = Literal["linear", "fourier"]
 FREQUENCIES = tuple(math.pi / 4 * 2**k for k in range(4))
-"""In radians per standard deviation: waves of 8 deviations, the bulk of a column, down to one."""
+"""Radians per standard deviation: periods of 8 deviations, the bulk of a column, down to one."""
 FEATURES: dict[ValueCode, int] = {"linear": 1, "fourier": 1 + 2 * len(FREQUENCIES)}
-"""Features of one value."""
+"""Number of features of one value."""
 
 
 def value_features(x: Float[Tensor, "*shape m"], code: ValueCode) -> Float[Tensor, "*shape f"]:

@@ -1,4 +1,4 @@
-"""What classifiers of tables share, whatever learner reads the context."""
+"""What all classifiers of tables share, independently of the learner that reads the context."""
 
 import os
 from abc import ABC, abstractmethod
@@ -29,9 +29,9 @@ from tabicl_linear.estimator.preprocessing import CategoricalFeatures, Table, Ta
 
 
 class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """Encodes a table, and lets a learner read it as every member of an ensemble sees it.
+    """Encodes a table and lets a learner read it once for each member of an ensemble.
 
-    Subclasses have the arguments below, among others, and make the learner. For arguments and
+    Subclasses take the arguments below, among others, and make the learner. For arguments and
     fitted attributes see `TabICLLinearClassifier`.
     """
 
@@ -64,8 +64,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             y: Class labels of the rows.
 
         Raises:
-            DataError: The table or the labels cannot be used: one class only, more classes than
-                the learner takes, missing labels, columns that cannot be read.
+            DataError: The table or the labels cannot be used: only one class, more classes than
+                the learner takes, missing labels, or columns that cannot be read.
             ConfigError: A constructor argument is out of range.
             CheckpointError: The model cannot be loaded.
         """
@@ -140,12 +140,12 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _make_learner(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
-        """What reads a training table with so many classes and rows.
+        """The learner for a training table of this size.
 
         Raises:
-            DataError: It takes fewer classes.
+            DataError: The learner takes fewer classes.
             ConfigError: A constructor argument is out of range.
-            CheckpointError: Its weights cannot be loaded.
+            CheckpointError: The learner's weights cannot be loaded.
         """
 
     def __getstate__(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
 
     def _check_counts(self, *names: str) -> None:
-        """Refuse arguments that are no positive integers."""
+        """Refuse arguments that are not positive integers."""
         for name in names:
             value = getattr(self, name)
             if not _is_integer(value) or value < 1:
@@ -179,17 +179,17 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             device = torch.device(self.device)
         except (RuntimeError, TypeError) as error:
             raise ConfigError(
-                f"device={self.device!r} is no torch device; give 'cpu', 'cuda' or 'cuda:INDEX'."
+                f"device={self.device!r} is not a torch device; give 'cpu', 'cuda' or 'cuda:INDEX'."
             ) from error
         if device.type not in ("cpu", "cuda"):
-            # Column statistics are float64, which MPS for one does not have.
+            # Column statistics are float64, which MPS, for example, does not support.
             raise ConfigError(
-                f"device={str(device)!r} is not served; give 'cpu', 'cuda' or 'cuda:INDEX'."
+                f"device={str(device)!r} is not supported; give 'cpu', 'cuda' or 'cuda:INDEX'."
             )
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise ConfigError(
-                f"device={str(device)!r}, and torch sees {torch.cuda.device_count()} CUDA devices; "
-                "give another, or 'cpu'."
+                f"device={str(device)!r}, but torch sees {torch.cuda.device_count()} CUDA devices; "
+                "give another device, or 'cpu'."
             )
         return device
 

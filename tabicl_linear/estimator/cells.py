@@ -1,7 +1,7 @@
 """What the cells of a table column hold: numbers, dates, booleans or categories.
 
 A column is read by what it *holds*, not by the dtype it came with: text that is all numbers counts
-as numbers, and pandas' `str`, `string` and `object` columns are one thing.
+as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
 import math
@@ -28,7 +28,8 @@ def find_kind(cells: pd.Series, name: Hashable) -> Kind:
     """What a training column holds.
 
     Raises:
-        DataError: Durations, periods, intervals or complex numbers: the message says what to do.
+        DataError: The column holds durations, periods, intervals or complex numbers; the message
+            says what to give instead.
     """
     dtype = cells.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -90,7 +91,8 @@ def numbers(
     """The cells as float64, dates as days since 1970 (UTC); NaN where missing or infinite.
 
     Raises:
-        DataError: A cell is no number, or no date; names the column and the first such value.
+        DataError: A cell is not a number, or not a date; the message names the column and the first
+            such value.
     """
     is_date = dtypes.is_datetime64_any_dtype(cells.dtype) or (
         dtypes.is_object_dtype(cells.dtype)
@@ -120,7 +122,7 @@ def numbers(
 
 
 def _parsed(cells: pd.Series, name: Hashable) -> npt.NDArray[np.float64]:
-    """The numbers that text and objects spell, NaN where they spell none."""
+    """The numbers that texts and objects stand for; NaN where they are not numbers."""
     parsed = pd.to_numeric(cells.astype(object), errors="coerce")
     if dtypes.is_complex_dtype(parsed.dtype):
         raise DataError(f"Column {name!r} holds complex numbers; give real numbers.")
@@ -142,7 +144,7 @@ def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[An
         names = np.array([text_of(value) for value in cells], dtype=object)
     else:
         codes, distinct = pd.factorize(cells)
-        # The appended name is what code -1 (missing) picks.
+        # Code -1 (missing) selects the appended name.
         names = np.array([*(text_of(value) for value in distinct), None], dtype=object)[codes]
     if boolean:
         names = np.array([_BOOLEANS.get(str(v).lower(), v) for v in names], dtype=object)
@@ -158,7 +160,7 @@ def text_of(value: object) -> str:
 
 
 def number_of(text: str) -> float | None:
-    """The number that a text spells, None where it spells none."""
+    """The number that a text stands for, or None if it is not a number."""
     try:
         number = float(text)
     except ValueError:

@@ -20,8 +20,8 @@ DEFAULT_WEIGHTS = Path(__file__).parents[1] / "checkpoints" / "default.safetenso
 class TabICLLinearClassifier(EnsembleClassifier):
     """Classifies the rows of a table with a pretrained in-context learner, without training.
 
-    `fit` encodes the table, writes its rows into the model's states and keeps the states: their
-    size does not depend on the number of rows (with softmax attention it does). `predict` only
+    `fit` encodes the table, writes its rows into the model's states and keeps the states, whose
+    size does not depend on the number of rows (except with softmax attention). `predict` only
     reads them.
 
     Args:
@@ -30,20 +30,20 @@ class TabICLLinearClassifier(EnsembleClassifier):
         n_estimators: Members of the preprocessing ensemble.
         softmax_temperature: Divides the logits (the authors use 0.8).
         categorical_features: Columns to read as categories whatever they hold: positions, names,
-            or one boolean per column. Text, booleans and pandas categories always are.
+            or one boolean per column. Text, booleans and pandas categories are always read so.
         device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
         random_state: Seed of the ensemble.
         n_jobs: CPU threads while fitting and predicting (-1: all); None leaves torch's setting.
-        rows_per_batch: Most rows in the network at a time, all members together; longer tables go
-            through it in chunks, which changes predictions by rounding alone. Lower it when
-            memory runs out.
+        rows_per_batch: Maximum number of rows in the network at a time, over all members; longer
+            tables are processed in chunks, which changes predictions only by rounding. Lower it
+            if memory runs out.
         verbose: 1 shows progress on stderr (on a terminal).
 
     Attributes:
         classes_: Class labels, sorted.
         n_features_in_: Columns of the training table.
-        feature_names_in_: Their names, where the table had names that are all strings.
-        preprocessor_: What was learnt about the columns (`columns`, with those that were dropped).
+        feature_names_in_: Their names, if the table had names and all of them are strings.
+        preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
         ensemble_: The fitted members.
         state_bytes_: Bytes of the fitted states of one member.
     """

@@ -1,4 +1,4 @@
-"""The closed form as a learner: ridge regressions on random features, and no network."""
+"""A learner in closed form: ridge regressions on random features, without a network."""
 
 from typing import NamedTuple
 
@@ -11,11 +11,11 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class ClosedFormState(NamedTuple):
-    """A solved context.
+    """The regressions solved on a context.
 
     Attributes:
-        ridge: What predicts rows from their features.
-        statistics: What standardises rows.
+        ridge: Solutions, which predict rows from their features.
+        statistics: Column statistics, by which rows are standardised.
     """
 
     ridge: RidgeState
@@ -23,12 +23,12 @@ class ClosedFormState(NamedTuple):
 
 
 class ClosedForm(nn.Module):
-    """Predicts rows from ridge regressions that are solved on the context. Has no parameters.
+    """Predicts rows by ridge regressions that are solved on the context. Has no parameters.
 
     Args:
         options: Features and penalties.
-        max_columns: Most columns of a table.
-        num_classes: Classes of a table.
+        max_columns: Maximum number of columns of a table.
+        num_classes: Number of classes of a table.
     """
 
     def __init__(self, options: RidgeOptions, *, max_columns: int, num_classes: int) -> None:
@@ -40,7 +40,7 @@ class ClosedForm(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device it computes on."""
         return self.regressions.device
 
     def fit(
@@ -57,7 +57,7 @@ class ClosedForm(nn.Module):
             x: Features; NaN and infinities count as missing.
             y: Class indices from 0.
             categorical: Which columns hold category codes.
-            rows_per_chunk: Rows looked at together. The result is the same up to rounding.
+            rows_per_chunk: Rows processed together. The result is the same up to rounding.
         """
         statistics = context_statistics(
             x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk

@@ -115,7 +115,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class DroppedColumn:
-    """A column that says nothing about the training rows.
+    """A column without information: all training rows have the same value, or none.
 
     Attributes:
         name: Column label, or position where the table had no labels.

@@ -16,13 +16,13 @@ from tabicl_linear.estimator.views import PowerColumns, View, draw_views, sum_lo
 from tabicl_linear.kernels.state import map_tensors, num_bytes
 
 MIN_ROWS = 8
-"""Fewer query rows than this are filled up: matrix products of one or two rows run other kernels,
-whose rounding would make a prediction depend on how many rows were asked for."""
+"""Fewer query rows than this are padded: matrix products of one or two rows run other kernels,
+whose rounding would make a prediction depend on the number of rows predicted together."""
 
 
 @dataclass(frozen=True)
 class FittedEnsemble(Generic[State]):
-    """Views of a table and the states into which a learner read them. Holds no training row.
+    """Views of a table, and the states into which a learner has read them; no training rows.
 
     Attributes:
         model: The learner.
@@ -59,8 +59,9 @@ class FittedEnsemble(Generic[State]):
         Args:
             matrix: Query rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
             device: Where to compute; model and states are moved there.
-            rows_per_batch: Most rows in the network at a time, all members of a batch together.
-            progress: Whether to show a bar.
+            rows_per_batch: Maximum number of rows in the network at a time, over all members of a
+                batch.
+            progress: Whether to show a progress bar.
         """
         model = self.model.to(device)
         states = [map_tensors(lambda tensor: tensor.to(device), state) for state in self.states]
@@ -82,7 +83,7 @@ class FittedEnsemble(Generic[State]):
     def on(self, device: str) -> "FittedEnsemble[State]":
         """The same ensemble with its model and states on `device`."""
         target = torch.device(device)
-        # Prediction may have moved the model away from where the states were left.
+        # Prediction may have moved the model to another device than the states.
         is_there = self.model.device == target
         return replace(
             self,
@@ -110,9 +111,9 @@ def fit_ensemble(
         labels: Class index of each row; every class occurs.
         categorical: Which columns hold category codes.
         num_members: Size of the ensemble.
-        seed: Of the views.
-        rows_per_batch: Most rows in the network at a time, all members together.
-        progress: Whether to show a bar.
+        seed: Seed of the views.
+        rows_per_batch: Maximum number of rows in the network at a time, over all members.
+        progress: Whether to show a progress bar.
     """
     num_rows, num_columns = matrix.shape
     num_classes = int(labels.max()) + 1
@@ -154,7 +155,7 @@ def _write(
     categorical: npt.NDArray[np.bool_],
     rows_per_batch: int,
 ) -> State:
-    """The states of some members; their rows exist in memory while they are written."""
+    """The states of some members, whose rows are in memory only while they are written."""
     device = ensemble.model.device
     tables, shown = [], []
     for view in views:
@@ -174,7 +175,7 @@ def _write(
 
 
 def _read(model: ContextLearner[State], state: State, x: torch.Tensor) -> torch.Tensor:
-    """Logits of rows, which are filled up where they are few."""
+    """Logits of rows; few rows are padded to `MIN_ROWS`."""
     num_rows = x.shape[1]
     if num_rows < MIN_ROWS:
         x = torch.cat([x, x[:, :1].expand(-1, MIN_ROWS - num_rows, -1)], dim=1)
@@ -187,7 +188,7 @@ def _joined(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
 
 
 def _bar(what: str, total: int, progress: bool) -> tqdm:
-    # disable=None: off where stderr is no terminal.
+    # disable=None: no bar if stderr is not a terminal.
     return tqdm(
         total=total,
         desc=what,

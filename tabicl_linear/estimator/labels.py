@@ -1,4 +1,4 @@
-"""What users give as class labels is checked here."""
+"""Checks the class labels that users give."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
     """The labels as an array of one type.
 
     Raises:
-        DataError: Labels are missing, infinite, of several types, or name no classes.
+        DataError: Labels are missing, infinite, of several types, or are not class labels.
         ValueError: `y` has more than one column.
     """
     labels = column_or_1d(y, warn=True)
@@ -37,7 +37,7 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
         raise DataError(one_line(error)) from error
     except ValueError as error:
         raise DataError(
-            f"{error} Labels such as {labels.tolist()[0]!r} name no classes; give one class per "
+            f"{error} Labels such as {labels.tolist()[0]!r} are not classes; give one class per "
             "row, for example by cutting numbers into ranges."
         ) from error
     return labels

@@ -1,4 +1,4 @@
-"""What the ensemble asks of a learner."""
+"""The interface that the ensemble expects of a learner."""
 
 from typing import Protocol, Self, TypeVar
 
@@ -14,14 +14,14 @@ class ContextLearner(Protocol[State]):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device it computes on."""
 
     @property
     def max_columns(self) -> int:
-        """Columns that it takes at most."""
+        """Maximum number of columns it takes."""
 
     def to(self, device: torch.device, /) -> Self:
-        """Move it; returns itself."""
+        """Move the learner to a device and return it."""
 
     def fit(
         self,
@@ -31,7 +31,7 @@ class ContextLearner(Protocol[State]):
         categorical: Bool[Tensor, "b m"],
         rows_per_chunk: int,
     ) -> State:
-        """The state after labelled rows, class indices from 0; see `InContextModel.fit`."""
+        """The state after labelled rows, with class indices from 0; see `InContextModel.fit`."""
 
     def predict(self, state: State, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""

@@ -1,4 +1,4 @@
-"""A user's table as a float32 matrix, with everything learnt on the training rows."""
+"""Turns a user's table into a float32 matrix by what was learnt on the training rows."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
@@ -75,8 +75,8 @@ class TablePreprocessor:
                 the training order.
 
         Raises:
-            DataError: A frame's columns are not those of the training table, or a column holds
-                something else than it did there.
+            DataError: A frame's columns are not those of the training table, or a column does not
+                hold the same kind of values as in training.
         """
         frame = _framed(self.align(table))
         matrix = np.empty((len(frame), len(self.used)), dtype=np.float32)
@@ -88,7 +88,7 @@ class TablePreprocessor:
         """The table with its columns in training order, matched by name where both have names.
 
         Raises:
-            DataError: Columns are missing or unknown; lists them.
+            DataError: Columns are missing or unknown; the message lists them.
         """
         if self._labels is None or not isinstance(table, pd.DataFrame):
             return table
@@ -126,7 +126,7 @@ class TablePreprocessor:
             if not isinstance(position, int | np.integer) or not 0 <= position < width:
                 known = f"names ({_shown(names)}) or " if names else ""
                 raise DataError(
-                    f"categorical_features has {feature!r}, which is no column: give {known}"
+                    f"categorical_features has {feature!r}, which is not a column: give {known}"
                     f"positions from 0 to {width - 1}."
                 )
             declared[position] = True

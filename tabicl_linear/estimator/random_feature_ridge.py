@@ -1,4 +1,4 @@
-"""The closed form alone as a scikit-learn classifier: what training has to beat."""
+"""The closed form alone as a scikit-learn classifier: the baseline a trained model must beat."""
 
 from typing import Any
 
@@ -14,32 +14,32 @@ from tabicl_linear.ridge_inputs import RidgeOptions
 class RandomFeatureRidge(EnsembleClassifier):
     """Classifies the rows of a table by ridge regressions on random features, in closed form.
 
-    Nothing is pretrained and nothing is iterated. What a model with ridge inputs starts from, on
-    the table handling and the ensemble of `TabICLLinearClassifier`: the floor that a trained model
-    has to beat. Takes any number of classes.
+    There is no pretraining and no iterative optimisation. This is what a model with ridge inputs
+    starts from, with the preprocessing and the ensemble of `TabICLLinearClassifier`, and so the
+    baseline that a trained model must beat. It takes any number of classes.
 
     Args:
         options: Features and penalties; None for the defaults of `RidgeOptions`.
-        max_columns: Columns that a member of the ensemble sees at most. Of wider tables each has
-            its own random choice.
+        max_columns: Maximum number of columns that a member of the ensemble sees. In wider tables
+            each member uses its own random choice of columns.
         n_estimators: Members of the preprocessing ensemble.
-        softmax_temperature: Divides the logits, whose scale is fitted already.
+        softmax_temperature: Divides the logits, whose scale has already been fitted.
         categorical_features: Columns to read as categories whatever they hold: positions, names,
-            or one boolean per column. Text, booleans and pandas categories always are.
+            or one boolean per column. Text, booleans and pandas categories are always read so.
         device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
         random_state: Seed of the ensemble; that of the features is `options.seed`.
         n_jobs: CPU threads while fitting and predicting (-1: all); None leaves torch's setting.
-        rows_per_batch: Most rows looked at together, all members counted. Changes predictions by
-            rounding alone. Lower it when memory runs out.
+        rows_per_batch: Maximum number of rows processed together, over all members. Changes
+            predictions only by rounding. Lower it if memory runs out.
         verbose: 1 shows progress on stderr (on a terminal).
 
     Attributes:
         classes_: Class labels, sorted.
         n_features_in_: Columns of the training table.
-        feature_names_in_: Their names, where the table had names that are all strings.
-        preprocessor_: What was learnt about the columns (`columns`, with those that were dropped).
+        feature_names_in_: Their names, if the table had names and all of them are strings.
+        preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
         ensemble_: The fitted members.
-        state_bytes_: Bytes of the solutions of one member.
+        state_bytes_: Bytes of one member's solutions.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RandomFeatureRidge(EnsembleClassifier):
             raise ConfigError(f"options={self.options!r}: give RidgeOptions, or None.")
         if self.options.form != "leave_one_out":
             raise ConfigError(
-                f"options.form={self.options.form!r} does without the last rows of a table; give "
+                f"options.form={self.options.form!r} leaves the last rows of a table unused; give "
                 "'leave_one_out', which predicts from all of them."
             )
 

@@ -1,8 +1,9 @@
 """The preprocessing ensemble: each member sees the same table in another, equivalent form.
 
-After the authors' evaluation protocol: members combine a cyclic shift of the classes with one of
-the columns, every second member sees power-transformed columns, and each writes the rows in its own
-random order. A linear-time learner is sensitive to all of these; the mean over members is less so.
+This follows the authors' evaluation protocol: members combine a cyclic shift of the classes with
+one of the columns, every second member sees power-transformed columns, and each writes the rows in
+its own random order. A linear-time learner is sensitive to all of these, and the mean over members
+less so.
 """
 
 import logging
@@ -21,7 +22,7 @@ from tabicl_linear.estimator.columns import CLIP
 _log = logging.getLogger(__name__)
 
 MAX_POWER_ROWS = 100_000
-"""Most rows that power transforms are fitted on, so that they take seconds for any table."""
+"""Maximum number of rows that power transforms are fitted on, so that fitting takes seconds."""
 
 
 class View(NamedTuple):
@@ -52,10 +53,10 @@ def draw_views(
     Args:
         num_views: How many.
         num_columns: Columns of the table's matrix.
-        max_columns: Columns that the model takes. Where the table has more, each member gets its
-            own uniform choice without replacement.
+        max_columns: Maximum number of columns that the model takes. If the table has more, each
+            member gets its own uniform choice without replacement.
         num_classes: Classes of the table.
-        seed: Of all random choices.
+        seed: Seed of all random choices.
     """
     rng = random.Random(seed)
     width = min(num_columns, max_columns)
@@ -68,7 +69,7 @@ def draw_views(
         turn, index = divmod(member, len(shifts))
         class_shift, column_shift = shifts[index]
         chosen = np.array(sorted(rng.sample(range(num_columns), width)), dtype=np.int64)
-        # The alternation flips in each turn, so that reused shifts meet the other transform.
+        # The alternation flips in each round, so that a reused shift gets the other transform.
         power = bool((member + turn * (len(shifts) + 1)) % 2)
         columns = np.roll(chosen, column_shift)
         views.append(View(columns, power, class_shift, rng.randrange(2**32)))
@@ -93,7 +94,7 @@ class PowerColumns:
     ) -> "PowerColumns":
         """Fit one transform for each column that holds no category codes.
 
-        On a random sample where there are more than `MAX_POWER_ROWS` rows.
+        With more than `MAX_POWER_ROWS` rows, transforms are fitted on a random sample.
         """
         if len(matrix) > MAX_POWER_ROWS:
             rows = np.random.default_rng(0).choice(len(matrix), MAX_POWER_ROWS, replace=False)
@@ -121,7 +122,7 @@ class PowerColumns:
         Args:
             matrix: Rows of the table's matrix.
             columns: Which of the table's columns `matrix` has, in its order; all if left out.
-            in_place: Write into `matrix`, which a long table has no room for twice.
+            in_place: Write into `matrix`; a copy of a long table may not fit into memory.
         """
         out = matrix if in_place else matrix.copy()
         for position, column in enumerate(range(matrix.shape[1]) if columns is None else columns):

@@ -1,6 +1,6 @@
 """Additive states: linear attention, gated linear attention and Mamba-2's state space dual form.
 
-Notation: C tokens a chunk, g the log decay summed from the start of the chunk, S the state before
+Notation: C tokens per chunk, g the log decay summed from the start of the chunk, S the state before
 the chunk. Decays appear only as exp(g_i - g_j) with j <= i, never as exp(-g_j), so strong gates
 cannot overflow.
 """
@@ -35,14 +35,14 @@ from tabicl_linear.types import Float, Tensor
 class AdditiveRule(UpdateRule):
     """S_t = S_{t-1} Diag(alpha_t) + beta_t v_t k_t^T, read as o_t = S_t q_t (Equation 2).
 
-    Without `log_decay` this is linear attention and the order of the tokens does not matter for
-    the final state; with one gate per head Mamba-2, with one per key channel GLA. beta is one
-    where it is None. The initial state is zero unless one is given.
+    Without `log_decay` this is linear attention, and the final state does not depend on the order
+    of the tokens; with one gate per head it is Mamba-2, with one per key channel GLA. beta is one
+    if it is None. The initial state is zero unless one is given.
 
     Attributes:
         chunk_size: Tokens per chunk. With one gate per key channel the pairwise decays of a chunk
-            take C^2 k numbers, so chunks of `channel_chunk_size` are used there.
-        state_norms: "prefix" without decay; "none" where the last value channel sums keys (Z of
+            take C^2 k numbers, so chunks of `channel_chunk_size` are used instead.
+        state_norms: "prefix" without decay; "none" if the last value channel sums keys (Z of
             Equation 2), which a norm would mix with the values.
     """
 
@@ -59,7 +59,7 @@ class AdditiveRule(UpdateRule):
         return outputs, MatrixState(S)
 
     def fold(self, x: Streams, state: RuleState | None = None) -> MatrixState:
-        """The final state alone."""
+        """Only the final state."""
         with full_precision(x.q):
             S = initial_state(x, state)
             return MatrixState(chosen(fold)(_weighted(x), S, size=self._size(x)))
@@ -105,7 +105,7 @@ def scan(
     """All prefix reads S_i q_i and the final state.
 
     Args:
-        x: Streams with values that are weighted already, and without write rates.
+        x: Streams whose values are already weighted, without write rates.
         S: Initial state.
         size: Tokens of a chunk.
     """
@@ -131,7 +131,7 @@ def fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor,
 
 
 def _run(k: Tensor, v: Tensor, g: Tensor | None, S: Tensor) -> tuple[Tensor, Tensor]:
-    """Carry the state over the chunks: transposed states before each chunk, and the final one."""
+    """Carry the state over the chunks; return the transposed states before each, and the last."""
     b, h, value_dim, key_dim = S.shape
     state = S.reshape(b * h, value_dim, key_dim).transpose(-1, -2)
     if g is None:
@@ -144,7 +144,7 @@ def _run(k: Tensor, v: Tensor, g: Tensor | None, S: Tensor) -> tuple[Tensor, Ten
         writes = (k * decay(last - g, k.dtype)).transpose(-1, -2) @ v
         factors = decay(last, k.dtype).transpose(-1, -2)
         before = []
-        # `unbind`, not indexing: the gradient of an index is a whole tensor of zeros per chunk.
+        # `unbind`, not indexing: the gradient of indexing is a full tensor of zeros per chunk.
         for write, kept in zip(writes.unbind(0), factors.unbind(0), strict=True):
             before.append(state)
             state = torch.addcmul(write, kept, state)
@@ -160,9 +160,9 @@ def _scores(q: Tensor, k: Tensor, g: Tensor | None) -> Tensor:
         return (q @ k.transpose(-1, -2)) * pairwise_decay(g, q.dtype)
     size = q.shape[-2]
     later = torch.ones(size, size, dtype=torch.bool, device=q.device).tril().unsqueeze(-1)
-    # In float64 the differences, C^2 k numbers, would take half as long again. Those of rounded
-    # logs are exact wherever the decay is not negligible; what rounding cut off, a constant for
-    # gradients, goes with queries and keys.
+    # Differences in float64, C^2 k numbers, would take half as long again. Differences of rounded
+    # logs are exact wherever the decay is not negligible; the rounding errors, constants for
+    # gradients, are multiplied into queries and keys.
     rounded = g.to(q.dtype)
     rest = (g - rounded).detach().to(q.dtype)
     difference = rounded.unsqueeze(-2) - rounded.unsqueeze(-3)

@@ -1,4 +1,4 @@
-"""Softmax attention across the few cells of a row, which stand side by side in the batch."""
+"""Softmax attention across the few cells of a row, which are consecutive in the batch."""
 
 import torch.nn.functional as F
 
@@ -10,10 +10,10 @@ def attend_across_cells(
 ) -> Float[Tensor, "g t h k"]:
     """What every cell reads from all cells of its own row, at every token position.
 
-    Scores are scaled by k^-0.5 here. Scores and their sums are float32 inside, whatever the inputs.
+    Scores are scaled by k^-0.5 here. Scores and their sums are float32 inside for all inputs.
 
     Args:
-        qkv: Queries, keys and values, the cells of a row side by side in the batch.
+        qkv: Queries, keys and values; the cells of a row are consecutive in the batch.
         num_cells: Cells of a row.
     """
     # Rows in the batch, cells along the sequence.

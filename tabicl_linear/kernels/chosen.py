@@ -1,8 +1,8 @@
-"""Functions that a backend may compute in its own way.
+"""Functions that a backend may replace.
 
-Rules and layers name a function in plain PyTorch and call `chosen(function)`. What computes in its
-place is a value, a `Choice`, which applies inside `using` and nowhere else: a model enters its
-own while it computes (`backends/placement.py`). Outside of that everything is plain PyTorch.
+Rules and layers name a function in plain PyTorch and call `chosen(function)`. Its replacement comes
+from a value, a `Choice`, which applies only inside `using`: a model enters its own choice while it
+computes (`backends/placement.py`). Elsewhere everything is plain PyTorch.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ import torch
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 Choice = Mapping[Callable[..., Any], Callable[..., Any]]
-"""Functions in plain PyTorch, and what computes in their place; those left out compute."""
+"""Functions in plain PyTorch and their replacements; functions left out are not replaced."""
 
 PLAIN: Choice = MappingProxyType({})
 """Plain PyTorch throughout."""
@@ -26,9 +26,9 @@ _in_force: ContextVar[Choice] = ContextVar("choice", default=PLAIN)
 
 
 def chosen(function: Function) -> Function:
-    """What computes `function` here: itself, unless the current choice replaces it.
+    """The function to call in place of `function`: itself, unless the current choice replaces it.
 
-    torch.compile, which fuses what it can see into, is always shown the function itself.
+    torch.compile always gets the function itself, since it can only fuse PyTorch operations.
     """
     if torch.compiler.is_compiling():
         return function
@@ -37,7 +37,7 @@ def chosen(function: Function) -> Function:
 
 @contextmanager
 def using(choice: Choice) -> Iterator[None]:
-    """Apply a choice to what this thread computes inside the context."""
+    """Apply a choice to everything that this thread computes inside the context."""
     before = _in_force.set(choice)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Cutting token sequences into chunks, heads folded into the batch."""
+"""Cutting token sequences into chunks, with heads folded into the batch."""
 
 import torch.nn.functional as F
 
@@ -6,16 +6,16 @@ from tabicl_linear.types import Float, Tensor
 
 
 def fitting(size: int, length: int) -> int:
-    """Tokens of a chunk: `size`, or fewer where the whole sequence is shorter."""
+    """Tokens of a chunk: `size`, or fewer if the whole sequence is shorter."""
     return max(1, min(size, length))
 
 
 def split(x: Float[Tensor, "b t h e"], size: int) -> Float[Tensor, "i bh s e"]:
     """Cut the tokens into chunks of `size`, chunk index first; at least one chunk.
 
-    The end is padded with zeros. A zero key with zero write rate and zero log decay writes
-    nothing and forgets nothing, so padding leaves the final state right. A sequence without
-    tokens is one chunk of padding.
+    The end is padded with zeros. A zero key with zero write rate and zero log decay writes nothing
+    and forgets nothing, so padding does not change the final state. A sequence without tokens
+    becomes one chunk of padding.
     """
     b, t, h, e = x.shape
     count = max(1, -(-t // size))

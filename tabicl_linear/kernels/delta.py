@@ -1,13 +1,13 @@
 """The delta rule and its gated form, in chunks.
 
-Notation: C tokens a chunk, g the log decay summed from the start of the chunk, S the state before
+Notation: C tokens per chunk, g the log decay summed from the start of the chunk, S the state before
 the chunk, D_ij = exp(g_i - g_j) for j <= i. A chunk writes S' = exp(g_C) S + sum_i u_i k~_i^T with
 k~_i = exp(g_C - g_i) k_i and
 
     u = (I + A)^-1 diag(beta) (V - diag(exp(g)) K S^T),   A = strictly lower part of beta D * K K^T.
 
-(I + A)^-1 comes from one triangular solve per chunk. Do not replace it by a product of powers of A:
-rows of a table are correlated, and with such keys that product loses every digit.
+(I + A)^-1 is computed by one triangular solve per chunk. Do not replace it by a product of powers
+of A: rows of a table are correlated, and with such keys that product loses all its digits.
 """
 
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class DeltaRule(UpdateRule):
         return outputs, MatrixState(S)
 
     def fold(self, x: Streams, state: RuleState | None = None) -> MatrixState:
-        """The final state alone: the scan without its reads."""
+        """Only the final state: the scan without its reads."""
         with full_precision(x.q):
             return MatrixState(chosen(fold)(x, initial_state(x, state), size=self.chunk_size))
 
@@ -84,7 +84,7 @@ class DeltaRule(UpdateRule):
 
 
 class _Chunks(NamedTuple):
-    """What the loop over chunks needs, computed for all chunks at once."""
+    """The inputs of the loop over chunks, computed for all chunks at once."""
 
     W: Float[Tensor, "i bh s k"]  # (I + A)^-1 diag(beta exp(g)) K
     U: Float[Tensor, "i bh s v"]  # (I + A)^-1 diag(beta) V
@@ -93,7 +93,7 @@ class _Chunks(NamedTuple):
 
 
 def write_rates(x: Streams) -> Float[Tensor, "b t h"]:
-    """beta, which streams of a delta rule always have."""
+    """The write rates beta, which streams of a delta rule always have."""
     assert x.beta is not None, "the delta rule needs write rates"
     return x.beta
 
@@ -104,7 +104,7 @@ def scan(
     """All prefix reads S_i q_i and the final state.
 
     Args:
-        x: Streams with write rates; the log decay has one channel, if it is there.
+        x: Streams with write rates; the log decay, if any, has one channel.
         S: Initial state.
         size: Tokens of a chunk.
     """
@@ -132,7 +132,7 @@ def fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor,
 
 
 def _prepare(k: Tensor, x: Streams, g: Tensor | None) -> _Chunks:
-    """What the loop needs, from keys in chunks and the values and write rates of `x`."""
+    """The inputs of the loop, from keys in chunks and the values and write rates of `x`."""
     size = k.shape[-2]
     v_chunks = chunks.split(at_least_float32(x.v), size)
     b_chunks = chunks.split(at_least_float32(write_rates(x)).unsqueeze(-1), size)
@@ -159,7 +159,7 @@ def _run(parts: _Chunks, S: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]
     state = S.reshape(b * h, v, k).transpose(-1, -2)
     states, updates = [], []
     factors = [None] * len(parts.W) if parts.kept is None else parts.kept.unbind(0)
-    # `unbind`, not indexing: the gradient of an index is a whole tensor of zeros per chunk.
+    # `unbind`, not indexing: the gradient of indexing is a full tensor of zeros per chunk.
     rows = zip(parts.W.unbind(0), parts.U.unbind(0), parts.writes.unbind(0), factors, strict=True)
     for W, U, writes, kept in rows:
         states.append(state)

@@ -1,4 +1,4 @@
-"""What the rules with a matrix state share."""
+"""Functions shared by the rules with a matrix state."""
 
 import torch
 
@@ -23,7 +23,7 @@ def initial_state(x: Streams, state: RuleState | None) -> Float[Tensor, "b h v k
 
 
 def matrix_of(state: RuleState) -> Float[Tensor, "b h v k"]:
-    """S of a matrix state; any other state is a mistake of the caller."""
+    """S of a matrix state; any other state is a bug in the caller."""
     assert isinstance(state, MatrixState), f"expected a MatrixState, got {type(state).__name__}"
     return state.S
 
@@ -33,8 +33,8 @@ def cumulative_decay(
 ) -> Float[Tensor, "i bh s g"] | None:
     """The log decay in chunks, summed from the start of each chunk up to each token, in float64.
 
-    Behind a strong gate the decay between two tokens is the small difference of two large sums, of
-    which float32 has lost the digits.
+    After a strong gate, the decay between two tokens is a small difference of two large sums, which
+    float32 cannot represent.
     """
     if log_decay is None:
         return None
@@ -44,8 +44,7 @@ def cumulative_decay(
 def decay(g: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
     """exp of sums of log decays, or of their differences, in the precision of a state.
 
-    Differences are taken before the rounding, `exp` comes after it: float64 there would gain
-    nothing and cost time.
+    Differences are taken before rounding and `exp` after it, where float64 would only cost time.
     """
     return g.to(dtype).exp()
 
@@ -53,6 +52,6 @@ def decay(g: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*sha
 def pairwise_decay(g: Float[Tensor, "i bh s 1"], dtype: torch.dtype) -> Float[Tensor, "i bh s s"]:
     """D_ij = exp(g_i - g_j) for j <= i, else 0.
 
-    Masked before `exp` too, so that no infinity of the upper half reaches autograd.
+    Also masked before `exp`, so that no infinity of the upper half reaches autograd.
     """
     return decay((g - g.transpose(-1, -2)).tril(), dtype).tril()

@@ -1,4 +1,4 @@
-"""Token-by-token loops in float64: the truth that fast kernels are tested against.
+"""Token-by-token loops in float64: the references that fast kernels are tested against.
 
 Notation (sections 2.2 and 2.3): q, k, v per head, beta the write rate, alpha = exp(log_decay) the
 gate, S the state of shape [v, k], read as o = S q. Slow on purpose: one line per formula.

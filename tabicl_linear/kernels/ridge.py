@@ -43,7 +43,7 @@ class RidgeRule(UpdateRule):
         raise UnsupportedReadout("RidgeRule has no prefix reads; use readouts.FinalState.")
 
     def fold(self, x: Streams, state: RuleState | None = None) -> GramState:
-        """The sums, with those of all tokens added."""
+        """The sums of the state plus those of all tokens."""
         with full_precision(x.k):
             k, v = x.k.double().transpose(1, 2), x.v.double().transpose(1, 2)
             cross, gram = v.transpose(-1, -2) @ k, k.transpose(-1, -2) @ k
@@ -61,15 +61,15 @@ class RidgeRule(UpdateRule):
             return read(q.double(), S).to(at_least_float32(q).dtype)
 
     def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
-        """Not provided: the own token would need a solve of its own."""
+        """Not provided: every token would need its own solve."""
         raise UnsupportedReadout("RidgeRule has no self term; use readouts.FinalState.")
 
     def solve(self, state: GramState) -> Float[Tensor, "b h v k"]:
-        """The matrix S that the sums stand for, in float64."""
+        """The matrix S that solves the regression, in float64."""
         if self.penalty == "none":
             S = state.cross @ torch.linalg.pinv(state.gram, hermitian=True, rtol=PINV_RTOL)
         else:
-            # Without rows the sums are zero, and so is S whatever the penalty.
+            # Without rows the sums are zero, and so is S for any penalty.
             scale = max(1, state.rows) if self.penalty == "scaled" else 1
             eye = torch.eye(state.gram.shape[-1], dtype=torch.float64, device=state.gram.device)
             factor = torch.linalg.cholesky(state.gram + scale * self.regulariser * eye)
@@ -79,4 +79,4 @@ class RidgeRule(UpdateRule):
 
 
 PINV_RTOL = 1e-10
-"""Directions of keys weaker than this, relative to the strongest, count as absent."""
+"""Directions of the keys weaker than this, relative to the strongest, are ignored."""

@@ -17,19 +17,19 @@ StateNorms = Literal["none", "final", "prefix"]
 class UpdateRule(ABC):
     """How a layer-local state is built from tokens and read. Pure: no parameters, no mutation.
 
-    States and what is read of them have at least float32 precision: float32 for half and float32
-    inputs, float64 for float64 inputs. A sum over many thousand tokens leaves the range of float16
-    and the digits of bfloat16; it is rounded after the norm of its head, by who takes it.
+    States and reads have at least float32 precision: float32 for 16-bit and float32 inputs, float64
+    for float64 inputs. A sum over many thousand tokens exceeds the range of float16 and the
+    precision of bfloat16; the caller rounds it, after the norm of its head.
 
-    Without tokens nothing is written: the state stays, and there are no reads. What has never been
-    written is read as zero.
+    Without tokens nothing is written: the state is unchanged, and there are no reads. Reads of an
+    empty state are zero.
 
     Attributes:
-        has_prefix_reads: `scan` and `peek` exist.
-        has_matrix_state: The state is one matrix that reads are linear in, so that states can
-            be averaged, scaled and passed on.
-        state_norms: Of which states the Frobenius norm can be had: of none, because the state is no
-            matrix or mixes values with sums of keys; of the final one; of every prefix, by
+        has_prefix_reads: Whether `scan` and `peek` exist.
+        has_matrix_state: Whether the state is one matrix in which reads are linear, so that states
+            can be averaged, scaled and passed on.
+        state_norms: The states whose Frobenius norm is available: "none", if the state is not a
+            matrix or mixes values with sums of keys; the final one; or every prefix, by
             `prefix_square_norms` and `peek_square_norms`.
     """
 
@@ -45,7 +45,7 @@ class UpdateRule(ABC):
 
     @abstractmethod
     def fold(self, x: Streams, state: RuleState | None = None) -> RuleState:
-        """The final state S_n alone."""
+        """Only the final state S_n."""
 
     @abstractmethod
     def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
@@ -67,15 +67,15 @@ class UpdateRule(ABC):
 
 
 class Kernel(NamedTuple):
-    """One implementation of what a rule does along a sequence; rules with a matrix state have one.
+    """One implementation of scan and fold; rules with a matrix state have one.
 
     Both functions take the rule's streams (16-bit inputs as they are), the initial state S
     [b h v k] in at least float32 and `size`, the tokens of a chunk, which an implementation without
-    chunks may ignore: those of `scan` and `fold` in the module of the rule.
+    chunks may ignore. These are the arguments of `scan` and `fold` in the module of the rule.
 
     Attributes:
         scan: Returns all prefix reads [b t h v] and the final state, in the dtype of S.
-        fold: Returns the final state alone; queries are not looked at.
+        fold: Returns only the final state; queries are ignored.
     """
 
     scan: Callable[..., tuple[Tensor, Tensor]]
@@ -88,16 +88,16 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def computed_in(x: Streams) -> torch.dtype:
-    """The dtype that a kernel works in: the narrowest of queries, keys and values.
+    """The dtype that a kernel computes in: the narrowest of queries, keys and values.
 
-    Under autocast they come in different dtypes, and what has been rounded to 16 bits does not
-    become more precise by being computed with in float32.
+    Under autocast they have different dtypes, and values already rounded to 16 bits do not become
+    more precise in float32.
     """
     return min((x.q.dtype, x.k.dtype, x.v.dtype), key=lambda dtype: dtype.itemsize)
 
 
 def lifted(x: Tensor) -> Tensor:
-    """`x` in float32 where autocast has lowered it; a model in half precision throughout stays."""
+    """`x` in float32 if autocast has lowered it; unchanged in a model that is in 16 bits itself."""
     return at_least_float32(x) if torch.is_autocast_enabled(x.device.type) else x
 
 

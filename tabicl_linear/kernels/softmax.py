@@ -12,16 +12,16 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Bool, Float, Tensor
 
 QUERY_BLOCK = 256
-"""Queries whose scores or mask are held together where no fused kernel takes them one by one."""
+"""Queries whose scores or mask are held in memory together if no fused kernel avoids it."""
 
 
 @dataclass(frozen=True)
 class SoftmaxRule(UpdateRule):
     """o_i = sum_j softmax_j(q_i k_j) v_j over the tokens in the cache.
 
-    The state is the cache of keys and values in their own dtype: a read needs all of it, so
-    unlike the recurrent rules its size and the cost of a read grow with the context. The final
-    state is a set: reads do not depend on the order of its tokens.
+    The state is the cache of keys and values in their own dtype. A read needs all of it, so, unlike
+    with the recurrent rules, its size and the cost of a read grow with the context. Reads do not
+    depend on the order of its tokens.
     """
 
     has_matrix_state: ClassVar[bool] = False
@@ -34,7 +34,7 @@ class SoftmaxRule(UpdateRule):
         length, seen = x.q.shape[1], total.keys.shape[1]
         if length in (0, seen):
             return _attend(x.q, total.keys, total.values, causal=True), total
-        # Block by block, so that the mask stays small beside the cache.
+        # Block by block, so that the mask stays small compared with the cache.
         outputs = []
         for start in range(0, length, QUERY_BLOCK):
             q = x.q[:, start : start + QUERY_BLOCK]
@@ -61,7 +61,7 @@ class SoftmaxRule(UpdateRule):
     def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
         """Attention to everything in the cache and to the token itself."""
         assert isinstance(state, CacheState)
-        # Block by block: a query carries the keys of its block along, all but its own masked out.
+        # Block by block: a query also gets the keys of its block, with all but its own masked out.
         blocks = zip(*(z.split(QUERY_BLOCK, dim=1) for z in (x.q, x.k, x.v)), strict=True)
         return torch.cat([_peek(q, k, v, state) for q, k, v in blocks], dim=1)
 
@@ -82,9 +82,9 @@ def _attend(
     causal: bool = False,
     mask: Bool[Tensor, "t s"] | None = None,
 ) -> Float[Tensor, "b t h v"]:
-    """Scaled dot-product attention without a scale, which `q` already carries.
+    """Dot-product attention without a scale, since `q` is already scaled.
 
-    Scores and their sums are float32 inside, whatever the inputs.
+    Scores and their sums are float32 inside for all inputs.
     """
     q, k, v = (z.transpose(1, 2) for z in (q, k, v))
     outputs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=1.0)

@@ -1,6 +1,6 @@
 """States of the update rules, and helpers for any tree of tensors made of tuples.
 
-A state is a value: rules take one and return a new one, nothing is changed in place.
+A state is a value: rules take one and return a new one, and nothing is changed in place.
 """
 
 from collections.abc import Callable, Iterator

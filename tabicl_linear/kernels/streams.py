@@ -6,13 +6,13 @@ from tabicl_linear.types import Float, Tensor
 
 
 class Streams(NamedTuple):
-    """What a mixer hands to its rule, in token order.
+    """The inputs that a mixer passes to its rule, in token order.
 
     Attributes:
         q: Queries, already scaled and feature-mapped.
         k: Keys, already normalised or feature-mapped.
         v: Values.
-        beta: Effective write rates; None where the rule writes every token with weight one.
+        beta: Effective write rates; None if the rule writes every token with weight one.
         log_decay: log alpha_t <= 0; last dimension 1 (one gate per head) or k (one per channel).
     """
 

@@ -19,11 +19,11 @@ from tabicl_linear.types import Float, Int, Tensor
 
 
 class LayerState(NamedTuple):
-    """What one layer keeps of its context.
+    """The state of one layer after its context.
 
     Attributes:
         rule_state: State of the update rule.
-        conv_inputs: The last inputs of the mixer, as many as its short convolution looks back; None
+        conv_inputs: The last inputs of the mixer, as many as its short convolution needs; None
             without a convolution.
         num_tokens: Tokens written so far: the clock of the write-rate decay.
     """
@@ -34,11 +34,11 @@ class LayerState(NamedTuple):
 
 
 class _Complete(ABCMeta):
-    """Refuses a mixer without a part of the contract as soon as it is built."""
+    """Refuses a mixer that lacks a part of the contract as soon as it is built."""
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """That of the constructor, which `__call__` would hide from recipes."""
+        """The signature of the constructor, which `__call__` would hide from recipes."""
         constructor = inspect.signature(cls.__init__)  # type: ignore[misc]
         return constructor.replace(parameters=list(constructor.parameters.values())[1:])
 
@@ -62,7 +62,8 @@ class _Complete(ABCMeta):
 class SequenceMixer(nn.Module, metaclass=_Complete):
     """Projections and gates around an update rule.
 
-    The constructor of a mixer sets the attributes; `ConfigError` where one is missing, or a method.
+    The constructor of a mixer sets the attributes; a missing one, or a missing method, is a
+    `ConfigError`.
 
     Attributes:
         rule: The update rule.
@@ -83,26 +84,26 @@ class SequenceMixer(nn.Module, metaclass=_Complete):
         *,
         independent: bool,
     ) -> tuple[Streams, Float[Tensor, "b w d"] | None]:
-        """Inputs of the rule, and those of the convolution after these tokens.
+        """Inputs of the rule, and the convolution's inputs to keep after these tokens.
 
         Args:
             x: Tokens, normalised by the block.
-            positions: Tokens written before each token.
-            conv_inputs: Those before the first token; None at the start of a sequence.
-            independent: The tokens are queries: each follows `conv_inputs`, none sees another.
+            positions: Number of tokens written before each token.
+            conv_inputs: Inputs before the first token; None at the start of a sequence.
+            independent: The tokens are queries: each follows `conv_inputs` and sees no other.
         """
 
     @abstractmethod
     def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
-        """What the heads read, normalised, gated and projected to the width of a token."""
+        """The heads' reads, normalised, gated and projected to the width of a token."""
 
     def initialise_for_(self, depth: int) -> None:
-        """Draw what depends on the layers of the model; nothing does in most mixers.
+        """Draw weights whose scale depends on the depth of the model; most mixers have none.
 
         Args:
-            depth: Layers of the model that this mixer is one of.
+            depth: Number of layers of the model.
         """
 
 
@@ -111,7 +112,7 @@ MixerFactory = Callable[[int, int], SequenceMixer]
 
 
 def head_dim(dim: int, num_heads: int) -> int:
-    """Width of a head, or `ConfigError` where the heads do not fit the width."""
+    """Width of a head; `ConfigError` if `num_heads` does not divide `dim`."""
     if num_heads < 1 or dim < num_heads or dim % num_heads:
         raise ConfigError(
             f"dim={dim} cannot be cut into num_heads={num_heads} equal heads; choose a dim that is "

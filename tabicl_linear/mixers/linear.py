@@ -16,7 +16,7 @@ class LinearAttention(SequenceMixer):
     """S_t = S_{t-1} + v_t phi(k_t)^T, read as S phi(q), with phi = elu + 1 (Equation 2, Z = 1).
 
     Queries are scaled by key_dim^-0.5 after the feature map. The state starts at zero and is
-    float32. Outputs pass a norm per head, which stands in for the normaliser Z.
+    float32. Outputs pass a norm per head, which replaces the normaliser Z.
 
     Args:
         dim: Width of a token.

@@ -23,18 +23,18 @@ class Mamba2(SequenceMixer):
 
     The state-space dual form: x are the values, B the keys and C the queries, shared by all heads;
     dt = softplus(w x + b) is the write rate and A < 0 one number per head. x, B and C pass a short
-    convolution, which stays on although other models run without, and silu. The output is gated
-    by silu(z) before its norm. A block has no feed-forward layer.
+    convolution, which is kept although other models have none, and silu. The output is gated by
+    silu(z) before its norm. A block has no feed-forward layer.
 
     Args:
         dim: Width of a token.
-        num_heads: Taken from the architecture and not used: heads follow from the widths below.
+        num_heads: Not used (the architecture passes it): heads follow from the widths below.
         state_dim: Width of B and C.
         head_dim: Width of a head of x.
         expand: Width of all heads relative to `dim`.
         conv_size: Window of the short convolution.
-        num_layers: The output projection starts 1 / sqrt(num_layers) smaller; the layers of the
-            model if left out.
+        num_layers: The initial output projection is scaled by 1 / sqrt(num_layers); the depth of
+            the model if left out.
         norm_eps: Epsilon of the output norm.
     """
 
@@ -54,8 +54,8 @@ class Mamba2(SequenceMixer):
         self.inner = expand * dim
         if self.inner % head_dim:
             raise ConfigError(
-                f"Mamba2: expand * dim = {self.inner} is no multiple of head_dim={head_dim}; set "
-                "init_args.head_dim to a divisor."
+                f"Mamba2: expand * dim = {self.inner} is not a multiple of head_dim={head_dim}; "
+                "set init_args.head_dim to a divisor."
             )
         self.num_heads = self.inner // head_dim
         self.head_dim = head_dim
@@ -75,7 +75,7 @@ class Mamba2(SequenceMixer):
         self._num_layers = num_layers
 
     def initialise_for_(self, depth: int) -> None:
-        """Draw the output projection, the smaller the deeper the model."""
+        """Draw the output projection, with a scale that decreases with the depth of the model."""
         bound = 1 / math.sqrt(self.inner * (self._num_layers or depth))
         nn.init.uniform_(self.out.weight, -bound, bound)
 

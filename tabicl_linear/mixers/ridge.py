@@ -18,7 +18,7 @@ class Ridge(SequenceMixer):
     """S = argmin sum_i |v_i - S phi(k_i)|^2 + n lambda |S|^2, read as S phi(q) (appendix B.5).
 
     The closed-form solution of the problem that recurrent states approach token by token
-    (Equation 3), with phi = elu + 1 as in linear attention. Needs the final-state readout.
+    (Equation 3), with phi = elu + 1 as in linear attention. It needs the final-state readout.
 
     Args:
         dim: Width of a token.

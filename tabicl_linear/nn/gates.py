@@ -1,4 +1,4 @@
-"""Gates that say how strongly a token is written and how much is forgotten."""
+"""Gates that determine how strongly a token is written and how much is forgotten."""
 
 import math
 
@@ -14,8 +14,8 @@ class WriteRate(nn.Module):
     """Effective write rate beta_t eta_t per head: beta_t = sigmoid(w x_t), eta_t = c / (t + c).
 
     The clock t counts the tokens written before this one, so the first token has eta = 1. Without
-    a decay constant eta is one everywhere. The type is a contract: diagnostics find write rates by
-    hooking modules of this class. Source: section 4.4.
+    a decay constant, eta is always one. The class is part of the interface: diagnostics find write
+    rates by hooking its modules. Source: section 4.4.
     """
 
     def __init__(self, dim: int, num_heads: int, decay_constant: float | None = None) -> None:
@@ -60,11 +60,11 @@ class ForgetGate(nn.Module):
 
 def draw_step_rates(num_heads: int) -> Float[Tensor, " h"]:
     """log A with A ~ U(0, 16), the initial decay rates of Mamba-2 and Gated DeltaNet."""
-    # Zero has probability zero but exists in float32; its logarithm would freeze the gate.
+    # Zero can be drawn in float32, and its logarithm would freeze the gate.
     return torch.empty(num_heads).uniform_(0, 16).clamp(min=1e-4).log()
 
 
 def draw_step_bias(num_heads: int) -> Float[Tensor, " h"]:
-    """softplus^-1(dt) with log dt ~ U(log 1e-3, log 1e-1): how strongly tokens count at first."""
+    """softplus^-1(dt) with log dt ~ U(log 1e-3, log 1e-1): the initial weight of tokens."""
     dt = torch.empty(num_heads).uniform_(math.log(1e-3), math.log(1e-1)).exp().clamp(min=1e-4)
     return dt + (-torch.expm1(-dt)).log()

@@ -8,7 +8,7 @@ STD = 0.02
 def initialise_(module: nn.Module) -> None:
     """Draw weights of linear layers and convolutions from N(0, 0.02^2) and zero their biases.
 
-    Norms keep their ones. Source: measured on the authors' freshly built models.
+    Norms keep their weights of one. Source: measured on the authors' freshly built models.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Conv1d):
@@ -28,8 +28,8 @@ def open_decay_gate_(decay: nn.Sequential, *, learns: bool) -> None:
 
     Args:
         decay: Two linear layers, the last with a bias.
-        learns: Zero the last factor alone. The authors zero both: then the gradient of each is
-            zero for ever, gates never depend on tokens, and only the bias learns.
+        learns: Zero only the last factor. The authors zero both: then the gradient of each stays
+            zero, gates never depend on tokens, and only the bias learns.
     """
     first, last = decay
     assert isinstance(first, nn.Linear)

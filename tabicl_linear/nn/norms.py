@@ -11,7 +11,7 @@ from tabicl_linear.types import Float, Tensor
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) times a learned weight, in at least the precision of the weight.
 
-    Unlike torch's, it takes what autocast has lowered without a warning and without losing
+    Unlike PyTorch's, it takes inputs that autocast has lowered without a warning or a loss of
     precision.
     """
 

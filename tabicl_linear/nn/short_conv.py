@@ -35,13 +35,13 @@ class ShortConvolution(nn.Module):
         *,
         independent: bool,
     ) -> tuple[Float[Tensor, "b t e"], Float[Tensor, "b w d"]]:
-        """Project tokens and convolve the result; also the inputs to keep after these tokens.
+        """Project tokens and convolve the result; also return the inputs to keep for later tokens.
 
         Args:
             x: Inputs of a mixer.
             projection: Token-wise map from d to the channels of the convolution, without bias.
-            conv_inputs: The `size - 1` inputs before; None at the start of a sequence.
-            independent: Every token follows `conv_inputs` alone, which stay.
+            conv_inputs: The `size - 1` previous inputs; None at the start of a sequence.
+            independent: Every token follows `conv_inputs` directly; they are returned unchanged.
         """
         if conv_inputs is None:
             conv_inputs = x.new_zeros(x.shape[0], self.size - 1, x.shape[2])
@@ -61,7 +61,7 @@ class ShortConvolution(nn.Module):
     def independent(
         self, x: Float[Tensor, "b t e"], before: Float[Tensor, "b w e"]
     ) -> Float[Tensor, "b t e"]:
-        """Convolve every token as if it alone followed `before`: queries do not see each other."""
+        """Convolve every token as if it came right after `before`; none sees another."""
         weight = self.conv.weight.squeeze(1)
         past = torch.einsum("bwe,ew->be", before, weight[:, :-1].to(before.dtype)).unsqueeze(1)
         y = past + x * weight[:, -1].to(x.dtype)
@@ -76,7 +76,7 @@ def project(
     *,
     independent: bool,
 ) -> tuple[Float[Tensor, "b t e"], Float[Tensor, "b w d"] | None]:
-    """Project tokens, through a short convolution if there is one; also its inputs after them."""
+    """Project tokens, with a short convolution if there is one; also return its inputs to keep."""
     if conv is None:
         return projection(x), None
     return conv.project(x, projection, conv_inputs, independent=independent)

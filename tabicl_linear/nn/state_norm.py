@@ -1,4 +1,4 @@
-"""A learned scale in place of the Frobenius norm of a state."""
+"""Replaces the Frobenius norm of a state by a learned scale."""
 
 import torch
 from torch import nn
@@ -11,7 +11,7 @@ EPS = 1e-5
 class StateNorm(nn.Module):
     """alpha_h sqrt(d_v) / max(|S|_F, eps), alpha_h = exp(learned), starting at one (section 4.3).
 
-    Reads are linear in the state, so a read of the normalised state is the plain read times this.
+    Reads are linear in the state, so a read of the normalised state is the read times this factor.
     """
 
     def __init__(self, num_heads: int) -> None:

@@ -1,4 +1,4 @@
-"""Token-wise functions between the matrix products, which a backend may compute in its own way."""
+"""Token-wise functions between the matrix products, which a backend may replace."""
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ def rms_norm(
 ) -> Float[Tensor, "... e"]:
     """x / sqrt(mean(x^2) + eps) times the weight, in the dtype of the weight.
 
-    Computed in the wider of both: reads of a state are float32 in a model of 16 bits too.
+    Computed in the wider dtype of the two: reads of a state are float32 even in a 16-bit model.
     """
     dtype = torch.promote_types(x.dtype, weight.dtype)
     return F.rms_norm(x.to(dtype), weight.shape, weight.to(dtype), eps).to(weight.dtype)

@@ -1,4 +1,4 @@
-"""What a prior is: a distribution over labelled tables, sampled many tables at a time."""
+"""The contract of a prior: a distribution over labelled tables, sampled many at a time."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -15,8 +15,8 @@ class TaskShape(NamedTuple):
     Attributes:
         batch_size: Tasks in the batch.
         num_rows: Rows of every task, context and queries together.
-        num_context: Rows that will be context; the others are queries. At least `num_classes`,
-            so that every class can occur in the context whatever the split.
+        num_context: Context rows; the others are queries. At least `num_classes`, so that every
+            class can occur in the context.
         num_features: Exact number of columns.
         num_classes: The largest number of classes allowed.
     """
@@ -28,7 +28,7 @@ class TaskShape(NamedTuple):
     num_classes: int
 
     def validate(self) -> "TaskShape":
-        """Return the shape, or raise `DataError` naming the size that makes no task."""
+        """Return the shape, or raise `DataError` naming the size that no task can have."""
         if self.batch_size < 1 or self.num_features < 1:
             raise DataError(f"A batch needs at least one task and one feature, got {self}.")
         if self.num_classes < 2:
@@ -78,17 +78,17 @@ class Prior(ABC):
 
 
 def known_kinds(prior: Prior, tasks: Tasks, where: str) -> Bool[Tensor, "b m"]:
-    """Which columns of the tasks are categorical, for who cannot do without knowing.
+    """Which columns of the tasks are categorical, for priors that are built on another prior.
 
-    A prior of one's own may leave that out as long as it is alone: models take None.
+    A user's prior may return None when it is used on its own, which models accept.
 
     Args:
-        prior: Where the tasks come from.
-        tasks: Its tasks.
-        where: Where they go, for the message.
+        prior: The inner prior.
+        tasks: Tasks drawn from it.
+        where: How it is used, for the message.
 
     Raises:
-        DataError: The prior does not say.
+        DataError: The prior returns None.
     """
     if not isinstance(tasks.categorical, torch.Tensor):
         raise DataError(

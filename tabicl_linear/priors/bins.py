@@ -11,15 +11,16 @@ def count_below(
     boundaries: Float[Tensor, "c k"],
     number: np.ndarray | None = None,
 ) -> Float[Tensor, "c n"]:
-    """Return how many boundaries lie below each value; a NaN is below and above nothing.
+    """Return how many boundaries lie below each value; comparisons with NaN are false.
 
-    A pass for each boundary: there are few, and a pass over whole rows is vectorised where it does
-    not write booleans, which a binary search for each value is not.
+    Makes one pass over the values per boundary: there are few boundaries, and such a pass is
+    vectorised if it does not write booleans, whereas a binary search for each value is not.
 
     Args:
-        values: What is counted for, row by row.
+        values: The values to place, row by row.
         boundaries: The boundaries of each row, in any order.
-        number: How many boundaries of each row count, the first ones; must not rise. All if None.
+        number: Only the first `number` boundaries of each row count; must not increase from row to
+            row. All count if None.
     """
     count = torch.zeros_like(values)
     step = torch.empty_like(values)
@@ -34,8 +35,8 @@ def count_below(
 
 
 def argsort(keys: Float[Tensor, "... n"]) -> Int[Tensor, "... n"]:
-    """Return the order of the rows by rising key; NaN last, equal keys in any order."""
+    """Return the indices that sort the keys in ascending order; NaN last, ties in any order."""
     if keys.device.type == "cpu":
-        # NumPy sorts with vector instructions, PyTorch on a CPU does not.
+        # NumPy sorts with vector instructions; PyTorch does not on a CPU.
         return torch.from_numpy(np.argsort(keys.numpy(), -1))
     return keys.argsort(-1)

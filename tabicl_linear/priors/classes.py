@@ -1,4 +1,4 @@
-"""Labels of a task: cutting a target into classes, and putting every class into the context."""
+"""Class labels of a task: cutting a target into classes, and covering them in the context."""
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ def count_classes(y: Int[Tensor, "b n"], num_classes: int) -> Int[Tensor, "b y"]
 
 
 def reindex_classes(y: Int[Tensor, "b n"], num_classes: int) -> Int[Tensor, "b n"]:
-    """Renumber labels to `0..K-1`, K the classes that occur in a task, keeping their order."""
+    """Renumber the K classes that occur in each task to `0..K-1`, keeping their order."""
     present: Bool[Tensor, "b y"] = count_classes(y, num_classes) > 0
     return (present.long().cumsum(1) - 1).gather(1, y)
 
@@ -57,13 +57,14 @@ def rotate_classes(y: Int[Tensor, "b n"], generator: torch.Generator) -> Int[Ten
 def cover_classes(
     tasks: Tasks, num_context: int, num_classes: int, generator: torch.Generator
 ) -> Tasks:
-    """Move rows such that every class is among the first `num_context` rows, the context.
+    """Reorder rows so that every class is among the first `num_context` rows, the context.
 
-    The rows of a task must be exchangeable. Then their own order is as random as any, and a task
-    whose context shows every class stays as it is. Elsewhere the first row of each class that is
-    not there comes into the context, in place of the last rows that are not the first of their
-    class; then context and queries are each shuffled. So the law of the context differs from a
-    uniform one by at most the probability that a uniform one misses a class (in total variation).
+    The rows of a task must be exchangeable. Then their order is random already, and a task whose
+    context has every class stays as it is. In other tasks the first row of each missing class is
+    moved into the context, in place of the last rows that are not the first of their class; then
+    context and queries are each shuffled. The distribution of the context thus differs from a
+    uniform choice of rows by at most the probability that a uniform choice misses a class (in
+    total variation).
     """
     b, n = tasks.y.shape
     # Drawn for every task, so that what is drawn next does not depend on the split.

@@ -1,4 +1,4 @@
-"""Random numbers of the priors: bulk from a torch generator, scalars from a numpy one it seeds."""
+"""Random numbers of the priors: tensors from a torch generator, scalars from one of numpy."""
 
 import numpy as np
 import torch

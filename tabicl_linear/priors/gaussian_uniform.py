@@ -28,7 +28,7 @@ class GaussianUniformPrior(Prior):
         """Draw `shape.batch_size` tasks on the generator's device.
 
         Raises:
-            DataError: If the shape makes no task.
+            DataError: If no task can have the shape.
         """
         b, n, num_context, m, num_classes = shape.validate()
         device = generator.device

@@ -16,9 +16,9 @@ TOLERANCE = 1e-6
 class Mixture(Prior):
     """Draws each task from one of several priors, independently of the other tasks.
 
-    The number of tasks of each prior in a batch is multinomial, so batches have one law whatever
-    their size. A prior draws all its tasks of a batch at once, in the order of the list, and leaves
-    no trace of which tasks are its own.
+    The number of tasks of each prior in a batch is multinomial, so the distribution of a task does
+    not depend on the batch size. Each prior draws all its tasks of a batch at once, in the order of
+    the list, and they are placed at random positions.
 
     Args:
         priors: The priors; a TabPFN v1 prior and a tree prior if left out.

@@ -1,4 +1,4 @@
-"""Distributions of the number of rows, context and queries together, that a task has."""
+"""Distributions of the number of rows of a task, context and queries together."""
 
 import math
 from abc import ABC, abstractmethod
@@ -39,11 +39,11 @@ class FixedRows(RowDistribution):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The number, twice."""
+        """The same number as minimum and maximum."""
         return self.num_rows, self.num_rows
 
     def sample(self, rng: np.random.Generator) -> int:
-        """The number; `rng` is left as it is."""
+        """The number; `rng` is not used."""
         return self.num_rows
 
 
@@ -128,8 +128,8 @@ class ShiftedLogNormalRows(RowDistribution):
     def mu(self) -> float:
         """Mean of the normal variable, such that the mean number of rows is `mean_rows`."""
         widest, mean = self.max_rows - self.min_rows, self.mean_rows - self.min_rows
-        # The cut-off lowers the mean, so the mu of the uncut variable is not too high (1 covers
-        # rounding); 40 deviations above the cut-off, every draw is cut off.
+        # The cut-off lowers the mean, so mu is at least that of the uncut variable (1 covers
+        # rounding); with mu 40 deviations above the cut-off, every draw is cut off.
         low = math.log(mean) - self.sigma**2 / 2 - 1
         high = math.log(widest) + 40 * self.sigma
         return float(brentq(lambda mu: _mean_below(widest, mu, self.sigma) - mean, low, high))

@@ -1,4 +1,4 @@
-"""Samples the sizes of a batch of tasks: rows, columns, the split, and how many tasks."""
+"""Samples the shape of a batch of tasks: rows, columns, split and number of tasks."""
 
 import math
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ class TaskShapes:
     """Sizes of batches of tasks; the defaults are the paper's (appendix, hyper-parameters).
 
     The number of columns is uniform on `min_features..max_features`, the number of rows follows
-    `num_rows`, and the number of context rows is uniform on `min_context..max_context`. One draw
-    serves a whole batch. Bounds of the context are whole numbers of rows or, below 1, shares of the
-    task's rows; the context always holds `max_classes` rows or more and leaves one query row or
-    more. Impossible settings raise `ConfigError` at construction.
+    `num_rows`, and the number of context rows is uniform on `min_context..max_context`. All tasks
+    of a batch share one draw. Bounds of the context are whole numbers of rows or, below 1, shares
+    of the task's rows; the context always has at least `max_classes` rows and leaves at least one
+    query row. Impossible settings raise `ConfigError` at construction.
 
     Attributes:
         batch_size: Tasks in a batch, or `{most rows: tasks}`: the entry with the lowest limit that
@@ -32,14 +32,14 @@ class TaskShapes:
         num_queries: Query rows of every task, so that all other rows are context; if None, the
             split is drawn.
         stages: `{index: rows}`: from the training batch with that index on, these rows (a number
-            or a distribution) take the place of `num_rows`. Batches are counted, not optimiser
-            steps, of which each takes `trainer.accumulate_grad_batches` batches.
-        tokens_per_batch: In place of `batch_size`: as many tasks, at least one, as come closest to
-            this many tokens, so that wide and narrow, long and short tables cost alike.
+            or a distribution) replace `num_rows`. The index counts batches, not optimiser steps,
+            each of which takes `trainer.accumulate_grad_batches` batches.
+        tokens_per_batch: Instead of `batch_size`: the number of tasks, at least one, that comes
+            closest to this many tokens, so that wide and narrow, long and short tables cost alike.
         log_uniform_features: Draw the number of columns log-uniformly, so that narrow tables are as
             frequent as wide ones.
-        columns_per_cell: With `tokens_per_batch`: a row makes a token for each so many columns, as
-            in models with tokens per cell; one token a row if None.
+        columns_per_cell: With `tokens_per_batch`: number of columns that make one token of a row,
+            in models with a token per cell; None counts one token per row.
     """
 
     batch_size: int | dict[int, int] | None = 8
@@ -96,8 +96,8 @@ class TaskShapes:
         """Draw one shape; the result depends on the state of `rng` and on the stage alone.
 
         Args:
-            rng: The only source of chance.
-            index: Which training batch the shape is for; the last stage holds if None.
+            rng: The only source of randomness.
+            index: Training batch that the shape is for; the last stage applies if None.
         """
         num_features = self._sample_features(rng)
         num_rows = self.rows(index).sample(rng)
@@ -113,7 +113,7 @@ class TaskShapes:
     def _sample_features(self, rng: np.random.Generator) -> int:
         if not self.log_uniform_features:
             return int(rng.integers(self.min_features, self.max_features, endpoint=True))
-        # Each number has the share of the logarithmic scale from itself to the next.
+        # The probability of a number is the length from it to the next on the logarithmic scale.
         low, high = math.log(self.min_features), math.log(self.max_features + 1)
         return min(int(math.exp(rng.uniform(low, high))), self.max_features)
 
@@ -129,14 +129,14 @@ class TaskShapes:
         return self.batch_size[min(limit for limit in self.batch_size if num_rows <= limit)]
 
     def _split_range(self, num_rows: int) -> tuple[int, int]:
-        """Fewest and most context rows of a task; neither falls as `num_rows` grows."""
+        """Fewest and most context rows of a task; neither decreases as `num_rows` grows."""
         if self.num_queries is not None:
             return num_rows - self.num_queries, num_rows - self.num_queries
         most = num_rows - 1 if self.max_context is None else self.max_context
         return self._context_rows(self.min_context, num_rows), self._context_rows(most, num_rows)
 
     def _context_rows(self, bound: int | float, num_rows: int) -> int:
-        # By value, not by type: a config may well hold 500.0 for 500.
+        # By value, not by type: a config may hold 500.0 for 500.
         wanted = round(bound * num_rows) if bound < 1 else int(bound)
         return min(max(wanted, self.max_classes), num_rows - 1)
 
@@ -168,7 +168,7 @@ class TaskShapes:
             )
 
     def _check_split(self) -> None:
-        """Check the bounds at the fewest and the most rows; between them nothing else can fail."""
+        """Check the bounds at the fewest and the most rows; others in between cannot fail."""
         fewest, most = self.row_range
         for name, bound in (("min_context", self.min_context), ("max_context", self.max_context)):
             if bound is not None and not (0 <= bound < 1 or (bound >= 1 and bound % 1 == 0)):
@@ -204,8 +204,8 @@ class TaskShapes:
     def _check_num_queries(self, num_queries: int, fewest: int) -> None:
         if self.max_context is not None:
             raise ConfigError(
-                f"max_context={self.max_context} with num_queries={num_queries}: either fixes the "
-                "split; leave one out."
+                f"max_context={self.max_context} with num_queries={num_queries}: both determine "
+                "the split; leave one of them out."
             )
         most = fewest - self._context_rows(self.min_context, fewest)
         if not 1 <= num_queries <= most:

@@ -75,7 +75,7 @@ class Strategy(nn.Module, ABC):
     def multi_target_outputs(
         self, outputs: Float[Tensor, "b t d"], *, num_context: int
     ) -> Float[Tensor, "b q d"]:
-        """The outputs of a multi-target sequence at which query rows are predicted."""
+        """The outputs of a multi-target sequence that predict the query rows."""
 
     def training_tokens(
         self,

@@ -21,7 +21,7 @@ class Combined(Strategy):
     def query_tokens(
         self, rows: Float[Tensor, "b q d"], placeholder: Float[Tensor, "b 1 d"]
     ) -> Float[Tensor, "b q d"]:
-        """One token per row, its label unknown."""
+        """One token per row, with the placeholder for its label."""
         return rows + placeholder
 
     def multi_target_tokens(

@@ -1,4 +1,4 @@
-"""Interleaved: features and label of a row in a token each."""
+"""Interleaved: one token for the features of a row and one for its label."""
 
 import torch
 
@@ -10,8 +10,8 @@ class Interleaved(Strategy):
     """emb_{2i-1} = psi_x(x_i), emb_{2i} = psi_y(y_i) (section 3.2).
 
     `target=single` is Int-ST: a query is its feature token alone. `target=multi` is Int-MT: query
-    rows are predicted at their feature token, before their label token enters. Two tokens for
-    every row that is written.
+    rows are predicted at their feature token, before their label token is written. Every row that
+    is written takes two tokens.
     """
 
     writes_query_labels = True

@@ -1,4 +1,4 @@
-"""The LightningModule and what belongs to its optimisation."""
+"""The LightningModule, its optimiser, schedules, scores and loggers."""
 
 from tabicl_linear.training.muon import MuonAdamW
 

@@ -1,4 +1,4 @@
-"""How Lightning writes and reads checkpoints here: whole, in their own folder, with checksums."""
+"""Writes and reads checkpoints for Lightning: atomically, in their own folder, with checksums."""
 
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,11 @@ from tabicl_linear.checkpoint_file import load_checkpoint, save_checkpoint
 
 
 class WholeFileIO(TorchCheckpointIO):
-    """Writes a checkpoint beside its place and renames it; checks what it reads.
+    """Writes a checkpoint to a file beside its target and renames it; checks what it reads.
 
-    Lightning's own way goes through the temporary folder: killed writes leave files of the size of
-    a checkpoint there for ever, and where it is full a run ends whose own folder has room. URLs are
-    left to Lightning.
+    Lightning writes through the temporary folder: killed writes leave files of a checkpoint's size
+    there for ever, and if it is full, a run ends although its own folder has room. URLs are left to
+    Lightning.
     """
 
     def save_checkpoint(

@@ -1,4 +1,4 @@
-"""Loggers of a run folder: TensorBoard, and one CSV file that survives a kill and a resume."""
+"""Loggers of a run folder: TensorBoard, and a CSV file that survives kills and resumes."""
 
 import csv
 from argparse import Namespace
@@ -14,11 +14,11 @@ from tabicl_linear.files import written_whole
 
 
 class Board(TensorBoardLogger):
-    """TensorBoard without the epoch, which Lightning adds to everything: the stream has none.
+    """TensorBoard without the epoch, which Lightning adds everywhere and our stream does not have.
 
     Args:
         folder: The run folder.
-        resumed_step: As in `MetricsFile`; TensorBoard hides what was logged from there on.
+        resumed_step: As in `MetricsFile`; TensorBoard hides earlier entries from this step on.
     """
 
     def __init__(self, folder: Path, resumed_step: int = 0) -> None:
@@ -34,8 +34,8 @@ class Board(TensorBoardLogger):
 class MetricsFile(Logger):
     """Writes metrics to `metrics.csv` in the run folder, a row for each step and group of metrics.
 
-    Rows are flushed as they come. A metric that was not seen before makes a new column, and the
-    file is rewritten and replaced as a whole.
+    Rows are flushed at once. A new metric adds a column, for which the file is rewritten and
+    replaced atomically.
 
     Args:
         folder: The run folder; made when the first row is written.
@@ -74,7 +74,7 @@ class MetricsFile(Logger):
     def log_hyperparams(
         self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any
     ) -> None:
-        """Nothing: the run folder's config.yaml has them."""
+        """Do nothing: the run folder's config.yaml has them."""
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
@@ -98,7 +98,7 @@ class MetricsFile(Logger):
             return []
         with self._path.open(newline="") as file:
             rows = list(csv.DictReader(file))
-        # A kill can leave a last line that is not complete.
+        # A kill can leave an incomplete last line.
         return [row for row in rows if None not in row.values()]
 
     def _rewrite(self, rows: list[dict[str, str]], columns: list[str]) -> None:

@@ -1,7 +1,7 @@
-"""Names of what training logs.
+"""Names of the metrics that training logs.
 
-TensorBoard shows groups, the part before the slash, in alphabetical order and unfolds the first
-two: losses come first, the speed of the machine last.
+TensorBoard shows groups (the part before the slash) in alphabetical order and unfolds the first
+two, so losses come first and speed comes last.
 """
 
 LOSS = "train/loss"
@@ -14,4 +14,4 @@ METRICS = (
     *(LOSS, LEARNING_RATE, GRADIENT_NORM, DATASETS, ROWS),
     *(*VALIDATION, "val/roc_auc_undefined"),
 )
-"""All that a callback may monitor."""
+"""The metrics that a callback can monitor."""

@@ -23,10 +23,11 @@ MATRICES = {
     "*backbone.*.down.weight": 1,
     "*head.0.weight": 1,
 }
-"""Names of hidden matrices, and how many projections of equal size each holds, one above another.
+"""Names of hidden matrices, and the number of equal-sized projections stacked in each.
 
-Left to AdamW are per-head and low-rank gates, convolutions with what feeds them in Mamba-2 (its
-three parts differ in size), embeddings, the last layer of the head, and all that is no matrix.
+AdamW gets per-head and low-rank gates, convolutions, the input projection of Mamba-2's convolution
+(its three parts differ in size), embeddings, the last layer of the head, and everything that is not
+a matrix.
 """
 OF_ADAMW = ("lr", "weight_decay", "betas", "eps")
 OF_MUON = ("lr", "weight_decay", "momentum", "nesterov", "ns_steps", "adjust_lr_fn")
@@ -37,28 +38,28 @@ class MuonAdamW(Optimizer):
 
     Muon steps along the momentum with its singular values set to about one (Newton-Schulz, in
     bfloat16), times 0.2 sqrt(max(rows, columns)), which gives updates the size of AdamW's (arXiv
-    2502.16982). Projections that share one matrix are made orthogonal each by itself. Momentum is
-    kept in the parameters' dtype. Both decays of weights are decoupled.
+    2502.16982). Projections stacked in one matrix are orthogonalised separately. Momentum is kept
+    in the parameters' dtype. Weight decay is decoupled in both.
 
     The first group of parameters is Muon's, the second AdamW's; either may be empty.
 
     Args:
         params: Parameters with their names, such as `model.named_parameters()`.
         lr: Learning rate of both.
-        adamw_lr: Learning rate of AdamW, if it is another one.
+        adamw_lr: Learning rate of AdamW, if different.
         weight_decay: Weight decay of both.
-        momentum: Share of the former momentum that Muon keeps.
-        nesterov: Whether Muon looks ahead by a step of the momentum.
+        momentum: Share of the previous momentum that Muon keeps.
+        nesterov: Whether Muon uses Nesterov momentum.
         ns_steps: Newton-Schulz iterations.
         betas: Decay rates of AdamW's averages.
         eps: Added to AdamW's denominator.
-        matrices: `{pattern: count}`: parameters that are Muon's, by patterns of names as in a
-            shell, the first that fits; and how many matrices of equal size each consists of.
+        matrices: `{pattern: count}`: shell patterns for the names of Muon's parameters, of which
+            the first match counts, and the number of equal-sized matrices stacked in each.
             `MATRICES` if left out.
 
     Raises:
-        ConfigError: A torch older than 2.9, parameters without names, or a pattern that fits no
-            such matrix.
+        ConfigError: PyTorch is older than 2.9, parameters have no names, or a pattern matches a
+            parameter that cannot be divided into that many matrices.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class MuonAdamW(Optimizer):
         self._adamw = self._make_adamw()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take groups and state from a checkpoint or copy, for AdamW too."""
+        """Restore groups and state from a checkpoint or copy, including those of AdamW."""
         super().__setstate__(state)
         self._adamw = self._make_adamw()
 
@@ -114,10 +115,10 @@ class MuonAdamW(Optimizer):
         """Update all parameters that have a gradient.
 
         Args:
-            closure: Computes loss and gradients before the update, where they are not yet there.
+            closure: Recomputes loss and gradients before the update; None uses those present.
 
         Returns:
-            What the closure returns.
+            The value that the closure returns.
         """
         loss = None
         if closure is not None:
@@ -128,14 +129,14 @@ class MuonAdamW(Optimizer):
         return loss
 
     def _make_adamw(self) -> AdamW:
-        """AdamW on the second group: the same dictionaries, so that there is one state of all."""
+        """AdamW on the second group, with the same dictionaries, so that all state is in one."""
         group = self.param_groups[1]
         adamw = AdamW([group], **{key: group[key] for key in OF_ADAMW})
         adamw.state = self.state
         return adamw
 
     def _step_matrices(self, group: dict[str, Any]) -> None:
-        """Let Muon, which takes a parameter for one matrix, step on views of them."""
+        """Let Muon, which treats a parameter as one matrix, step on views of the stacked ones."""
         momenta: dict[Tensor, Tensor] = {}
         for parameter, count in zip(group["params"], group["parts"], strict=True):
             if parameter.grad is None:
@@ -165,7 +166,7 @@ def _divided(
     for named in params:
         if not isinstance(named, tuple):
             raise ConfigError(
-                "MuonAdamW tells hidden matrices from other parameters by their names; give it "
+                "MuonAdamW distinguishes hidden matrices from other parameters by name; give it "
                 "model.named_parameters()."
             )
         name, parameter = named
@@ -182,6 +183,6 @@ def _divided(
 def _check(name: str, parameter: Float[Tensor, "..."], pattern: str, count: int) -> None:
     if parameter.ndim != 2 or count < 1 or parameter.shape[0] % count:
         raise ConfigError(
-            f"matrices: {pattern!r}: {count} fits {name} of shape {tuple(parameter.shape)}, which "
-            "is not as many matrices of equal size; give other patterns or numbers."
+            f"matrices: {pattern!r}: {count} matches {name} of shape {tuple(parameter.shape)}, "
+            "which is not that many matrices of equal size; give other patterns or numbers."
         )

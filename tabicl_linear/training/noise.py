@@ -1,4 +1,4 @@
-"""What Lightning says that does not help here."""
+"""Silences Lightning's messages that do not help users of this package."""
 
 import logging
 import warnings
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_noise() -> Iterator[None]:
-    """Hide what Lightning says that does not help here."""
+    """Hide Lightning's messages that do not help users of this package."""
     logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     logger.addFilter(_is_no_advertisement)
     try:
         with warnings.catch_warnings():
-            # One process that draws is enough where the prior is cheap; it is an option.
+            # One drawing process is enough if the prior is cheap; more are an option.
             warnings.filterwarnings("ignore", message=".*does not have many workers")
-            # What our stream draws follows from an index, which the data module keeps.
+            # Our stream draws from an index, which the data module keeps.
             warnings.filterwarnings("ignore", message=".*enabled train dataloader shuffling")
             warnings.filterwarnings("ignore", message=".*your dataloader is not resumable")
             # lightning 2.6 under torch 2.13.

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: linear warm-up, then a cosine, a line, or a constant that ends late."""
+"""Learning-rate schedules: linear warm-up, then cosine or linear decay, or constant then decay."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,8 +14,8 @@ class StepSchedule(LRScheduler, ABC):
     """Learning rate floor + (lr - floor) * m(s) at optimiser step s = 0, 1, ...
 
     The rate is a function of the step, of `optimizer`'s own rates and of the arguments; the only
-    state is the step. A resumed run therefore follows the options that it is given, not the ones
-    that it was saved with.
+    state is the step. A resumed run therefore follows the options given to it, not those that it
+    was saved with.
 
     Args:
         floor: Lowest learning rate. `ConfigError` if above the optimiser's.
@@ -41,11 +41,11 @@ class StepSchedule(LRScheduler, ABC):
         return [self.floor + (lr - self.floor) * m for lr in self.base_lrs]
 
     def state_dict(self) -> dict[str, Any]:
-        """The step, and nothing that an option could set."""
+        """The step, and no options."""
         return {"last_epoch": self.last_epoch, "_step_count": self._step_count}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Move to the stored step and set the optimiser's rates to what this schedule wants."""
+        """Move to the stored step and set the optimiser's rates to those of this schedule."""
         self.last_epoch = state_dict["last_epoch"]
         self._step_count = state_dict["_step_count"]
         self._apply()
@@ -60,7 +60,7 @@ class StepSchedule(LRScheduler, ABC):
 
 
 class PlannedSchedule(StepSchedule):
-    """A schedule over a number of steps that is known beforehand.
+    """A schedule over a number of steps that is known in advance.
 
     m rises linearly to 1 over the first `warmup` of the run and falls over the rest of it.
 
@@ -102,7 +102,7 @@ class PlannedSchedule(StepSchedule):
 class WarmupCosine(PlannedSchedule):
     """Linear warm-up, then half a cosine down to the floor.
 
-    As the authors' code does once per epoch (10 of its 200 epochs warm up).
+    The authors' code does this once per epoch (10 of its 200 epochs are warm-up).
 
     Args:
         warmup: Share of the run, 0 to 1.
@@ -134,16 +134,16 @@ class WarmupLinear(PlannedSchedule):
 
 
 class WarmupStableDecay(StepSchedule):
-    """Linear warm-up, then the full learning rate until a decay begins, whenever that is decided.
+    """Linear warm-up, then the full learning rate until a decay, whose start can be decided later.
 
-    A run without `decay_start` is a trunk that can go on for ever: its rates do not depend on
-    `trainer.max_steps`. Resumed with `decay_start` and `decay_steps`, any of its checkpoints that
-    lies before ends in the very run that had them from the start.
+    A run without `decay_start` is a trunk of unlimited length: its rates do not depend on
+    `trainer.max_steps`. A checkpoint from before `decay_start`, resumed with `decay_start` and
+    `decay_steps`, gives the same run as one that had them from the start.
 
     Args:
         warmup_steps: Optimiser steps of the warm-up.
-        decay_start: First step of the decay, at the full rate; no decay if None.
-        decay_steps: Steps from there to the floor; given with `decay_start` alone.
+        decay_start: First step of the decay, still at the full rate; no decay if None.
+        decay_steps: Steps from there to the floor; only together with `decay_start`.
         floor: Learning rate after the decay. `ConfigError` if above the optimiser's.
     """
 

@@ -22,14 +22,14 @@ States = tuple[Float[Tensor, "b h v k"], ...]
 class StatePassing:
     """S_0 of a training batch is the detached S_n of the batch before it (section 4.2).
 
-    Sample i takes the state of sample i modulo the size of the batch before. The state alone is
-    passed: clock and short convolution start anew. The first batch, and all validation, test and
-    prediction, start from zero. S_n is the state after everything that the strategy writes, which
-    in multi-target training includes the query rows.
+    Sample i takes the state of sample i modulo the size of the batch before. Only the state is
+    passed: clock and short convolution start from zero. The first batch, and all validation, test
+    and prediction, start from zero states. S_n is the state after everything that the strategy
+    writes, which in multi-target training includes the query rows.
 
     Attributes:
-        reset_probability: Chance that a sample starts from zero in all layers; 0.1 in the authors'
-            code.
+        reset_probability: Probability that a sample starts from zero in all layers; 0.1 in the
+            authors' code.
     """
 
     reset_probability: float = 0.1
@@ -62,20 +62,20 @@ class StatePassing:
                 )
         if model.architecture.two_axis:
             raise ConfigError(
-                "state_passing with architecture.two_axis=true: each group of columns has states "
-                "of its own, and batches differ in their columns, so there is no state to pass on "
-                "to; set two_axis to false or leave state_passing out."
+                "state_passing with architecture.two_axis=true: each group of columns has its own "
+                "states, and batches differ in their columns, so states of one batch do not fit "
+                "the next; set two_axis to false or leave state_passing out."
             )
 
     def initial(
         self, states: States, batch_size: int, seed: np.random.SeedSequence
     ) -> tuple[LayerState, ...] | None:
-        """States to start a batch from; None, for zero, where there was no batch before.
+        """States to start a batch from; None, for zero, if there was no batch before.
 
         Args:
-            states: Those of the batch before.
+            states: States of the batch before.
             batch_size: Tasks of the batch to start.
-            seed: Decides which samples start from zero.
+            seed: Determines which samples start from zero.
         """
         if not states:
             return None
@@ -117,9 +117,9 @@ def reset_seed(seed: int, index: int, rank: int) -> np.random.SeedSequence:
         index: Position of the batch in the stream.
         rank: Process that trains on the batch.
     """
-    # The stream's own keys are one word shorter, so that none of them is one of these.
+    # The stream's own keys are one word shorter, so the two never coincide.
     return np.random.SeedSequence(seed, spawn_key=(int(Stage.TRAIN), index, rank, _RESETS))
 
 
 _RESETS = 1
-"""Names the resets among what may be drawn beside the content of a batch."""
+"""Marks the resets among the draws of a batch that are not its content."""

@@ -1,4 +1,4 @@
-"""The training task: one model, its loss, its optimiser and what it is scored on."""
+"""The training task: a model with its loss, optimiser and scores."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,11 +31,11 @@ from tabicl_linear.training.state_passing import (
 from tabicl_linear.types import Float, Tensor
 
 AUTOCAST = {"bf16-mixed": (torch.bfloat16,), "16-mixed": (torch.float16,)}
-"""What the Trainer's precisions lower to, where they do."""
+"""Reduced dtype of the Trainer's precisions that have one."""
 
 
 class NonFiniteTraining(RuntimeError):
-    """Training met a loss or gradient that is not finite; the message says how to see it again."""
+    """A loss or gradient is not finite; the message says how to reproduce the batch."""
 
 
 class InContextTask(LightningModule):
@@ -44,17 +44,17 @@ class InContextTask(LightningModule):
     Args:
         mixer: Makes one sequence mixer per layer from (width, heads).
         readout: Makes one readout per layer from the number of heads.
-        strategy: Layout of the rows while training.
+        strategy: Layout of the rows in training.
         architecture: Sizes of the network.
-        optimizer: Makes the optimiser from the named parameters; those of PyTorch put all into one
-            group.
+        optimizer: Makes the optimiser from the named parameters; PyTorch's optimisers put all of
+            them into one group.
         schedule: Makes the learning-rate schedule from the optimiser; stepped once per optimiser
             step. A `PlannedSchedule` is stretched over `trainer.max_steps`.
         state_passing: Start each training batch from the states of the one before; from zero if
             left out.
-        backend: Which kernels compute the mixers: plain PyTorch (torch), the C++ kernels on a
-            CPU (cpp), flash-linear-attention on CUDA (fla), or the fastest that runs (auto).
-        compile_dense: Send everything between the mixers' rules through torch.compile.
+        backend: Kernels of the mixers: plain PyTorch (torch), the C++ kernels on a CPU (cpp),
+            flash-linear-attention on CUDA (fla), or the fastest that runs (auto).
+        compile_dense: Run everything between the mixers' rules through torch.compile.
     """
 
     def __init__(
@@ -94,22 +94,22 @@ class InContextTask(LightningModule):
     def setup(self, stage: str) -> None:
         """Take the Trainer's precision and choose kernels for it, before the model moves.
 
-        States that were loaded for something else are forgotten; those of this run come after.
+        States loaded earlier are discarded; those of this run are loaded afterwards.
         """
         self._restored = ()
-        # Other processes than the first do not know the run folder until they are connected.
+        # Processes other than the first do not know the run folder until they are connected.
         self._folder = self.trainer.strategy.broadcast(str(self.trainer.default_root_dir))
-        # Lightning converts after a checkpoint is restored: its float64 weights would be rounded.
+        # Lightning converts only after restoring a checkpoint, which would round float64 weights.
         self.trainer.precision_plugin.convert_module(self)
         autocast = AUTOCAST.get(str(self.trainer.precision), ())
         self.model.place(self.backend, autocast=autocast, compile_dense=self.compile_dense)
 
     def on_train_start(self) -> None:
-        """Take up the states of a checkpoint, if one was loaded, or start without any.
+        """Continue from the states of a checkpoint, if one was loaded, or start without any.
 
         Raises:
-            ConfigError: State passing with data of no known seed, or states of another number of
-                processes.
+            ConfigError: State passing with data whose seed is not known, or states of another
+                number of processes.
         """
         self._states, restored, self._restored = (), self._restored, ()
         if self.state_passing is None:
@@ -117,9 +117,9 @@ class InContextTask(LightningModule):
         datamodule = self.trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(datamodule, PriorDataModule):
             raise ConfigError(
-                "state_passing draws the samples that start from zero by the seed of the training "
-                "stream: train from a PriorDataModule (a Prior of your own fits in it), or leave "
-                "state_passing out."
+                "state_passing chooses the samples that start from zero by the seed of the "
+                "training stream: train from a PriorDataModule (it takes any Prior of yours), or "
+                "leave state_passing out."
             )
         ranks = self.trainer.world_size
         if restored and len(restored[0]) != ranks:
@@ -134,7 +134,7 @@ class InContextTask(LightningModule):
         """Cross-entropy of the query rows: mean over each task's rows, then over tasks.
 
         Raises:
-            NonFiniteTraining: Before the optimiser sees a loss that is not finite.
+            NonFiniteTraining: The loss is not finite; the optimiser step is not taken.
         """
         logits, layers = self.model.train_pass(batch, self._initial(batch))
         if self.state_passing is not None:
@@ -147,10 +147,10 @@ class InContextTask(LightningModule):
         return loss
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Log learning rate and gradient norm (before clipping); stop if that is not finite."""
+        """Log learning rate and gradient norm (before clipping); stop if the norm is not finite."""
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
-        # The loss scaler of float16 provokes infinite gradients on purpose and skips those steps.
+        # The loss scaler of float16 causes infinite gradients on purpose and skips those steps.
         if self.trainer.precision != "16-mixed" and not norm.isfinite():
             self._stop(f"The gradient norm is {norm.item()}", self._window)
         rate = optimizer.param_groups[0]["lr"]
@@ -185,11 +185,11 @@ class InContextTask(LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep passed states for the start of training, and this run's optimiser options.
 
-        The options (weight decay, betas ...) replace the stored ones; the learning rate is the
-        schedule's business.
+        The options (weight decay, betas ...) replace the stored ones; the schedule sets the
+        learning rate.
 
         Raises:
-            CheckpointError: Weights of another network.
+            CheckpointError: The weights are those of another network.
             ConfigError: The optimiser's groups would hold other parameters.
         """
         _check_weights(checkpoint["state_dict"], self.state_dict())
@@ -217,7 +217,7 @@ class InContextTask(LightningModule):
         self.log_dict(scores.named(prefix), on_step=False, on_epoch=True)
 
     def _stop(self, what: str, indices: list[int]) -> None:
-        """Raise, naming the step, the batches and the line that draws them again."""
+        """Raise an error that names the step, the batches and the code that draws them again."""
         rank = self.trainer.global_rank
         config = f"{self._folder}/config.yaml"
         raise NonFiniteTraining(
@@ -231,7 +231,7 @@ class InContextTask(LightningModule):
 
 
 def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    """Refuse weights of another network before any is copied."""
+    """Refuse weights of another network before any of them is copied."""
     other_shape = {n for n in stored.keys() & own.keys() if stored[n].shape != own[n].shape}
     differing = sorted((stored.keys() ^ own.keys()) | other_shape)
     if differing:
@@ -243,21 +243,21 @@ def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> N
 
 
 def _check_groups(stored: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> None:
-    """Refuse groups of other parameters, which would take each other's state."""
+    """Refuse groups with other parameters, whose states would be mixed up."""
     sizes = [[len(group["params"]) for group in groups] for groups in (stored, fresh)]
-    # Checkpoints of versions that gave the optimiser no names hold none.
+    # Checkpoints of versions that gave the optimiser no names do not have them.
     named = [group.get("param_names") for group in stored if "param_names" in group]
     if sizes[0] != sizes[1] or (named and named != [group["param_names"] for group in fresh]):
         raise ConfigError(
-            "model.optimizer: the checkpoint's optimiser holds other parameters in its groups; "
-            "leave options out that divide the parameters, such as matrices."
+            "model.optimizer: the checkpoint's optimiser has other parameters in its groups; leave "
+            "out options that divide the parameters, such as matrices."
         )
 
 
 def _check(
     optimizer: OptimizerCallable, schedule: LRSchedulerCallable, model: InContextModel
 ) -> None:
-    """Make both and forget them, so that bad arguments show before training starts."""
+    """Make both and discard them, so that bad arguments are found before training starts."""
     try:
         schedule(optimizer(model.named_parameters()))
     except ValueError as error:

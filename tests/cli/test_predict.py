@@ -122,14 +122,14 @@ ROWS = {"x": [1.0, 2.0, 3.0, 4.0]}
 BAD_TRAIN = {
     "empty": (text(b""), "train.csv is empty"),
     "header only": (text(b"x,y\n"), "train.csv has a header but no rows"),
-    "ragged": (text(b"x,y\n1,2\n1,2,3\n"), "train.csv is no readable csv file"),
-    "binary": (text(b"x,y\n\xff\xfe,1\n"), "train.csv is no readable csv file"),
+    "ragged": (text(b"x,y\n1,2\n1,2,3\n"), "train.csv is not a readable csv file"),
+    "binary": (text(b"x,y\n\xff\xfe,1\n"), "train.csv is not a readable csv file"),
     "no target column": (
         frame(**ROWS, z=[0, 1, 0, 1]),
         "no target column 'y'; its columns (commas separate them) are x",
     ),
     "target missing in a row": (frame(**ROWS, y=[0, 1, None, 1]), "missing in 1 of 4 rows"),
-    "target only": (frame(y=[0, 1, 0, 1]), "no column beside the target 'y'"),
+    "target only": (frame(y=[0, 1, 0, 1]), "no column besides the target 'y'"),
     "one class": (frame(**ROWS, y=["a"] * 4), "one class only ('a')"),
     "eleven classes": (frame(x=range(22), y=[*range(11)] * 2), "11 classes and the model takes"),
     "continuous target": (frame(**ROWS, y=[0.1, 1.2, 2.3, 3.4]), "Unknown label type"),
@@ -156,7 +156,7 @@ def test_bad_training_files(tmp_path, model, capsys, case):
         ({"train": "nowhere.csv"}, "nowhere.csv: no such file"),
         ({"test": "nowhere.csv"}, "nowhere.csv: no such file"),
         ({"test": "notes.txt"}, "notes.txt: unknown suffix '.txt'; use .csv or .parquet"),
-        ({"test": "fake.parquet"}, "fake.parquet is no readable parquet file"),
+        ({"test": "fake.parquet"}, "fake.parquet is not a readable parquet file"),
         ({"output": "out.xlsx"}, "out.xlsx: unknown suffix '.xlsx'"),
         ({"output": "nowhere/out.csv"}, "nowhere does not exist; create it"),
         ({"output": "folder.csv"}, "folder.csv is a folder"),
@@ -178,8 +178,8 @@ def test_bad_paths(folder, model, capsys, options, message):
     ("options", "message"),
     [
         (["--n-estimators", "0"], "n_estimators=0"),
-        (["--device", "toaster"], "no torch device"),
-        (["--categorical", "size"], "'size', which is no column"),
+        (["--device", "toaster"], "not a torch device"),
+        (["--categorical", "size"], "'size', which is not a column"),
         (["--model", "nowhere.ckpt"], "nowhere.ckpt"),
     ],
 )

@@ -23,9 +23,9 @@ LABELS = np.array([0, 1] * 6)
         ({"softmax_temperature": np.nan}, "softmax_temperature=nan"),
         ({"n_jobs": 1.5}, r"n_jobs=1\.5"),
         ({"n_jobs": "2"}, "n_jobs='2'"),
-        ({"device": 3.5}, r"device=3\.5 is no torch device"),
-        ({"device": "meta"}, "device='meta' is not served"),
-        ({"device": "mps"}, "device='mps' is not served"),
+        ({"device": 3.5}, r"device=3\.5 is not a torch device"),
+        ({"device": "meta"}, "device='meta' is not supported"),
+        ({"device": "mps"}, "device='mps' is not supported"),
     ],
 )
 def test_arguments_of_the_wrong_kind(checkpoint, options, message):

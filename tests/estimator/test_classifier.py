@@ -239,8 +239,8 @@ def test_other_columns_at_prediction(wine_classifier, wine, checkpoint):
         ({"rows_per_batch": 1.5}, "rows_per_batch=1.5"),
         ({"softmax_temperature": 0}, "softmax_temperature=0"),
         ({"n_jobs": 0}, "n_jobs=0"),
-        ({"device": "toaster"}, "device='toaster' is no torch device"),
-        ({"device": "cuda:99"}, "device='cuda:99', and torch sees"),
+        ({"device": "toaster"}, "device='toaster' is not a torch device"),
+        ({"device": "cuda:99"}, "device='cuda:99', but torch sees"),
         ({"model": 3}, "model=3"),
     ],
 )

@@ -91,9 +91,9 @@ def test_declared_categorical_columns(declared):
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        (["agee"], "'agee', which is no column: give names"),
-        ([5], "5, which is no column"),
-        ([-1], "-1, which is no column"),
+        (["agee"], "'agee', which is not a column: give names"),
+        ([5], "5, which is not a column"),
+        ([-1], "-1, which is not a column"),
         ([True, False], r"mask of shape \(2,\) for 5 columns"),
     ],
 )

@@ -1,7 +1,7 @@
 """Runs every check in a process of its own and prints one table; see the package's docstring.
 
 A process that hangs is stopped, one that crashes (an illegal memory access in a kernel ends a CUDA
-process for good) takes no other with it, and kernels are compiled on all cores.
+process) does not affect the others, and kernels are compiled on all cores.
 """
 
 import argparse
@@ -23,20 +23,20 @@ from tools.gpu_check.results import Result
 from tools.gpu_check.units import Job, Options
 
 TOTAL_SECONDS = 465.0
-"""Nothing runs longer than this."""
+"""Maximum seconds of the whole check."""
 
 AGREEMENT_SECONDS = 225.0
-"""What compiling may take of it."""
+"""Seconds of these for compiling."""
 
 PROCESS_BYTES = 3 * 2**29
-"""Memory of the device for each process that runs beside others."""
+"""Device memory for each of several concurrent processes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check, print the table, and return 1 if anything failed."""
     parser = argparse.ArgumentParser(prog="python -m tools.gpu_check", description=__doc__)
-    parser.add_argument("--device", default="cuda", help="where; cpu is for testing this tool")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, seconds")
+    parser.add_argument("--device", default="cuda", help="device; cpu is for testing this tool")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, takes seconds")
     parser.add_argument("--output", type=Path, help="file to write the table to as well")
     parser.add_argument("--wheels", type=Path, default=units.ROOT / ".whl", help="folder of wheels")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def no_device() -> str | None:
-    """Why there is no CUDA device, or None where there is one."""
+    """Why there is no CUDA device, or None if there is one."""
     if find_spec("torch") is None:
         if ctypes.util.find_library("cuda") is None:
             return "no NVIDIA driver, and torch is missing too"
@@ -75,7 +75,7 @@ def no_device() -> str | None:
 
 
 def check(options: Options, folder: Path) -> list[Result]:
-    """All rows: agreement on all cores first, then what is timed, one after the other."""
+    """All rows: agreement on all cores first, then timings one after the other."""
     start = time.monotonic()
     compiled_by, deadline = start + AGREEMENT_SECONDS, start + TOTAL_SECONDS
     with ThreadPoolExecutor(_at_once(options.device)) as pool:
@@ -90,7 +90,7 @@ def check(options: Options, folder: Path) -> list[Result]:
 
 
 def _at_once(device: str) -> int:
-    """Processes that cores and memory of the device allow side by side."""
+    """Number of concurrent processes that cores and device memory allow."""
     cores = max(1, (os.cpu_count() or 2) - 1)
     if device != "cuda":
         return cores

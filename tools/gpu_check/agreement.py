@@ -65,7 +65,7 @@ def check(
 def example(
     mixer: SequenceMixer, width: int, precision: torch.dtype, device: torch.device
 ) -> Streams:
-    """One token as the mixer hands it to its rule under autocast to `precision`."""
+    """One token as the mixer passes it to its rule under autocast to `precision`."""
     lowered = precision != torch.float32
     time = torch.zeros(1, dtype=torch.long, device=device)
     with torch.no_grad(), torch.autocast(device.type, precision if lowered else None, lowered):
@@ -74,7 +74,7 @@ def example(
 
 
 def _evaluate(rule: UpdateRule, x: Streams, state: tuple[Tensor, ...]) -> dict[str, Tensor]:
-    """Results and gradients; of rules without a matrix state, of a read after a fold."""
+    """Results and gradients; for rules without a matrix state, those of a read after a fold."""
     if isinstance(rule, probe.KernelRule):
         return probe.evaluate(rule, x, state)  # type: ignore[arg-type]
     leaves = {n: z.detach().requires_grad_() for n, z in x._asdict().items() if z is not None}
@@ -85,7 +85,7 @@ def _evaluate(rule: UpdateRule, x: Streams, state: tuple[Tensor, ...]) -> dict[s
 
 
 def _on_cpu(x: Streams, state: tuple[Tensor, ...]) -> tuple[Streams, tuple[Tensor, ...]]:
-    """The last task in float64: tasks do not see each other."""
+    """The last task in float64; tasks are independent of each other."""
     return map_tensors(lambda z: z[-1:].double().cpu(), (x, state))
 
 

@@ -1,4 +1,4 @@
-"""What the machine is."""
+"""Describes the machine."""
 
 from importlib import metadata
 

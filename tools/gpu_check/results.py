@@ -23,7 +23,7 @@ class Result(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a process left behind: its rows, and the units that it finished."""
+    """The results of a process: its rows, and the units that it finished."""
 
     results: list[Result]
     finished: set[str]
@@ -37,7 +37,7 @@ def append(path: Path, *, unit: str | None = None, result: Result | None = None)
 
 
 def read(path: Path) -> Report:
-    """What `append` wrote; a last line that was cut off is left out."""
+    """The results that `append` wrote; an incomplete last line is ignored."""
     report = Report([], set())
     for line in path.read_text().splitlines() if path.exists() else ():
         try:
@@ -61,7 +61,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def verdict(results: Iterable[Result]) -> str:
-    """How many rows are what."""
+    """The number of rows with each status."""
     statuses = [result.status for result in results]
     counts = {status: statuses.count(status) for status in ("ok", "FAIL", "skipped")}
     return f"{counts['ok']} ok, {counts['FAIL']} FAIL, {counts['skipped']} skipped"

@@ -26,10 +26,10 @@ DEFAULTS = {
     "strategy": {"class_path": "tabicl_linear.strategies.combined.Combined"},
     "architecture": {},
 }
-"""What a config file leaves out; the command line has the same defaults."""
+"""Values that config files leave out; the command line has the same defaults."""
 
 NAMES = {torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-"""What the benchmarks call precisions."""
+"""The benchmarks' names of precisions."""
 
 
 def every_config(
@@ -38,9 +38,9 @@ def every_config(
     """Two steps of every model in `folder`, in the precision to train in on this card.
 
     Args:
-        folder: With the config files.
-        device: Where to train.
-        verified: Mixers for which other kernels than PyTorch's may be taken.
+        folder: Folder of the config files.
+        device: Device to train on.
+        verified: Mixers for which kernels other than PyTorch's may be used.
         quick: Tiny models and few rows.
     """
     from tabicl_linear.overlays import expanded
@@ -56,7 +56,7 @@ def every_config(
         task = make_task(recipes.build(recipes.extract(sections)))
         model = task.model
         mixer = type(model.backbone.layers()[0].mixer).__name__
-        # Heads of other sizes would be compiled anew, for which there is no time.
+        # Heads of other sizes would need compiling, for which there is no time.
         known = mixer in verified and model.architecture.dim == Architecture().dim
         task.backend = "auto" if device.type == "cpu" or known else "torch"
         batch = noise(2, 48 if quick else 1000, 20, 10, device)

@@ -1,4 +1,4 @@
-"""What one process is asked to check, and how long it may take."""
+"""The units that each process checks, and their time limits."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,15 +17,15 @@ MIXERS = (
     "Ridge",
     "Softmax",
 )
-"""Those that compile longest first."""
+"""Mixers, those that compile longest first."""
 
 
 class Options(NamedTuple):
     """How to check.
 
     Attributes:
-        device: Where.
-        quick: Tiny sizes.
+        device: Device to check.
+        quick: Whether to use tiny sizes.
         verified: Mixers whose library kernels agreed.
     """
 
@@ -38,9 +38,9 @@ class Job(NamedTuple):
     """A process.
 
     Attributes:
-        units: What it checks, in order.
-        seconds: After which it is stopped.
-        compiles: Whether running out of time means that Triton was still compiling.
+        units: Units that it checks, in order.
+        seconds: Seconds after which it is stopped.
+        compiles: Whether a timeout means that Triton was still compiling.
     """
 
     units: tuple[str, ...]
@@ -57,7 +57,7 @@ def agreement_jobs(*, quick: bool) -> list[Job]:
 
 
 def measuring_jobs(*, quick: bool) -> list[Job]:
-    """What is timed and therefore runs alone."""
+    """Processes that take timings and therefore run alone."""
     jobs = [
         Job(("training",), 90),
         Job(("prior",), 30),
@@ -68,21 +68,21 @@ def measuring_jobs(*, quick: bool) -> list[Job]:
 
 
 def run(units: Sequence[str], options: Options, path: Path) -> None:
-    """Check and write rows to `path`; a failure is a row and ends its unit alone."""
+    """Check and write rows to `path`; a failure is a row and ends only its unit."""
     for unit in units:
         try:
             for result in _check(unit, options):
                 results.append(path, result=result)
         except ImportError as error:
             results.append(path, result=_missing(unit, error))
-        except Exception as error:  # whatever goes wrong is what this table is for
+        except Exception as error:  # every failure belongs into the table
             line = " ".join(f"{type(error).__name__}: {error}".split())
             results.append(path, result=Result(unit, "FAIL", line[:300]))
         results.append(path, unit=unit)
 
 
 def _missing(unit: str, error: ImportError) -> Result:
-    """A package that is not there is no fault of ours; a module of ours is."""
+    """A missing package means "skipped"; a missing module of this project means "FAIL"."""
     name = error.name or "a package"
     if name.partition(".")[0] in ("tabicl_linear", "tools"):
         return Result(unit, "FAIL", str(error))

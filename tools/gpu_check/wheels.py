@@ -19,7 +19,7 @@ def unpack(folder: Path, target: Path) -> list[str]:
                 written = Path(archive.extract(member, target))
                 mode = member.external_attr >> 16
                 if mode and not member.is_dir():
-                    written.chmod(mode & 0o777 | 0o600)  # compilers within must stay executable
+                    written.chmod(mode & 0o777 | 0o600)  # included compilers must stay executable
     return [path.name for path in fitting]
 
 

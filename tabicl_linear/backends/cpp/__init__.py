@@ -1,1 +1,1 @@
-"""The C++ library for the CPU: its sources, how it is loaded, and what it computes."""
+"""The C++ library for the CPU: its sources, its loader and its functions."""

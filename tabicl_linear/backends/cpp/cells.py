@@ -1,7 +1,7 @@
 """Attention across the cells of a row in C++ (`csrc/cells.cpp`): float32 and bfloat16 on the CPU.
 
-Rows are read where they lie, so that nothing is transposed. Everything else, and more or wider
-cells, goes to PyTorch.
+Rows are read in place, without a transposition. Other dtypes and devices, and more or wider cells,
+are left to PyTorch.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from tabicl_linear.kernels.chosen import Choice
 from tabicl_linear.types import Float, Tensor
 
 MOST_CELLS, MOST_DIM = 16, 128
-"""Most cells of a row and channels of a head, as in `csrc/cells.cpp`."""
+"""Maximum number of cells of a row and of channels of a head, as in `csrc/cells.cpp`."""
 
 _address, _count = ctypes.c_void_p, ctypes.c_int64
 
@@ -43,7 +43,7 @@ def attend_across_cells(
 
 
 CELLS: Choice = {cells.attend_across_cells: attend_across_cells}
-"""In the place of PyTorch's."""
+"""Replaces the function in PyTorch."""
 
 
 class _Attention(torch.autograd.Function):
@@ -60,7 +60,7 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (qkv,) = ctx.saved_tensors
-        # A name, so that a copy outlives the call, which knows its address alone.
+        # Named, so that a copy outlives the call, which only gets its address.
         grad = grad.contiguous()
         dqkv = torch.empty_like(qkv)
         _call("tabicl_cells_back", _problem(qkv, grad, dqkv, ctx.num_cells), qkv)

@@ -1,4 +1,4 @@
-"""The C++ library of this package (`csrc/`), built at install where there is a compiler."""
+"""The C++ library of this package (`csrc/`), built at installation if there is a compiler."""
 
 import ctypes
 from functools import cache
@@ -8,28 +8,28 @@ from tabicl_linear.types import Tensor
 
 _LIBRARY = "tabicl_linear.backends.cpp._library"
 _VERSION = 4
-"""Of the functions and structures, here and in `backends/cpp/csrc/tokenwise.cpp`."""
+"""Version of functions and structures; the same in `backends/cpp/csrc/tokenwise.cpp`."""
 
 
 @cache
 def unavailable() -> str | None:
-    """Why the library cannot be used, or None where it can."""
+    """Why the library cannot be used, or None if it can."""
     spec = find_spec(_LIBRARY)
     if spec is None or spec.origin is None:
         return (
             "the C++ kernels were not built: there was no C++ compiler (g++ or clang++) when "
-            "the package was installed; install one and then the package again"
+            "the package was installed; install one and then reinstall the package"
         )
     try:
         version = library().tabicl_version()
     except OSError as error:
-        return f"the C++ kernels do not load: {error}"
+        return f"the C++ kernels cannot be loaded: {error}"
     except AttributeError:
         version = 1
     if version != _VERSION:
         return (
             f"the C++ kernels are those of another version ({version}, not {_VERSION}) of the "
-            "package; install the package again"
+            "package; reinstall the package"
         )
     return None
 
@@ -44,5 +44,5 @@ def library() -> ctypes.CDLL:
 
 
 def pointer(x: Tensor | None) -> int | None:
-    """Address of the data of a tensor, or none."""
+    """Address of a tensor's data; None for None."""
     return None if x is None else x.data_ptr()

@@ -1,7 +1,7 @@
 """The delta rule and decaying states in C++ (`backends/cpp/csrc/scan.h`), for float32 on the CPU.
 
-Tensors that the library does not take go to the kernels in plain PyTorch: those on other devices or
-of other types, keys of more than 128 channels, and additive states without decay, which are plain
+Inputs that the library does not take go to the kernels in plain PyTorch: those on other devices or
+of other dtypes, keys of more than 128 channels, and additive states without decay, which are plain
 matrix products.
 """
 
@@ -20,7 +20,7 @@ from tabicl_linear.types import Float, Tensor
 
 MAX_KEYS = 128
 _FEW = 1 << 16
-"""Multiplications below which a second thread takes longer to start than it saves."""
+"""With fewer multiplications, a second thread takes longer to start than it saves."""
 
 
 class _View(ctypes.Structure):
@@ -105,7 +105,7 @@ def _apply(q: Tensor | None, x: Streams, beta: Tensor | None, S: Tensor) -> tupl
 
 
 class _Scan(torch.autograd.Function):
-    """Outputs (None without queries) and final state, with a backward pass of their own."""
+    """Outputs (None without queries) and final state, with a backward pass in C++."""
 
     @staticmethod
     def forward(
@@ -180,7 +180,7 @@ def _problem(inputs: list[Tensor | None], S: Tensor) -> _Problem:
 
 
 def _channels_last(x: Tensor) -> Tensor:
-    """`x` with its channels (those of [b t h e]) side by side, without a copy where they are."""
+    """`x` with contiguous channels (the last of [b t h e]), without a copy if they already are."""
     return x if x.ndim == 3 or x.stride(-1) == 1 else x.contiguous()
 
 

@@ -1,7 +1,7 @@
 """Token-wise functions in C++ (`csrc/tokenwise.cpp`), for float32 and bfloat16 on the CPU.
 
-Everything else goes to PyTorch. Sums are float32 whatever the inputs; what feeds matrix products
-under autocast is handed on in the dtype that they take, rounded as autocast would round it.
+Other dtypes and devices are left to PyTorch. Sums are float32 for all inputs; inputs of matrix
+products under autocast are returned in the dtype of the product, rounded as autocast would do it.
 """
 
 import ctypes
@@ -18,9 +18,9 @@ from tabicl_linear.nn.feature_maps import UNIT_NORM_EPS
 from tabicl_linear.types import Float, Tensor
 
 FEW = 1 << 15
-"""Numbers below which a second thread takes longer to start than it saves."""
+"""With fewer numbers, a second thread takes longer to start than it saves."""
 PIECES = 64
-"""Pieces that rows are shared out in, whatever the number of threads."""
+"""Number of pieces into which rows are divided, for any number of threads."""
 
 _address, _count, _flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 
@@ -87,12 +87,12 @@ TOKENWISE: Choice = {
     tokenwise.swiglu: swiglu,
     tokenwise.delta_features: delta_features,
 }
-"""All of them, in the place of PyTorch's."""
+"""All of them; they replace the functions in PyTorch."""
 _TAKEN = (torch.float32, torch.bfloat16)
 
 
 def takes(x: Tensor) -> bool:
-    """Whether C++ computes on a tensor: numbers on the CPU, in float32 or bfloat16."""
+    """Whether the C++ functions take a tensor: not empty, on the CPU, in float32 or bfloat16."""
     return x.device.type == "cpu" and x.dtype in _TAKEN and x.numel() > 0
 
 
@@ -141,7 +141,7 @@ class _SwiGLU(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        # A name, so that a copy outlives the call, which knows its address alone.
+        # Named, so that a copy outlives the call, which only gets its address.
         dy = dy.contiguous()
         dx = torch.empty_like(x)
         _call("gated_back", _gated(x, dy=dy, dx=dx), x)

@@ -1,4 +1,4 @@
-"""What makes drawn tables look like collected ones, laid over any prior."""
+"""Effects that make drawn tables look like real ones, applied on top of any prior."""
 
 from tabicl_linear.priors.effects.prior import WithTableEffects
 

@@ -1,4 +1,4 @@
-"""Monotone functions of numeric columns, and codes without an order for categorical ones."""
+"""Monotone distortions of numeric columns and random recoding of categorical ones."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ FUNCTIONS = ("exponential", "power", "ranks", "levels", "saturated")
 def choose_columns(
     rng: np.random.Generator, num_tasks: int, num_features: int, probability: float
 ) -> np.ndarray:
-    """Choose `[b m]`: each column of an affected task with one probability U(0, 1) of the task."""
+    """Choose `[b m]`: columns of an affected task, with one probability U(0, 1) for each task."""
     share = np.where(rng.uniform(size=num_tasks) < probability, rng.uniform(size=num_tasks), 0.0)
     return rng.uniform(size=(num_tasks, num_features)) < share[:, None]
 
@@ -29,7 +29,7 @@ def distort_(
     """Replace chosen numeric columns by z-scores of a monotone function of them, in place.
 
     One of: exp(a x), the signed power |x|^a, ranks, rounding to steps, tanh(a x). Half of the
-    columns are mirrored before.
+    columns are mirrored first.
     """
     flat = x.view(-1, x.shape[2])
     numeric = torch.as_tensor(chosen, device=x.device) & ~categorical
@@ -78,7 +78,7 @@ def recode_(
     values = flat[columns]
     order = argsort(values)
     ascending = values.gather(1, order)
-    # A missing cell equals nothing, itself neither: missing cells lie last and stay missing.
+    # NaN equals nothing, not even itself: missing cells come last and stay missing.
     is_new = (ascending[:, 1:] != ascending[:, :-1]).long()
     code = torch.empty_like(order).scatter_(
         1, order, torch.nn.functional.pad(is_new.cumsum(1), (1, 0))

@@ -1,4 +1,4 @@
-"""Columns that say nothing about the label, or nothing that others do not say. Rows lie last."""
+"""Columns that are irrelevant to the label, or redundant. Rows are the last dimension."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from tabicl_linear.priors.tabpfn_v1.columns import standardise
 from tabicl_linear.types import Bool, Float, Tensor
 
 MAX_IDENTIFIERS = 256
-"""Most values of an identifier: the estimator gives rarer categories one code."""
+"""Maximum number of values of an identifier; the estimator gives all rarer categories one code."""
 TERMS = 3
 
 
@@ -23,7 +23,7 @@ class Counts(NamedTuple):
         noise: Normal noise.
         duplicate: Copies of columns.
         combined: Linear combinations of columns.
-        identifier: Categories that were drawn at random.
+        identifier: Nominal columns of random categories.
     """
 
     permuted: int
@@ -41,9 +41,9 @@ def draw_counts(
     redundant: float,
     identifiers: float,
 ) -> Counts:
-    """Draw how many of a table's columns are extra ones; at least one is not.
+    """Draw how many of a table's columns are extra ones; at least one column is not.
 
-    With the probabilities given, up to half of the columns are irrelevant, up to a third redundant,
+    With the given probabilities, up to half of the columns are irrelevant, up to a third redundant,
     and one or two are identifiers.
     """
     left = num_features - 1

@@ -8,15 +8,15 @@ from tabicl_linear.priors.classes import reindex_classes
 from tabicl_linear.types import Tensor
 
 SURPLUS = 1.5
-"""Rows that are drawn for each row that is kept."""
+"""Rows drawn for each row that is kept."""
 MAX_SPREAD = 2.5
 
 
 def keep_rows(tasks: Tasks, num_rows: int, num_classes: int, generator: torch.Generator) -> Tasks:
-    """Keep `num_rows` rows of each task, drawn without replacement by weights of their classes.
+    """Keep `num_rows` rows of each task, drawn without replacement with weights by class.
 
-    The logarithms of the weights are normal, with a deviation U(0, 2.5) for each task. The first
-    rows of the classes 0 and 1 are always kept: a task needs two classes.
+    The logarithms of the weights are normal, with a standard deviation U(0, 2.5) for each task. The
+    first rows of the classes 0 and 1 are always kept, because a task needs two classes.
     """
     b, n, m = tasks.x.shape
     device = tasks.x.device

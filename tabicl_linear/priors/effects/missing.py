@@ -1,4 +1,4 @@
-"""Missing cells: at random, by the value that is missing, or by the label."""
+"""Missing cells: at random, depending on the missing value, or depending on the label."""
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ MECHANISMS = ("random", "value", "label")
 
 
 def draw_mechanisms(rng: np.random.Generator, num_tasks: int, informative: float) -> np.ndarray:
-    """Draw the mechanism of each task, an index into `MECHANISMS`: the first unless informative."""
+    """Draw each task's mechanism, an index into `MECHANISMS`; 0 unless cells are informative."""
     is_informative = rng.uniform(size=num_tasks) < informative
     return np.where(is_informative, rng.integers(1, len(MECHANISMS), size=num_tasks), 0)
 
@@ -30,9 +30,9 @@ def lose_cells_(
 ) -> Float[Tensor, "b m n"]:
     """Set cells of the chosen columns to NaN, in place.
 
-    A column of `chosen [b m]` loses cells at a rate r ~ U(0, 0.5): each with probability r; or,
-    "value", 2 r sigmoid(3 s z) with z the cell's z-score and s a random sign; or, "label", r w with
-    w ~ U(0, 2) for each class and column.
+    A column of `chosen [b m]` loses cells at a rate r ~ U(0, 0.5). The probability of a cell is r;
+    for the mechanism "value", 2 r sigmoid(3 s z) with z the cell's z-score and s a random sign; for
+    "label", r w with w ~ U(0, 2) for each class and column.
     """
     n, device = x.shape[2], x.device
     flat = x.view(-1, n)

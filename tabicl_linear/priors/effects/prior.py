@@ -1,4 +1,4 @@
-"""A prior whose tables get what collected tables have: gaps, useless columns, odd scales."""
+"""A prior with effects of real tables: missing cells, useless columns, odd scales."""
 
 import math
 
@@ -20,19 +20,20 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 class WithTableEffects(Prior):
     """Draws tasks from a prior and changes their columns, cells and class shares.
 
-    A table has exactly as many columns as asked for: where some are extra ones, the prior is asked
-    for fewer. How many are, and whether rows are thinned out by class, is drawn once a batch, like
-    its shape; everything else for each task. `docs/prior.md` lists the distributions.
+    A table has exactly the requested number of columns: if some are extra ones, the inner prior
+    draws fewer. The number of extra columns, and whether rows are thinned out by class, are drawn
+    once per batch, like its shape; everything else is drawn per task. `docs/prior.md` lists the
+    distributions.
 
     Args:
-        prior: Where tasks come from; a TabPFN v1 prior if left out.
-        irrelevant: Probability that a batch has columns of noise or shuffled copies of columns.
+        prior: The inner prior; a TabPFN v1 prior if left out.
+        irrelevant: Probability that a batch has columns of noise or row-shuffled copies of columns.
         redundant: Probability that a batch has copies and linear combinations of columns.
         identifiers: Probability that a batch has nominal columns of random categories.
-        imbalanced: Probability that rows of a batch are kept by weights of their classes.
-        distorted: Probability that a task has numeric columns that are monotone functions of what
-            they were: exponentials, powers, ranks, levels, saturated ones.
-        recoded: Probability that the categories of a task are numbered anew, at random from 0.
+        imbalanced: Probability that the rows of a batch are thinned out with weights by class.
+        distorted: Probability that numeric columns of a task are replaced by monotone functions of
+            them: exponentials, powers, ranks, steps, saturation.
+        recoded: Probability that the categories of a task are renumbered at random from 0.
         missing: Probability that a task has missing cells.
         informative: Probability that these depend on the missing value or on the label.
     """
@@ -64,8 +65,8 @@ class WithTableEffects(Prior):
         """Draw `shape.batch_size` tasks on the generator's device.
 
         Raises:
-            DataError: If the shape makes no task, the prior refuses it, or does not say which of
-                its columns are categorical.
+            DataError: If no task can have the shape, or the inner prior refuses it or does not say
+                which of its columns are categorical.
         """
         shape.validate()
         rng = draws.numpy_generator(generator)

@@ -17,11 +17,11 @@ def categorise_(
     generator: torch.Generator,
     shared: bool = False,
 ) -> Float[Tensor, "b m n"]:
-    """Cut columns at the values of random rows into `num_categories [b m]` (0: left alone).
+    """Cut columns at the values of random rows into `num_categories [b m]` (0: unchanged).
 
-    In place. Category ids are permuted with probability 0.7, then reversed with probability 0.5. A
-    missing cell takes part as a category: the one below all boundaries. With `shared` the boundary
-    rows of a column are the same for all tasks.
+    Works in place. Category ids are permuted with probability 0.7, then reversed with probability
+    0.5. A missing cell gets the category below all boundaries. With `shared` the boundary rows of a
+    column are the same for all tasks.
     """
     b, m, n = x.shape
     columns = np.flatnonzero(num_categories)

@@ -23,9 +23,9 @@ def draw_causes(
     """Draw an input of task `owner[i]` for each `i`: N(0, 1), or of one of three types.
 
     The causes of the tasks in `is_mixed` are of mixed types: each is normal with probability
-    `1 - p`; else, with probability `1 - q`, a standardised categorical with 2 to 10 levels of
-    random weights; else a centred `min(Zipf(2 + 2 U), 10)`. `p` and `q` are uniform on [0, 0.66]
-    for each task.
+    `1 - p`; otherwise, with probability `1 - q`, a standardised categorical with 2 to 10 levels of
+    random weights; otherwise a centred `min(Zipf(2 + 2 U), 10)`. `p` and `q` are uniform on
+    [0, 0.66] for each task.
     """
     causes = draws.normal(len(owner), num_rows, generator=generator)
     not_normal, not_categorical = rng.uniform(0, LARGEST_SKIP, (2, len(is_mixed)))[:, owner]
@@ -41,7 +41,7 @@ def draw_causes(
     levels -= levels.mean(1, keepdim=True)
     std = torch.linalg.vector_norm(levels, dim=1, keepdim=True) * (num_rows - 1) ** -0.5
     keep_scale = torch.as_tensor(is_zipf, device=levels.device).unsqueeze(1)
-    # A categorical that shows one level only has no scale: NaN, so that the draw is not kept.
+    # A categorical of which only one level occurs has no scale: NaN, so that the draw is rejected.
     levels /= torch.where(keep_scale, 1.0, std)
     return causes.index_copy_(0, torch.as_tensor(index, device=levels.device), levels)
 
@@ -50,7 +50,7 @@ def _random_levels(rng: np.random.Generator, count: int) -> np.ndarray:
     """Return cumulative probabilities `[count, 10]` of 2 to 10 levels with uniform weights."""
     used = np.arange(MAX_LEVELS) < rng.integers(2, MAX_LEVELS, count, endpoint=True)[:, None]
     weights = np.where(used, rng.uniform(size=(count, MAX_LEVELS)), 0.0)
-    # Float32 rounding must not leave room above the last level that is used.
+    # Float32 rounding must not leave a gap above the last level that is used.
     cumulative = weights.cumsum(1) / weights.sum(1, keepdims=True)
     return np.where(used[:, 1:].sum(1, keepdims=True) > np.arange(MAX_LEVELS), cumulative, 2.0)
 

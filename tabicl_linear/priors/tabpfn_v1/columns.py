@@ -1,6 +1,6 @@
 """Columns of the TabPFN v1 prior: missing cells, ranks, outliers and scale.
 
-Rows lie last, `[c n]` for the columns of all tasks.
+Rows are the last dimension, `[c n]` for the columns of all tasks.
 """
 
 import torch
@@ -23,12 +23,12 @@ def drop_cells_(
 
 
 def to_ranks(x: Float[Tensor, "c n"]) -> Float[Tensor, "c n"]:
-    """Return how many values of its column are at most as large as each value; 0 for NaN."""
+    """Return the number of values in its column at most as large as each value; 0 for NaN."""
     n = x.shape[-1]
     falling = x.nan_to_num(torch.inf, torch.inf, -torch.inf).neg_()
     order = argsort(falling)
     values = falling.gather(-1, order)
-    # Equal values share the rank of the first of them: all values but those before it.
+    # Ties share the rank of the first of them: the number of all values but those before it.
     place = torch.arange(n, device=x.device, dtype=x.dtype).repeat(x.shape[0], 1)
     later, is_new = place[:, 1:], torch.empty_like(place[:, 1:])
     later.mul_(torch.ne(values[:, 1:], values[:, :-1], out=is_new))
@@ -40,8 +40,8 @@ def to_ranks(x: Float[Tensor, "c n"]) -> Float[Tensor, "c n"]:
 def pull_in_outliers(x: Float[Tensor, "c n"]) -> Float[Tensor, "c n"]:
     """Soften values beyond 4 standard deviations, logarithmically; may change `x`.
 
-    The bounds are computed twice, the second time without what lies outside the first: a column
-    that has nothing outside the first stays as it is.
+    The bounds are computed twice, the second time without the values outside the first bounds: a
+    column without such values stays as it is.
     """
     low, high = _bounds(x)
     is_inside = (x.amin(-1, keepdim=True) >= low) & (x.amax(-1, keepdim=True) <= high)

@@ -1,4 +1,4 @@
-"""Which draws the authors' code keeps: context and queries must have the same classes."""
+"""The authors' rule for keeping a draw: context and queries must have the same classes."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ def is_compatible(rng: np.random.Generator, counts: np.ndarray, split: np.ndarra
 
     An order is compatible if at least two classes occur and the classes of the first `split` rows
     are those of the others. Rows are exchangeable, so the class counts of the first part of a
-    random order follow a multivariate hypergeometric law, and orders need not be drawn.
+    random order have a multivariate hypergeometric distribution, and orders need not be drawn.
 
     Args:
         rng: Source of the draws.
@@ -30,7 +30,7 @@ def is_compatible(rng: np.random.Generator, counts: np.ndarray, split: np.ndarra
 
 
 def _is_order_compatible(rng: np.random.Generator, counts: np.ndarray, split: int) -> bool:
-    """Draw the class counts of the first `split` rows until a class is on one side only."""
+    """Draw class counts of the first `split` rows, until a class is on only one side."""
     pool, left = int(counts.sum()), split
     for rows in counts[counts > 0].tolist():
         pool -= rows

@@ -1,7 +1,7 @@
 """Hyper-parameters of the TabPFN v1 prior: how each is drawn, many tasks at a time.
 
 Every distribution is the one of the authors' code; the table in `docs/prior.md` lists them. A
-"meta" distribution first draws its own parameters, anew for every task.
+"meta" distribution first draws its own parameters for every task.
 """
 
 from typing import NamedTuple
@@ -13,22 +13,22 @@ ACTIVATIONS = ("tanh", "identity", "relu")
 
 
 class NetworkParameters(NamedTuple):
-    """What shapes the random network of each task; every field is an array `[b]`.
+    """Parameters of each task's random network; every field is an array `[b]`.
 
     Attributes:
-        num_layers: Linear maps, the one from the causes included and, for a network that is not
-            causal, the output not.
+        num_layers: Number of linear maps, including the one from the causes but, for a network
+            that is not causal, without the output map.
         hidden_dim: Units of a layer.
         num_causes: Inputs of the network.
         dropout: Probability that a weight is zero; unused with `block_wise`.
-        noise_std: Standard deviation of the Gaussian noise behind every layer.
+        noise_std: Standard deviation of the Gaussian noise after every layer.
         init_std: Standard deviation of the weights before dropout.
         activation: Index into `ACTIVATIONS`.
-        is_causal: Columns and target are units of the network; else its inputs and its output.
+        is_causal: Columns and target are units of the network; otherwise its inputs and output.
         unit_noise: Every unit has a noise level of its own, |N(0, noise_std)|.
         y_is_effect: The target is the last unit instead of a random one.
         block_wise: Weights are block-diagonal instead of dropped at random.
-        sort_features: The columns follow the order of the units.
+        sort_features: Columns are in the order of the units.
         in_clique: Columns and target are neighbouring units.
         mixed_causes: Causes are of mixed types instead of all normal.
     """
@@ -58,7 +58,7 @@ class TargetParameters(NamedTuple):
 
     Attributes:
         num_classes: Classes before the empty ones are dropped.
-        by_rank: Boundaries are targets of random rows; else standard normal numbers.
+        by_rank: Boundaries are targets of random rows; otherwise standard normal numbers.
         ordered_probability: Probability that class ids keep the order of the target.
     """
 
@@ -68,11 +68,11 @@ class TargetParameters(NamedTuple):
 
 
 class ColumnParameters(NamedTuple):
-    """What happens to each task's columns.
+    """How each task's columns are processed.
 
     Attributes:
         missing: `[b]`, the probability that a cell is missing; 0 in most tasks.
-        to_ranks: `[b]`, columns become ranks; else outliers are pulled in.
+        to_ranks: `[b]`, columns become ranks; otherwise outliers are pulled in.
         num_categories: `[b m]`, categories that a column is cut into; 0 leaves it numeric.
     """
 
@@ -110,7 +110,7 @@ def log_scaled_truncated_normal(
     """
     mean = np.exp(rng.uniform(np.log(min_mean), np.log(max_mean), count))
     ratio = np.exp(rng.uniform(np.log(0.01), 0, count))
-    # The upper tail above zero, in logarithms: exact however far zero lies from the mean.
+    # The upper tail above zero, in logarithms: exact however far the mean is from zero.
     log_tail = log_ndtr(1 / ratio) + np.log1p(-rng.uniform(size=count))
     return mean * (1 - ratio * ndtri_exp(log_tail))
 
@@ -118,7 +118,7 @@ def log_scaled_truncated_normal(
 def meta_choice(
     rng: np.random.Generator, *count: int, choices: int, low: float, high: float
 ) -> np.ndarray:
-    """Draw an index by softmax; the logit of the first choice is 1, of the others U(low, high)."""
+    """Draw an index by softmax; the first choice has the logit 1, the others U(low, high)."""
     logits = rng.uniform(low, high, (*count, choices))
     logits[..., 0] = 1
     return np.argmax(logits + rng.gumbel(size=logits.shape), -1)
@@ -141,8 +141,8 @@ def class_count(rng: np.random.Generator, largest: np.ndarray) -> np.ndarray:
 def draw_network_parameters(
     rng: np.random.Generator, count: int, num_features: int
 ) -> NetworkParameters:
-    """Draw what shapes the networks of `count` tasks with `num_features` columns each."""
-    # A call for each kind of distribution: on a CPU the calls take longer than the numbers.
+    """Draw the parameters of the networks of `count` tasks with `num_features` columns each."""
+    # One call for each kind of distribution: on a CPU the calls take longer than the numbers.
     is_causal, *flags = meta_flag(rng, 7, count)
     noise_std, init_std = log_scaled_truncated_normal(
         rng, 2, count, min_mean=np.array([[1e-4], [0.01]]), max_mean=np.array([[0.3], [10.0]])
@@ -181,12 +181,12 @@ def draw_target_parameters(
 def draw_column_parameters(
     rng: np.random.Generator, count: int, num_features: int
 ) -> ColumnParameters:
-    """Draw what happens to the columns of `count` tasks.
+    """Draw how the columns of `count` tasks are processed.
 
-    Half of the tasks may have missing cells at all, and of these one with level `p ~ U(0, 0.1)` has
-    them with probability `p`. A task has categorical columns with probability Beta(b, k), b and k
-    uniform on [0.5, 3]; then each column is one with probability U(0, 1), with a number of
-    categories from `class_count` up to `max(round(Gamma(1, 10)), 2)`.
+    Half of the tasks can have missing cells; such a task, with level `p ~ U(0, 0.1)`, has them with
+    probability `p`. A task has categorical columns with probability Beta(b, k), b and k uniform on
+    [0.5, 3]; then each column is categorical with probability U(0, 1), with a number of categories
+    from `class_count` up to `max(round(Gamma(1, 10)), 2)`.
     """
     level = rng.uniform(0, 0.1, count)
     is_missing = (rng.uniform(size=count) < 0.5) & (rng.uniform(size=count) < level)

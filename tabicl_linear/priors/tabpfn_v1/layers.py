@@ -11,20 +11,20 @@ from tabicl_linear.types import Float, Int, Tensor
 
 
 class Maps(NamedTuple):
-    """Outputs of random affine maps with Gaussian noise; the maps have the same inputs."""
+    """Outputs of random affine maps of the same inputs, with Gaussian noise."""
 
     weight: Float[Tensor, "e d"]
     bias: Float[Tensor, "e 1"]
     noise: Float[Tensor, "e 1"]
 
     def rows(self, index: slice | Int[Tensor, " r"]) -> "Maps":
-        """Return the outputs `index` alone."""
+        """Return only the outputs `index`."""
         return Maps(self.weight[index], self.bias[index], self.noise[index])
 
     def __call__(self, x: Float[Tensor, "d c"], generator: torch.Generator) -> Float[Tensor, "e c"]:
         """Return `weight x + bias + noise`."""
         out = draws.normal(self.weight.shape[0], x.shape[1], generator=generator)
-        # The product is added to the noise where that lies, and two passes are faster than one of
+        # The product is added to the noise in place, and two passes are faster than one of
         # `addcmul`, which is not vectorised for columns.
         return out.mul_(self.noise).add_(self.bias).addmm_(self.weight, x)
 
@@ -40,21 +40,21 @@ def draw_maps(
     rng: np.random.Generator,
     generator: torch.Generator,
 ) -> Maps:
-    """Draw outputs of the maps of one network that have `fan_in` inputs.
+    """Draw outputs of those maps of one network that have `fan_in` inputs.
 
     Weights are N(0, (init_std / (1 - sqrt(p)))^2), each kept with probability `1 - p`; or, with
-    `block_wise`, N(0, init_std^2 / kept share) in diagonal blocks, their number uniform on
+    `block_wise`, N(0, init_std^2 / kept share) in diagonal blocks, whose number is uniform on
     `1..ceil(sqrt(min(fan_in, fan_out)))`. Biases are uniform on +-1 / sqrt(fan_in), PyTorch's
     default, which the authors' code keeps.
 
     Args:
         p: Parameters of one network, each a number.
         fan_in: Inputs of every map.
-        fan_out: `[l]`, outputs that each map has.
-        layer: `[e]`, of which map an output is wanted.
-        unit: `[e]`, which of its outputs.
+        fan_out: `[l]`, number of outputs of each map.
+        layer: `[e]`, map that each wanted output belongs to.
+        unit: `[e]`, position of the wanted output in its map.
         dropout: The probability `p` that a weight is zero.
-        rng: Source of the numbers of blocks.
+        rng: Source of the block counts.
         generator: Source of the weights.
     """
     count = len(unit)
@@ -66,7 +66,7 @@ def draw_maps(
         weight.mul_(float(p.init_std) / (1 - dropout**0.5))
         if dropout:
             kept = draws.uniform(count, fan_in, generator=generator)
-            # Into float32: comparisons that write booleans take several times as long.
+            # Written as float32: comparisons that write booleans take several times as long.
             weight.mul_(torch.ge(kept, dropout, out=kept))
     bound = fan_in**-0.5
     bias = draws.uniform(count, 1, generator=generator).mul_(2 * bound).sub_(bound)
@@ -85,11 +85,11 @@ def _block_scale(
     unit: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the weights' deviations `[e d]`: 0 outside the blocks."""
+    """Return the weights' standard deviations `[e d]`: 0 outside the blocks."""
     blocks = rng.integers(1, np.ceil(np.sqrt(np.minimum(fan_in, fan_out))), endpoint=True)
     height, width = fan_out // blocks, fan_in // blocks
     std = init_std * np.sqrt(fan_out * fan_in / (blocks * height * width))
-    # The outputs of a block are alike, and those behind the last one have no inputs.
+    # Outputs of a block have the same inputs, and outputs beyond the last block have none.
     most = blocks.max()
     block = np.arange(most + 1)[:, None]
     inside = np.arange(fan_in) // width[:, None, None] == block

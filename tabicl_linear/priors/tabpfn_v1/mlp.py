@@ -1,10 +1,10 @@
 """Random networks of the TabPFN v1 prior.
 
-Rows lie last, `[units, tasks x rows]`, so that a unit is contiguous. Networks differ in width and
-depth, and each is evaluated at its own size: noise is most of the work, and padding to a common
-size would draw it in vain. The tasks that share a network are evaluated together, from the deepest
-to the shallowest, a layer for those that still need it. In the deepest layer that a task needs,
-only the units that were chosen as columns or target are evaluated.
+Rows are the last dimension, `[units, tasks x rows]`, so that a unit is contiguous. Networks differ
+in width and depth, and each is evaluated at its own size: drawing noise is most of the work, and
+padding to a common size would waste it. Tasks that share a network are evaluated together, sorted
+by depth, each layer only for the tasks that still need it. In the deepest layer that a task needs,
+only the units chosen as columns or target are evaluated.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ from tabicl_linear.types import Float, Tensor
 
 
 class Network(NamedTuple):
-    """The maps of one network as far as they are needed.
+    """The maps of one network, as far as they are needed.
 
     Attributes:
         first: The map from the causes, without noise.
         behind: The outputs of all other maps, one map after the other.
-        width: Outputs of each of these but the last.
-        last: Number of the last map behind the first one.
-        units: Which outputs of the last map there are, in rising order.
+        width: Number of outputs of each of these except the last.
+        last: Number of the last map, counted after the first one.
+        units: Which outputs of the last map are present, in ascending order.
     """
 
     first: Maps
@@ -40,16 +40,16 @@ class Network(NamedTuple):
     units: np.ndarray
 
     def layer(self, number: int) -> Maps:
-        """Return the outputs of one map behind the first one."""
+        """Return the outputs of one of the maps after the first."""
         start = number * self.width
         return self.behind.rows(slice(start, start + self.size(number)))
 
     def size(self, number: int) -> int:
-        """Return how many outputs of a map there are."""
+        """Return how many outputs of a map are present."""
         return len(self.units) if number == self.last else self.width
 
     def position(self, number: int, unit: np.ndarray) -> np.ndarray:
-        """Return where in `layer(number)` the given outputs are."""
+        """Return the positions of the given outputs in `layer(number)`."""
         return np.searchsorted(self.units, unit) if number == self.last else unit
 
 
@@ -96,7 +96,7 @@ def draw_networks(
 def _draw_network(
     p: NetworkParameters, nodes: Nodes, *, rng: np.random.Generator, generator: torch.Generator
 ) -> Network:
-    """Draw the maps of one network as far as the nodes of its tasks need them."""
+    """Draw the maps of one network, as far as the nodes of its tasks need them."""
     width, last = int(p.hidden_dim), int(nodes.last[0])
     units = np.unique(nodes.unit[nodes.layer == last])
     fan_out = np.full(last + 1, width)
@@ -165,8 +165,8 @@ def _collapse(
 ) -> None:
     """Put the nodes of a network without activation into their slots.
 
-    They are linear in causes and noise, so only as many normal numbers a row are drawn as there are
-    nodes, with the covariance that the noise of all units has in them: the same law.
+    Nodes are linear in causes and noise. So for each row only one normal number per node is drawn,
+    with the covariance that the noise of all units has in the nodes: the distribution is the same.
     """
     _, t, n = causes.shape
     used = np.flatnonzero(nodes.layer[0] >= 0)
@@ -194,7 +194,7 @@ def _collapse(
 def _assign(
     slots: Float[Tensor, "t s n"], state: Float[Tensor, "d a n"], nodes: Nodes, layer: int
 ) -> None:
-    """Copy the units of one layer into the slots that ask for them."""
+    """Copy the units of one layer into the slots of the nodes that are in it."""
     task, slot = np.nonzero(nodes.layer == layer)
     if task.size:
         t, s, _ = slots.shape
@@ -204,10 +204,10 @@ def _assign(
 
 
 def _copy_repeated(nodes_out: Float[Tensor, "b s n"], nodes: Nodes) -> None:
-    """Give a column that is the target's unit the target's values.
+    """Copy the target's values into a column that is the same unit as the target.
 
-    Only a window that ends at the last unit, with the last unit as the target, has such a column.
-    Values of a task's deepest layer are drawn slot by slot, so it needs its own copy.
+    Such a column exists only if the window ends at the last unit and that is the target. Values of
+    a task's deepest layer are drawn slot by slot, so the two would otherwise differ.
     """
     same = (nodes.layer[:, 1:] == nodes.layer[:, :1]) & (nodes.unit[:, 1:] == nodes.unit[:, :1])
     task, column = np.nonzero(same)

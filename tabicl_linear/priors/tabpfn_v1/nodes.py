@@ -11,10 +11,10 @@ class Nodes(NamedTuple):
     """The units behind the target (slot 0) and the columns (slots 1..m) of each task.
 
     Attributes:
-        layer: `[b 1+m]`, hidden layer of the unit, counted from 0 behind the first linear map; -1
-            where the slot is an input of the network.
+        layer: `[b 1+m]`, hidden layer of the unit, counted from 0 after the first linear map; -1
+            if the slot is an input of the network.
         unit: `[b 1+m]`, position inside the layer, or the number of the input.
-        last: `[b]`, the layer behind which no unit is needed.
+        last: `[b]`, the last layer from which a unit is needed.
     """
 
     layer: np.ndarray
@@ -29,9 +29,9 @@ class Nodes(NamedTuple):
 def draw_nodes(rng: np.random.Generator, p: NetworkParameters, num_features: int) -> Nodes:
     """Draw the units of each task.
 
-    Causal networks: random units of the layers behind the first linear map, the last unit excluded,
+    Causal networks: random units of the layers after the first linear map, excluding the last unit,
     or (`in_clique`) a random window of neighbouring units in random order; the target is one of
-    them or the last unit. Other networks: the columns are the inputs and the target the output.
+    them or the last unit. Other networks: the columns are the inputs and the target is the output.
     Finally the columns are rotated by a random number of places.
     """
     slots = 1 + num_features

@@ -1,4 +1,4 @@
-"""The TabPFN v1 prior: tables read off random networks, as in the authors' code."""
+"""The TabPFN v1 prior: tables taken from random networks, as in the authors' code."""
 
 from typing import Literal, NamedTuple
 
@@ -30,7 +30,7 @@ class Candidates(NamedTuple):
     """Tasks before their columns are processed.
 
     Attributes:
-        x: Values of the columns' nodes, rows last.
+        x: Values of the columns' nodes; rows are the last dimension.
         y: Class ids; some of `0..num_classes-1` may not occur.
         keep: `[b]`, whether the compatibility rule keeps the task.
     """
@@ -47,17 +47,16 @@ class TabPFNv1Prior(Prior):
     is cut into classes, columns may become categories, ranks, or lose cells. `docs/prior.md` lists
     every distribution.
 
-    A draw is kept if it is compatible at a split of the prior's own (10 % to 90 % of the rows): at
-    least two classes, and the same ones on both sides, within 10 random row orders. The split that
-    training uses only reorders the rows of a kept draw, so that every class is in the context: the
-    distribution of tables does not depend on it.
+    A draw is kept if it is compatible at the prior's own random split (10 % to 90 % of the rows):
+    one of 10 random row orders must have at least two classes, and the same ones on both sides. For
+    the split that training uses, the rows of a kept draw are only reordered, so that every class is
+    in the context: the distribution of tables does not depend on that split.
 
     Args:
-        sharing: "dataset" gives every task hyper-parameters and a network of its own. "batch" is
-            the authors' way: the tasks of a batch share hyper-parameters, network, number of
-            classes and which columns are categorical, and differ in inputs, noise, chosen units,
-            and the order of class ids; the whole batch is drawn again while a task of it is not
-            kept.
+        sharing: "dataset" gives every task its own hyper-parameters and network. "batch" is the
+            authors' way: the tasks of a batch share hyper-parameters, network, number of classes
+            and which columns are categorical, and differ in inputs, noise, chosen units, and the
+            order of class ids; the whole batch is drawn again until all its tasks are kept.
     """
 
     def __init__(self, sharing: Literal["dataset", "batch"] = "dataset") -> None:
@@ -69,7 +68,7 @@ class TabPFNv1Prior(Prior):
         """Draw `shape.batch_size` tasks on the generator's device.
 
         Raises:
-            DataError: If the shape makes no task, or almost no draw is compatible at this shape.
+            DataError: If no task can have the shape, or almost no draw is compatible at it.
         """
         _, n, num_context, _, num_classes = shape.validate()
         if n < MIN_ROWS:
@@ -85,7 +84,7 @@ class TabPFNv1Prior(Prior):
     def _draw_kept(
         self, shape: TaskShape, rng: np.random.Generator, generator: torch.Generator
     ) -> tuple[Float[Tensor, "b m n"], Int[Tensor, "b n"]]:
-        """Draw until every task of the batch is a kept one."""
+        """Draw until every task of the batch is kept."""
         x_parts: list[Tensor] = []
         y_parts: list[Tensor] = []
         missing = shape.batch_size

@@ -1,6 +1,6 @@
 """Columns of the tree prior: a Gaussian copula with marginals and categories of many kinds.
 
-Rows lie last, `[b m n]`.
+Rows are the last dimension, `[b m n]`.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Nominal(NamedTuple):
 
     Attributes:
         column: Index into the columns of all tasks, `task * m + column`; ascending.
-        codes: Category of each row, `0..k-1` in an order that says nothing.
+        codes: Category of each row, `0..k-1` in an arbitrary order.
         num_categories: k of each column.
     """
 
@@ -40,7 +40,7 @@ def draw_columns(
 ) -> tuple[Float[Tensor, "b m n"], Nominal]:
     """Draw the columns of each task: numbers as z-scores, and the codes of nominal columns.
 
-    Everything starts from correlated normal numbers. A numeric column is a monotone function of
+    All columns start as correlated normal numbers. A numeric column is a monotone function of
     them; a nominal one cuts them at the quantiles of its category shares and numbers the
     categories at random. So nominal columns depend on the others, too.
     """
@@ -58,7 +58,7 @@ def _correlated(
     device = generator.device
     separation = np.where(p.num_clusters > 1, p.separation, 0.0)
     scale = torch.as_tensor(separation, dtype=torch.float32, device=device).view(b, 1, 1)
-    # Roughly deviation 1 with clusters, too: what marginals and categories expect.
+    # A deviation of about 1 with clusters, too, as marginals and categories expect.
     shrink = (1 + scale.square()).rsqrt()
     mixing = _factors(p, generator) + _chain(p, generator)
     mixing *= shrink / torch.linalg.vector_norm(mixing, dim=2, keepdim=True)
@@ -76,14 +76,14 @@ def _draw_groups(
     """Draw the cluster of each row; clusters have different sizes."""
     b = len(num_clusters)
     count = torch.as_tensor(num_clusters, device=generator.device).unsqueeze(1)
-    # Place u * (0.5 + v) on [0, 1], with one v for each task: the last cluster takes the overhang.
+    # Place u * (0.5 + v), with one v for each task; the last cluster takes what is above 1.
     place = draws.uniform(b, num_rows, generator=generator)
     place *= draws.uniform(b, 1, generator=generator) + 0.5
     return torch.minimum((place * count).long(), count - 1)
 
 
 def _factors(p: ColumnParameters, generator: torch.Generator) -> Float[Tensor, "b m f"]:
-    """Return the maps of tasks whose columns share a few factors, or nothing; zero elsewhere."""
+    """Return the maps of tasks whose columns share a few factors or none; zero in other tasks."""
     b, m = p.marginal.shape
     device = generator.device
     is_chain = torch.as_tensor(p.copula == COPULAS.index("chain"), device=device)
@@ -96,7 +96,7 @@ def _factors(p: ColumnParameters, generator: torch.Generator) -> Float[Tensor, "
 
 
 def _chain(p: ColumnParameters, generator: torch.Generator) -> Float[Tensor, "b m f"]:
-    """Return the maps of tasks whose columns follow from earlier ones; zero elsewhere.
+    """Return the maps of tasks whose columns depend on earlier ones; zero in other tasks.
 
     Column j is `r * (weighted earlier columns) + sqrt(1 - r^2) * noise`, with about `NUM_PARENTS`
     parents; the columns are then permuted.
@@ -143,7 +143,7 @@ def _marginals(z: Float[Tensor, "b m n"], p: ColumnParameters) -> Float[Tensor, 
 
 
 def _normal_cdf(x: Tensor) -> Tensor:
-    # Twice as fast as `ndtr`, whose exact tails are of no use here.
+    # Twice as fast as `ndtr`, whose exact tails are not needed here.
     return torch.erf(x * 0.5**0.5).mul_(0.5).add_(0.5)
 
 
@@ -163,7 +163,7 @@ def _categorise(
     unused = torch.arange(largest, device=device) >= k
     weights = draws.normal(len(count), largest, generator=generator).mul_(skew).exp_()
     shares = weights.masked_fill_(unused, 0.0).cumsum(1)
-    # A table from quantiles to codes, as a search for every row takes longer.
+    # A lookup table from quantiles to codes, since a search for every row takes longer.
     centre = (torch.arange(STEPS, device=device) + 0.5) / STEPS * 2 - 1
     quantile = torch.special.ndtr(centre * REACH).expand(len(k), -1).contiguous()
     rank = torch.searchsorted(shares / shares[:, -1:], quantile)

@@ -15,19 +15,20 @@ from tabicl_linear.priors.bins import argsort
 from tabicl_linear.types import Float, Int, Tensor
 
 GRID = 64
-"""Rows whose values are the thresholds."""
+"""Number of rows whose values are the thresholds."""
 
 
 class Columns(NamedTuple):
-    """What trees may ask for.
+    """The columns that trees can split on.
 
-    A nominal column has several views: a random score for each category. A threshold on a view
-    sends a random subset of the categories to the left.
+    A nominal column has several views, each with a random score for each category. A threshold on a
+    view sends a random subset of the categories to the left.
 
     Attributes:
         values: One row for each numeric column and each view.
-        slots: `[b s]`, rows of `values` of each task.
-        weights: `[b s]`, how likely a node of the task asks for the slot; not all zero.
+        slots: `[b s]`, rows of `values` that belong to each task.
+        weights: `[b s]`, relative probability that a node of the task splits on the slot; not all
+            zero.
     """
 
     values: Float[Tensor, "w n"]
@@ -35,22 +36,22 @@ class Columns(NamedTuple):
     weights: Float[Tensor, "b s"]
 
     def select(self, index: Int[Tensor, " t"]) -> "Columns":
-        """Return what the trees of the tasks in `index` may ask for."""
+        """Return the columns of the tasks in `index`."""
         return Columns(self.values, self.slots[index], self.weights[index])
 
 
 class Trees(NamedTuple):
     """Sizes of the trees of all tasks; every field is an array `[t]`.
 
-    By falling depth; trees of one depth by rising number of outputs, then by task.
+    Sorted by decreasing depth; trees of one depth by increasing number of outputs, then by task.
 
     Attributes:
         task: The task that a tree belongs to.
         depth: Its levels of decisions.
         scale: Factor on its leaf values.
-        level_scale: Factor on the deviation of a node's contribution, level by level.
-        num_outputs: How many outputs of its task it adds to, the first ones.
-        focus: Deviation of the logarithms of the weights of columns in this tree.
+        level_scale: Factor by which the deviation of a node's contribution changes per level.
+        num_outputs: It adds to the first `num_outputs` outputs of its task.
+        focus: Deviation of the logarithms of the column weights in this tree.
         spread: Share of a node's range in which its threshold is uniform.
     """
 
@@ -72,12 +73,12 @@ def sum_of_trees(
     level to level; the value of a leaf is the sum over its path.
 
     Returns:
-        The sums by number of outputs; zero in tasks that have no tree with so many.
+        The sums by number of outputs; zero in tasks that have no tree with that number.
     """
     b, n = len(columns.slots), columns.values.shape[1]
     grid = _thresholds(columns.values, generator)
     grove, nodes = _plant(columns, trees, generator)
-    # Node i of tree t has the number t * k + i, and its children have twice that and one more.
+    # Node i of tree t has the number t * k + i; its children have twice that, and that plus one.
     node = torch.arange(len(trees.task), device=grid.device).unsqueeze(1).expand(-1, n)
     totals = {int(o): grid.new_zeros(b, n, int(o)) for o in np.unique(trees.num_outputs)}
     for level in range(int(trees.depth.max())):
@@ -97,10 +98,10 @@ def sum_of_trees(
 
 
 class _Grove(NamedTuple):
-    """What stays the same in all levels of the trees.
+    """Quantities that are the same for all levels of the trees.
 
     Attributes:
-        slots: Rows of the values that a tree's nodes may ask for.
+        slots: Rows of the values that a tree's nodes can split on.
         chance: Their cumulative probabilities.
         scale, level_scale, spread: As in `Trees`.
     """
@@ -120,7 +121,7 @@ class _Nodes(NamedTuple):
 
     Attributes:
         inside: low and high: the thresholds `low..high-1` of a slot lie inside the node.
-        value: Sum of what the nodes of the path have added.
+        value: Sum of the contributions along the node's path.
     """
 
     inside: Int[Tensor, "2 t k s"]
@@ -131,7 +132,7 @@ class _Nodes(NamedTuple):
 
 
 class _Splits(NamedTuple):
-    """What each node asks: is `values[row] > threshold`, which is threshold `rank` of `slot`."""
+    """The question of each node: `values[row] > threshold`, with threshold `rank` of `slot`."""
 
     slot: Int[Tensor, "t k 1"]
     rank: Int[Tensor, "t k 1"]
@@ -148,7 +149,7 @@ def _thresholds(values: Float[Tensor, "w n"], generator: torch.Generator) -> Flo
 
 
 def _plant(columns: Columns, trees: Trees, generator: torch.Generator) -> tuple[_Grove, _Nodes]:
-    """Draw how likely each tree asks for each column, and return it with its root."""
+    """Draw how likely each tree splits on each column; return this with the roots."""
     device = columns.values.device
     task = torch.as_tensor(trees.task, device=device)
     scale, level_scale, spread, focus = (
@@ -173,12 +174,12 @@ def _draw_splits(
     """Draw a column and a threshold inside the node's range for each node."""
     _, t, k, _ = nodes.inside.shape
     choice, place = draws.uniform(2, t, k, generator=generator)
-    # At a sum of one there is no slot behind the last one that has a weight.
+    # The cumulative sum is one from the last slot with a weight on, so no later slot is drawn.
     slot = torch.searchsorted(grove.chance, choice, right=True)
     slot = slot.clamp_(max=grove.slots.shape[1] - 1)
     low, high = nodes.inside.gather(3, slot.expand(2, -1, -1).unsqueeze(3)).squeeze(3)
     place = 0.5 + (place - 0.5) * grove.spread
-    # A node without a threshold inside it takes one outside: all its rows go the same way.
+    # A node without a threshold inside it takes one outside, so all its rows go the same way.
     rank = low + (place * (high - low).clamp_(min=0)).long()
     rank = rank.clamp_(max=grid.shape[1] - 1)
     row = grove.slots.gather(1, slot)
@@ -211,7 +212,7 @@ def _grow(
     left: int,
     generator: torch.Generator,
 ) -> _Nodes:
-    """Return the children of all nodes, left and right in turn; ranges of the first trees only."""
+    """Return the children of all nodes, left and right in turn; ranges only for the first trees."""
     inside = nodes.inside[:, :left]
     slot, rank = split.slot[:left], split.rank[:left].to(inside.dtype)
     inside = torch.stack([inside, inside], 3)
@@ -229,14 +230,14 @@ def _add_leaves_(
     node: Int[Tensor, "d n"],
     task: np.ndarray,
 ) -> None:
-    """Add the values of the leaves that rows reach in d trees to their tasks, in rising order."""
+    """Add the values of the leaves that rows reach in d trees to their tasks, tree by tree."""
     reached = functional.embedding(node, value.flatten(0, 1)).flatten(1)
     sums = total.flatten(1)
     # One order of summation for all rows: rows in the same leaves must have exactly the same sum,
-    # and the generator alone decides.
+    # and draws must depend on the generator alone.
     if total.device.type == "cpu":
         sums.index_add_(0, torch.as_tensor(task, device=total.device), reached)
     else:
-        # Where `index_add_` is atomic, its order is not fixed.
+        # Where `index_add_` uses atomic operations, its order is not fixed.
         lengths = torch.as_tensor(np.bincount(task, minlength=len(total)), device=total.device)
         sums += torch.segment_reduce(reached, "sum", lengths=lengths, unsafe=True, initial=0.0)

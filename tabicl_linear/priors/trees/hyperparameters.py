@@ -6,7 +6,7 @@ import numpy as np
 
 MIN_DEPTH, MAX_DEPTH = 2, 8
 MAX_NODES_PASSED = 128
-"""Most nodes that one row passes in all trees of a task: bounds the time of a draw."""
+"""Maximum number of nodes that a row passes in all trees of a task; bounds the time of a draw."""
 COMPARED_SHARE = 0.4
 MIXED_SHARE = 0.3
 NOISE_FREE_SHARE = 0.35
@@ -17,25 +17,25 @@ MARGINALS = ("normal", "uniform", "heavy", "skewed", "ordinal")
 
 
 class TargetParameters(NamedTuple):
-    """What each task's target is made of; every field is an array `[b]`.
+    """Parameters of each task's target; every field is an array `[b]`.
 
     Attributes:
-        num_classes: Classes; some may not occur.
-        compared: The class is the largest of `num_classes` outputs; else one output is cut.
+        num_classes: Number of classes; some may not occur.
+        compared: The class is the largest of `num_classes` outputs; otherwise one output is cut.
         num_trees: Trees whose leaf values are added.
         depth: Levels of decisions in the deepest trees; others have one less.
-        num_relevant: Columns that trees may ask for.
+        num_relevant: Columns that trees can split on.
         focus: Standard deviation of the logarithms of a column's weight from tree to tree: a large
             one gives trees on few columns each, so that the target is close to additive.
         spread: Share of a node's range, in quantiles, in which its threshold is uniform.
-        level_scale: Factor on the deviation of a node's contribution, level by level.
-        tree_scale: Factor on the contribution of a tree, tree by tree, as in boosting.
-        smooth_share: Weight of a smooth part (linear or a small network) beside the trees.
+        level_scale: Factor by which the deviation of a node's contribution changes per level.
+        tree_scale: Factor by which contributions change from tree to tree, as in boosting.
+        smooth_share: Weight of a smooth part (linear or a small network) besides the trees.
         smooth_linear: Whether that part is linear.
-        noise_std: Noise on the standardised outputs, in their deviations.
+        noise_std: Standard deviation of the noise on the standardised outputs.
         flip_rate: Share of labels that are replaced by random ones.
-        concentration: Of the Dirichlet distribution of class shares (cut) and inverse deviation of
-            class offsets (compared): small is imbalanced.
+        concentration: Concentration of the Dirichlet distribution of class shares (cut), or inverse
+            deviation of class offsets (compared); small values give imbalanced classes.
     """
 
     num_classes: np.ndarray
@@ -63,8 +63,8 @@ class ColumnParameters(NamedTuple):
 
     Attributes:
         copula: `[b]`, index into `COPULAS`: how the columns depend on each other.
-        strength: `[b]`, how much they do, 0 to 1.
-        num_clusters: `[b]`, groups of rows with centres of their own; 1 is none.
+        strength: `[b]`, how strongly they do, 0 to 1.
+        num_clusters: `[b]`, groups of rows with their own centres; 1 means no groups.
         separation: `[b]`, standard deviation of the centres.
         marginal: `[b m]`, index into `MARGINALS`, for columns that are not nominal.
         tail: `[b m]`, heaviness of the marginal.
@@ -87,7 +87,7 @@ class ColumnParameters(NamedTuple):
 def draw_target_parameters(
     rng: np.random.Generator, count: int, num_features: int, num_classes: int
 ) -> TargetParameters:
-    """Draw what the targets of `count` tasks are made of."""
+    """Draw the parameters of the targets of `count` tasks."""
 
     def happens(probability: float) -> np.ndarray:
         return rng.uniform(size=count) < probability
@@ -118,9 +118,9 @@ def draw_target_parameters(
 def draw_column_parameters(
     rng: np.random.Generator, count: int, num_features: int, max_categories: int
 ) -> ColumnParameters:
-    """Draw how the columns of `count` tasks look, with at most `max_categories` categories.
+    """Draw the column parameters of `count` tasks, with at most `max_categories` categories.
 
-    A task has nominal columns with probability `NOMINAL_SHARE`; then each column is one with
+    A task has nominal columns with probability `NOMINAL_SHARE`; then each column is nominal with
     probability U(0, 1).
     """
     size = (count, num_features)
@@ -129,7 +129,7 @@ def draw_column_parameters(
     # Half of the columns have fewer than about seven categories, some have hundreds.
     exponent = rng.uniform(size=size) ** 2
     categories = np.rint(2 * (max_categories / 2) ** exponent).astype(np.int64)
-    # Every task has marginals that it prefers.
+    # Every task has its own preferred marginals.
     weights = rng.dirichlet(np.full(len(MARGINALS), 0.7), count).cumsum(1)
     marginal = (rng.uniform(size=size)[..., None] > weights[:, None, :-1]).sum(-1)
     clustered = rng.uniform(size=count) < 0.3

@@ -1,4 +1,4 @@
-"""The tree prior: labels that follow random trees, on columns of mixed kinds."""
+"""The tree prior: labels given by random trees, on columns of mixed kinds."""
 
 import numpy as np
 import torch
@@ -23,17 +23,17 @@ class TreePrior(Prior):
     """Draws tasks whose labels are axis-aligned, local functions of the columns.
 
     The target is a sum of 1 to 64 random trees of depth 2 to 8, on a random subset of the columns,
-    in some tasks beside a linear function or a small network; classes are quantiles of one output
+    in some tasks plus a linear function or a small network; classes are quantiles of one output
     or the largest of several, with and without noise. Columns are normal, uniform, heavy-tailed,
     skewed, ordinal or nominal, and depend on each other through factors, a causal chain or
-    clusters. Nominal columns hold codes whose order means nothing; trees send random subsets of
+    clusters. Nominal columns hold codes whose order has no meaning; trees send random subsets of
     their categories to the left. Other columns are z-scores over all rows, clipped to +-100. No
     cell is missing. `docs/prior.md` lists every distribution.
 
-    A draw is kept if it has two classes and the largest has at most 98 % of the rows.
+    A draw is kept if it has at least two classes and the largest has at most 98 % of the rows.
 
     Args:
-        max_categories: Most categories of a nominal column.
+        max_categories: Maximum number of categories of a nominal column.
     """
 
     def __init__(self, max_categories: int = 256) -> None:
@@ -45,7 +45,7 @@ class TreePrior(Prior):
         """Draw `shape.batch_size` tasks on the generator's device.
 
         Raises:
-            DataError: If the shape makes no task, or almost no draw has two classes.
+            DataError: If no task can have the shape, or almost no draw has two classes.
         """
         shape.validate()
         rng = draws.numpy_generator(generator)
@@ -58,7 +58,7 @@ class TreePrior(Prior):
     def _draw_kept(
         self, shape: TaskShape, rng: np.random.Generator, generator: torch.Generator
     ) -> Parts:
-        """Draw until every task of the batch is a kept one."""
+        """Draw until every task of the batch is kept."""
         kept: list[Parts] = []
         missing = shape.batch_size
         most = min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)

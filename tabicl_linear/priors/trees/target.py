@@ -14,7 +14,7 @@ NUM_VIEWS = 3
 HIDDEN = 16
 SCALE_FLOOR = 1e-6
 TREE_JITTER = 2
-"""Trees of a task have its depth or up to one level less."""
+"""Trees of a task have its depth or one level less."""
 
 
 def draw_classes(
@@ -43,7 +43,7 @@ def draw_classes(
 def draw_views(
     x: Float[Tensor, "b m n"], nominal: Nominal, p: TargetParameters, generator: torch.Generator
 ) -> Columns:
-    """Draw which columns matter how much, and the random scores of nominal columns."""
+    """Draw how much each column matters, and the random scores of nominal columns."""
     b, m, n = x.shape
     device = x.device
     weights = draws.normal(b, m, generator=generator).exp_()
@@ -74,7 +74,7 @@ def draw_views(
 def _finish(
     sums: Float[Tensor, "b n o"], columns: Columns, p: TargetParameters, generator: torch.Generator
 ) -> Float[Tensor, "b n o"]:
-    """Bring outputs to deviation 1, mix the smooth parts into some of them, and add noise."""
+    """Scale outputs to deviation 1, mix smooth parts into some of them, and add noise."""
     outputs = scaled(sums)
     mixed = np.flatnonzero(p.smooth_share)
     if mixed.size:
@@ -92,7 +92,7 @@ def _finish(
 
 
 def draw_trees(p: TargetParameters, rng: np.random.Generator) -> Trees:
-    """Draw the depths of all tasks' trees and list the trees in the order of `Trees`."""
+    """Draw the depths of all tasks' trees and sort the trees in the order of `Trees`."""
     task = np.repeat(np.arange(len(p.num_trees)), p.num_trees)
     number = np.arange(len(task)) - np.repeat(p.num_trees.cumsum() - p.num_trees, p.num_trees)
     depth = p.depth[task] - rng.integers(TREE_JITTER, size=len(task))
@@ -127,7 +127,7 @@ def _smooth(
 
 
 def scaled(outputs: Float[Tensor, "b n o"]) -> Float[Tensor, "b n o"]:
-    """Centre each output over the rows and bring those of a task to a common deviation of 1."""
+    """Centre each output over the rows and scale those of a task to a common deviation of 1."""
     outputs = outputs - outputs.mean(1, keepdim=True)
     square = outputs.square().mean((1, 2), keepdim=True)
     return outputs.div_(square.sqrt() + SCALE_FLOOR)
