@@ -62,9 +62,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _openml(
-    options: argparse.Namespace, name: str, suite: str | None
-) -> "tuple[Source, ...]":
+def _openml(options: argparse.Namespace, name: str, suite: str | None) -> "tuple[Source, ...]":
     from tabicl_linear.evaluation.openml_cache import OpenMLCache
 
     cache = OpenMLCache(options.cache, offline=options.offline, say=_say)

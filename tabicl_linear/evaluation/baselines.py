@@ -108,9 +108,7 @@ def _tabpfn(weights: str, threads: int | None = None) -> ClassifierMixin:
     from tabpfn import TabPFNClassifier
 
     # It has no number of threads for the network, only PyTorch's own.
-    return TabPFNClassifier(
-        model_path=weights, ignore_pretraining_limits=True, random_state=SEED
-    )
+    return TabPFNClassifier(model_path=weights, ignore_pretraining_limits=True, random_state=SEED)
 
 
 def _tabicl(weights: str, threads: int | None = None) -> ClassifierMixin:

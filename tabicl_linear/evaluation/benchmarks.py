@@ -138,7 +138,9 @@ def _read_index(folder: Path) -> pd.DataFrame:
             "target_column of every table."
         ) from error
     except ValueError as error:
-        raise DataError(f"{folder / INDEX} is no table of comma-separated values: {error}") from error
+        raise DataError(
+            f"{folder / INDEX} is no table of comma-separated values: {error}"
+        ) from error
     missing = [column for column in COLUMNS if column not in index]
     if missing:
         raise DataError(f"{folder / INDEX} lacks the columns {', '.join(missing)}.")
@@ -163,7 +165,5 @@ def benchmark(
     if named.startswith(FOLDER):
         return folder_benchmark(Path(named.removeprefix(FOLDER)), suite)
     if named not in BENCHMARKS:
-        raise ConfigError(
-            f"--benchmark {named}: give {', '.join(BENCHMARKS)} or {FOLDER}PATH."
-        )
+        raise ConfigError(f"--benchmark {named}: give {', '.join(BENCHMARKS)} or {FOLDER}PATH.")
     return Benchmark(named, BENCHMARKS[named], openml(named, suite))

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 import pandas as pd
 from sklearn.base import ClassifierMixin
@@ -17,13 +17,21 @@ from tabicl_linear.evaluation.protocol import BenchmarkTable
 
 DEFAULT = "default"
 Preset = Literal["default", "paper"]
-ENSEMBLES: dict[Preset, dict[str, float]] = {
+
+
+class Ensemble(TypedDict, total=False):
+    """Arguments of the classifier."""
+
+    n_estimators: int
+    softmax_temperature: float
+
+
+ENSEMBLES: dict[Preset, Ensemble] = {
     "default": {},
     # The authors' members: class and column shifts, rows in another order, every second with power
     # transforms. So are ours, only fewer by default.
     "paper": {"n_estimators": 10, "softmax_temperature": 0.8},
 }
-"""Arguments of the classifier, by the name of the preset."""
 
 
 @dataclass(frozen=True)

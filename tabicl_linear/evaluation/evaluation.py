@@ -14,7 +14,7 @@ from tabicl_linear.evaluation import trials
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
 from tabicl_linear.evaluation.candidates import Candidate, Preset
 from tabicl_linear.evaluation.progress import Progress
-from tabicl_linear.evaluation.trials import Result, Task
+from tabicl_linear.evaluation.trials import Task
 from tabicl_linear.evaluation.workers import Death, finished
 from tabicl_linear.files import written_whole
 
@@ -172,8 +172,8 @@ def _models(evaluation: Evaluation, before: dict[str, Any], folder: Path) -> dic
     for candidate in evaluation.candidates:
         if models.setdefault(candidate.name, candidate.identity) != candidate.identity:
             raise ConfigError(
-                f"{folder} holds results of another {candidate.name} ({models[candidate.name]}, and "
-                f"here {candidate.identity}); name another folder, or the model by NAME=PATH."
+                f"{folder} holds results of another {candidate.name} ({models[candidate.name]}, "
+                f"and here {candidate.identity}); name another folder, or the model by NAME=PATH."
             )
     return models
 

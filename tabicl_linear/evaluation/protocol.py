@@ -165,8 +165,8 @@ def _chosen(size: int, number: int, table: BenchmarkTable, seed: int, draw: int)
 def _check(table: BenchmarkTable, protocol: Protocol) -> None:
     if len(table.y) < MIN_ROWS:
         raise DataError(
-            f"The table {table.name} has {len(table.y)} rows; the protocol takes tables of at least "
-            f"{MIN_ROWS}."
+            f"The table {table.name} has {len(table.y)} rows; the protocol takes tables of at "
+            f"least {MIN_ROWS}."
         )
     names, counts = np.unique(table.y, return_counts=True)
     if len(names) < 2:

@@ -83,7 +83,9 @@ class Result:
         seconds = self.seconds if self.values else None
         key = (self.model, self.benchmark, self.dataset, self.openml_id, self.fold)
         return [
-            dict(zip(COLUMNS, (*key, name, self.values.get(name), seconds, self.error), strict=True))
+            dict(
+                zip(COLUMNS, (*key, name, self.values.get(name), seconds, self.error), strict=True)
+            )
             for name in (*METRICS, *TIMES)
         ]
 
@@ -151,8 +153,10 @@ def frame(results: Iterable[Result], order: Sequence[str]) -> pd.DataFrame:
     found = pd.DataFrame([row for result in results for row in result.rows()], columns=COLUMNS)
     return found.sort_values(
         ["model", "dataset", "fold"],
-        key=lambda column: column.map({name: n for n, name in enumerate(order)})
-        if column.name == "model"
-        else column,
+        key=lambda column: (
+            column.map({name: n for n, name in enumerate(order)})
+            if column.name == "model"
+            else column
+        ),
         kind="stable",
     ).astype({"openml_id": "Int64"})
