@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tabicl_linear.cli.bench import check_folder
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 
@@ -34,6 +33,7 @@ def main(argv: list[str]) -> int:
 
 def _evaluate(options: argparse.Namespace) -> int:
     # These import torch and scikit-learn, which takes seconds: after the options are read.
+    from tabicl_linear.cli.bench import check_folder
     from tabicl_linear.cli.lock import locked
     from tabicl_linear.evaluation.benchmarks import benchmark
     from tabicl_linear.evaluation.candidates import candidates

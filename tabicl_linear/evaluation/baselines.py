@@ -151,6 +151,13 @@ BASELINES = {
 }
 
 
+NOT_SERVED = {
+    "tabflex": "its library fetches the weights itself and gives no probabilities; run it in an "
+    "environment of its own."
+}
+"""Classifiers of the paper that cannot be run here, and why."""
+
+
 def installed_version(name: str) -> str:
     """Version of the library of a baseline.
 

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.classifier import DEFAULT_WEIGHTS, TabICLLinearClassifier
-from tabicl_linear.evaluation.baselines import BASELINES, installed_version
+from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, installed_version
 from tabicl_linear.evaluation.protocol import BenchmarkTable
 
 DEFAULT = "default"
@@ -105,6 +105,8 @@ def _model(named: str, ensemble: Preset) -> Candidate:
 
 def _baseline(named: str) -> Candidate:
     kind, _, given = named.partition(":")
+    if kind in NOT_SERVED:
+        raise ConfigError(f"--baseline {named}: {NOT_SERVED[kind]}")
     if kind not in BASELINES:
         raise ConfigError(f"--baseline {named}: give one of {', '.join(BASELINES)}.")
     baseline = BASELINES[kind]

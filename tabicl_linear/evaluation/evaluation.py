@@ -16,7 +16,7 @@ from tabicl_linear.evaluation.candidates import Candidate, Preset
 from tabicl_linear.evaluation.progress import Progress
 from tabicl_linear.evaluation.trials import Task
 from tabicl_linear.evaluation.workers import Death, finished
-from tabicl_linear.files import written_whole
+from tabicl_linear.files import sweep, written_whole
 
 EVALUATION = "evaluation.json"
 RESULTS = "results.csv"
@@ -108,6 +108,9 @@ def run(
         OSError: The folder cannot be written.
     """
     (folder / TRIALS).mkdir(parents=True, exist_ok=True)
+    if evaluation.shard == (0, 1):  # other parts may be writing
+        sweep(folder)
+        sweep(folder / TRIALS)
     with written_whole(folder / EVALUATION) as partial:
         partial.write_text(json.dumps(content, indent=1) + "\n")
     known = {task: trials.read(task.path(folder / TRIALS)) for task in evaluation.tasks()}

@@ -6,6 +6,7 @@ network. OpenML is asked by `openml_fetch`, in a process that is ended when it h
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ from tabicl_linear.files import written_whole
 PAUSES: tuple[float, ...] = (2.0, 10.0)
 """Seconds before a request is repeated; the last time without OpenML's parquet files, which have no
 checksum."""
+SCRATCH = ".reading-"
+"""Start of the names of folders to throw away."""
 TIME_LIMIT = 600.0
 """Seconds that a request may take."""
 
@@ -70,6 +73,7 @@ class OpenMLCache:
         listed = TABLES[benchmark] if suite is None else self._suite(suite)
         absent = [number for number in listed if not self._path(number).exists()]
         faults: dict[int, str] = {}
+        self._sweep()
         for count, number in enumerate(absent, start=1):
             if self.offline:
                 faults[number] = f"not in the cache {self.folder}, and --offline was given"
@@ -152,7 +156,13 @@ class OpenMLCache:
     def _scratch(self) -> "tempfile.TemporaryDirectory[str]":
         """A folder in the cache to throw away."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(dir=self.folder, prefix=".reading-")
+        return tempfile.TemporaryDirectory(dir=self.folder, prefix=SCRATCH)
+
+    def _sweep(self) -> None:
+        """Delete what a killed process left, which nobody can be writing any more."""
+        for left in self.folder.glob(f"{SCRATCH}*"):
+            if time.time() - left.stat().st_mtime > 2 * TIME_LIMIT:
+                shutil.rmtree(left, ignore_errors=True)
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number}.parquet"

@@ -1,5 +1,8 @@
 """Tables from OpenML: the real client against a server of our own, with every fault of the net."""
 
+import os
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -207,6 +210,17 @@ class TestSuites:
         server.faults["/api/v1/xml/study"] = (412, 1000)
         with pytest.raises(DataError, match="has no suite 3"):
             read(suite="3")
+
+
+def test_what_a_killed_reader_left_is_swept(read, tmp_path):
+    folders = [tmp_path / "cache" / f"{openml_cache.SCRATCH}{n}" for n in "ab"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "half").touch()
+    old = time.time() - 2 * openml_cache.TIME_LIMIT - 10
+    os.utime(folders[0], (old, old))
+    read()
+    assert files(tmp_path / "cache") == [folders[1].name, "11.parquet"]
 
 
 def test_lists_of_the_paper():
