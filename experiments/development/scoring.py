@@ -1,20 +1,17 @@
 """Scores of a classifier on a split of a development table, and means over all tables."""
 
-import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from sklearn.base import ClassifierMixin, clone
-from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from sklearn.base import ClassifierMixin
 from tqdm import tqdm
 
 from experiments.development.tables import Rows, Table
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.evaluation import metrics
+from tabicl_linear.evaluation.metrics import try_out
 
 
 class Scores(NamedTuple):
@@ -49,42 +46,13 @@ METRICS = Means._fields
 def score(estimator: ClassifierMixin, table: Table, split: tuple[Rows, Rows]) -> Scores:
     """Fit a clone of the estimator on the context rows, as a raw frame, and score the queries."""
     context, queries = split
-    estimator = clone(estimator)
-    with warnings.catch_warnings():
-        # More rows or columns than a model was trained on, solvers that stop early and categories
-        # missing from the context are part of the protocol.
-        warnings.simplefilter("ignore")
-        began = time.process_time()
-        estimator.fit(table.x.iloc[context], table.y[context])
-        fitted = time.process_time()
-        probabilities = estimator.predict_proba(table.x.iloc[queries])
-        predicted = time.process_time()
-    known = np.isin(table.y[queries], estimator.classes_)
+    trial = try_out(estimator, table.x.iloc[context], table.y[context], table.x.iloc[queries])
+    scores = metrics.score(trial.probabilities, table.y[queries], trial.classes)
     return Scores(
-        *_metrics(probabilities[known], table.y[queries][known], estimator.classes_),
-        fit_seconds=fitted - began,
-        predict_seconds=predicted - fitted,
+        *(getattr(scores, name) for name in METRICS),
+        fit_seconds=trial.fit_cpu_seconds,
+        predict_seconds=trial.predict_cpu_seconds,
     )
-
-
-def _metrics(
-    probabilities: npt.NDArray[np.float64],
-    y: npt.NDArray[np.object_],
-    classes: npt.NDArray[np.object_],
-) -> Means:
-    probabilities = probabilities / probabilities.sum(1, keepdims=True)
-    if len(classes) == 2:
-        roc_auc = roc_auc_score(y == classes[1], probabilities[:, 1])
-    else:
-        present, counts = np.unique(y, return_counts=True)
-        columns = probabilities.T[np.searchsorted(classes, present)]
-        roc_auc = np.average(
-            [roc_auc_score(y == name, p) for name, p in zip(present, columns, strict=True)],
-            weights=counts,
-        )
-    accuracy = accuracy_score(y, classes[probabilities.argmax(1)])
-    loss = log_loss(y, probabilities, labels=list(classes))
-    return Means(float(roc_auc), float(accuracy), float(loss))
 
 
 def development_scores(model: Path, tables: Sequence[Table]) -> pd.DataFrame:

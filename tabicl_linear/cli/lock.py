@@ -28,14 +28,18 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, name: str = LOCK) -> Iterator[None]:
     """Hold the folder's lock within the block; the end of the process releases it, too.
+
+    Args:
+        folder: That exists.
+        name: Of the lock; those of other names do not count.
 
     Raises:
         ConfigError: Another process holds it.
         OSError: The folder cannot be written to.
     """
-    path = folder / LOCK
+    path = folder / name
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     _held.add(descriptor)
     try:
@@ -56,7 +60,7 @@ def _acquire(descriptor: int, folder: Path) -> None:
     except BlockingIOError as error:
         holder = os.pread(descriptor, 200, 0).decode(errors="replace") or "another process"
         raise ConfigError(
-            f"{folder} is in use by {holder}, which trains there: wait until it ends, or stop it."
+            f"{folder} is in use by {holder}, which works there: wait until it ends, or stop it."
         ) from error
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):

@@ -28,6 +28,7 @@ VERBS = {
     "test": Verb("training:test", "score a checkpoint on a second synthetic set"),
     "predict": Verb("predict:main", "classify the rows of a table, given a labelled one"),
     "export": Verb("export:main", "write a checkpoint's model as one safetensors file"),
+    "evaluate": Verb("evaluate:main", "score models and baselines on real benchmarks"),
     "report": Verb("report:main", "compare models on benchmarks: statistics, tables, one page"),
     "bench": Verb("bench:main", "measure prior, kernels, training and inference on this machine"),
     "lengths": Verb("lengths:main", "score models on contexts longer than they were trained on"),

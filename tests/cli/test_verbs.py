@@ -14,8 +14,8 @@ from tabicl_linear.__main__ import VERBS, main
 def test_help_lists_every_verb_with_one_line(capsys):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    training, others = {"fit", "validate", "test"}, {"predict", "export", "bench", "models"}
-    assert set(VERBS) == training | others | {"lengths", "oracle", "report"}
+    training, models = {"fit", "validate", "test"}, {"predict", "export", "models", "bench"}
+    assert set(VERBS) == training | models | {"evaluate", "report", "lengths", "oracle"}
     for verb in VERBS:
         assert sum(line.startswith(f"  {verb} ") for line in text.splitlines()) == 1
     assert main([]) == 0

@@ -1,0 +1,144 @@
+"""`tabicl-linear evaluate`: models and baselines on the tables of a benchmark."""
+
+import argparse
+import os
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tabicl_linear.evaluation.benchmarks import Source
+
+
+def main(argv: list[str]) -> int:
+    """Run the trials that the output folder lacks; return the exit code.
+
+    Raises:
+        ConfigError: Options that do not fit, or a folder in use or of another protocol.
+        CheckpointError: A model that cannot be loaded.
+        DataError: A benchmark that cannot be read, or a table that cannot be used.
+    """
+    options = _parser().parse_args(argv)
+    try:
+        return _evaluate(options)
+    except OSError as error:
+        where = f"--output {options.output}" if error.filename is None else error.filename
+        raise ConfigError(f"{where}: {error.strerror}; name another folder.") from error
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    # These import torch and scikit-learn, which takes seconds: after the options are read.
+    from tabicl_linear.cli.bench import check_folder
+    from tabicl_linear.cli.lock import locked
+    from tabicl_linear.evaluation.benchmarks import benchmark
+    from tabicl_linear.evaluation.candidates import candidates
+    from tabicl_linear.evaluation.evaluation import RESULTS, Evaluation, plan, run
+
+    number, of = options.shard
+    output: Path = options.output
+    check_folder(output)
+    evaluation = Evaluation(
+        candidates=candidates(options.model, options.baseline, options.ensemble),
+        benchmark=benchmark(options.benchmark, options.suite, partial(_openml, options)),
+        ensemble=options.ensemble,
+        shard=(number - 1, of),
+        jobs=options.jobs,
+        threads=options.threads or max(1, (os.cpu_count() or 1) // options.jobs),
+        again=options.retry_failed,
+    )
+    content = plan(evaluation, output)
+    output.mkdir(parents=True, exist_ok=True)
+    # Parts of one evaluation may run side by side, each once.
+    with locked(output, ".lock" if of == 1 else f".lock-{number}-of-{of}"):
+        failed = run(evaluation, content, output, _say)
+    _say(f"wrote {output / RESULTS}")
+    if failed:
+        _say(f"{failed} trials failed; the column error of {RESULTS} says why")
+    return 0
+
+
+def _openml(options: argparse.Namespace, name: str, suite: str | None) -> "tuple[Source, ...]":
+    from tabicl_linear.evaluation.openml_cache import OpenMLCache
+
+    cache = OpenMLCache(options.cache, offline=options.offline, say=_say)
+    return cache.sources(name, suite)
+
+
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
+        prog="tabicl-linear evaluate",
+        description="Score models and baselines on real tables by the paper's protocol. Stopped "
+        "anywhere, the same command goes on. docs/evaluation.md explains all of it.",
+    )
+    parser.add_argument(
+        "--benchmark",
+        required=True,
+        metavar="{openml-cc18,tabarena,folder:PATH}",
+        help="tables from OpenML, or from a folder with index.csv and parquet files",
+    )
+    parser.add_argument(
+        "--suite", help="of the folder's tables; or number of another suite at OpenML"
+    )
+    parser.add_argument(
+        "--model",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="MODEL",
+        help="default, PATH or NAME=PATH of a checkpoint or export",
+    )
+    parser.add_argument(
+        "--baseline",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="logistic_regression, random_forest, hist_gradient_boosting, random_feature_ridge, "
+        "catboost, xgboost, tabpfn:PATH, tabicl:PATH (PATH: file of weights)",
+    )
+    parser.add_argument("--output", type=Path, required=True, help="folder of the results")
+    parser.add_argument(
+        "--ensemble",
+        choices=("default", "paper"),
+        default="default",
+        help="members of our models: the classifier's own, or 10 as in the paper",
+    )
+    parser.add_argument(
+        "--shard", type=_shard, default=(1, 1), metavar="I/N", help="only part I of N"
+    )
+    parser.add_argument("--jobs", type=_count, default=1, help="trials at a time (1)")
+    parser.add_argument(
+        "--threads", type=_count, help="of each trial (the cores, divided by the jobs)"
+    )
+    parser.add_argument("--retry-failed", action="store_true", help="repeat trials that failed")
+    parser.add_argument(
+        "--cache", type=Path, help="folder of tables from OpenML (~/.cache/tabicl_linear/openml)"
+    )
+    parser.add_argument(
+        "--offline", action="store_true", help="only tables that are in the cache already"
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a whole number of at least 1")
+    return int(text)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """Part and number of parts, from "1/4"."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise argparse.ArgumentTypeError(f"{text}: give I/N, such as 1/4 for the first of four")
+    return int(found[1]), int(found[2])
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"tabicl-linear evaluate: {line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,127 @@
+"""What is compared: models of this project and baselines, by the names of a command line."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypedDict
+
+import pandas as pd
+from sklearn.base import ClassifierMixin
+
+from tabicl_linear.checkpoint import load_model
+from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.estimator.classifier import DEFAULT_WEIGHTS, TabICLLinearClassifier
+from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, installed_version
+from tabicl_linear.evaluation.protocol import BenchmarkTable
+
+DEFAULT = "default"
+Preset = Literal["default", "paper"]
+
+
+class Ensemble(TypedDict, total=False):
+    """Arguments of the classifier."""
+
+    n_estimators: int
+    softmax_temperature: float
+
+
+ENSEMBLES: dict[Preset, Ensemble] = {
+    "default": {},
+    # The authors' members: class and column shifts, rows in another order, every second with power
+    # transforms. So are ours, only fewer by default.
+    "paper": {"n_estimators": 10, "softmax_temperature": 0.8},
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A classifier that is not made yet.
+
+    Attributes:
+        name: In the results.
+        identity: Of what decides its scores: a checksum of its file, or a version.
+        kind: "model" for one of this project, or the name of a baseline.
+        path: File of its weights, where it has one.
+        ensemble: Preset of a model's ensemble.
+    """
+
+    name: str
+    identity: str
+    kind: str
+    path: Path | None = None
+    ensemble: Preset = "default"
+
+    def make(self, threads: int | None) -> ClassifierMixin:
+        """An unfitted classifier that uses so many threads."""
+        if self.kind == "model":
+            assert self.path is not None
+            return TabICLLinearClassifier(self.path, n_jobs=threads, **ENSEMBLES[self.ensemble])
+        weights = () if self.path is None else (str(self.path),)
+        return BASELINES[self.kind].make(*weights, threads=threads)
+
+    def sees(self, table: BenchmarkTable) -> pd.DataFrame:
+        """The columns as it is given them."""
+        if self.kind == "model" or BASELINES[self.kind].reads_categories:
+            return table.declared()
+        return table.x
+
+
+def candidates(
+    models: Sequence[str], baselines: Sequence[str], ensemble: Preset
+) -> tuple[Candidate, ...]:
+    """Candidates of a command line.
+
+    Args:
+        models: "default", PATH or NAME=PATH.
+        baselines: Names of `BASELINES`, with ":PATH" behind those that need weights.
+        ensemble: Preset of the models.
+
+    Raises:
+        ConfigError: None at all, two of one name, an unknown or uninstalled baseline, or one
+            without its weights.
+        CheckpointError: A model that cannot be loaded.
+    """
+    found = [_model(named, ensemble) for named in models]
+    found += [_baseline(named) for named in baselines]
+    names = [candidate.name for candidate in found]
+    if not names:
+        raise ConfigError("nothing to evaluate: give --model or --baseline.")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"two models of the name {twice}: tell them apart by --model NAME=PATH.")
+    return tuple(found)
+
+
+def _model(named: str, ensemble: Preset) -> Candidate:
+    name, _, given = named.rpartition("=")
+    path = DEFAULT_WEIGHTS if named == DEFAULT else Path(given)
+    if not path.is_file():
+        raise CheckpointError(f"--model {named}: there is no file {path}.")
+    load_model(path)  # whether it can be loaded is better known now than in the first fold
+    name = name or (DEFAULT if named == DEFAULT else path.stem)
+    return Candidate(name, _checksum(path), "model", path, ensemble)
+
+
+def _baseline(named: str) -> Candidate:
+    kind, _, given = named.partition(":")
+    if kind in NOT_SERVED:
+        raise ConfigError(f"--baseline {named}: {NOT_SERVED[kind]}")
+    if kind not in BASELINES:
+        raise ConfigError(f"--baseline {named}: give one of {', '.join(BASELINES)}.")
+    baseline = BASELINES[kind]
+    version = f"{baseline.package} {installed_version(kind)}"
+    if not baseline.has_weights:
+        if given:
+            raise ConfigError(f"--baseline {named}: it has no weights; give {kind}.")
+        return Candidate(kind, version, kind)
+    if not Path(given).is_file():
+        raise ConfigError(
+            f"--baseline {named}: give {kind}:PATH with the file of its weights; nothing is "
+            "downloaded."
+        )
+    return Candidate(kind, f"{version}, {_checksum(Path(given))}", kind, Path(given))
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,213 @@
+"""A whole evaluation: what is missing is computed, and the folder says what it holds."""
+
+import json
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tabicl_linear._version import __version__
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.evaluation import trials
+from tabicl_linear.evaluation.benchmarks import Benchmark, Source
+from tabicl_linear.evaluation.candidates import Candidate, Preset
+from tabicl_linear.evaluation.progress import Progress
+from tabicl_linear.evaluation.trials import Task
+from tabicl_linear.evaluation.workers import Death, finished
+from tabicl_linear.files import sweep, written_whole
+
+EVALUATION = "evaluation.json"
+RESULTS = "results.csv"
+TRIALS = "trials"
+LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "torch")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is asked for.
+
+    Attributes:
+        benchmark: Tables and protocol.
+        candidates: Classifiers.
+        ensemble: Preset of the models among them.
+        shard: Which part of the trials, and of how many: (0, 1) for all.
+        jobs: Processes.
+        threads: Of each; None leaves that to the libraries.
+        again: Whether to repeat trials that failed.
+    """
+
+    benchmark: Benchmark
+    candidates: tuple[Candidate, ...]
+    ensemble: Preset = "default"
+    shard: tuple[int, int] = (0, 1)
+    jobs: int = 1
+    threads: int | None = None
+    again: bool = False
+
+    def tasks(self) -> list[Task]:
+        """The trials of this part, table by table."""
+        number, of = self.shard
+        tasks = [
+            Task(candidate, self.benchmark, source, fold, self.threads)
+            for source in self.benchmark.sources
+            for candidate in self.candidates
+            for fold in range(self.benchmark.protocol.folds)
+        ]
+        return tasks[number::of]
+
+    def settings(self) -> dict[str, Any]:
+        """What all results in one folder share."""
+        return {
+            "benchmark": self.benchmark.name,
+            "protocol": asdict(self.benchmark.protocol),
+            "ensemble": self.ensemble,
+        }
+
+
+def plan(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
+    """What `evaluation.json` is to say. Reads every table once and writes nothing.
+
+    Args:
+        evaluation: What is asked for.
+        folder: Of the results, which may hold some.
+
+    Raises:
+        DataError: A table that cannot be used.
+        ConfigError: The folder holds results of another protocol, of other models of these names,
+            or of other tables.
+    """
+    before = _read(folder / EVALUATION)
+    models = _models(evaluation, before, folder)
+    datasets = [describe(evaluation.benchmark, source) for source in evaluation.benchmark.sources]
+    versions = {name: metadata.version(name) for name in LIBRARIES}
+    return evaluation.settings() | {
+        "models": models,
+        "versions": {"python": platform.python_version(), "tabicl_linear": __version__, **versions},
+        "datasets": _datasets(before.get("datasets", []), datasets, folder),
+    }
+
+
+def run(
+    evaluation: Evaluation, content: dict[str, Any], folder: Path, say: Callable[[str], None]
+) -> int:
+    """Run the trials that the folder lacks, and write what it holds.
+
+    Args:
+        evaluation: What is asked for.
+        content: Of its `plan`.
+        folder: Of the results.
+        say: Takes lines about how far it is.
+
+    Returns:
+        How many of the trials asked for have failed.
+
+    Raises:
+        DataError: A result that cannot be read.
+        OSError: The folder cannot be written.
+    """
+    (folder / TRIALS).mkdir(parents=True, exist_ok=True)
+    if evaluation.shard == (0, 1):  # other parts may be writing
+        sweep(folder)
+        sweep(folder / TRIALS)
+    with written_whole(folder / EVALUATION) as partial:
+        partial.write_text(json.dumps(content, indent=1) + "\n")
+    known = {task: trials.read(task.path(folder / TRIALS)) for task in evaluation.tasks()}
+    missing = [
+        task
+        for task, result in known.items()
+        # What failed for want of a table may go well now.
+        if result is None or result.unread or (result.error and evaluation.again)
+    ]
+    progress = Progress([task.candidate.name for task in missing], len(known), evaluation.jobs, say)
+    try:
+        for task, result in finished(missing, trials.run, evaluation.jobs):
+            if isinstance(result, Death):
+                result = trials.outcome(task, error=str(result))
+            result.write(task.path(folder / TRIALS))
+            known[task] = result
+            progress.done(task.candidate.name, seconds=result.seconds, failed=bool(result.error))
+    finally:
+        gather(folder, list(content["models"]))
+    return sum(bool(result.error) for result in known.values() if result is not None)
+
+
+def gather(folder: Path, models: Sequence[str]) -> None:
+    """Write `results.csv` from the files of all trials that the folder holds."""
+    found = [trials.read(path) for path in sorted((folder / TRIALS).glob("*.json"))]
+    table = trials.frame([result for result in found if result is not None], models)
+    with written_whole(folder / RESULTS) as partial:
+        table.to_csv(partial, index=False, lineterminator="\n")
+
+
+def describe(benchmark: Benchmark, source: Source) -> dict[str, Any]:
+    """Sizes of a table as the protocol uses it.
+
+    Raises:
+        DataError: It cannot be used.
+    """
+    known: dict[str, Any] = {"name": source.name, "openml_id": source.openml_id}
+    if source.fault is not None:
+        return known | {"rows": None, "columns": None, "classes": None, "checksum": None}
+    table = benchmark.table(source)
+    return known | {
+        "rows": len(table.y),
+        "columns": table.x.shape[1],
+        "classes": len(set(table.y)),
+        "checksum": source.checksum(),
+    }
+
+
+def _models(evaluation: Evaluation, before: dict[str, Any], folder: Path) -> dict[str, str]:
+    """Identities of all models of the folder, old and new.
+
+    Raises:
+        ConfigError: The folder holds results of another protocol or of other models.
+    """
+    for name, value in evaluation.settings().items():
+        if before and before[name] != value:
+            raise ConfigError(
+                f"{folder} holds results of another {name} ({before[name]}, and here {value}); "
+                "name another folder."
+            )
+    models: dict[str, str] = dict(before.get("models", {}))
+    for candidate in evaluation.candidates:
+        if models.setdefault(candidate.name, candidate.identity) != candidate.identity:
+            raise ConfigError(
+                f"{folder} holds results of another {candidate.name} ({models[candidate.name]}, "
+                f"and here {candidate.identity}); name another folder, or the model by NAME=PATH."
+            )
+    return models
+
+
+def _datasets(
+    before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]], folder: Path
+) -> list[dict[str, Any]]:
+    """Tables of earlier runs and of this one, which may have got what another had not.
+
+    Raises:
+        ConfigError: A table is another one than before.
+    """
+    found = {table["name"]: table for table in before}
+    for table in now:
+        old = found.setdefault(table["name"], table)
+        if None not in (old["checksum"], table["checksum"]) and old != table:
+            raise ConfigError(
+                f"The table {table['name']} is not the one whose results {folder} holds; name "
+                "another folder."
+            )
+        if table["checksum"] is not None:
+            found[table["name"]] = table
+    return list(found.values())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What the folder says that it holds; empty if there is nothing."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise DataError(f"{path} cannot be read ({error}); name another folder.") from error
+    return found

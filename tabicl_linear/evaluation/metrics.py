@@ -1,0 +1,152 @@
+"""Scores of class probabilities, and one trial of a classifier: fit, predict, the time of both."""
+
+import time
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import ClassifierMixin, clone
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+
+from tabicl_linear.errors import DataError
+
+NUM_BINS = 10
+
+
+class Metrics(NamedTuple):
+    """Scores of query rows.
+
+    Attributes:
+        roc_auc: Of two classes that of the second; of more, of every class that the rows have
+            against the rest, weighted by its rows.
+        accuracy: Of the most probable class.
+        log_loss: Mean, in nats.
+        ece: Expected calibration error: in 10 bins of equal width of the largest probability, the
+            gap between its mean and the accuracy, weighted by rows.
+    """
+
+    roc_auc: float
+    accuracy: float
+    log_loss: float
+    ece: float
+
+
+METRICS = Metrics._fields
+
+
+class Trial(NamedTuple):
+    """Probabilities that a classifier gave to query rows, and what they cost.
+
+    Attributes:
+        probabilities: `[rows, classes]`, as the classifier gave them.
+        classes: Labels of the context, sorted.
+        fit_seconds: On the wall clock.
+        predict_seconds: Likewise.
+        fit_cpu_seconds: CPU time of this process, all threads.
+        predict_cpu_seconds: Likewise.
+    """
+
+    probabilities: npt.NDArray[np.floating[Any]]
+    classes: npt.NDArray[np.object_]
+    fit_seconds: float
+    predict_seconds: float
+    fit_cpu_seconds: float
+    predict_cpu_seconds: float
+
+
+def try_out(
+    estimator: ClassifierMixin,
+    context: pd.DataFrame,
+    labels: npt.NDArray[np.object_],
+    queries: pd.DataFrame,
+) -> Trial:
+    """Fit a clone of the estimator on the context and let it predict the queries.
+
+    It is told labels 0, 1, ...: not every classifier takes others.
+    """
+    estimator = clone(estimator)
+    classes, codes = np.unique(labels, return_inverse=True)
+    with warnings.catch_warnings():
+        # More rows or columns than a model was trained on, solvers that stop early, categories
+        # that the context lacks: all part of a protocol.
+        warnings.simplefilter("ignore")
+        clocks = [(time.perf_counter(), time.process_time())]
+        estimator.fit(context, codes)
+        clocks.append((time.perf_counter(), time.process_time()))
+        probabilities = np.asarray(estimator.predict_proba(queries))
+        clocks.append((time.perf_counter(), time.process_time()))
+    (fit, fit_cpu), (predict, predict_cpu) = np.diff(clocks, axis=0).tolist()
+    return Trial(probabilities, classes, fit, predict, fit_cpu, predict_cpu)
+
+
+def as_distributions(probabilities: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Rows that sum to 1, in float32, as the authors score them.
+
+    Raises:
+        DataError: They are no probabilities.
+    """
+    probabilities = np.asarray(probabilities, dtype=np.float32)
+    if not np.isfinite(probabilities).all() or (probabilities < 0).any():
+        raise DataError("The classifier gave probabilities that are negative or not finite.")
+    sums = probabilities.sum(1, keepdims=True)
+    if (sums == 0).any():
+        raise DataError("The classifier gave a row the probability 0 for every class.")
+    return np.asarray(probabilities / sums, dtype=np.float32)
+
+
+def score(
+    probabilities: npt.NDArray[np.floating[Any]],
+    y: npt.NDArray[np.object_],
+    classes: npt.NDArray[np.object_],
+) -> Metrics:
+    """Scores of the rows whose class the context holds: nobody could have named the others.
+
+    Args:
+        probabilities: `[rows, classes]`; rows are divided by their sums.
+        y: Labels of the rows.
+        classes: Labels of the columns, sorted.
+
+    Raises:
+        DataError: There is no such row, or all are of one class, so that there is no ROC-AUC.
+    """
+    known = np.isin(y, classes)
+    probabilities, y = probabilities[known], y[known]
+    present, counts = np.unique(y, return_counts=True)
+    if len(present) < 2:
+        raise DataError(
+            f"The {len(y)} rows to score have {len(present)} of the {len(classes)} classes, and a "
+            "ROC-AUC needs two: give a table with more rows."
+        )
+    probabilities = probabilities / probabilities.sum(1, keepdims=True)
+    if len(classes) == 2:
+        roc_auc = roc_auc_score(y == classes[1], probabilities[:, 1])
+    else:
+        columns = probabilities.T[np.searchsorted(classes, present)]
+        roc_auc = np.average(
+            [roc_auc_score(y == name, p) for name, p in zip(present, columns, strict=True)],
+            weights=counts,
+        )
+    right = classes[probabilities.argmax(1)] == y
+    return Metrics(
+        roc_auc=float(roc_auc),
+        accuracy=float(accuracy_score(y, classes[probabilities.argmax(1)])),
+        log_loss=float(log_loss(y, probabilities, labels=list(classes))),
+        ece=calibration_error(probabilities.max(1), right),
+    )
+
+
+def calibration_error(
+    confidence: npt.NDArray[np.floating[Any]], right: npt.NDArray[np.bool_]
+) -> float:
+    """Expected calibration error in 10 bins of equal width, closed above.
+
+    Args:
+        confidence: Probability of the predicted class, `[rows]`.
+        right: Whether it was right.
+    """
+    inner = np.linspace(0, 1, NUM_BINS + 1)[1:-1]
+    bins = np.searchsorted(inner, confidence)
+    gaps = np.bincount(bins, weights=confidence.astype(np.float64) - right)
+    return float(np.abs(gaps).sum() / len(right))

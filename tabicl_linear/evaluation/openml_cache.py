@@ -1,0 +1,198 @@
+"""Tables from OpenML, each kept as one parquet file once it has been read.
+
+A file in the cache is whole and is never asked for again, so that an evaluation goes on without a
+network. OpenML is asked by `openml_fetch`, in a process that is ended when it hangs.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.evaluation.benchmarks import Source
+from tabicl_linear.evaluation.openml_lists import FETCHED, METADATA, TABLES
+from tabicl_linear.files import written_whole
+
+PAUSES: tuple[float, ...] = (2.0, 10.0)
+"""Seconds before a request is repeated; the last time without OpenML's parquet files, which have no
+checksum."""
+SCRATCH = ".reading-"
+"""Start of the names of folders to throw away."""
+TIME_LIMIT = 600.0
+"""Seconds that a request may take."""
+
+
+class OpenMLFault(DataError):
+    """OpenML answers, but not with a table.
+
+    Attributes:
+        silent: Whether it did not answer at all.
+    """
+
+    def __init__(self, message: str, *, silent: bool) -> None:
+        super().__init__(message)
+        self.silent = silent
+
+
+class OpenMLCache:
+    """A folder of tables from OpenML.
+
+    Args:
+        folder: Of the files; `~/.cache/tabicl_linear/openml` if left out (or below
+            `XDG_CACHE_HOME`).
+        offline: Whether to do without what is not there.
+        say: Takes lines about what is read.
+    """
+
+    def __init__(self, folder: Path | None, *, offline: bool, say: Callable[[str], None]) -> None:
+        self.folder = folder or default_folder()
+        self.offline = offline
+        self._say = say
+
+    def sources(self, benchmark: str, suite: str | None) -> tuple[Source, ...]:
+        """The tables of a benchmark. Those that OpenML does not give have the fault instead.
+
+        Args:
+            benchmark: Of the paper.
+            suite: Number of a suite to take instead of the benchmark's own tables.
+
+        Raises:
+            ConfigError: The suite is no number.
+            DataError: OpenML does not answer, or has no such suite.
+        """
+        listed = TABLES[benchmark] if suite is None else self._suite(suite)
+        absent = [number for number in listed if not self._path(number).exists()]
+        faults: dict[int, str] = {}
+        self._sweep()
+        for count, number in enumerate(absent, start=1):
+            if self.offline:
+                faults[number] = f"not in the cache {self.folder}, and --offline was given"
+                continue
+            self._say(f"reading {listed[number]} from OpenML ({count} of {len(absent)})")
+            try:
+                self._fetch_table(number)
+            except OpenMLFault as fault:
+                if fault.silent:
+                    raise
+                faults[number] = str(fault)
+        names = Counter(listed.values())
+        return tuple(
+            self._source(number, name if names[name] == 1 else f"{name}-{number}", faults)
+            for number, name in listed.items()
+        )
+
+    def _source(self, number: int, name: str, faults: dict[int, str]) -> Source:
+        path = self._path(number)
+        if number in faults:
+            return Source(name, path, "", number, faults[number])
+        try:
+            known = json.loads(pq.read_schema(path).metadata[METADATA])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path} is no table of the cache ({error}); delete it to read it again."
+            ) from error
+        return Source(name, path, known["target"], number)
+
+    def _suite(self, suite: str) -> dict[int, str]:
+        if not suite.isdecimal():
+            raise ConfigError(f"--suite {suite}: give the number of a suite at OpenML, such as 99.")
+        path = self.folder / f"suite-{suite}.json"
+        if not path.exists():
+            if self.offline:
+                raise DataError(
+                    f"suite {suite} is not in the cache {self.folder}; leave --offline."
+                )
+            self._say(f"reading suite {suite} from OpenML")
+            with self._scratch() as scratch:
+                tables = self._ask({"suite": int(suite)}, f"suite {suite}", scratch)["tables"]
+            with written_whole(path) as partial:
+                partial.write_text(json.dumps(tables))
+        return {int(number): name for number, name in json.loads(path.read_text()).items()}
+
+    def _fetch_table(self, number: int) -> None:
+        with self._scratch() as scratch:
+            self._ask({"table": number}, f"table {number}", scratch)
+            os.replace(Path(scratch) / FETCHED, self._path(number))
+
+    def _ask(self, request: dict[str, Any], what: str, scratch: str) -> dict[str, Any]:
+        """Ask until there is an answer, a few times.
+
+        Raises:
+            OpenMLFault: There is none.
+        """
+        for attempt, pause in enumerate((0.0, *PAUSES)):
+            time.sleep(pause)
+            with tempfile.TemporaryDirectory(dir=scratch) as client:
+                answer = _answer(
+                    request | {"folder": scratch},
+                    {"OPENML_CACHE_DIR": client}
+                    | (
+                        {"OPENML_SKIP_PARQUET": "true"}
+                        if attempt and attempt == len(PAUSES)
+                        else {}
+                    ),
+                )
+            if "fault" not in answer:
+                return answer
+        server = answer.get("server", "the server")
+        if answer["silent"]:
+            raise OpenMLFault(
+                f"OpenML ({server}) does not answer for {what} ({answer['fault']}): try again "
+                f"later; what has been read stays in {self.folder}, and --offline evaluates that.",
+                silent=True,
+            )
+        raise OpenMLFault(f"OpenML ({server}) has no {what} ({answer['fault']})", silent=False)
+
+    def _scratch(self) -> "tempfile.TemporaryDirectory[str]":
+        """A folder in the cache to throw away."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(dir=self.folder, prefix=SCRATCH)
+
+    def _sweep(self) -> None:
+        """Delete what a killed process left, which nobody can be writing any more."""
+        for left in self.folder.glob(f"{SCRATCH}*"):
+            if time.time() - left.stat().st_mtime > 2 * TIME_LIMIT:
+                shutil.rmtree(left, ignore_errors=True)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number}.parquet"
+
+
+def default_folder() -> Path:
+    """Where tables are kept if nobody says otherwise."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "tabicl_linear" / "openml"
+
+
+def _answer(request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
+    """What the process answers; a fault if it ends without an answer, or does not end."""
+    try:
+        process = subprocess.run(
+            [sys.executable, "-m", "tabicl_linear.evaluation.openml_fetch"],
+            input=json.dumps(request),
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"fault": f"no answer within {TIME_LIMIT:g} s", "silent": True}
+    if process.returncode:
+        last = (process.stderr.strip().splitlines() or ["no reason"])[-1]
+        return {
+            "fault": f"the client ended with code {process.returncode}: {last}",
+            "silent": False,
+        }
+    answer: dict[str, Any] = json.loads(process.stdout)
+    return answer

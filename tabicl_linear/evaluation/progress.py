@@ -1,0 +1,78 @@
+"""How far an evaluation is, and how long it will still take."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+EVERY = 20.0
+"""Seconds between lines."""
+
+
+class Progress:
+    """Says from time to time how many trials are done, and what is left.
+
+    Time left is what the trials of each model took so far, times how many it still has: a model
+    takes a thousand times as long as another.
+
+    Args:
+        models: The model of every trial to come.
+        total: Trials in all, those that were done before included.
+        jobs: Processes.
+        say: Takes a line.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        total: int,
+        jobs: int,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._left = Counter(models)
+        self._total = total
+        self._jobs = jobs
+        self._say = say
+        self._clock = clock
+        self._began = self._said = clock()
+        self._seconds: dict[str, list[float]] = {model: [] for model in models}
+        self._failed = 0
+        if len(models) < total:
+            say(f"{total - len(models)} of {total} trials were done before")
+
+    def done(self, model: str, *, seconds: float, failed: bool) -> None:
+        """A trial is done that took so long."""
+        self._left[model] -= 1
+        self._seconds[model].append(seconds)
+        self._failed += failed
+        now = self._clock()
+        last = not self._left.total()
+        if last or now - self._said >= EVERY:
+            self._said = now
+            self._say(self._line(now))
+
+    def seconds_left(self) -> float:
+        """An estimate; a model without a finished trial counts as the mean of the others."""
+        known = [seconds for one in self._seconds.values() for seconds in one] or [0.0]
+        means = {model: fmean(one or known) for model, one in self._seconds.items()}
+        return sum(number * means[model] for model, number in self._left.items()) / self._jobs
+
+    def _line(self, now: float) -> str:
+        left = self._left.total()
+        line = f"{self._total - left} of {self._total} trials"
+        if self._failed:
+            line += f", {self._failed} failed"
+        if not left:
+            return f"{line}, in {in_words(now - self._began)}"
+        return f"{line}, about {in_words(self.seconds_left())} left"
+
+
+def in_words(seconds: float) -> str:
+    """A duration in its largest unit that fits."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

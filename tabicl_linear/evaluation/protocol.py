@@ -1,0 +1,178 @@
+"""The paper's protocol: which rows and columns of a table are used, and its folds.
+
+After the authors' code: every column becomes numbers, rows are shuffled once, then rare classes,
+rows and columns beyond the caps are left out by seeds that depend on the table alone, so that every
+model sees the same.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api import types as dtypes
+from sklearn.model_selection import StratifiedKFold
+
+from tabicl_linear.errors import DataError
+
+SEED = 42
+MIN_ROWS = 100
+ROWS, COLUMNS = 0, 1
+"""Which draw of a table a seed is for."""
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What of a table is used.
+
+    Attributes:
+        max_rows: Rows of a table at most; None for all.
+        max_columns: Columns of a table at most, beside the target.
+        max_classes: Classes at most; the most frequent are kept.
+        folds: Of the stratified cross-validation.
+        seed: Of shuffles, caps and folds.
+    """
+
+    max_rows: int | None
+    max_columns: int = 20
+    max_classes: int = 10
+    folds: int = 5
+    seed: int = SEED
+
+
+CC18 = Protocol(max_rows=1000)
+TABARENA = Protocol(max_rows=None)
+
+
+@dataclass(frozen=True)
+class BenchmarkTable:
+    """A table of a benchmark.
+
+    Attributes:
+        name: Of the table, once in a benchmark.
+        openml_id: Its data id at OpenML; None where it has none.
+        x: Columns but the target, in float32: numbers, and codes of categories and texts. A missing
+            value is NaN.
+        categorical: Names of the columns that are declared as categories.
+        y: Class labels, as texts.
+    """
+
+    name: str
+    openml_id: int | None
+    x: pd.DataFrame
+    categorical: tuple[str, ...]
+    y: npt.NDArray[np.object_]
+
+    def declared(self) -> pd.DataFrame:
+        """The columns, of which those that are declared as categories have that type."""
+        present = [name for name in self.categorical if name in self.x]
+        return self.x.astype(dict.fromkeys(present, "category"))
+
+
+def encode(
+    frame: pd.DataFrame,
+    target: str,
+    *,
+    name: str,
+    openml_id: int | None = None,
+) -> BenchmarkTable:
+    """A table from a frame: categories and texts become codes in the order of their categories.
+
+    Raises:
+        DataError: The target is not there, or missing in some rows.
+    """
+    if target not in frame:
+        raise DataError(f"The table {name} has no target column {target!r}; mend its index.")
+    labels = frame[target]
+    absent = int(labels.isna().sum())
+    if absent:
+        raise DataError(
+            f"The target {target!r} of the table {name} is missing in {absent} of {len(frame)} "
+            "rows; remove those rows."
+        )
+    x = frame.drop(columns=target)
+    x.columns = pd.Index([str(column) for column in x.columns])
+    codes = {column: _numbers(cells) for column, cells in x.items()}
+    return BenchmarkTable(
+        name=name,
+        openml_id=openml_id,
+        x=pd.DataFrame(codes),
+        categorical=tuple(column for column, cells in x.items() if _is_declared(cells)),
+        y=labels.astype(str).to_numpy(dtype=object),
+    )
+
+
+def _is_declared(cells: pd.Series) -> bool:
+    return isinstance(cells.dtype, pd.CategoricalDtype) or dtypes.is_bool_dtype(cells.dtype)
+
+
+def _numbers(cells: pd.Series) -> npt.NDArray[np.float32]:
+    """Numbers in float32, or codes of categories; NaN where a value is missing."""
+    if dtypes.is_datetime64_any_dtype(cells.dtype):
+        cells = (cells - pd.Timestamp(0, tz=cells.dt.tz)) / pd.Timedelta(days=1)
+    if not _is_declared(cells) and not dtypes.is_numeric_dtype(cells.dtype):
+        try:
+            cells = pd.to_numeric(cells)
+        except (ValueError, TypeError):
+            cells = cells.astype("category")
+    if _is_declared(cells):
+        codes = cells.astype("category").cat.codes.to_numpy(np.float32)
+        return np.where(codes < 0, np.float32(np.nan), codes)
+    return cells.to_numpy(np.float32, na_value=np.nan)
+
+
+def prepare(table: BenchmarkTable, protocol: Protocol) -> BenchmarkTable:
+    """The rows and columns of a table that the protocol uses, shuffled.
+
+    Raises:
+        DataError: Fewer rows than the protocol takes, one class only, or a class for less than one
+            row in a fold.
+    """
+    rows = np.random.default_rng(protocol.seed).permutation(len(table.y))
+    names, counts = np.unique(table.y, return_counts=True)
+    if len(names) > protocol.max_classes:
+        # A stable sort, so that of equally frequent classes the first by name stay.
+        kept = names[np.argsort(-counts, kind="stable")[: protocol.max_classes]]
+        rows = rows[np.isin(table.y[rows], kept)]
+    if protocol.max_rows is not None and len(rows) > protocol.max_rows:
+        rows = rows[_chosen(len(rows), protocol.max_rows, table, protocol.seed, ROWS)]
+    columns = np.arange(table.x.shape[1])
+    if len(columns) > protocol.max_columns:
+        columns = _chosen(len(columns), protocol.max_columns, table, protocol.seed, COLUMNS)
+    prepared = replace(table, x=table.x.iloc[rows, columns], y=table.y[rows])
+    _check(prepared, protocol)
+    return prepared
+
+
+def folds(table: BenchmarkTable, protocol: Protocol) -> Iterator[tuple[Rows, Rows]]:
+    """Positions of context and query rows of a prepared table, fold by fold."""
+    splitter = StratifiedKFold(protocol.folds, shuffle=True, random_state=protocol.seed)
+    # The folds depend on the classes alone.
+    yield from splitter.split(np.zeros(len(table.y)), table.y)
+
+
+def _chosen(size: int, number: int, table: BenchmarkTable, seed: int, draw: int) -> Rows:
+    """Positions of a uniform choice without replacement, sorted."""
+    # A table that OpenML does not have is chosen from by the letters of its name.
+    identity = [table.openml_id] if table.openml_id is not None else list(table.name.encode())
+    rng = np.random.default_rng(np.random.SeedSequence([seed, *identity, draw]))
+    return np.sort(rng.choice(size, number, replace=False))
+
+
+def _check(table: BenchmarkTable, protocol: Protocol) -> None:
+    if len(table.y) < MIN_ROWS:
+        raise DataError(
+            f"The table {table.name} has {len(table.y)} rows; the protocol takes tables of at "
+            f"least {MIN_ROWS}."
+        )
+    names, counts = np.unique(table.y, return_counts=True)
+    if len(names) < 2:
+        raise DataError(f"The target of the table {table.name} is constant ({names[0]!r}).")
+    if np.sort(counts)[-2] < protocol.folds:
+        raise DataError(
+            f"All but one class of the table {table.name} have fewer than {protocol.folds} rows, "
+            f"so that there are no {protocol.folds} stratified folds."
+        )

@@ -1,0 +1,162 @@
+"""One file for each trial: a model on a fold of a table."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.evaluation.benchmarks import Benchmark, Source
+from tabicl_linear.evaluation.candidates import Candidate
+from tabicl_linear.evaluation.metrics import METRICS, as_distributions, score, try_out
+from tabicl_linear.evaluation.protocol import BenchmarkTable, folds
+from tabicl_linear.files import written_whole
+
+TIMES = ("fit_seconds", "predict_seconds", "fit_cpu_seconds", "predict_cpu_seconds")
+COLUMNS = [
+    *("model", "benchmark", "dataset", "openml_id", "fold"),
+    *("metric", "value", "seconds", "error"),
+]
+"""Of `results.csv`."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model, a table and the fold to predict."""
+
+    candidate: Candidate
+    benchmark: Benchmark
+    source: Source
+    fold: int
+    threads: int | None
+
+    def path(self, folder: Path) -> Path:
+        """File of the result in the folder of results."""
+        parts = (self.candidate.name, self.source.name, str(self.fold))
+        return folder / ("--".join(quote(part, safe=" ") for part in parts) + ".json")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a trial came to.
+
+    Attributes:
+        model: Name of the candidate.
+        identity: Its identity.
+        benchmark: Name.
+        dataset: Name of the table.
+        openml_id: Its data id at OpenML.
+        fold: From 0.
+        values: Metrics and times; empty if it failed.
+        error: Why it failed; empty if it did not.
+        unread: Whether it failed because there was no table.
+    """
+
+    model: str
+    identity: str
+    benchmark: str
+    dataset: str
+    openml_id: int | None
+    fold: int
+    values: dict[str, float]
+    error: str = ""
+    unread: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Of fitting and predicting; 0 if it failed."""
+        return sum(self.values[name] for name in TIMES[:2]) if self.values else 0.0
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        with written_whole(path) as partial:
+            partial.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of `results.csv`: one for each metric and time."""
+        seconds = self.seconds if self.values else None
+        key = (self.model, self.benchmark, self.dataset, self.openml_id, self.fold)
+        return [
+            dict(
+                zip(COLUMNS, (*key, name, self.values.get(name), seconds, self.error), strict=True)
+            )
+            for name in (*METRICS, *TIMES)
+        ]
+
+
+def outcome(task: Task, values: dict[str, float] | None = None, error: str = "") -> Result:
+    """The result of a task, from its values or the reason of its failure."""
+    return Result(
+        model=task.candidate.name,
+        identity=task.candidate.identity,
+        benchmark=task.benchmark.name,
+        dataset=task.source.name,
+        openml_id=task.source.openml_id,
+        fold=task.fold,
+        values=values or {},
+        error=" ".join(error.split()),
+        unread=task.source.fault is not None,
+    )
+
+
+def run(task: Task) -> Result:
+    """Fit and score; a failure is a result, too."""
+    if task.source.fault is not None:
+        return outcome(task, error=task.source.fault)
+    try:
+        with threadpool_limits(task.threads):
+            return outcome(task, _values(task))
+    # Any library may fail in any way, and what it says is the result.
+    except Exception as error:
+        return outcome(task, error=f"{type(error).__name__}: {error}")
+
+
+def _values(task: Task) -> dict[str, float]:
+    table = _table(task.benchmark, task.source)
+    context, queries = list(folds(table, task.benchmark.protocol))[task.fold]
+    x = task.candidate.sees(table)
+    trial = try_out(
+        task.candidate.make(task.threads), x.iloc[context], table.y[context], x.iloc[queries]
+    )
+    scores = score(as_distributions(trial.probabilities), table.y[queries], trial.classes)
+    return scores._asdict() | {name: trial._asdict()[name] for name in TIMES}
+
+
+@lru_cache(maxsize=1)
+def _table(benchmark: Benchmark, source: Source) -> BenchmarkTable:
+    """The folds of a table follow each other."""
+    return benchmark.table(source)
+
+
+def read(path: Path) -> Result | None:
+    """The result in a file; None where there is no file.
+
+    Raises:
+        DataError: It is no result.
+    """
+    try:
+        return Result(**json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{path} is no result of a trial ({error}); delete it.") from error
+
+
+def frame(results: Iterable[Result], order: Sequence[str]) -> pd.DataFrame:
+    """Rows of `results.csv`, models in a given order."""
+    found = pd.DataFrame([row for result in results for row in result.rows()], columns=COLUMNS)
+    return found.sort_values(
+        ["model", "dataset", "fold"],
+        key=lambda column: (
+            column.map({name: n for n, name in enumerate(order)})
+            if column.name == "model"
+            else column
+        ),
+        kind="stable",
+    ).astype({"openml_id": "Int64"})

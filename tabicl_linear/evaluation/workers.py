@@ -1,0 +1,112 @@
+"""Tasks in processes of their own: one that dies costs its task and not the run."""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Generic, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a process ended that did not finish its task.
+
+    Attributes:
+        exit_code: Of the process; minus the number of the signal that killed it.
+    """
+
+    exit_code: int | None
+
+    def __str__(self) -> str:
+        if self.exit_code is not None and self.exit_code < 0:
+            name = signal.Signals(-self.exit_code).name
+            hint = ", as when memory runs out" if name == "SIGKILL" else ""
+            return f"the process was killed by {name}{hint}"
+        return f"the process ended with code {self.exit_code}"
+
+
+@dataclass
+class _Worker(Generic[Task]):
+    process: BaseProcess
+    connection: Connection
+    task: Task
+
+
+def finished(
+    tasks: Sequence[Task], run: Callable[[Task], Result], jobs: int
+) -> Iterator[tuple[Task, Result | Death]]:
+    """Tasks and their results, as they are done.
+
+    With one job in this process, one after the other. With more in so many others, each of which
+    takes a task after the other; one that dies is replaced.
+
+    Args:
+        tasks: What to do, each once.
+        run: Does one; a function of a module, as the processes have to import it.
+        jobs: Processes.
+    """
+    if jobs == 1:
+        for task in tasks:
+            yield task, run(task)
+        return
+    waiting = list(reversed(tasks))
+    workers: list[_Worker[Task]] = []
+    try:
+        while waiting or workers:
+            while waiting and len(workers) < jobs:
+                workers.append(_started(run, waiting.pop()))
+            ready = wait([worker.connection for worker in workers])
+            for worker in [worker for worker in workers if worker.connection in ready]:
+                task, result = worker.task, _received(worker)
+                if isinstance(result, Death) or not waiting:
+                    workers.remove(worker)
+                    _end(worker)
+                else:
+                    worker.task = waiting.pop()
+                    worker.connection.send(worker.task)
+                yield task, result
+    finally:
+        for worker in workers:
+            _end(worker)
+
+
+def _started(run: Callable[[Task], Result], task: Task) -> _Worker[Task]:
+    # Not forked: libraries with threads do not survive that.
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_work, args=(run, there), daemon=True)
+    process.start()
+    there.close()
+    here.send(task)
+    return _Worker(process, here, task)
+
+
+def _received(worker: _Worker[Task]) -> Result | Death:
+    try:
+        result: Result = worker.connection.recv()
+    except (EOFError, ConnectionResetError):
+        worker.process.join()
+        return Death(worker.process.exitcode)
+    return result
+
+
+def _end(worker: _Worker[Task]) -> None:
+    worker.connection.close()
+    worker.process.terminate()
+    worker.process.join()
+
+
+def _work(run: Callable[[Task], Result], connection: Connection) -> None:
+    # Ctrl-C goes to all processes of a terminal; the first one ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        try:
+            task: Task = connection.recv()
+        except (EOFError, ConnectionResetError):
+            return
+        connection.send(run(task))

@@ -1,0 +1,102 @@
+"""Baselines on real tables of scikit-learn, with the real libraries."""
+
+import importlib.util
+
+import numpy as np
+import pandas as pd
+import pytest
+from evaluation import benchmark_folder
+
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.evaluation import baselines
+from tabicl_linear.evaluation.baselines import BASELINES, Baseline, installed_version
+from tabicl_linear.evaluation.benchmarks import folder_benchmark
+from tabicl_linear.evaluation.candidates import candidates
+from tabicl_linear.evaluation.metrics import score, try_out
+from tabicl_linear.evaluation.protocol import folds
+
+FREE = [name for name, baseline in BASELINES.items() if not baseline.has_weights]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    folder = benchmark_folder.write(tmp_path_factory.mktemp("made") / "tables")
+    benchmark = folder_benchmark(folder, "small")
+    return [(benchmark.table(s), benchmark.protocol) for s in benchmark.sources]
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_a_baseline_learns(tables, name):
+    if importlib.util.find_spec(BASELINES[name].package) is None:
+        pytest.skip(f"{BASELINES[name].package} is not installed")
+    (candidate,) = candidates([], [name], "default")
+    for table, protocol in tables:
+        context, queries = next(iter(folds(table, protocol)))
+        x = candidate.sees(table)
+        trials = [
+            try_out(candidate.make(1), x.iloc[context], table.y[context], x.iloc[queries])
+            for _ in range(2)
+        ]
+        np.testing.assert_array_equal(trials[0].probabilities, trials[1].probabilities)
+        assert score(trials[0].probabilities, table.y[queries], trials[0].classes).roc_auc > 0.65
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [("logistic_regression", {"float32"}), ("catboost", {"float32", "category"})],
+)
+def test_what_a_baseline_sees(tables, name, kinds):
+    if importlib.util.find_spec(BASELINES[name].package) is None:
+        pytest.skip(f"{BASELINES[name].package} is not installed")
+    (candidate,) = candidates([], [name], "default")
+    assert {str(kind) for kind in candidate.sees(tables[0][0]).dtypes} == kinds
+
+
+def test_categories_that_the_context_lacks_are_taken(tables):
+    x = pd.DataFrame({"x": pd.Categorical(["a", "b", None] * 20), "z": np.arange(60.0)})
+    y = np.array(["p", "q"] * 30, dtype=object)
+    queries = pd.DataFrame({"x": pd.Categorical(["c", None]), "z": [1.0, np.nan]})
+    for name in set(FREE) & {"logistic_regression", "random_forest", "catboost", "xgboost"}:
+        if importlib.util.find_spec(BASELINES[name].package) is None:
+            continue
+        trial = try_out(BASELINES[name].make(threads=1), x, y, queries)
+        assert trial.probabilities.shape == (2, 2)
+
+
+def test_versions():
+    assert installed_version("random_forest") == __import__("sklearn").__version__
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("boosting", "give one of logistic_regression, "),
+        ("tabflex", "fetches the weights itself"),
+        ("random_forest:weights", "it has no weights; give random_forest"),
+        ("absent", "not installed; pip install absent_library"),
+        ("absent_extra", r"not installed; pip install 'tabicl-linear\[baselines\]'"),
+        ("weighty", "give weighty:PATH with the file of its weights; nothing is downloaded"),
+        ("weighty:nowhere.ckpt", "give weighty:PATH"),
+    ],
+)
+def test_baselines_that_cannot_be_had(monkeypatch, given, words):
+    made = baselines._logistic_regression
+    monkeypatch.setitem(BASELINES, "absent", Baseline(made, "absent_library"))
+    monkeypatch.setitem(BASELINES, "absent_extra", Baseline(made, "absent_library", extra=True))
+    monkeypatch.setitem(BASELINES, "weighty", Baseline(made, has_weights=True))
+    with pytest.raises(ConfigError, match=words):
+        candidates([], [given], "default")
+
+
+def test_weights_reach_the_baseline(monkeypatch, tmp_path):
+    def make(weights, threads=None):
+        return weights, threads
+
+    monkeypatch.setitem(BASELINES, "weighty", Baseline(make, has_weights=True))
+    path = tmp_path / "weights.ckpt"
+    path.write_bytes(b"w")
+    (candidate,) = candidates([], [f"weighty:{path}"], "default")
+    assert candidate.make(3) == (str(path), 3)
+    assert candidate.name == "weighty"
+    path.write_bytes(b"v")
+    assert candidates([], [f"weighty:{path}"], "default")[0].identity != candidate.identity

@@ -1,0 +1,98 @@
+"""Scores against their definitions; ROC-AUC by counting pairs is in `tests/test_development.py`."""
+
+import itertools
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import roc_auc_score
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.evaluation.metrics import as_distributions, calibration_error, score, try_out
+
+CLASSES = np.array(["a", "b", "c"], dtype=object)
+
+
+def drawn(rows=200, classes=3):
+    rng = np.random.default_rng(0)
+    y = CLASSES[rng.integers(0, classes, rows)]
+    return rng.dirichlet(np.ones(classes), rows), y
+
+
+def naive_calibration_error(confidence, right):
+    """Bin by bin, closed above."""
+    edges = np.linspace(0, 1, 11)
+    total = 0.0
+    for low, high in itertools.pairwise(edges):
+        inside = (confidence > low) & (confidence <= high)
+        if inside.any():
+            total += inside.mean() * abs(confidence[inside].mean() - right[inside].mean())
+    return total
+
+
+class TestScores:
+    def test_calibration_error_against_its_definition(self):
+        probabilities, y = drawn()
+        confidence = probabilities.max(1)
+        right = CLASSES[probabilities.argmax(1)] == y
+        expected = naive_calibration_error(confidence, right)
+        np.testing.assert_allclose(calibration_error(confidence, right), expected, rtol=1e-12)
+        np.testing.assert_allclose(score(probabilities, y, CLASSES).ece, expected, rtol=1e-12)
+
+    @pytest.mark.parametrize(
+        ("confidence", "right", "expected"),
+        [([1.0, 1.0], [True, True], 0.0), ([1.0, 1.0], [True, False], 0.5), ([0.6], [True], 0.4)],
+    )
+    def test_calibration_error_by_hand(self, confidence, right, expected):
+        found = calibration_error(np.array(confidence), np.array(right))
+        assert found == pytest.approx(expected)
+
+    def test_roc_auc_is_the_library_s_weighted_average(self):
+        probabilities, y = drawn()
+        expected = roc_auc_score(y, probabilities, multi_class="ovr", average="weighted")
+        np.testing.assert_allclose(score(probabilities, y, CLASSES).roc_auc, expected, rtol=1e-12)
+
+    def test_scale_of_the_rows_does_not_matter(self):
+        probabilities, y = drawn()
+        assert score(probabilities * 4, y, CLASSES) == score(probabilities, y, CLASSES)
+
+    def test_one_class_has_no_area(self):
+        probabilities, _ = drawn()
+        with pytest.raises(DataError, match="have 1 of the 3 classes"):
+            score(probabilities, np.full(200, "a", dtype=object), CLASSES)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -0.1])
+def test_what_is_no_probability(bad):
+    probabilities, _ = drawn()
+    assert as_distributions(probabilities).dtype == np.float32
+    probabilities[3, 1] = bad
+    with pytest.raises(DataError, match="negative or not finite"):
+        as_distributions(probabilities)
+    with pytest.raises(DataError, match="probability 0 for every class"):
+        as_distributions(np.zeros((2, 2)))
+
+
+class Told(ClassifierMixin, BaseEstimator):
+    """Says which labels it is told."""
+
+    labels: ClassVar[list] = []
+
+    def fit(self, x, y):
+        self.labels.append(sorted(set(y.tolist())))
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, x):
+        return np.full((len(x), len(self.classes_)), 1 / len(self.classes_))
+
+
+def test_labels_are_told_as_numbers_from_zero():
+    x = pd.DataFrame({"x": np.arange(4.0)})
+    trial = try_out(Told(), x, np.array(["q", "p", "q", "z"], dtype=object), x)
+    assert Told.labels[-1] == [0, 1, 2]
+    assert trial.classes.tolist() == ["p", "q", "z"]
+    assert trial.probabilities.shape == (4, 3)
+    assert min(trial[2:]) >= 0

@@ -1,0 +1,230 @@
+"""Tables from OpenML: the real client against a server of our own, with every fault of the net."""
+
+import os
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from evaluation import openml_server
+from evaluation.openml_server import Table, dense, sparse
+
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.evaluation import openml_cache
+from tabicl_linear.evaluation.openml_cache import OpenMLCache
+from tabicl_linear.evaluation.openml_lists import TABLES
+
+ARFF = "/data/v1/download/11"
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A server, a configuration of the client that names it, and a home of their own."""
+    with openml_server.running({11: Table(dense())}) as server:
+        folder = tmp_path / "config" / "openml"
+        folder.mkdir(parents=True)
+        (folder / "config").write_text(f"server={server.url}\napikey=\n")
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+        monkeypatch.delenv("OPENML_CACHE_DIR", raising=False)
+        monkeypatch.delenv("OPENML_SKIP_PARQUET", raising=False)
+        monkeypatch.setattr(openml_cache, "PAUSES", ())
+        monkeypatch.setitem(TABLES, "openml-cc18", {11: "weather"})
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def client(request, monkeypatch):
+    """The client in this process: importing it takes seconds, in each process of its own."""
+    if "own_process" in request.keywords:
+        return
+    server = request.getfixturevalue("server")
+    fetch = pytest.importorskip("tabicl_linear.evaluation.openml_fetch")
+    monkeypatch.setattr(fetch.openml.config, "server", server.url)
+    monkeypatch.setattr(fetch.openml.config, "_root_cache_directory", None)
+
+    def answer(request, environment):
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            return fetch.answer(request)
+
+    monkeypatch.setattr(openml_cache, "_answer", answer)
+
+
+@pytest.fixture
+def read(tmp_path, server):
+    """The sources of a benchmark, through a cache that stays from call to call."""
+
+    def call(*, suite=None, offline=False):
+        cache = OpenMLCache(tmp_path / "cache", offline=offline, say=lambda line: None)
+        return cache.sources("openml-cc18", suite)
+
+    return call
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_dense_table_with_every_kind_of_column(read, tmp_path):
+    (source,) = read()
+    assert (source.name, source.openml_id, source.target, source.fault) == (
+        *("weather", 11, "play"),
+        None,
+    )
+    table = source.read()
+    assert list(table.x) == ["heat", "sky", "wind", "remark"]  # no row numbers
+    assert table.categorical == ("sky", "wind")  # declared; texts are not
+    expected_sky = np.arange(120) % 3
+    np.testing.assert_array_equal(table.x["sky"], [np.nan, *expected_sky[1:]])
+    np.testing.assert_array_equal(table.x["heat"][2:], np.arange(2, 120) / 8)
+    assert np.isnan(table.x["heat"][1])
+    np.testing.assert_array_equal(table.x["remark"], np.arange(120) % 4)
+    assert table.x["wind"].nunique() == 2
+    assert table.y.tolist() == ["no", "yes"] * 60
+    assert files(tmp_path / "cache") == ["11.parquet"]
+
+
+@pytest.mark.own_process
+def test_a_table_is_read_in_a_process_of_its_own(read, tmp_path):
+    assert read()[0].read().x.shape == (120, 4)
+    assert files(tmp_path / "cache") == ["11.parquet"]
+    assert files(tmp_path) == ["cache", "config"]
+
+
+def test_a_table_is_read_once(read, server):
+    first = read()
+    server.tables.clear()
+    server.requests.clear()
+    assert read() == first
+    assert read(offline=True) == first
+    assert not server.requests
+
+
+def test_sparse_arff(read, server):
+    server.tables[11] = Table(sparse(), target="class", sparse=True)
+    table = read()[0].read()
+    rows = np.arange(120)
+    said = rows % 4 != 3
+    np.testing.assert_array_equal(table.x["first"], np.where(said, rows / 8, 0))
+    np.testing.assert_array_equal(table.x["second"], np.where(said, rows % 3 > 0, 0))
+    assert table.y.tolist() == ["ab"[n % 2] if n % 4 != 3 else "a" for n in rows]
+    assert table.categorical == ("second",)
+
+
+class TestParquet:
+    @pytest.fixture
+    def frame(self, server):
+        sky = pd.Categorical.from_codes(np.arange(120) % 3, ["sunny", "overcast", "rainy"])
+        frame = pd.DataFrame({"sky": sky, "wind": np.arange(120) % 5 > 0})
+        frame["play"] = pd.Categorical(["no", "yes"] * 60)
+        server.tables[11].frame = frame
+        return frame
+
+    def test_it_is_taken_where_there_is_one(self, frame, read, server):
+        table = read()[0].read()
+        assert list(table.x) == ["sky", "wind"]
+        assert table.categorical == ("sky", "wind")
+        np.testing.assert_array_equal(table.x["sky"], np.arange(120) % 3)
+        assert not server.requests[f"{ARFF}/table.arff"]
+
+    @pytest.mark.parametrize("fault", ["truncated", 404])
+    def test_arff_stands_in_for_a_file_that_does_not_come(
+        self, frame, read, server, fault, monkeypatch
+    ):
+        monkeypatch.setattr(openml_cache, "PAUSES", (0.0,))
+        server.faults["/datasets/11.pq"] = (fault, 1000)
+        assert "heat" in read()[0].read().x
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("path", "fault"),
+        [
+            *(("/api/v1/xml/data/11", status) for status in (404, 412)),
+            *((ARFF, fault) for fault in (404, 412, "truncated", "garbled")),
+        ],
+    )
+    def test_one_table_is_missing_with_its_reason(self, read, server, tmp_path, path, fault):
+        server.faults[path] = (fault, 1000)
+        (source,) = read()
+        assert "has no table 11" in source.fault
+        assert server.url in source.fault
+        words = {404: "404", 412: "Unknown dataset", "garbled": "Checksum"}
+        assert words.get(fault, "") in source.fault
+        assert files(tmp_path / "cache") == []
+        server.faults.clear()
+        assert read()[0].fault is None
+
+    @pytest.mark.parametrize("path", ["/api", ARFF])
+    def test_a_server_that_does_not_answer(self, read, server, tmp_path, path):
+        server.faults[path] = (503, 1000)
+        with pytest.raises(DataError, match=r"does not answer for table 11.*--offline") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+        assert files(tmp_path / "cache") == []
+        assert "not in the cache" in read(offline=True)[0].fault
+
+    @pytest.mark.own_process
+    def test_a_server_that_hangs(self, read, server, tmp_path, monkeypatch):
+        monkeypatch.setattr(openml_cache, "TIME_LIMIT", 10.0)
+        server.faults[ARFF] = ("hung", 1000)
+        with pytest.raises(DataError, match=r"table 11 \(no answer within 10 s\)"):
+            read()
+        assert files(tmp_path / "cache") == []
+
+    @pytest.mark.parametrize("fault", [503, "truncated", "garbled"])
+    def test_what_passes_is_asked_for_again(self, read, server, fault, monkeypatch):
+        monkeypatch.setattr(openml_cache, "PAUSES", (0.0,))
+        server.faults[ARFF] = (fault, 1)
+        assert read()[0].fault is None
+        assert server.requests[f"{ARFF}/table.arff"] == 2
+
+    def test_a_broken_file_in_the_cache_is_named(self, read, tmp_path):
+        read()
+        path = tmp_path / "cache" / "11.parquet"
+        path.write_bytes(path.read_bytes()[:100])
+        with pytest.raises(DataError, match=r"11\.parquet is no table of the cache.*delete it"):
+            read()
+
+    def test_a_table_without_a_target(self, read, server):
+        server.tables[11] = Table(dense(), target=None)
+        assert "its target None is none of its columns" in read()[0].fault
+
+
+class TestSuites:
+    def test_classification_tables_of_a_suite(self, read, server, tmp_path):
+        server.tables |= {21: Table(dense()), 32: Table(dense(), classes=0)}
+        found = [(source.name, source.openml_id) for source in read(suite="457")]
+        assert found == [("table1-11", 11), ("table1-21", 21)]
+        server.requests.clear()
+        assert [source.openml_id for source in read(suite="457", offline=True)] == [11, 21]
+        assert not server.requests
+
+    def test_what_is_no_suite(self, read, server, tmp_path):
+        with pytest.raises(ConfigError, match="give the number"):
+            read(suite="all")
+        with pytest.raises(DataError, match="suite 3 is not in the cache"):
+            read(suite="3", offline=True)
+        server.faults["/api/v1/xml/study"] = (412, 1000)
+        with pytest.raises(DataError, match="has no suite 3"):
+            read(suite="3")
+
+
+def test_what_a_killed_reader_left_is_swept(read, tmp_path):
+    folders = [tmp_path / "cache" / f"{openml_cache.SCRATCH}{n}" for n in "ab"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "half").touch()
+    old = time.time() - 2 * openml_cache.TIME_LIMIT - 10
+    os.utime(folders[0], (old, old))
+    read()
+    assert files(tmp_path / "cache") == [folders[1].name, "11.parquet"]
+
+
+def test_lists_of_the_paper():
+    from tabicl_linear.evaluation.openml_lists import CC18, TABARENA
+
+    assert (len(CC18), len(TABARENA)) == (30, 38)
+    assert not set(CC18) & set(TABARENA)

@@ -1,0 +1,43 @@
+"""Tasks in processes: all are done, and one that dies is told of."""
+
+import os
+import signal
+
+import pytest
+
+from tabicl_linear.evaluation.workers import Death, finished
+
+
+def double(number):
+    """Dies at 3 by a signal and at 5 by itself."""
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 5:
+        os._exit(7)
+    return 2 * number
+
+
+def identity(number):
+    return number, os.getpid()
+
+
+def test_one_job_works_here():
+    found = list(finished([1, 2], identity, 1))
+    assert found == [(n, (n, os.getpid())) for n in (1, 2)]
+
+
+def test_a_process_that_dies_costs_its_task_alone():
+    found = dict(finished(list(range(8)), double, 2))
+    deaths = {n: found.pop(n) for n in (3, 5)}
+    assert found == {n: 2 * n for n in (0, 1, 2, 4, 6, 7)}
+    assert str(deaths[3]) == "the process was killed by SIGKILL, as when memory runs out"
+    assert deaths[5] == Death(7)
+    assert str(deaths[5]) == "the process ended with code 7"
+
+
+def test_processes_end_with_whoever_asks():
+    stream = finished(list(range(20)), identity, 2)
+    _, (_, pid) = next(stream)
+    stream.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
