@@ -28,6 +28,8 @@ class UpdateRule(ABC):
         has_prefix_reads: `scan` and `peek` exist.
         has_matrix_state: The state is one matrix that reads are linear in, so that states can
             be averaged, scaled and passed on.
+        erases: Writing a token with rate beta first takes beta of what its key recalls out of the
+            state (delta rules), so that of an earlier write with the same key 1 - beta is left.
         state_norms: Of which states the Frobenius norm can be had: of none, because the state is no
             matrix or mixes values with sums of keys; of the final one; of every prefix, by
             `prefix_square_norms` and `peek_square_norms`.
@@ -35,6 +37,7 @@ class UpdateRule(ABC):
 
     has_prefix_reads: ClassVar[bool] = True
     has_matrix_state: ClassVar[bool] = True
+    erases: ClassVar[bool] = False
     state_norms: StateNorms = "none"
 
     @abstractmethod

@@ -14,8 +14,7 @@ class WriteRate(nn.Module):
     """Effective write rate beta_t eta_t per head: beta_t = sigmoid(w x_t), eta_t = c / (t + c).
 
     The clock t counts the tokens written before this one, so the first token has eta = 1. Without
-    a decay constant eta is one everywhere. The type is a contract: diagnostics find write rates by
-    hooking modules of this class. Source: section 4.4.
+    a decay constant eta is one everywhere. Source: section 4.4.
     """
 
     def __init__(self, dim: int, num_heads: int, decay_constant: float | None = None) -> None:
