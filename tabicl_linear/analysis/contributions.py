@@ -9,7 +9,7 @@ import torch
 
 from tabicl_linear.analysis.profiles import bin_edges
 from tabicl_linear.analysis.streams import Gates, by_task
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, NotInModel
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -39,7 +39,7 @@ def contribution(
         finite where the mean is too small for a float. Lookback 0 is the last token.
 
     Raises:
-        DataError: No layer has a write rate or gate.
+        NotInModel: No layer has a write rate or gate.
 
     Example:
         >>> import torch
@@ -58,7 +58,7 @@ def contribution(
         tasks = by_task(logs, num_tasks)
         parts.append(_profile(tasks.flatten(0, 1), layer, num_bins))
     if not parts:
-        raise DataError(
+        raise NotInModel(
             "No layer of the model has a write rate or a decay gate: every token contributes the "
             "same; give a model with a delta, gated or state-space mixer."
         )

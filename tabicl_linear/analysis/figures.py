@@ -56,7 +56,7 @@ def write_rates_figure(
         ax.set(title=f"layer {layer}", xscale="log", ylim=(0, None))
         _mark(ax, trained)
     _label(figure, "tokens written", "effective write rate; gate dashed")
-    axes[0].legend(fontsize="x-small")
+    _legend(axes[0])
     return figure
 
 
@@ -162,7 +162,7 @@ def ridge_figure(tables: Tables) -> "Figure":
         right.plot(means.index, means["ridge_error"], label=label, linestyle="--", **style)
     left.set(xlabel="layer", ylabel="cosine to the ridge solution")
     right.set(xlabel="layer", ylabel="share of values missed", ylim=(0, None))
-    right.legend(fontsize="x-small")
+    _legend(right)
     return figure
 
 
@@ -177,7 +177,7 @@ def order_figure(tables: Tables) -> "Figure":
         x = np.sort(table["total_variation"])
         ax.step(x, np.arange(1, len(x) + 1) / len(x), where="post", label=name)
     ax.set(xlabel="total variation between orders", ylabel="share of queries", ylim=(0, 1.02))
-    ax.legend(fontsize="x-small")
+    _legend(ax)
     return figure
 
 
@@ -196,7 +196,7 @@ def scores_figure(tables: Tables, *, trained: int | None = None) -> "Figure":
         ax.set(xscale="log", title=name.replace("_", " "))
         _mark(ax, trained)
     _label(figure, "rows of context", "")
-    axes[0].legend(fontsize="x-small")
+    _legend(axes[0])
     return figure
 
 
@@ -247,3 +247,8 @@ def _mark(ax: "Axes", trained: int | None) -> None:
 def _label(figure: "Figure", x: str, y: str) -> None:
     figure.supxlabel(x, fontsize="small")
     figure.supylabel(y, fontsize="small")
+
+
+def _legend(ax: "Axes") -> None:
+    if any(ax.get_legend_handles_labels()[1]):
+        ax.legend(fontsize="x-small")

@@ -6,7 +6,7 @@ import pandas as pd
 
 from tabicl_linear.analysis.profiles import bin_edges, interval, means_of_bins
 from tabicl_linear.analysis.streams import Gates, by_task
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import NotInModel
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -38,7 +38,7 @@ def write_rates(
           bin, and its 95 % interval (NaN for a single task).
 
     Raises:
-        DataError: No layer has a write rate or gate.
+        NotInModel: No layer has a write rate or gate.
 
     Example:
         >>> import torch
@@ -58,7 +58,7 @@ def write_rates(
             kept = streams.log_decay.double().exp().mean(-1)
             parts.append(_profile(kept, layer, KEPT, num_tasks, num_bins))
     if not parts:
-        raise DataError(
+        raise NotInModel(
             "No layer of the model has a write rate or a decay gate: its rule writes every token "
             "with weight one; give a model with a delta, gated or state-space mixer."
         )

@@ -36,7 +36,8 @@ def ridge_target(
         - error, ridge_error: sum_t |S k_t - v_t|^2 / sum_t |v_t|^2, and that of S_ridge.
 
     Raises:
-        DataError: No layer has a matrix state, or the regulariser is not positive.
+        NotInModel: No layer has a matrix state.
+        DataError: The regulariser is not positive.
 
     Example:
         >>> import torch

@@ -48,7 +48,8 @@ def drift(
           vectors with those of the reference, |U^T U_reference|_F^2 / 8, from 0 to 1.
 
     Raises:
-        DataError: No layer has a matrix state, or the reference is none of the lengths.
+        NotInModel: No layer has a matrix state.
+        DataError: The reference is none of the lengths, or they do not increase.
 
     Example:
         >>> import torch

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 
 from tabicl_linear.analysis.streams import by_task
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, NotInModel
 from tabicl_linear.kernels.rule import UpdateRule
 from tabicl_linear.kernels.state import CacheState, MatrixState, RuleState
 from tabicl_linear.model import InContextModel, InContextState
@@ -129,16 +129,14 @@ def state_norms(states: Matrices, *, num_tasks: int | None = None) -> pd.DataFra
         stable_rank (see `norms`).
 
     Raises:
-        DataError: No layer has a matrix state.
+        NotInModel: No layer has a matrix state.
 
     Example:
         >>> import torch
         >>> from tabicl_linear.analysis import state_norms
         >>> table = state_norms({1: torch.eye(3).expand(2, 4, 3, 3)})
-        >>> table.groupby("layer")[["spectral", "effective_rank", "stable_rank"]].mean().round(6)
-               spectral  effective_rank  stable_rank
-        layer                                       
-        1           1.0             3.0          3.0
+        >>> table[["spectral", "effective_rank", "stable_rank"]].mean().round(6).to_list()
+        [1.0, 3.0, 3.0]
     """
     check_any(states)
     return pd.concat(
@@ -150,7 +148,7 @@ def state_norms(states: Matrices, *, num_tasks: int | None = None) -> pd.DataFra
 def check_any(states: Matrices) -> None:
     """Refuse states of a model without a matrix in any layer."""
     if not states:
-        raise DataError(
+        raise NotInModel(
             "No layer of the model has a matrix state: softmax attention keeps the keys and values "
             "of all rows; give a model with a recurrent, linear or ridge mixer."
         )

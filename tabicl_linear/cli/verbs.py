@@ -27,6 +27,7 @@ VERBS = {
     "validate": Verb("training:validate", "score a checkpoint on the synthetic validation set"),
     "test": Verb("training:test", "score a checkpoint on a second synthetic set"),
     "predict": Verb("predict:main", "classify the rows of a table, given a labelled one"),
+    "inspect": Verb("inspect:main", "show what states and write rates of a checkpoint do"),
     "export": Verb("export:main", "write a checkpoint's model as one safetensors file"),
     "bench": Verb("bench:main", "measure prior, kernels, training and inference on this machine"),
     "models": Verb("models:main", "list every trained model of the paper with its size"),
