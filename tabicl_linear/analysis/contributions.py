@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -65,9 +66,7 @@ def contribution(
     return pd.concat(parts, ignore_index=True)
 
 
-def log_contributions(
-    streams: Streams | Gates, *, erases: bool = True
-) -> Float[Tensor, "s t h g"]:
+def log_contributions(streams: Streams | Gates, *, erases: bool = True) -> Float[Tensor, "s t h g"]:
     """log C_s of every token, head and gate of a layer, in float64."""
     beta, log_decay = streams.beta, streams.log_decay
     kept = None if log_decay is None else log_decay.double()
@@ -115,7 +114,7 @@ def _profile(logs: Tensor, layer: int, num_bins: int | None) -> pd.DataFrame:
     values = np.array(
         [
             float(torch.logsumexp(logs[:, a:b].flatten(), 0)) - math.log(logs[:, a:b].numel())
-            for a, b in zip(edges[:-1], edges[1:], strict=True)
+            for a, b in pairwise(edges)
         ]
     )
     columns = {"layer": layer, "lookback": edges[:-1], "last": edges[1:] - 1}

@@ -3,7 +3,7 @@
 Figures are drawn without pyplot: no global figure, style or backend is touched.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,8 +50,9 @@ def write_rates_figure(
             of_layer = table[(table["layer"] == layer) & (table["gate"] == (gate or table["gate"]))]
             for which, line in of_layer.groupby("gate"):
                 x = (line["position"] + line["last"]) / 2 + 1
-                style = {"color": f"C{colour}", "linestyle": "--" if which == "kept" else "-"}
-                ax.plot(x, line["mean"], label=f"{name} {which}".strip(), linewidth=1.2, **style)
+                label = f"{name} {which.replace('_', ' ')}".strip()
+                dashes = "--" if which == "kept" else "-"
+                ax.plot(x, line["mean"], dashes, color=f"C{colour}", label=label, linewidth=1.2)
                 ax.fill_between(x, line["low"], line["high"], color=f"C{colour}", alpha=0.2)
         ax.set(title=f"layer {layer}", xscale="log", ylim=(0, None))
         _mark(ax, trained)
@@ -114,8 +115,8 @@ def state_curves_figure(tables: Tables, *, trained: int | None = None) -> "Figur
         for column, ax in zip(shown, axes[row * len(shown) :], strict=False):
             lines = plain.groupby(["layer", "length"])[column].mean().unstack("layer")
             by_layer(ax, lines)
-            logarithmic = {"yscale": "log"} if column == "frobenius" else {}
-            ax.set(xscale="log", title=f"{name} {column.replace('_', ' ')}".strip(), **logarithmic)
+            ax.set(title=f"{name} {column.replace('_', ' ')}".strip())
+            _length_axis(ax, list(lines.index))
             _mark(ax, trained)
     _label(figure, "rows of context", "")
     return figure
@@ -155,7 +156,7 @@ def ridge_figure(tables: Tables) -> "Figure":
     figure, (left, right) = panels(2, width=4.0, height=2.8)
     for colour, (name, table) in enumerate(tables.items()):
         means = table.groupby("layer")[["cosine", "error", "ridge_error"]].mean()
-        style = {"color": f"C{colour}", "marker": "o", "markersize": 3}
+        style: dict[str, Any] = {"color": f"C{colour}", "marker": "o", "markersize": 3}
         left.plot(means.index, means["cosine"], label=name, **style)
         right.plot(means.index, means["error"], label=f"{name} state".strip(), **style)
         label = f"{name} ridge".strip()
@@ -193,7 +194,8 @@ def scores_figure(tables: Tables, *, trained: int | None = None) -> "Figure":
         for label, table in tables.items():
             line = table.groupby("length")[name].mean()
             ax.plot(line.index, line, marker="o", markersize=3, label=label)
-        ax.set(xscale="log", title=name.replace("_", " "))
+        ax.set(title=name.replace("_", " "))
+        _length_axis(ax, sorted(set().union(*(table["length"] for table in tables.values()))))
         _mark(ax, trained)
     _label(figure, "rows of context", "")
     _legend(axes[0])
@@ -242,6 +244,13 @@ def pixels(figure: "Figure", *, dpi: int = 80) -> "np.ndarray[Any, np.dtype[np.u
 def _mark(ax: "Axes", trained: int | None) -> None:
     if trained is not None:
         ax.axvline(trained, color="0.5", linestyle="--", linewidth=0.8)
+
+
+def _length_axis(ax: "Axes", lengths: Sequence[int]) -> None:
+    """A logarithmic axis with a mark for each length, and no others, which would overlap."""
+    ax.set_xscale("log")
+    ax.minorticks_off()
+    ax.set_xticks(lengths, [f"{n:,}" for n in lengths], rotation=45, fontsize="x-small")
 
 
 def _label(figure: "Figure", x: str, y: str) -> None:

@@ -58,7 +58,9 @@ def trained_rows(model: InContextModel) -> int | None:
     return None if rows is None else int(rows[1])
 
 
-def plan_lengths(models: Sequence[InContextModel], most: int | None = None) -> tuple[list[int], int]:
+def plan_lengths(
+    models: Sequence[InContextModel], most: int | None = None
+) -> tuple[list[int], int]:
     """Context lengths around what models were trained on, and the reference among them.
 
     Args:

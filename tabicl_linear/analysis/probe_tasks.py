@@ -30,14 +30,14 @@ class Probe(NamedTuple):
     Attributes:
         x: Features; may hold NaN.
         y: Classes; each occurs among the first rows.
-        categorical: Which columns hold category codes.
+        categorical: Which columns hold category codes; None where the prior does not say.
         num_queries: Query rows.
         trained: Rows of the longest table of training; None where that is not known.
     """
 
     x: Float[Tensor, "b n m"]
     y: Int[Tensor, "b n"]
-    categorical: Bool[Tensor, "b m"]
+    categorical: Bool[Tensor, "b m"] | None
     num_queries: int
     trained: int | None
 
@@ -67,8 +67,8 @@ class Probe(NamedTuple):
 
     def to(self, device: torch.device) -> "Probe":
         """The same tasks on a device."""
-        moved = (z.to(device) for z in (self.x, self.y, self.categorical))
-        return Probe(*moved, self.num_queries, self.trained)
+        kinds = None if self.categorical is None else self.categorical.to(device)
+        return self._replace(x=self.x.to(device), y=self.y.to(device), categorical=kinds)
 
 
 def default_lengths(trained: int) -> list[int]:

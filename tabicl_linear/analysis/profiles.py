@@ -24,9 +24,7 @@ def bin_edges(length: int, num_bins: int | None) -> npt.NDArray[np.int64]:
     return np.unique(edges)
 
 
-def means_of_bins(
-    z: Float[Tensor, "b t"], edges: npt.NDArray[np.int64]
-) -> Float[Tensor, "b i"]:
+def means_of_bins(z: Float[Tensor, "b t"], edges: npt.NDArray[np.int64]) -> Float[Tensor, "b i"]:
     """Means over the positions of every bin."""
     sums = torch.nn.functional.pad(z.double().cumsum(1), (1, 0))
     at = torch.as_tensor(edges, device=z.device)

@@ -59,8 +59,10 @@ def order_sensitivity(
     generator = torch.Generator().manual_seed(seed)
     found = []
     with torch.no_grad():
-        for index in range(permutations):
-            order = torch.randperm(x.shape[1], generator=generator) if index else slice(None)
+        for number in range(permutations):
+            order = torch.arange(x.shape[1])
+            if number:
+                order = torch.randperm(x.shape[1], generator=generator)
             state = model.fit(x[:, order], y[:, order], categorical=categorical)
             found.append(model.predict(state, queries).double().softmax(-1))
     p = torch.stack(found)

@@ -1,4 +1,4 @@
-"""How the states of a context change as it grows (section 4.3, appendix "Generalisation failure")."""
+"""How states change as a context grows (section 4.3, appendix "Generalisation failure")."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -7,7 +7,7 @@ It is the same for every mixer, also one from a user's own file, and changes not
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,8 +16,6 @@ from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Float, Tensor
-
-Kept = TypeVar("Kept")
 
 
 class Gates(NamedTuple):
@@ -42,13 +40,13 @@ def everything(streams: Streams) -> Streams:
     return streams
 
 
-class Recording(Generic[Kept]):
+class Recording:
     """What was written while `record_streams` was open."""
 
-    def __init__(self, bidirectional: Sequence[bool], keep: Callable[[Streams], Kept]) -> None:
+    def __init__(self, bidirectional: Sequence[bool], keep: Callable[[Streams], Any]) -> None:
         self._bidirectional = bidirectional
         self._keep = keep
-        self._runs: list[list[list[Kept]]] = [[] for _ in bidirectional]
+        self._runs: list[list[list[Any]]] = [[] for _ in bidirectional]
         self._ends = [-1] * len(bidirectional)
 
     def add(self, layer: int, streams: Streams, positions: Tensor, written: bool) -> None:
@@ -63,7 +61,7 @@ class Recording(Generic[Kept]):
         self._runs[layer][-1].append(kept)
 
     @property
-    def layers(self) -> tuple[Kept, ...]:
+    def layers(self) -> tuple[Any, ...]:
         """What was kept of every layer, first to last, all tokens in order.
 
         Dimension `s` counts sequences: tasks, in each its cells (two-axis models), in each its
@@ -75,7 +73,7 @@ class Recording(Generic[Kept]):
         """
         return tuple(map(self._joined, self._runs, self._bidirectional))
 
-    def _joined(self, runs: list[list[Kept]], bidirectional: bool) -> Kept:
+    def _joined(self, runs: list[list[Any]], bidirectional: bool) -> Any:
         if not 1 <= len(runs) <= 1 + bidirectional:
             raise DataError(
                 f"{len(runs)} contexts were written into a layer: record one fit at a time, each "
@@ -92,9 +90,9 @@ class Recording(Generic[Kept]):
 
 @contextmanager
 def record_streams(
-    model: InContextModel, keep: Callable[[Streams], Kept] = cast(Any, everything)
-) -> Iterator[Recording[Kept]]:
-    """Record what every layer writes during one `model.fit` (or training pass) in the context.
+    model: InContextModel, keep: Callable[[Streams], Any] = everything
+) -> Iterator[Recording]:
+    """Record what every layer writes during one `model.fit`, or one training pass.
 
     The model computes exactly what it computes otherwise.
 
@@ -119,9 +117,7 @@ def record_streams(
     recording = Recording([block.readout.is_bidirectional for block in blocks], keep)
     with ExitStack() as hooks:
         for layer, block in enumerate(blocks):
-            hooks.enter_context(
-                block.mixer.register_streams_hook(partial(recording.add, layer))
-            )
+            hooks.enter_context(block.mixer.register_streams_hook(partial(recording.add, layer)))
         yield recording
 
 
@@ -144,15 +140,15 @@ def by_task(z: Tensor, num_tasks: int | None) -> Float[Tensor, "b c *rest"]:
     return z.unflatten(0, (tasks, -1))
 
 
-def _cat(trees: Sequence[Kept], dim: int) -> Kept:
+def _cat(trees: Sequence[Any], dim: int) -> Any:
     """Trees of tensors joined along a dimension."""
     if len(trees) == 1:
         return trees[0]
     first = trees[0]
     if isinstance(first, Tensor):
-        return cast(Kept, torch.cat(cast(list[Tensor], trees), dim=dim))
+        return torch.cat(list(trees), dim=dim)
     if isinstance(first, tuple):
-        leaves = [_cat(parts, dim) for parts in zip(*cast(Any, trees), strict=True)]
+        leaves = [_cat(parts, dim) for parts in zip(*trees, strict=True)]
         # A NamedTuple takes its fields as arguments, a plain tuple takes one iterable.
-        return cast(Kept, type(first)(*leaves) if type(first) is not tuple else tuple(leaves))
+        return type(first)(*leaves) if type(first) is not tuple else tuple(leaves)
     return first

@@ -38,7 +38,8 @@ def summarise(inspections: Sequence[Inspection], plan: Plan) -> list[str]:
     columns = [[fact(one, plan) for fact in facts.values()] for one in inspections]
     widths = [max(map(len, column)) for column in columns]
     return [
-        f"{label:<14}" + "  |  ".join(f"{t:<{w}}" for t, w in zip(row, widths, strict=True)).rstrip()
+        f"{label:<14}"
+        + "  |  ".join(f"{t:<{w}}" for t, w in zip(row, widths, strict=True)).rstrip()
         for label, row in zip(facts, zip(*columns, strict=True), strict=True)
     ]
 
@@ -51,7 +52,9 @@ def saturated_layers(one: Inspection, plan: Plan) -> dict[int, str]:
     """
     found: dict[int, list[str]] = {}
     if "drift" in one.tables:
-        for layer, rank in _at_reference(one, plan).groupby("layer")["effective_rank"].mean().items():
+        for layer, rank in (
+            _at_reference(one, plan).groupby("layer")["effective_rank"].mean().items()
+        ):
             limit = min(one.model.backbone.layers()[layer - 1].mixer.state_shape[1:])
             if rank >= FULL * limit:
                 found.setdefault(layer, []).append(f"rank {rank:.0f} of {limit}")

@@ -1,4 +1,4 @@
-"""Shows how predictions get better or worse with the length of the context, while a model trains."""
+"""Shows how predictions change with the length of the context, while a model trains."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar

@@ -16,6 +16,7 @@ from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 from tabicl_linear.model import InContextModel
+from tabicl_linear.training.task import InContextTask
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,7 +121,7 @@ class Probing(Callback, ABC):
             torch.no_grad(),
             trainer.precision_plugin.val_step_context(),
         ):
-            table = self.look(pl_module.model, probe)
+            table = self.look(_model(pl_module), probe)
         if table is not None:
             self._keep(trainer, step, table, probe)
 
@@ -182,6 +183,11 @@ def checked_lengths(lengths: Sequence[int] | None, callback: str) -> list[int] |
             "task."
         )
     return lengths
+
+
+def _model(pl_module: LightningModule) -> InContextModel:
+    assert isinstance(pl_module, InContextTask)
+    return pl_module.model
 
 
 def _callbacks(trainer: Trainer) -> list[Callback]:

@@ -134,7 +134,9 @@ def table_probe(
             "and queries; give a longer one."
         )
     generator = torch.Generator().manual_seed(SEED)
-    orders = torch.stack([torch.randperm(len(codes), generator=generator) for _ in range(num_tasks)])
+    orders = torch.stack(
+        [torch.randperm(len(codes), generator=generator) for _ in range(num_tasks)]
+    )
     categorical = torch.from_numpy(preprocessor.categorical)[columns].expand(num_tasks, -1)
     return Probe(matrix[orders], torch.from_numpy(codes)[orders], categorical, num_queries, None)
 

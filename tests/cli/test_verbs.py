@@ -14,7 +14,16 @@ from tabicl_linear.__main__ import VERBS, main
 def test_help_lists_every_verb_with_one_line(capsys):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert set(VERBS) == {"fit", "validate", "test", "predict", "export", "bench", "models"}
+    assert set(VERBS) == {
+        "fit",
+        "validate",
+        "test",
+        "predict",
+        "inspect",
+        "export",
+        "bench",
+        "models",
+    }
     for verb in VERBS:
         assert sum(line.startswith(f"  {verb} ") for line in text.splitlines()) == 1
     assert main([]) == 0
