@@ -96,6 +96,13 @@ def contribution_ratio(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 
     Raises:
         DataError: They have no layer and lookback in common.
+
+    Example:
+        >>> import torch
+        >>> from tabicl_linear.analysis import Gates, contribution, contribution_ratio
+        >>> slow, fast = (contribution([Gates(torch.full((1, 3, 1), b), None)]) for b in (0.1, 0.5))
+        >>> contribution_ratio(slow, fast)["log10_ratio"].round(2).to_list()
+        [-0.7, -0.44, -0.19]
     """
     keys = ["layer", "lookback", "last"]
     both = one.merge(other, on=keys, suffixes=("", "_other"))
