@@ -173,6 +173,12 @@ def build_data(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> PriorD
     return _build(yaml_paths, overrides).datamodule
 
 
+def build_callbacks(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> dict[str, Probing]:
+    """The callbacks of a config that look at the model, by section, those that are off included."""
+    built = _build(yaml_paths, overrides).config_init
+    return {name: built[name] for name in PROBES}
+
+
 def trainer_options(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """What the section `trainer` of a config comes to, defaults included."""
     return vars(_build(yaml_paths, overrides).config["trainer"])

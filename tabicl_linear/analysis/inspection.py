@@ -1,5 +1,6 @@
 """All analyses of one model on one probe."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -135,14 +136,14 @@ def inspect_model(
         model: The model.
         plan: What to look at.
         only: Names of `ANALYSES`; all that the model has something for if empty.
-        say: Is told what is looked at next.
+        say: Is told what has been looked at, and how long it took.
 
     Raises:
         NotInModel: An analysis was asked for by name that the model has nothing for.
     """
     tables, absent = {}, {}
     for analysis in only or ANALYSES:
-        say(f"{name}: {analysis.replace('_', ' ')}")
+        began = time.monotonic()
         try:
             with torch.no_grad():
                 tables[analysis] = ANALYSES[analysis](model, plan)
@@ -150,4 +151,5 @@ def inspect_model(
             if only:
                 raise
             absent[analysis] = str(error)
+        say(f"{name}: {analysis.replace('_', ' ')}, {time.monotonic() - began:.1f} s")
     return Inspection(name, model, tables, absent)

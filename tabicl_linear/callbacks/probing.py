@@ -74,6 +74,19 @@ class Probing(Callback, ABC):
     def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
         """The picture for TensorBoard."""
 
+    def draw(self, data: PriorDataModule) -> Probe:
+        """The probe tasks of a run with these data; the same at every call."""
+        shapes = data.shapes
+        trained = shapes.row_range[1]
+        return draw_probe(
+            data.prior,
+            self.lengths(trained),
+            trained=trained,
+            num_tasks=self.num_tasks,
+            feature_range=(shapes.min_features, shapes.max_features),
+            max_classes=shapes.max_classes,
+        )
+
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuse a run without a prior to draw probe tasks from."""
         if stage == "fit" and self._is_at_work(trainer):
@@ -148,16 +161,7 @@ class Probing(Callback, ABC):
                     f"{type(self).__name__} draws its tasks from the prior of a PriorDataModule: "
                     "train from one (a Prior of your own fits in it), or set every_n_steps to 0."
                 )
-            shapes = data.shapes
-            trained = shapes.row_range[1]
-            self._probe = draw_probe(
-                data.prior,
-                self.lengths(trained),
-                trained=trained,
-                num_tasks=self.num_tasks,
-                feature_range=(shapes.min_features, shapes.max_features),
-                max_classes=shapes.max_classes,
-            )
+            self._probe = self.draw(data)
         return self._probe
 
     def _is_at_work(self, trainer: Trainer) -> bool:

@@ -67,15 +67,8 @@ def test_looks_are_kept_by_step(run):
 def test_what_is_kept_is_what_the_checkpoint_does(run):
     """Recomputed from the checkpoint of the step, on the same tasks."""
     model, data = load_model(run / "step_0000002.ckpt"), build_data(run / "config.yaml")
-    shapes, trained = data.shapes, data.shapes.row_range[1]
-    probe = draw_probe(
-        data.prior,
-        [trained],
-        trained=trained,
-        num_tasks=2,
-        feature_range=(shapes.min_features, shapes.max_features),
-        max_classes=shapes.max_classes,
-    )
+    trained = data.shapes.row_range[1]
+    probe = WriteRates(num_tasks=2).draw(data)
     with torch.no_grad(), record_streams(model, keep=gates) as recorded:
         probe.fit(model, trained)
     expected = write_rates(recorded.layers, num_bins=48)
