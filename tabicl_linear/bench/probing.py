@@ -19,8 +19,8 @@ MOST_SHARE = 0.03
 """Of the training time, that all of them together may take at their intervals."""
 
 NOTES = (
-    "One look: states or streams of the probe tasks, its Parquet file and its figure. Share: of the "
-    "time of the training steps between two looks, at the interval of the config."
+    "One look: states or streams of the probe tasks, its Parquet file and its figure. Share: of "
+    "the time of the training steps between two looks, at the interval of the config."
 )
 
 

@@ -25,6 +25,10 @@ FOLDER = "metrics"
 """In the run folder; holds a folder of Parquet files for each of these callbacks."""
 
 
+PICTURES = "seeing"
+"""Group of all pictures in TensorBoard, which unfolds two groups only."""
+
+
 class Probing(Callback, ABC):
     """Looks at the model on fixed tasks every so many optimiser steps, and changes nothing.
 
@@ -150,7 +154,7 @@ class Probing(Callback, ABC):
         for writer in writers:
             for tag, value in self.scalars(table).items():
                 writer.add_scalar(f"{self.name}/{tag}", value, step)
-            writer.add_image(self.name, image, step, dataformats="HWC")
+            writer.add_image(f"{PICTURES}/{self.name}", image, step, dataformats="HWC")
 
     def _draw(self, trainer: Trainer) -> Probe:
         """The probe tasks, drawn at the first call and then kept."""

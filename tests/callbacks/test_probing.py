@@ -111,8 +111,8 @@ def test_looks_of_steps_that_are_taken_again_are_dropped(fit, tmp_path):
 def test_tensorboard_has_scalars_by_layer_figures_and_one_layout(run):
     events = EventAccumulator(str(run), size_guidance={"images": 0, "tensors": 0}).Reload()
     tags = events.Tags()
-    assert {*NAMES} <= set(tags["images"])
-    assert [image.step for image in events.Images("cosine_drift")] == [2, 4]
+    assert set(tags["images"]) == {f"seeing/{name}" for name in NAMES}
+    assert [image.step for image in events.Images("seeing/cosine_drift")] == [2, 4]
     scalars = {tag for tag in tags["scalars"] if tag.partition("/")[0] in NAMES}
     assert "write_rates/write_rate/layer_01" in scalars
     assert "state_norms/effective_rank/layer_01" in scalars
