@@ -14,9 +14,14 @@ from lightning.pytorch import seed_everything
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from tabicl_linear import mixers, strategies
+from tabicl_linear.callbacks.cosine_drift import CosineDrift
+from tabicl_linear.callbacks.length_probe import LengthProbe
+from tabicl_linear.callbacks.probing import Probing
 from tabicl_linear.callbacks.progress import Progress
 from tabicl_linear.callbacks.run_checkpoint import RunCheckpoint
+from tabicl_linear.callbacks.state_norms import StateNorms
 from tabicl_linear.callbacks.throughput import Throughput
+from tabicl_linear.callbacks.write_rates import WriteRates
 from tabicl_linear.config_messages import OneLineParser, undecodable
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
@@ -47,6 +52,11 @@ TRAINER_DEFAULTS: dict[str, Any] = {
     "use_distributed_sampler": False,
     "default_root_dir": "runs",
 }
+
+PROBES: dict[str, type[Probing]] = {
+    probing.name: probing for probing in (WriteRates, StateNorms, CosineDrift, LengthProbe)
+}
+"""Sections of the config that look at the model while it trains; `every_n_steps: 0` removes one."""
 
 AT_LEAST_ONE = ("max_steps", "accumulate_grad_batches")
 NOT_ZERO = {
@@ -88,6 +98,8 @@ class ConfigCLI(LightningCLI):
         parser.add_lightning_class_args(RunCheckpoint, "checkpoint")
         parser.add_lightning_class_args(Progress, "progress")
         parser.add_lightning_class_args(Throughput, "throughput")
+        for name, probing in PROBES.items():
+            parser.add_lightning_class_args(probing, name)
         parser.add_argument(
             "--trust_code",
             type=bool,
@@ -159,6 +171,12 @@ def build_task(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> InCont
 def build_data(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> PriorDataModule:
     """The data module of a config (arguments as in `build_task`): `.stream("train").batch(i)`."""
     return _build(yaml_paths, overrides).datamodule
+
+
+def build_callbacks(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> dict[str, Probing]:
+    """The callbacks of a config that look at the model, by section, those that are off included."""
+    built = _build(yaml_paths, overrides).config_init
+    return {name: built[name] for name in PROBES}
 
 
 def trainer_options(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:

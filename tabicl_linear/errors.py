@@ -15,3 +15,7 @@ class CheckpointError(ValueError):
 
 class DataError(ValueError):
     """A table or synthetic task that cannot be used as requested."""
+
+
+class NotInModel(DataError):
+    """A model was asked for something that its kind does not have, such as a matrix state."""

@@ -74,7 +74,7 @@ class Block(nn.Module):
         self, x: Float[Tensor, "b t d"], state: LayerState | None = None
     ) -> tuple[Float[Tensor, "b t d"], LayerState]:
         """Write the tokens in one direction; their new hidden tokens, and the state."""
-        projected = self._project(x, state)
+        projected = self._project(x, state, written=True)
         before = _rule_state(state)
         heads, rule_state = self.readout.context(self.mixer.rule, projected.streams, before)
         after = LayerState(rule_state, projected.conv_inputs, _clock(state) + x.shape[1])
@@ -82,7 +82,7 @@ class Block(nn.Module):
 
     def fold(self, x: Float[Tensor, "b t d"], state: LayerState | None = None) -> LayerState:
         """The state that `write` returns, without the new hidden tokens."""
-        projected = self._project(x, state)
+        projected = self._project(x, state, written=True)
         rule_state = self.mixer.rule.fold(projected.streams, _rule_state(state))
         return LayerState(rule_state, projected.conv_inputs, _clock(state) + x.shape[1])
 
@@ -99,7 +99,7 @@ class Block(nn.Module):
         Returns:
             Their new hidden tokens, and `before` for the tokens that follow.
         """
-        projected = self._project(x, before)
+        projected = self._project(x, before, written=False)
         heads = self.readout.query(self.mixer.rule, projected.streams, rule_state)
         after = LayerState(rule_state, projected.conv_inputs, _clock(before) + x.shape[1])
         return chosen(finish)(self, x, heads, projected), after
@@ -108,14 +108,18 @@ class Block(nn.Module):
         """Read the state; every query has the same clock, the number of tokens written."""
         positions = torch.full((x.shape[1],), state.num_tokens, device=x.device)
         projected = chosen(project)(self, x, positions, state.conv_inputs, independent=True)
+        self.mixer.show_streams(projected.streams, positions, written=False)
         heads = self.readout.query(self.mixer.rule, projected.streams, state.rule_state)
         return chosen(finish)(self, x, heads, projected)
 
-    def _project(self, x: Tensor, state: LayerState | None) -> Projected:
+    def _project(self, x: Tensor, state: LayerState | None, *, written: bool) -> Projected:
         count = _clock(state)
         positions = torch.arange(count, count + x.shape[1], device=x.device)
         conv_inputs = None if state is None else state.conv_inputs
-        return chosen(project)(self, x, positions, conv_inputs, independent=False)
+        projected = chosen(project)(self, x, positions, conv_inputs, independent=False)
+        # Here, not inside `project`: that may be compiled, and a hook is Python.
+        self.mixer.show_streams(projected.streams, positions, written=written)
+        return projected
 
 
 def _rule_state(state: LayerState | None) -> RuleState | None:

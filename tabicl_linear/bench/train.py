@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from tabicl_linear.backends.choice import missing
 from tabicl_linear.bench.cases import Case, Measured, Options, copy, measure, progress
+from tabicl_linear.bench.probing import probing_cost
 from tabicl_linear.bench.report import Report, Table, Target, case_table, side_by_side
 from tabicl_linear.bench.training import (
     DenseProducts,
@@ -108,6 +109,13 @@ def run(
         measured = within_training(task, work, options.device, precision, clipping)
         entries += measured.records()
         tables.append(case_table(title, "rows/s", measured, NOTES, slower=True))
+        if precision == precisions[0]:
+            step = _fastest(measured)
+            cost, target = probing_cost(
+                task, measured.spread(step.key).median, configs=configs, overrides=overrides
+            )
+            tables.append(cost)
+            targets.append(target)
         if precision in MOST_TIMES:
             fast = precision == "float32" or "bf16" in processor()
             applies = fast and not overrides and options.device.type == "cpu"
@@ -123,11 +131,16 @@ def run(
 
 def _target(precision: str, measured: Measured, *, applies: bool) -> Target:
     """The bound of a precision, for the fastest backend."""
-    steps = [case for case in measured.cases if case.role == "ours"]
-    fastest = min(steps, key=lambda case: measured.spread(case.key).median)
+    fastest = _fastest(measured)
     ratio = measured.ratio(fastest.key, (precision, DENSE)).median
     what = f"{fastest.name} in {precision}, in times of its {DENSE}"
     return Target(what, MOST_TIMES[precision], ratio, at_least=False, applies=applies)
+
+
+def _fastest(measured: Measured) -> Case:
+    """The step of the fastest backend."""
+    steps = [case for case in measured.cases if case.role == "ours"]
+    return min(steps, key=lambda case: measured.spread(case.key).median)
 
 
 def run_curves(

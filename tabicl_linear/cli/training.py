@@ -22,7 +22,7 @@ from tabicl_linear.cli.trainer_options import (
     with_run_loggers,
     with_whole_files,
 )
-from tabicl_linear.config import ConfigCLI
+from tabicl_linear.config import PROBES, ConfigCLI
 from tabicl_linear.config_messages import OBJECTIONS, raised_by, reason
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.training.noise import without_noise
@@ -98,6 +98,7 @@ class PretrainingCLI(ConfigCLI):
         callbacks = [self._get(self.config_init, "throughput")]
         if options["enable_progress_bar"] is not False:
             callbacks.append(self._get(self.config_init, "progress"))
+        callbacks += [self._get(self.config_init, name) for name in PROBES]
         options["callbacks"] = [*as_list(options["callbacks"]), *callbacks]
         check_monitors(options["callbacks"])
         if self.resume is not None:

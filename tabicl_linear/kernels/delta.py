@@ -11,7 +11,7 @@ of A: rows of a table are correlated, and with such keys that product loses all 
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 
@@ -48,6 +48,8 @@ class DeltaRule(UpdateRule):
     Attributes:
         chunk_size: Tokens per chunk.
     """
+
+    erases: ClassVar[bool] = True
 
     chunk_size: int = 32
     state_norms: StateNorms = field(default="final", init=False)

@@ -28,6 +28,9 @@ class UpdateRule(ABC):
         has_prefix_reads: Whether `scan` and `peek` exist.
         has_matrix_state: Whether the state is one matrix in which reads are linear, so that states
             can be averaged, scaled and passed on.
+        erases: Whether writing a token with rate beta first removes a share beta of what its key
+            reads from the state (delta rules), so that of an earlier write with the same key
+            1 - beta is left.
         state_norms: The states whose Frobenius norm is available: "none", if the state is not a
             matrix or mixes values with sums of keys; the final one; or every prefix, by
             `prefix_square_norms` and `peek_square_norms`.
@@ -35,6 +38,7 @@ class UpdateRule(ABC):
 
     has_prefix_reads: ClassVar[bool] = True
     has_matrix_state: ClassVar[bool] = True
+    erases: ClassVar[bool] = False
     state_norms: StateNorms = "none"
 
     @abstractmethod

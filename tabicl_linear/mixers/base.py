@@ -6,10 +6,12 @@ strategies, readouts or priors.
 
 import inspect
 from abc import ABCMeta, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.rule import UpdateRule
@@ -31,6 +33,11 @@ class LayerState(NamedTuple):
     rule_state: RuleState
     conv_inputs: Float[Tensor, "b w d"] | None
     num_tokens: int
+
+
+StreamsHook = Callable[[Streams, Int[Tensor, " t"], bool], None]
+"""Is shown the streams of some tokens, how many tokens were written before each, and whether these
+tokens are written (or only read)."""
 
 
 class _Complete(ABCMeta):
@@ -74,6 +81,33 @@ class SequenceMixer(nn.Module, metaclass=_Complete):
     rule: UpdateRule
     num_heads: int
     state_shape: tuple[int, int, int]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._streams_hooks: dict[int, StreamsHook] = OrderedDict()
+
+    def register_streams_hook(self, hook: StreamsHook) -> RemovableHandle:
+        """Show a hook everything that `project` returns from now on, until it is removed.
+
+        The block calls it, so that a mixer need not know of it. Hooks look: what they return is
+        ignored, and they must leave the streams as they are. `analysis.record_streams` is made of
+        this.
+
+        Args:
+            hook: Called with the streams, the positions and whether the tokens are written. A
+                readout that reads final states passes long contexts twice: first written, then
+                only read. Both directions of a bidirectional block come with positions from 0.
+        """
+        handle = RemovableHandle(self._streams_hooks)
+        self._streams_hooks[handle.id] = hook
+        return handle
+
+    def show_streams(
+        self, streams: Streams, positions: Int[Tensor, " t"], *, written: bool
+    ) -> None:
+        """Call the hooks; for the block, right after `project`."""
+        for hook in self._streams_hooks.values():
+            hook(streams, positions, written)
 
     @abstractmethod
     def project(

@@ -14,8 +14,7 @@ class WriteRate(nn.Module):
     """Effective write rate beta_t eta_t per head: beta_t = sigmoid(w x_t), eta_t = c / (t + c).
 
     The clock t counts the tokens written before this one, so the first token has eta = 1. Without
-    a decay constant, eta is always one. The class is part of the interface: diagnostics find write
-    rates by hooking its modules. Source: section 4.4.
+    a decay constant, eta is always one. Source: section 4.4.
     """
 
     def __init__(self, dim: int, num_heads: int, decay_constant: float | None = None) -> None:

@@ -75,14 +75,22 @@ def solve(
         choice = _choose(torch.stack(left_out), r, regressions[0].shares)
         solution = _solution(regressions, choice)
         return LeaveOneOut(sets, solution, solution.about(choice.shares), ())
-    f, r = _joined(_every(chunks(), -(-sums.rows // MOST_SAMPLED)))
+    return _solve_sums(
+        sums, _joined(_every(chunks(), -(-sums.rows // MOST_SAMPLED))), sets, penalties
+    )
+
+
+def _solve_sums(
+    sums: RidgeSums, sample: Chunk, sets: Sequence[FeatureSet], penalties: Sequence[float]
+) -> LeaveOneOut:
+    f, r = sample
     solved = [solve_sums(sums, part, penalties) for part in sets]
     pairs = zip(solved, sets, strict=True)
     left_out = torch.stack([each.left_out(of_set(f, part), r) for each, part in pairs])
     regressions = [each.regression for each in solved]
     choice = _choose(left_out, r, regressions[0].shares)
     solution = _solution(regressions, choice)
-    if len(r[0]) == sums.rows:
+    if r.shape[1] == sums.rows:
         return LeaveOneOut(sets, solution, solution.about(choice.shares), ())
     kept = [each.choose(best) for each, best in zip(solved, choice.penalties, strict=True)]
     return LeaveOneOut(sets, solution, None, kept)

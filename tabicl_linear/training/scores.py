@@ -1,6 +1,6 @@
 """Loss, accuracy and ROC-AUC of each task, and their means over tasks."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -32,18 +32,27 @@ def cross_entropy(logits: Float[Tensor, "b q y"], labels: Int[Tensor, "b q"]) ->
     return per_row.view_as(labels).mean(dim=1)
 
 
-def roc_auc(logits: Float[Tensor, "q y"], labels: Int[Tensor, "q"]) -> Float[Tensor, ""]:
-    """Area under the ROC curve of one task, one class against the rest, weighted by prevalence.
+def roc_auc(
+    logits: Float[Tensor, "q y"],
+    labels: Int[Tensor, "q"],
+    average: Literal["weighted", "macro"] = "weighted",
+) -> Float[Tensor, ""]:
+    """Area under the ROC curve of one task, one class against the rest.
 
     Over the classes present in `labels`, with probabilities renormalised to them; NaN if there is
     only one.
+
+    Args:
+        logits: Predictions.
+        labels: Classes.
+        average: Over classes: weighted by prevalence, or all alike.
     """
     present, targets = labels.unique(return_inverse=True)
     if len(present) < 2:
         return torch.full((), torch.nan, device=logits.device)
     probabilities = logits[:, present].float().softmax(dim=-1)
     return multiclass_auroc(
-        probabilities, targets, num_classes=len(present), average="weighted", validate_args=False
+        probabilities, targets, num_classes=len(present), average=average, validate_args=False
     )
 
 

@@ -15,7 +15,8 @@ def test_help_lists_every_verb_with_one_line(capsys):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
     training, models = {"fit", "validate", "test"}, {"predict", "export", "models", "bench"}
-    assert set(VERBS) == training | models | {"evaluate", "report", "lengths", "oracle"}
+    seeing = {"inspect", "lengths", "oracle"}
+    assert set(VERBS) == training | models | seeing | {"evaluate", "report"}
     for verb in VERBS:
         assert sum(line.startswith(f"  {verb} ") for line in text.splitlines()) == 1
     assert main([]) == 0

@@ -16,10 +16,12 @@ from tabicl_linear import build_task
 from tabicl_linear.config import build_data
 from tabicl_linear.training.noise import without_noise
 
+PROBES = ("CosineDrift", "LengthProbe", "StateNorms", "WriteRates")
 CALLBACKS = {cls.__name__: cls for cls in defined_in(tabicl_linear.callbacks, Callback)}
 NEEDED: dict[str, dict[str, Any]] = {
     "Provenance": {"config": {"data": {"prior": "a prior"}, "seed_everything": 0}},
     "WeightAverage": {"decay": 0.0},
+    **{name: {"every_n_steps": 1, "num_tasks": 2} for name in PROBES},
 }
 """Arguments of callbacks that the command line makes itself, and an average that is the last
 weights, so that scores can be compared."""
@@ -122,9 +124,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_every_callback_is_found():
-    assert {"Progress", "Provenance", "RunCheckpoint", "Throughput", "WeightAverage"} <= set(
-        CALLBACKS
-    )
+    own = {"Progress", "Provenance", "RunCheckpoint", "Throughput", "WeightAverage"}
+    assert own | set(PROBES) <= set(CALLBACKS)
 
 
 @pytest.mark.parametrize("name", CALLBACKS)

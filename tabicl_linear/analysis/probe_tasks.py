@@ -1,0 +1,122 @@
+"""Fixed synthetic tasks on which models are looked at."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from tabicl_linear.analysis.states import check_lengths
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.priors.base import Prior, TaskShape
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+SEED = 2718
+"""Of the probe tasks of every run, whatever its own seed."""
+NUM_FEATURES, NUM_CLASSES = 10, 5
+"""Sizes of probe tasks, where a model takes them: those of the paper's length generalisation."""
+NUM_QUERIES = 100
+REFERENCE = 1000
+"""Rows of the state that the paper compares others with."""
+FACTORS = (0.125, 0.25, 0.5, 1, 2, 4)
+"""Context lengths of a probe, in times of the longest table of training."""
+LONGEST = 16_000
+"""Rows of a probe beyond the trained length at most, so that probes of long runs stay cheap."""
+
+
+class Probe(NamedTuple):
+    """Tasks whose first rows are context, as many as one likes, and whose last are queries.
+
+    Attributes:
+        x: Features; may hold NaN.
+        y: Classes; each occurs among the first rows.
+        categorical: Which columns hold category codes; None where the prior does not say.
+        num_queries: Query rows.
+        trained: Rows of the longest table of training; None where that is not known.
+    """
+
+    x: Float[Tensor, "b n m"]
+    y: Int[Tensor, "b n"]
+    categorical: Bool[Tensor, "b m"] | None
+    num_queries: int
+    trained: int | None
+
+    @property
+    def num_context(self) -> int:
+        """Rows that can be context."""
+        return self.x.shape[1] - self.num_queries
+
+    @property
+    def queries(self) -> tuple[Float[Tensor, "b q m"], Int[Tensor, "b q"]]:
+        """The query rows, the same for every context, and their classes."""
+        return self.x[:, self.num_context :], self.y[:, self.num_context :]
+
+    def context(self, length: int) -> tuple[Float[Tensor, "b c m"], Int[Tensor, "b c"]]:
+        """The first so many rows and their classes.
+
+        Raises:
+            DataError: There are not as many.
+        """
+        check_lengths([length], self.num_context)
+        return self.x[:, :length], self.y[:, :length]
+
+    def fit(self, model: InContextModel, length: int) -> InContextState:
+        """What a model makes of the first so many rows."""
+        x, y = self.context(length)
+        return model.fit(x, y, categorical=self.categorical)
+
+    def to(self, device: torch.device) -> "Probe":
+        """The same tasks on a device."""
+        kinds = None if self.categorical is None else self.categorical.to(device)
+        return self._replace(x=self.x.to(device), y=self.y.to(device), categorical=kinds)
+
+
+def default_lengths(trained: int) -> list[int]:
+    """Context lengths around the trained one, from an eighth to four times of it.
+
+    Those beyond it end at 16,000 rows, and those with hardly more rows than classes are left out.
+    """
+    most = max(trained, LONGEST)
+    lengths = {round(factor * trained) for factor in FACTORS}
+    return sorted(n for n in lengths if NUM_CLASSES <= n <= most) or [NUM_CLASSES]
+
+
+def draw_probe(
+    prior: Prior,
+    lengths: Sequence[int],
+    *,
+    trained: int,
+    num_tasks: int,
+    feature_range: tuple[int, int],
+    max_classes: int,
+) -> Probe:
+    """Draw tasks from a constant seed; they do not depend on lengths up to the default ones.
+
+    Args:
+        prior: What to draw from. Global generators stay as they are.
+        lengths: Context lengths that will be asked for, in rows.
+        trained: Rows of the longest table of training.
+        num_tasks: Tasks.
+        feature_range: Fewest and most columns that the prior is asked for.
+        max_classes: Most classes.
+
+    Raises:
+        ConfigError: A length below the number of classes.
+    """
+    num_classes = min(NUM_CLASSES, max_classes)
+    if min(lengths) < num_classes:
+        raise ConfigError(
+            f"lengths={list(lengths)}: a context of {min(lengths)} rows cannot show all "
+            f"{num_classes} classes of a probe task; give lengths of at least {num_classes}."
+        )
+    fewest, most = feature_range
+    rows = max(*default_lengths(trained), REFERENCE, *lengths)
+    shape = TaskShape(
+        batch_size=num_tasks,
+        num_rows=rows + NUM_QUERIES,
+        num_context=num_classes,
+        num_features=max(fewest, min(NUM_FEATURES, most)),
+        num_classes=num_classes,
+    )
+    tasks = prior.sample_tasks(shape, torch.Generator().manual_seed(SEED))
+    return Probe(tasks.x, tasks.y, tasks.categorical, NUM_QUERIES, trained)

@@ -1,0 +1,75 @@
+"""Write rates and gates by layer and position (section 4.4, figure "Effective write rates")."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from tabicl_linear.analysis.profiles import bin_edges, interval, means_of_bins
+from tabicl_linear.analysis.streams import Gates, by_task
+from tabicl_linear.errors import NotInModel
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.types import Float, Tensor
+
+WRITE_RATE, KEPT = "write_rate", "kept"
+
+
+def write_rates(
+    layers: Sequence[Streams | Gates],
+    *,
+    num_tasks: int | None = None,
+    num_bins: int | None = None,
+) -> pd.DataFrame:
+    """Effective write rates and decay gates by layer and position.
+
+    Args:
+        layers: Streams of every layer, as `record_streams` gives them, or their `gates`.
+        num_tasks: Tasks that were fitted; every sequence is one if None.
+        num_bins: Positions are averaged in about so many bins, evenly spaced on a logarithmic
+            scale; every position stands alone if None.
+
+    Returns:
+        Columns layer, gate, position, last, mean, low, high:
+
+        - gate: `write_rate`: beta_t with its decay over time (dt_t of Mamba-2); `kept`: alpha_t =
+          exp(log_decay), averaged over key channels where each has its own. What a layer does not
+          have is absent.
+        - position, last: first and last token of the bin; tokens count from 0.
+        - mean, low, high: mean over tasks, after heads, cells, directions and the tokens of the
+          bin, and its 95 % interval (NaN for a single task).
+
+    Raises:
+        NotInModel: No layer has a write rate or gate.
+
+    Example:
+        >>> import torch
+        >>> from tabicl_linear.analysis import Gates, write_rates
+        >>> beta = torch.full((2, 3, 1), 0.5)
+        >>> write_rates([Gates(beta, None)])[["layer", "gate", "position", "mean", "low"]]
+           layer        gate  position  mean  low
+        0      1  write_rate         0   0.5  0.5
+        1      1  write_rate         1   0.5  0.5
+        2      1  write_rate         2   0.5  0.5
+    """
+    parts = []
+    for layer, streams in enumerate(layers, start=1):
+        if streams.beta is not None:
+            parts.append(_profile(streams.beta, layer, WRITE_RATE, num_tasks, num_bins))
+        if streams.log_decay is not None:
+            kept = streams.log_decay.double().exp().mean(-1)
+            parts.append(_profile(kept, layer, KEPT, num_tasks, num_bins))
+    if not parts:
+        raise NotInModel(
+            "No layer of the model has a write rate or a decay gate: its rule writes every token "
+            "with weight one; give a model with a delta, gated or state-space mixer."
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def _profile(
+    z: Float[Tensor, "s t h"], layer: int, gate: str, num_tasks: int | None, num_bins: int | None
+) -> pd.DataFrame:
+    edges = bin_edges(z.shape[1], num_bins)
+    tasks = means_of_bins(by_task(z.double().mean(-1), num_tasks).mean(1), edges)
+    mean, low, high = interval(tasks.cpu().numpy())
+    columns = {"layer": layer, "gate": gate, "position": edges[:-1], "last": edges[1:] - 1}
+    return pd.DataFrame({**columns, "mean": mean, "low": low, "high": high})

@@ -1,0 +1,89 @@
+"""The state of a layer against the ridge solution of its own keys and values (Equation 3)."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import torch
+
+from tabicl_linear.analysis.state_drift import cosine
+from tabicl_linear.analysis.states import LEAST, Matrices, check_any, heads_table
+from tabicl_linear.errors import DataError
+from tabicl_linear.kernels.streams import Streams
+from tabicl_linear.types import Float, Tensor
+
+
+def ridge_target(
+    layers: Sequence[Streams],
+    states: Matrices,
+    *,
+    regulariser: float = 0.01,
+    num_tasks: int | None = None,
+) -> pd.DataFrame:
+    """How near every state is to the ridge regression from the keys that it wrote to their values.
+
+    S_ridge = V^T K (K^T K + n lambda I)^-1 minimises sum_t |S k_t - v_t|^2 + n lambda |S|_F^2.
+
+    Args:
+        layers: Streams of every layer while the context was fitted, as `record_streams` gives them.
+        states: What was fitted, from `matrices`.
+        regulariser: lambda > 0. The paper does not say which its ridge model has.
+        num_tasks: Tasks that were fitted; every sequence is one if None.
+
+    Returns:
+        Columns task, cell, layer, head and
+
+        - cosine, distance: of the flattened S to S_ridge, and |S - S_ridge|_F / |S_ridge|_F.
+        - error, ridge_error: sum_t |S k_t - v_t|^2 / sum_t |v_t|^2, and that of S_ridge.
+
+    Raises:
+        NotInModel: No layer has a matrix state.
+        DataError: The regulariser is not positive.
+
+    Example:
+        >>> import torch
+        >>> from tabicl_linear.analysis import ridge_target
+        >>> from tabicl_linear.kernels.streams import Streams
+        >>> k, S = torch.randn(1, 50, 2, 3), torch.randn(1, 2, 4, 3)
+        >>> v = torch.einsum("bhvk,bthk->bthv", S, k)
+        >>> table = ridge_target([Streams(k, k, v)], {1: S}, regulariser=1e-9)
+        >>> table[["head", "cosine"]].round(6)
+           head  cosine
+        0     1     1.0
+        1     2     1.0
+    """
+    check_any(states)
+    if not regulariser > 0:
+        raise DataError(f"regulariser={regulariser}: give a positive number, such as 0.01.")
+    parts = []
+    for layer, S in states.items():
+        k, v = (_of_state(z, len(S)) for z in (layers[layer - 1].k, layers[layer - 1].v))
+        R = solution(k, v, regulariser)
+        distance = torch.linalg.matrix_norm(S - R) / torch.linalg.matrix_norm(R).clamp(min=LEAST)
+        values = {
+            "cosine": cosine(S, R),
+            "distance": distance,
+            "error": _error(S.double(), k, v),
+            "ridge_error": _error(R, k, v),
+        }
+        parts.append(heads_table(values, layer, num_tasks))
+    return pd.concat(parts, ignore_index=True)
+
+
+def solution(
+    k: Float[Tensor, "s h t k"], v: Float[Tensor, "s h t v"], regulariser: float
+) -> Float[Tensor, "s h v k"]:
+    """V^T K (K^T K + n lambda I)^-1 in float64."""
+    eye = torch.eye(k.shape[-1], dtype=torch.float64, device=k.device)
+    factor = torch.linalg.cholesky(k.mT @ k + k.shape[2] * regulariser * eye)
+    found: Tensor = torch.cholesky_solve(k.mT @ v, factor).mT
+    return found
+
+
+def _of_state(z: Float[Tensor, "s t h e"], num_states: int) -> Float[Tensor, "r h t e"]:
+    """Tokens of every state, heads first; both directions of one state in a row."""
+    return z.double().unflatten(0, (num_states, -1)).flatten(1, 2).transpose(1, 2)
+
+
+def _error(S: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "s h"]:
+    missed = (k @ S.mT - v).square().sum((-1, -2))
+    return missed / v.square().sum((-1, -2)).clamp(min=LEAST)

@@ -1,0 +1,77 @@
+"""How much predictions depend on the order of the context rows."""
+
+import pandas as pd
+import torch
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.model import InContextModel
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+
+def order_sensitivity(
+    model: InContextModel,
+    x: Float[Tensor, "b c m"],
+    y: Int[Tensor, "b c"],
+    queries: Float[Tensor, "b q m"],
+    *,
+    categorical: Bool[Tensor, "b m"] | None = None,
+    permutations: int = 8,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Spread of predictions over permutations of the context rows.
+
+    A model whose state is a sum over rows predicts the same whatever the order; recurrent ones
+    do not, final-state readouts of delta rules included.
+
+    Args:
+        model: The model.
+        x: Context rows.
+        y: Their classes.
+        queries: Rows to predict.
+        categorical: Which columns hold category codes.
+        permutations: Orders to compare, the given one among them; at least two.
+        seed: Names the others.
+
+    Returns:
+        Columns task, query and
+
+        - spread: standard deviation over orders of the probability of a class, mean over classes.
+        - total_variation: distance of an order's probabilities to the mean prediction, half the
+          sum of absolute differences, mean over orders: 0 to 1.
+        - agreement: share of the orders that predict the class which most of them predict.
+
+    Raises:
+        DataError: Fewer than two orders.
+
+    Example:
+        >>> import torch
+        >>> from tabicl_linear import build_task
+        >>> from tabicl_linear.analysis import order_sensitivity
+        >>> small = ["model.architecture.depth=1", "model.architecture.dim=32"]
+        >>> model = build_task(overrides=small).model
+        >>> x, y = torch.randn(1, 30, 4), torch.randint(0, 3, (1, 30))
+        >>> table = order_sensitivity(model, x[:, :20], y[:, :20], x[:, 20:])
+        >>> len(table), bool((table.spread > 0).all())
+        (10, True)
+    """
+    if permutations < 2:
+        raise DataError(f"permutations={permutations}: give at least 2 orders to compare.")
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    with torch.no_grad():
+        for number in range(permutations):
+            order = torch.arange(x.shape[1])
+            if number:
+                order = torch.randperm(x.shape[1], generator=generator)
+            state = model.fit(x[:, order], y[:, order], categorical=categorical)
+            found.append(model.predict(state, queries).double().softmax(-1))
+    p = torch.stack(found)
+    votes = torch.nn.functional.one_hot(p.argmax(-1), p.shape[-1]).double().mean(0)
+    values = {
+        "spread": p.std(0).mean(-1),
+        "total_variation": (p - p.mean(0)).abs().sum(-1).mean(0) / 2,
+        "agreement": votes.amax(-1),
+    }
+    index = torch.cartesian_prod(*(torch.arange(1, n + 1) for n in p.shape[1:3]))
+    table = pd.DataFrame(index.reshape(-1, 2).numpy(), columns=["task", "query"])
+    return table.assign(**{name: z.flatten().cpu().numpy() for name, z in values.items()})

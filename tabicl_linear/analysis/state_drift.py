@@ -1,0 +1,145 @@
+"""How states change as a context grows (section 4.3, appendix "Generalisation failure")."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pandas as pd
+import torch
+
+from tabicl_linear.analysis.states import (
+    LEAST,
+    Matrices,
+    check_any,
+    check_lengths,
+    heads_table,
+    norms,
+)
+from tabicl_linear.errors import DataError
+from tabicl_linear.types import Float, Tensor
+
+DIRECTIONS = 8
+"""Leading singular directions whose subspaces are compared."""
+
+FORMS = ("state", "normalised")
+
+
+def drift(
+    states: Mapping[int, Matrices],
+    *,
+    reference: int | None = None,
+    num_tasks: int | None = None,
+) -> pd.DataFrame:
+    """Norms, ranks and directions of states by context length, against a reference length.
+
+    Args:
+        states: Context length in rows to states, as `states_at` returns them; lengths increase.
+        reference: The length to compare with; the longest if None. The paper's is 1000.
+        num_tasks: Tasks that were fitted; every sequence is one if None.
+
+    Returns:
+        Columns task, cell, layer, head, length, form, those of `norms`, and
+
+        - form: `state`, or `normalised`: the state scaled to the Frobenius norm sqrt(v), as
+          Frobenius-normalised readouts see it at first. Cosines and overlaps are those of both.
+        - cosine, cosine_to_previous: of the flattened state to that at the reference length, and
+          to that at the length before (NaN at the first).
+        - distance: |S - S_reference|_F / |S_reference|_F.
+        - value_overlap, key_overlap: of the subspaces of the leading 8 left and right singular
+          vectors with those of the reference, |U^T U_reference|_F^2 / 8, from 0 to 1.
+
+    Raises:
+        NotInModel: No layer has a matrix state.
+        DataError: The reference is none of the lengths, or they do not increase.
+
+    Example:
+        >>> import torch
+        >>> from tabicl_linear.analysis import drift
+        >>> S = torch.randn(1, 2, 4, 4)
+        >>> table = drift({100: {1: S}, 200: {1: -2 * S}}, reference=100)
+        >>> table[table.form == "state"].groupby("length")["cosine"].mean().round(6)
+        length
+        100    1.0
+        200   -1.0
+        Name: cosine, dtype: float64
+    """
+    lengths = list(states)
+    check_lengths(lengths, max(lengths, default=0))
+    reference = lengths[-1] if reference is None else reference
+    if reference not in states:
+        raise DataError(
+            f"reference={reference} is none of the lengths {lengths}; give one of them."
+        )
+    check_any(states[reference])
+    parts = []
+    for layer, fixed in states[reference].items():
+        target, previous = _Look.at(fixed), None
+        for length in lengths:
+            look = _Look.at(states[length][layer])
+            shared = {
+                "cosine": cosine(look.S, target.S),
+                "cosine_to_previous": _cosine_or_nan(look.S, previous),
+                "value_overlap": _overlap(look.left, target.left),
+                "key_overlap": _overlap(look.right, target.right),
+            }
+            parts += [
+                heads_table(
+                    {**norms(S), **shared, "distance": _distance(S, R)},
+                    layer,
+                    num_tasks,
+                    length=length,
+                    form=form,
+                )
+                for form, S, R in zip(FORMS, look.forms(), target.forms(), strict=True)
+            ]
+            previous = look.S
+    return pd.concat(parts, ignore_index=True)
+
+
+class _Look(NamedTuple):
+    """States of a layer and their leading singular vectors."""
+
+    S: Float[Tensor, "s h v k"]
+    left: Float[Tensor, "s h v r"]
+    right: Float[Tensor, "s h k r"]
+
+    @classmethod
+    def at(cls, S: Tensor) -> "_Look":
+        U, _, Vh = torch.linalg.svd(S.double(), full_matrices=False)
+        return cls(S.double(), U[..., :DIRECTIONS], Vh.mT[..., :DIRECTIONS])
+
+    def forms(self) -> tuple[Tensor, Tensor]:
+        norm = torch.linalg.matrix_norm(self.S, keepdim=True).clamp(min=LEAST)
+        return self.S, self.S * self.S.shape[-2] ** 0.5 / norm
+
+
+def cosine(S: Float[Tensor, "s h v k"], R: Float[Tensor, "s h v k"]) -> Float[Tensor, "s h"]:
+    """Cosine of flattened states; 0 where one was never written."""
+    S, R = S.double().flatten(-2), R.double().flatten(-2)
+    scale = S.norm(dim=-1) * R.norm(dim=-1)
+    return (S * R).sum(-1) / scale.clamp(min=LEAST)
+
+
+def cosines(states: Mapping[int, Matrices], reference: int) -> pd.DataFrame:
+    """Cosine of states to those at a reference length alone: columns layer, length, cosine.
+
+    Means over heads, cells and tasks, as in the paper's heatmaps.
+    """
+    rows = [
+        (layer, length, float(cosine(S, states[reference][layer]).mean()))
+        for length, layers in states.items()
+        for layer, S in layers.items()
+    ]
+    return pd.DataFrame(rows, columns=["layer", "length", "cosine"])
+
+
+def _cosine_or_nan(S: Tensor, previous: Tensor | None) -> Tensor:
+    return S.new_full(S.shape[:2], torch.nan) if previous is None else cosine(S, previous)
+
+
+def _overlap(U: Tensor, R: Tensor) -> Float[Tensor, "s h"]:
+    return (U.mT @ R).square().sum((-1, -2)) / U.shape[-1]
+
+
+def _distance(S: Tensor, R: Tensor) -> Float[Tensor, "s h"]:
+    norm = torch.linalg.matrix_norm
+    return norm(S - R) / norm(R).clamp(min=LEAST)

@@ -1,0 +1,198 @@
+"""An inspection in ten lines."""
+
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from tabicl_linear.analysis.inspection import Inspection, Plan, trained_rows
+
+DRIFTED = 0.9
+"""Cosine to the reference state, mean over layers, below which states count as drifted."""
+FULL = 0.9
+"""Effective rank, as a share of the largest possible, from which a layer counts as saturated."""
+SHUT, OPEN = 0.01, 0.99
+"""Late write rates outside of these count as saturated."""
+LATE = 0.9
+"""Share of the context after which tokens are late."""
+
+
+def summarise(inspections: Sequence[Inspection], plan: Plan) -> list[str]:
+    """Ten lines; what is said of several checkpoints stands side by side.
+
+    Args:
+        inspections: Of one or more checkpoints, on the same plan.
+        plan: What was looked at.
+    """
+    facts: dict[str, Callable[[Inspection, Plan], str]] = {
+        "model": _model,
+        "trained on": _trained,
+        "looked at": _looked_at,
+        "ROC-AUC": _scores,
+        "drift begins": _drift_begins,
+        "drifts most": _drifts_most,
+        "write rates": _write_rates,
+        "saturated": _saturated,
+        "remembers": _remembers,
+        "order of rows": _order,
+    }
+    columns = [[fact(one, plan) for fact in facts.values()] for one in inspections]
+    widths = [max(map(len, column)) for column in columns]
+    return [
+        f"{label:<14}"
+        + "  |  ".join(f"{t:<{w}}" for t, w in zip(row, widths, strict=True)).rstrip()
+        for label, row in zip(facts, zip(*columns, strict=True), strict=True)
+    ]
+
+
+def saturated_layers(one: Inspection, plan: Plan) -> dict[int, str]:
+    """Layers whose state is full or whose late tokens are all, or not at all, written; and why.
+
+    Full: the effective rank at the reference length is at least 90 % of what the state's shape
+    allows. Late: the last tenth of that context, with a mean write rate below 0.01 or above 0.99.
+    """
+    found: dict[int, list[str]] = {}
+    if "drift" in one.tables:
+        for layer, rank in (
+            _at_reference(one, plan).groupby("layer")["effective_rank"].mean().items()
+        ):
+            limit = min(one.model.backbone.layers()[layer - 1].mixer.state_shape[1:])
+            if rank >= FULL * limit:
+                found.setdefault(layer, []).append(f"rank {rank:.0f} of {limit}")
+    if "write_rates" in one.tables:
+        for layer, rate in _late_rates(one.tables["write_rates"]).items():
+            if not SHUT <= rate <= OPEN:
+                found.setdefault(layer, []).append(f"writes {rate:.3f}")
+    return {layer: ", ".join(why) for layer, why in sorted(found.items())}
+
+
+def _model(one: Inspection, plan: Plan) -> str:
+    blocks = one.model.backbone.layers()
+    mixer, readout = type(blocks[0].mixer).__name__, type(blocks[0].readout).__name__
+    size = sum(parameter.numel() for parameter in one.model.parameters())
+    return (
+        f"{one.name}: {mixer}, {readout}, {len(blocks)} layers x {blocks[0].mixer.num_heads} "
+        f"heads, width {one.model.architecture.dim}, {size:,} parameters"
+    )
+
+
+def _trained(one: Inspection, plan: Plan) -> str:
+    provenance = one.model.provenance
+    rows = provenance.get("trained_rows")
+    if rows is None:
+        return "not known: the file does not say"
+    return f"{rows[0]:,} to {rows[1]:,} rows of context, {provenance.get('steps', 0):,} steps"
+
+
+def _looked_at(one: Inspection, plan: Plan) -> str:
+    tasks, _, columns = plan.probe.x.shape
+    return (
+        f"{tasks} tasks of {columns} columns, {plan.lengths[0]:,} to {plan.lengths[-1]:,} rows, "
+        f"reference {plan.reference:,}"
+    )
+
+
+def _scores(one: Inspection, plan: Plan) -> str:
+    if "scores" not in one.tables:
+        return "not looked at"
+    means = one.tables["scores"].groupby("length")["roc_auc"].mean()
+    best = means.idxmax()
+    last = plan.lengths[-1]
+    return (
+        f"{means[plan.reference]:.4f} at {plan.reference:,} rows, {means[last]:.4f} at {last:,}, "
+        f"best {means[best]:.4f} at {best:,}"
+    )
+
+
+def _drift_begins(one: Inspection, plan: Plan) -> str:
+    if "drift" not in one.tables:
+        return _none(one, "drift", "no matrix state")
+    table = one.tables["drift"]
+    means = table.groupby("length")["cosine"].mean()
+    longer = means[(means.index > plan.reference) & (means < DRIFTED)]
+    if longer.empty:
+        beyond = means[means.index > plan.reference]
+        least = f" (least {beyond.min():.3f})" if len(beyond) else ""
+        return f"not up to {plan.lengths[-1]:,} rows: cosine stays above {DRIFTED}{least}"
+    return f"at {longer.index[0]:,} rows: cosine {longer.iloc[0]:.3f}"
+
+
+def _drifts_most(one: Inspection, plan: Plan) -> str:
+    if "drift" not in one.tables:
+        return _none(one, "drift", "no matrix state")
+    table = one.tables["drift"]
+    means = table[table["length"] == plan.lengths[-1]].groupby("layer")["cosine"].mean()
+    layer = means.idxmin()
+    return f"layer {layer}: cosine {means[layer]:.3f} at {plan.lengths[-1]:,} rows"
+
+
+def _write_rates(one: Inspection, plan: Plan) -> str:
+    if "write_rates" not in one.tables:
+        return _none(one, "write_rates", "no write rates or gates")
+    rates = _late_rates(one.tables["write_rates"])
+    if rates.empty:
+        return "none; gates only"
+    return (
+        f"late tokens from {rates.min():.3f} (layer {rates.idxmin()}) to {rates.max():.3f} "
+        f"(layer {rates.idxmax()})"
+    )
+
+
+def _saturated(one: Inspection, plan: Plan) -> str:
+    if not {"drift", "write_rates"} & set(one.tables):
+        return "not applicable: no matrix state, no gates"
+    found = saturated_layers(one, plan)
+    return "; ".join(f"layer {layer} ({why})" for layer, why in found.items()) or "no layer"
+
+
+def _remembers(one: Inspection, plan: Plan) -> str:
+    if "contribution" not in one.tables:
+        return _none(one, "contribution", "every token alike")
+    halves = {
+        layer: _half_life(part) for layer, part in one.tables["contribution"].groupby("layer")
+    }
+    short, long = min(halves, key=halves.__getitem__), max(halves, key=halves.__getitem__)
+    return (
+        f"half of a state's weight is of the last {halves[short]:,} (layer {short}) to "
+        f"{halves[long]:,} tokens (layer {long})"
+    )
+
+
+def _half_life(part: pd.DataFrame) -> int:
+    """Latest tokens that together contribute half of the sum."""
+    weight = (part["contribution"] * (part["last"] - part["lookback"] + 1)).cumsum()
+    if weight.iloc[-1] <= 0:
+        return 0
+    reached = (weight >= weight.iloc[-1] / 2).to_numpy().argmax()
+    return int(part["last"].iloc[reached]) + 1
+
+
+def _order(one: Inspection, plan: Plan) -> str:
+    if "order_sensitivity" not in one.tables:
+        return "not looked at"
+    table = one.tables["order_sensitivity"]
+    return (
+        f"moves predictions by {table['total_variation'].mean():.4f} (total variation), "
+        f"{table['agreement'].mean():.1%} agree on the class"
+    )
+
+
+def _none(one: Inspection, analysis: str, what: str) -> str:
+    return f"not applicable: {what}" if analysis in one.absent else "not looked at"
+
+
+def _at_reference(one: Inspection, plan: Plan) -> pd.DataFrame:
+    table = one.tables["drift"]
+    return table[(table["length"] == plan.reference) & (table["form"] == "state")]
+
+
+def _late_rates(table: pd.DataFrame) -> pd.Series:
+    rates = table[table["gate"] == "write_rate"]
+    late = rates[rates["last"] >= LATE * rates["last"].max()]
+    tokens = late["last"] - late["position"] + 1
+    sums = late.assign(sum=late["mean"] * tokens, tokens=tokens).groupby("layer")
+    return sums["sum"].sum() / sums["tokens"].sum()
+
+
+def known_range(one: Inspection) -> int | None:
+    """Rows where training ended, for figures."""
+    return trained_rows(one.model)

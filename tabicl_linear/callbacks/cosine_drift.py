@@ -1,0 +1,70 @@
+"""Shows how far states turn away as contexts grow, while a model trains."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import pandas as pd
+
+from tabicl_linear.analysis import matrices
+from tabicl_linear.analysis.figures import drift_figure
+from tabicl_linear.analysis.probe_tasks import REFERENCE, Probe, default_lengths
+from tabicl_linear.analysis.state_drift import cosines
+from tabicl_linear.callbacks.probing import Probing, checked_lengths
+from tabicl_linear.model import InContextModel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class CosineDrift(Probing):
+    """Logs the cosine of states at several context lengths to those at two reference lengths.
+
+    These are 1,000 rows, as in the paper, and the longest table of training. TensorBoard gets the
+    cosine at the longest context, `cosine_drift/to_<rows>/layer_<n>`, and heatmaps of layers by
+    lengths. Softmax attention leaves nothing.
+
+    Args:
+        every_n_steps: Optimiser steps between looks; 0 for none.
+        num_tasks: Probe tasks.
+        lengths: Context lengths in rows, to which the references are added; an eighth to four times
+            the longest table of training if None.
+    """
+
+    name: ClassVar[str] = "cosine_drift"
+    charts: ClassVar[Mapping[str, Sequence[str]]] = {"longest context": ["cosine_drift/.*"]}
+
+    def __init__(
+        self, every_n_steps: int = 1000, num_tasks: int = 8, lengths: list[int] | None = None
+    ) -> None:
+        super().__init__(every_n_steps, num_tasks)
+        self._given = checked_lengths(lengths, type(self).__name__)
+
+    def lengths(self, trained: int) -> list[int]:
+        """All lengths, the references among them."""
+        return sorted({*(self._given or default_lengths(trained)), REFERENCE, trained})
+
+    def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
+        """Cosines by reference, layer and length."""
+        trained = probe.trained
+        assert trained is not None
+        states = {n: matrices(model, probe.fit(model, n)) for n in self.lengths(trained)}
+        if not states[trained]:
+            return None
+        tables = [
+            cosines(states, reference).assign(reference=reference)
+            for reference in sorted({REFERENCE, trained})
+        ]
+        return pd.concat(tables, ignore_index=True)
+
+    def scalars(self, table: pd.DataFrame) -> dict[str, float]:
+        """Cosine at the longest context, by reference and layer."""
+        longest = table[table["length"] == table["length"].max()]
+        return {
+            f"to_{row.reference}/layer_{row.layer:02d}": row.cosine
+            for row in longest.itertuples(index=False)
+        }
+
+    def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
+        """A heatmap for each reference."""
+        named = {f"cosine to {r:,} rows": part for r, part in table.groupby("reference")}
+        return drift_figure(named, trained=probe.trained)

@@ -1,0 +1,64 @@
+"""Shows how predictions change with the length of the context, while a model trains."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import pandas as pd
+
+from tabicl_linear.analysis.figures import scores_figure
+from tabicl_linear.analysis.length_scores import length_scores
+from tabicl_linear.analysis.probe_tasks import Probe, default_lengths
+from tabicl_linear.callbacks.probing import Probing, checked_lengths
+from tabicl_linear.model import InContextModel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCORES = ("loss", "accuracy", "roc_auc")
+
+
+class LengthProbe(Probing):
+    """Logs loss, accuracy and macro one-vs-rest ROC-AUC after contexts of several lengths.
+
+    By task and length; TensorBoard gets the means, `length_probe/<score>/rows_<n>`, and a picture
+    of them over lengths.
+
+    Args:
+        every_n_steps: Optimiser steps between looks; 0 for none.
+        num_tasks: Probe tasks.
+        lengths: Context lengths in rows; an eighth to four times the longest table of training if
+            None.
+    """
+
+    name: ClassVar[str] = "length_probe"
+    charts: ClassVar[Mapping[str, Sequence[str]]] = {
+        score.replace("_", " "): [f"length_probe/{score}/.*"] for score in SCORES
+    }
+
+    def __init__(
+        self, every_n_steps: int = 1000, num_tasks: int = 8, lengths: list[int] | None = None
+    ) -> None:
+        super().__init__(every_n_steps, num_tasks)
+        self._given = checked_lengths(lengths, type(self).__name__)
+
+    def lengths(self, trained: int) -> list[int]:
+        """All lengths."""
+        return self._given or default_lengths(trained)
+
+    def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame:
+        """Scores by task and length."""
+        assert probe.trained is not None
+        return length_scores(model, probe, self.lengths(probe.trained))
+
+    def scalars(self, table: pd.DataFrame) -> dict[str, float]:
+        """Means over tasks, by score and length."""
+        means = table.groupby("length")[list(SCORES)].mean()
+        return {
+            f"{score}/rows_{length:06d}": float(value)
+            for score in SCORES
+            for length, value in means[score].items()
+        }
+
+    def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
+        """Scores over lengths."""
+        return scores_figure({"": table}, trained=probe.trained)

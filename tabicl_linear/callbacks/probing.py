@@ -1,0 +1,215 @@
+"""What the callbacks that look at a model while it trains have in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pandas as pd
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from tabicl_linear.analysis.figures import pixels
+from tabicl_linear.analysis.probe_tasks import NUM_CLASSES, Probe, draw_probe
+from tabicl_linear.data.datamodule import PriorDataModule
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.files import written_whole
+from tabicl_linear.model import InContextModel
+from tabicl_linear.training.task import InContextTask
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FOLDER = "metrics"
+"""In the run folder; holds a folder of Parquet files for each of these callbacks."""
+
+
+PICTURES = "seeing"
+"""Group of all pictures in TensorBoard, which unfolds two groups only."""
+
+
+class Probing(Callback, ABC):
+    """Looks at the model on fixed tasks every so many optimiser steps, and changes nothing.
+
+    The tasks are drawn from the run's own prior with a seed that is the same for all runs. The
+    first process alone looks, at the weights that are trained (not at an average of them), in the
+    precision of the run. What it sees goes to TensorBoard, as scalars and a figure, and to
+    `metrics/<name>/step_<n>.parquet` in the run folder: one whole file for each look, so that
+    `pandas.read_parquet("metrics/<name>")` reads them all, after a kill, too. A model that does not
+    have what is looked for leaves nothing.
+
+    Args:
+        every_n_steps: Optimiser steps between looks; 0 for none.
+        num_tasks: Probe tasks.
+
+    Attributes:
+        name: Of the folder and of the group of tags.
+        charts: Charts of the layout in TensorBoard: title to patterns of tags.
+    """
+
+    name: ClassVar[str]
+    charts: ClassVar[Mapping[str, Sequence[str]]]
+
+    def __init__(self, every_n_steps: int, num_tasks: int) -> None:
+        if every_n_steps < 0 or num_tasks < 1:
+            raise ConfigError(
+                f"{type(self).__name__}: every_n_steps={every_n_steps}, num_tasks={num_tasks}: "
+                "give 0 or more steps (0 for none) and at least 1 task."
+            )
+        self.every_n_steps = every_n_steps
+        self.num_tasks = num_tasks
+        self._probe: Probe | None = None
+        self._seen_step = 0
+
+    @abstractmethod
+    def lengths(self, trained: int) -> list[int]:
+        """Context lengths that are looked at, for a run whose longest table has so many rows."""
+
+    @abstractmethod
+    def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
+        """What is kept of the model; None where it does not have it. Gradients are off."""
+
+    @abstractmethod
+    def scalars(self, table: pd.DataFrame) -> dict[str, float]:
+        """Numbers for TensorBoard, by tag without the name."""
+
+    @abstractmethod
+    def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
+        """The picture for TensorBoard."""
+
+    def draw(self, data: PriorDataModule) -> Probe:
+        """The probe tasks of a run with these data; the same at every call."""
+        shapes = data.shapes
+        trained = shapes.row_range[1]
+        return draw_probe(
+            data.prior,
+            self.lengths(trained),
+            trained=trained,
+            num_tasks=self.num_tasks,
+            feature_range=(shapes.min_features, shapes.max_features),
+            max_classes=shapes.max_classes,
+        )
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Refuse a run without a prior to draw probe tasks from."""
+        if stage == "fit" and self._is_at_work(trainer):
+            self._draw(trainer)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Drop what an interrupted run left of later steps, and lay out TensorBoard."""
+        self._seen_step = trainer.global_step
+        if not self._is_at_work(trainer):
+            return
+        for path in self._folder(trainer).glob("step_*.parquet"):
+            if int(path.stem.removeprefix("step_")) > trainer.global_step:
+                path.unlink()
+        probing = [c for c in _callbacks(trainer) if isinstance(c, Probing) and c.every_n_steps]
+        # A writer takes one layout only: the first of them writes that of all.
+        if probing[0] is self:
+            layout = {
+                _title(probe.name): {
+                    title: ["Multiline", list(tags)] for title, tags in probe.charts.items()
+                }
+                for probe in probing
+            }
+            for writer in _writers(trainer):
+                writer.add_custom_scalars(layout)
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Look, if this batch ended a step at which it is due."""
+        step = trainer.global_step
+        due = self._is_at_work(trainer) and step != self._seen_step
+        self._seen_step = step
+        if not due or step % self.every_n_steps:
+            return
+        probe = self._draw(trainer).to(pl_module.device)
+        devices = [pl_module.device] if pl_module.device.type == "cuda" else []
+        # A mixer of a user's own may draw random numbers.
+        with (
+            torch.random.fork_rng(devices),
+            torch.no_grad(),
+            trainer.precision_plugin.val_step_context(),
+        ):
+            table = self.look(_model(pl_module), probe)
+        if table is not None:
+            self._keep(trainer, step, table, probe)
+
+    def _keep(self, trainer: Trainer, step: int, table: pd.DataFrame, probe: Probe) -> None:
+        folder = self._folder(trainer)
+        folder.mkdir(parents=True, exist_ok=True)
+        with written_whole(folder / f"step_{step:07d}.parquet") as partial:
+            table.assign(step=step).to_parquet(partial, index=False)
+        writers = _writers(trainer)
+        if not writers:
+            return
+        image = pixels(self.figure(table, probe))
+        for writer in writers:
+            for tag, value in self.scalars(table).items():
+                writer.add_scalar(f"{self.name}/{tag}", value, step)
+            writer.add_image(f"{PICTURES}/{self.name}", image, step, dataformats="HWC")
+
+    def _draw(self, trainer: Trainer) -> Probe:
+        """The probe tasks, drawn at the first call and then kept."""
+        if self._probe is None:
+            data = trainer.datamodule  # type: ignore[attr-defined]
+            if not isinstance(data, PriorDataModule):
+                raise ConfigError(
+                    f"{type(self).__name__} draws its tasks from the prior of a PriorDataModule: "
+                    "train from one (a Prior of your own fits in it), or set every_n_steps to 0."
+                )
+            self._probe = self.draw(data)
+        return self._probe
+
+    def _is_at_work(self, trainer: Trainer) -> bool:
+        return self.every_n_steps > 0 and trainer.is_global_zero and not _dev_run(trainer)
+
+    def _folder(self, trainer: Trainer) -> Path:
+        return Path(trainer.default_root_dir) / FOLDER / self.name
+
+
+def checked_lengths(lengths: Sequence[int] | None, callback: str) -> list[int] | None:
+    """Lengths in increasing order, as given.
+
+    Raises:
+        ConfigError: Lengths out of order, or too short to show every class of a probe task.
+    """
+    if lengths is None:
+        return None
+    lengths = list(lengths)
+    if not lengths or sorted(set(lengths)) != lengths or lengths[0] < NUM_CLASSES:
+        raise ConfigError(
+            f"{callback}: lengths={lengths}: give context lengths in increasing order, of at least "
+            f"{NUM_CLASSES} rows, so that a context can show the {NUM_CLASSES} classes of a probe "
+            "task."
+        )
+    return lengths
+
+
+def _model(pl_module: LightningModule) -> InContextModel:
+    assert isinstance(pl_module, InContextTask)
+    return pl_module.model
+
+
+def _callbacks(trainer: Trainer) -> list[Callback]:
+    return list(trainer.callbacks)  # type: ignore[attr-defined]
+
+
+def _dev_run(trainer: Trainer) -> bool:
+    return bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
+
+
+def _writers(trainer: Trainer) -> list[Any]:
+    loggers = [x for x in trainer.loggers if isinstance(x, TensorBoardLogger)]
+    return [logger.experiment for logger in loggers]
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()

@@ -1,0 +1,64 @@
+"""Shows how large the states of a model are, and how many directions they use, while it trains."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import pandas as pd
+
+from tabicl_linear.analysis import matrices, state_norms
+from tabicl_linear.analysis.figures import NORMS, norms_figure
+from tabicl_linear.analysis.probe_tasks import Probe
+from tabicl_linear.callbacks.probing import Probing, checked_lengths
+from tabicl_linear.model import InContextModel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class StateNorms(Probing):
+    """Logs Frobenius, spectral and max-abs norm, effective and stable rank of states.
+
+    By task, layer and head (`analysis.state_norms`); TensorBoard gets the mean of every layer,
+    `state_norms/<norm>/layer_<n>`, and a picture of all heads. Softmax attention leaves nothing.
+
+    Args:
+        every_n_steps: Optimiser steps between looks; 0 for none.
+        num_tasks: Probe tasks.
+        length: Rows of context; those of the longest table of training if None.
+    """
+
+    name: ClassVar[str] = "state_norms"
+    charts: ClassVar[Mapping[str, Sequence[str]]] = {
+        norm.replace("_", " "): [f"state_norms/{norm}/.*"] for norm in NORMS
+    }
+
+    def __init__(
+        self, every_n_steps: int = 1000, num_tasks: int = 8, length: int | None = None
+    ) -> None:
+        super().__init__(every_n_steps, num_tasks)
+        checked_lengths(None if length is None else [length], type(self).__name__)
+        self.length = length
+
+    def lengths(self, trained: int) -> list[int]:
+        """The one length."""
+        return [self.length or trained]
+
+    def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
+        """Norms of all layers and heads."""
+        assert probe.trained is not None
+        (length,) = self.lengths(probe.trained)
+        states = matrices(model, probe.fit(model, length))
+        return state_norms(states, num_tasks=self.num_tasks) if states else None
+
+    def scalars(self, table: pd.DataFrame) -> dict[str, float]:
+        """Mean over tasks, cells and heads, by norm and layer."""
+        means = table.groupby("layer")[list(NORMS)].mean()
+        return {
+            f"{norm}/layer_{layer:02d}": float(value)
+            for norm in NORMS
+            for layer, value in means[norm].items()
+        }
+
+    def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
+        """Norms of all heads over layers."""
+        return norms_figure(table)

@@ -1,0 +1,67 @@
+"""Shows how strongly tokens are written, and what is kept of earlier ones, while a model trains."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import pandas as pd
+
+from tabicl_linear.analysis import gates, record_streams, write_rates
+from tabicl_linear.analysis.figures import write_rates_figure
+from tabicl_linear.analysis.probe_tasks import Probe
+from tabicl_linear.callbacks.probing import Probing, checked_lengths
+from tabicl_linear.model import InContextModel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NUM_BINS = 48
+
+
+class WriteRates(Probing):
+    """Logs effective write rates and decay gates by layer and position (`analysis.write_rates`).
+
+    TensorBoard gets the mean over positions of every layer, `write_rates/<gate>/layer_<n>`, and a
+    picture of all profiles with their 95 % intervals over tasks. A mixer without write rates or
+    gates leaves nothing.
+
+    Args:
+        every_n_steps: Optimiser steps between looks; 0 for none.
+        num_tasks: Probe tasks.
+        length: Rows of context; those of the longest table of training if None.
+    """
+
+    name: ClassVar[str] = "write_rates"
+    charts: ClassVar[Mapping[str, Sequence[str]]] = {"mean by layer": ["write_rates/.*"]}
+
+    def __init__(
+        self, every_n_steps: int = 1000, num_tasks: int = 8, length: int | None = None
+    ) -> None:
+        super().__init__(every_n_steps, num_tasks)
+        checked_lengths(None if length is None else [length], type(self).__name__)
+        self.length = length
+
+    def lengths(self, trained: int) -> list[int]:
+        """The one length."""
+        return [self.length or trained]
+
+    def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
+        """Profiles of all layers, in bins of positions."""
+        assert probe.trained is not None
+        (length,) = self.lengths(probe.trained)
+        with record_streams(model, keep=gates) as recorded:
+            probe.fit(model, length)
+        if all(gate is None for layer in recorded.layers for gate in layer):
+            return None
+        return write_rates(recorded.layers, num_tasks=self.num_tasks, num_bins=NUM_BINS)
+
+    def scalars(self, table: pd.DataFrame) -> dict[str, float]:
+        """Mean over positions, by gate and layer."""
+        tokens = table["last"] - table["position"] + 1
+        weighted = table.assign(tokens=tokens, sum=table["mean"] * tokens)
+        sums = weighted.groupby(["gate", "layer"])[["sum", "tokens"]].sum()
+        means = sums["sum"] / sums["tokens"]
+        return {f"{gate}/layer_{layer:02d}": mean for (gate, layer), mean in means.items()}
+
+    def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
+        """Profiles over positions, a panel for each layer."""
+        return write_rates_figure({"": table})

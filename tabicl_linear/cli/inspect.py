@@ -1,0 +1,230 @@
+"""`tabicl-linear inspect`: what the states and write rates of one or two checkpoints do.
+
+Leaves a folder with one HTML page, a Parquet file for each analysis and the summary that it prints.
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from tabicl_linear.analysis.inspection import (
+    ANALYSES,
+    Inspection,
+    Plan,
+    inspect_model,
+    plan_lengths,
+)
+from tabicl_linear.analysis.page import page
+from tabicl_linear.analysis.probe_tasks import NUM_QUERIES, SEED, Probe, draw_probe
+from tabicl_linear.analysis.states import check_lengths
+from tabicl_linear.analysis.summary import summarise
+from tabicl_linear.checkpoint import load_model
+from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.cli.predict import read_table
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.classifier import DEFAULT_WEIGHTS
+from tabicl_linear.estimator.labels import checked_labels
+from tabicl_linear.estimator.preprocessing import TablePreprocessor
+from tabicl_linear.files import PARTIAL
+from tabicl_linear.model import InContextModel
+from tabicl_linear.priors import TabPFNv1Prior
+
+PAGE, SUMMARY = "inspect.html", "summary.txt"
+MOST_CHECKPOINTS = 2
+QUERY_SHARE = 0.2
+
+
+def main(argv: list[str]) -> int:
+    """Look at checkpoints; return the exit code.
+
+    Args:
+        argv: Command line after `inspect`.
+
+    Raises:
+        CheckpointError: A checkpoint that cannot be loaded.
+        ConfigError: Options that do not fit.
+        DataError: A table or lengths that cannot be used, or an analysis, asked for by name, that a
+            model has nothing for.
+    """
+    options = _parser().parse_args(argv)
+    _check(options)
+    paths = [DEFAULT_WEIGHTS if c == "default" else Path(c) for c in options.checkpoints]
+    models = [load_model(path, trust_code=options.trust_code).eval() for path in paths]
+    plan = _plan(models, options)
+    inspections = [
+        inspect_model(name, model, plan, only=options.only or (), say=_say)
+        for name, model in zip(_names(paths), models, strict=True)
+    ]
+    lines = summarise(inspections, plan)
+    try:
+        _write(options.output, inspections, plan, lines)
+    except OSError as error:
+        raise DataError(
+            f"--output {options.output} cannot be written: {error.strerror or error}; name a "
+            "folder with room and the right to write."
+        ) from error
+    sys.stdout.write("\n".join([*lines, ""]))
+    _say(f"wrote {options.output / PAGE}")
+    return 0
+
+
+def _plan(models: Sequence[InContextModel], options: argparse.Namespace) -> Plan:
+    """The tasks and lengths to look at."""
+    if options.table is not None:
+        probe = table_probe(
+            read_table(options.table), options.target, models, num_tasks=options.tasks
+        )
+        lengths, reference = plan_lengths(models, probe.num_context)
+    else:
+        lengths, reference = plan_lengths(models)
+        probe = None
+    if options.lengths:
+        check_lengths(options.lengths, sys.maxsize if probe is None else probe.num_context)
+        lengths = options.lengths
+        reference = max([n for n in lengths if n <= reference], default=lengths[0])
+    if probe is None:
+        probe = draw_probe(
+            TabPFNv1Prior(),
+            lengths,
+            trained=reference,
+            num_tasks=options.tasks,
+            feature_range=(1, min(model.max_columns for model in models)),
+            max_classes=min(model.architecture.num_classes for model in models),
+        )
+    return Plan(probe, lengths, reference)
+
+
+def table_probe(
+    table: pd.DataFrame, target: str, models: Sequence[InContextModel], *, num_tasks: int
+) -> Probe:
+    """A table as a probe: every task has its rows in another order, the last fifth as queries.
+
+    Args:
+        table: Rows with the target.
+        target: Name of the target column.
+        models: What will look at it: the first columns that they all take are kept.
+        num_tasks: Tasks.
+
+    Raises:
+        DataError: The table, its target or its number of classes cannot be used.
+    """
+    if target not in table.columns:
+        shown = ", ".join(map(str, table.columns[:10]))
+        raise DataError(f"--target {target!r} is no column of the table; its columns are {shown}.")
+    found = table[target].nunique()
+    most = min(model.architecture.num_classes for model in models)
+    if not 2 <= found <= most:
+        raise DataError(f"--target {target!r} has {found} classes; give a column of 2 to {most}.")
+    classes, codes = np.unique(checked_labels(table[target]), return_inverse=True)
+    preprocessor = TablePreprocessor().fit(table.drop(columns=target))
+    columns = slice(None, min(model.max_columns for model in models))
+    matrix = torch.from_numpy(preprocessor.transform(table.drop(columns=target)))[:, columns]
+    num_queries = min(NUM_QUERIES, int(len(codes) * QUERY_SHARE))
+    if num_queries < 1 or len(codes) - num_queries < len(classes):
+        raise DataError(
+            f"The table has {len(codes)} rows for {len(classes)} classes: too few for a context "
+            "and queries; give a longer one."
+        )
+    generator = torch.Generator().manual_seed(SEED)
+    orders = torch.stack(
+        [torch.randperm(len(codes), generator=generator) for _ in range(num_tasks)]
+    )
+    categorical = torch.from_numpy(preprocessor.categorical)[columns].expand(num_tasks, -1)
+    return Probe(matrix[orders], torch.from_numpy(codes)[orders], categorical, num_queries, None)
+
+
+def _write(
+    output: Path, inspections: Sequence[Inspection], plan: Plan, lines: Sequence[str]
+) -> None:
+    """Write the folder under another name and rename it, so that it is whole or not there."""
+    partial = output.with_name(f".{output.name}{PARTIAL}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        names = {name for one in inspections for name in one.tables}
+        for name in names:
+            tables = [
+                one.tables[name].assign(checkpoint=one.name)
+                for one in inspections
+                if name in one.tables
+            ]
+            pd.concat(tables, ignore_index=True).to_parquet(partial / f"{name}.parquet")
+        title = "Inspection of " + " and ".join(one.name for one in inspections)
+        (partial / PAGE).write_text(page(inspections, plan, lines, title))
+        (partial / SUMMARY).write_text("\n".join([*lines, ""]))
+        if output.exists():
+            output.rmdir()
+        partial.rename(output)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse, before anything is loaded, what cannot be done."""
+    if len(options.checkpoints) > MOST_CHECKPOINTS:
+        raise ConfigError(
+            f"{len(options.checkpoints)} checkpoints were given; give one, or two to compare."
+        )
+    if (options.table is None) != (options.target is None):
+        raise ConfigError("--table and --target belong together; give both or neither.")
+    if options.tasks < 1:
+        raise ConfigError(f"--tasks {options.tasks}: give at least 1.")
+    output: Path = options.output
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ConfigError(
+            f"--output {output} is there already and not an empty folder; give a new name, or "
+            "delete it."
+        )
+    if not output.parent.is_dir():
+        raise ConfigError(f"--output {output}: folder {output.parent} does not exist; create it.")
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Short names of checkpoints that tell them apart."""
+    for depth in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.with_suffix("").parts[-depth:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name} ({i})" for i, name in enumerate(names, start=1)]
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"tabicl-linear inspect: {what}\n")
+
+
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
+        prog="tabicl-linear inspect",
+        description="Show what the states and write rates of a checkpoint do, or of two side by "
+        "side: scores by context length, drift, write rates, contributions, ridge targets, order "
+        "of rows. docs/seeing.md explains the page.",
+    )
+    parser.add_argument(
+        "checkpoints",
+        nargs="+",
+        metavar="CKPT",
+        help='last.ckpt or safetensors export, or "default"; two are compared',
+    )
+    parser.add_argument("--output", type=Path, required=True, help="new folder to write")
+    parser.add_argument(
+        "--table", type=Path, help="CSV or Parquet; synthetic probe tasks if left out"
+    )
+    parser.add_argument("--target", help="name of the table's target column")
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", metavar="ROWS", help="context lengths, increasing"
+    )
+    parser.add_argument("--tasks", type=int, default=8, help="probe tasks, or row orders (8)")
+    parser.add_argument("--only", nargs="+", choices=list(ANALYSES), help="these analyses alone")
+    parser.add_argument(
+        "--trust-code",
+        action="store_true",
+        help="also import classes of other packages that the checkpoint names",
+    )
+    return parser

@@ -1,0 +1,205 @@
+"""The callbacks that look at the model: what they leave, when, and that they change nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+import torch
+from command_line import TINY
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.custom_scalar import layout_pb2
+
+from tabicl_linear.__main__ import main
+from tabicl_linear.analysis import gates, record_streams, write_rates
+from tabicl_linear.analysis.probe_tasks import default_lengths, draw_probe
+from tabicl_linear.callbacks.cosine_drift import CosineDrift
+from tabicl_linear.callbacks.length_probe import LengthProbe
+from tabicl_linear.callbacks.write_rates import WriteRates
+from tabicl_linear.checkpoint import load_model
+from tabicl_linear.config import PROBES, build_data
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.priors import GaussianUniformPrior
+
+NAMES = sorted(PROBES)
+
+
+def every(steps, tasks=2):
+    return [
+        option
+        for name in NAMES
+        for option in (f"--{name}.every_n_steps={steps}", f"--{name}.num_tasks={tasks}")
+    ]
+
+
+RUN = ["--trainer.max_steps", "4", "--checkpoint.keep_every_n_steps", "1"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of four steps with a look after every second."""
+    root = tmp_path_factory.mktemp("run")
+    assert main(["fit", *TINY, *RUN, *every(2), "--trainer.default_root_dir", str(root)]) == 0
+    return root / "version_0"
+
+
+def read(folder, name):
+    return pd.read_parquet(folder / "metrics" / name)
+
+
+def assert_same_training(one, two):
+    a, b = (torch.load(path, weights_only=True) for path in (one, two))
+    assert a["state_dict"].keys() == b["state_dict"].keys()
+    for name, value in a["state_dict"].items():
+        assert torch.equal(value, b["state_dict"][name]), name
+
+
+def test_looks_are_kept_by_step(run):
+    for name in NAMES:
+        files = sorted(path.name for path in (run / "metrics" / name).iterdir())
+        assert files == ["step_0000002.parquet", "step_0000004.parquet"]
+        assert set(read(run, name)["step"]) == {2, 4}
+
+
+def test_what_is_kept_is_what_the_checkpoint_does(run):
+    """Recomputed from the checkpoint of the step, on the same tasks."""
+    model, data = load_model(run / "step_0000002.ckpt"), build_data(run / "config.yaml")
+    trained = data.shapes.row_range[1]
+    probe = WriteRates(num_tasks=2).draw(data)
+    with torch.no_grad(), record_streams(model, keep=gates) as recorded:
+        probe.fit(model, trained)
+    expected = write_rates(recorded.layers, num_bins=48)
+    kept = read(run, "write_rates")
+    kept = kept[kept["step"] == 2].drop(columns="step").reset_index(drop=True)
+    pd.testing.assert_frame_equal(kept, expected, check_exact=True)
+
+
+def test_training_is_the_same_without_and_after_a_resume(fit, tmp_path, run):
+    assert fit(*RUN, *every(0), root="without") == 0
+    without = tmp_path / "without" / "version_0"
+    assert not (without / "metrics").exists()
+    assert_same_training(run / "last.ckpt", without / "last.ckpt")
+    assert fit("--ckpt_path", run / "step_0000001.ckpt", root="resumed", base=[]) == 0
+    resumed = tmp_path / "resumed" / "version_0"
+    assert_same_training(run / "last.ckpt", resumed / "last.ckpt")
+    for name in NAMES:
+        pd.testing.assert_frame_equal(read(run, name), read(resumed, name), check_exact=True)
+
+
+def test_one_line_removes_one(fit, tmp_path):
+    line = tmp_path / "line.yaml"
+    line.write_text("state_norms: {every_n_steps: 0}\n")
+    assert fit(*every(1), "--config", line, "--trainer.max_steps", 1) == 0
+    folders = sorted(p.name for p in (tmp_path / "runs" / "version_0" / "metrics").iterdir())
+    assert folders == [name for name in NAMES if name != "state_norms"]
+
+
+def test_looks_of_steps_that_are_taken_again_are_dropped(fit, tmp_path):
+    """A run that was killed after its last checkpoint has looked at steps that come anew."""
+    assert fit(*RUN, *every(1)) == 0
+    folder = tmp_path / "runs" / "version_0"
+    os.replace(folder / "step_0000002.ckpt", folder / "last.ckpt")
+    resumed = ("--ckpt_path", folder / "last.ckpt", "--trainer.max_steps", 3)
+    assert fit(*resumed, "--length_probe.every_n_steps=3", root=None, base=[]) == 0
+    assert sorted(set(read(folder, "length_probe")["step"])) == [1, 2, 3]
+    assert sorted(set(read(folder, "write_rates")["step"])) == [1, 2, 3]
+
+
+def test_tensorboard_has_scalars_by_layer_figures_and_one_layout(run):
+    events = EventAccumulator(str(run), size_guidance={"images": 0, "tensors": 0}).Reload()
+    tags = events.Tags()
+    assert set(tags["images"]) == {f"seeing/{name}" for name in NAMES}
+    assert [image.step for image in events.Images("seeing/cosine_drift")] == [2, 4]
+    scalars = {tag for tag in tags["scalars"] if tag.partition("/")[0] in NAMES}
+    assert "write_rates/write_rate/layer_01" in scalars
+    assert "state_norms/effective_rank/layer_01" in scalars
+    assert {"cosine_drift/to_1000/layer_01", "cosine_drift/to_48/layer_01"} <= scalars
+    assert "length_probe/roc_auc/rows_000048" in scalars
+    ranks = read(run, "state_norms").groupby("step")["effective_rank"].mean()
+    logged = events.Scalars("state_norms/effective_rank/layer_01")
+    assert [x.value for x in logged] == pytest.approx(ranks.to_list(), rel=1e-6)
+    (layout,) = events.Tensors("custom_scalars__config__")
+    parsed = layout_pb2.Layout()
+    parsed.ParseFromString(layout.tensor_proto.string_val[0])
+    titles = {category.title for category in parsed.category}
+    assert titles == {"Write rates", "State norms", "Cosine drift", "Length probe"}
+
+
+def test_references_have_cosine_one(run):
+    table = read(run, "cosine_drift")
+    assert set(table["reference"]) == {48, 1000}
+    own = table[table["length"] == table["reference"]]
+    assert own["cosine"].to_list() == pytest.approx([1.0] * len(own))
+    assert (table[table["length"] != table["reference"]]["cosine"] < 1 - 1e-6).all()
+
+
+def test_a_killed_run_leaves_whole_files(tmp_path):
+    """kill -9 in the middle: everything that is there can be read."""
+    command = [sys.executable, "-m", "tabicl_linear", "fit", *TINY, *every(1)]
+    command += ["--trainer.max_steps", "100000", "--trainer.default_root_dir", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folder = tmp_path / "version_0" / "metrics"
+    while len(list(folder.glob("length_probe/step_*"))) < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    steps = [set(pd.read_parquet(folder / name)["step"]) for name in NAMES]
+    assert all({1, 2} <= found for found in steps)
+
+
+def test_a_development_run_writes_nothing(fit, tmp_path):
+    assert fit(*every(1), "--trainer.fast_dev_run", "true") == 0
+    assert not list(tmp_path.rglob("metrics"))
+
+
+def test_probe_tasks_do_not_depend_on_run_or_length():
+    draw = {"trained": 64, "num_tasks": 2, "feature_range": (2, 20), "max_classes": 10}
+    one = draw_probe(GaussianUniformPrior(), [64], **draw)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    two = draw_probe(GaussianUniformPrior(), [8, 16, 1000], **draw)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(one.x.nan_to_num(), two.x.nan_to_num())
+    assert one.x.shape[2] == 10
+    assert all(len(y.unique()) == int(y.max()) + 1 for y in one.context(5)[1])
+
+
+@pytest.mark.parametrize(
+    ("trained", "lengths"),
+    [
+        (1000, [125, 250, 500, 1000, 2000, 4000]),
+        (64_000, [8000, 16_000, 32_000, 64_000]),
+        (16, [8, 16, 32, 64]),
+        (3, [6, 12]),
+    ],
+)
+def test_default_lengths_lie_around_the_trained_one(trained, lengths):
+    assert default_lengths(trained) == lengths
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: CosineDrift(lengths=[4, 100]), r"\[4, 100\].*5"),
+        (lambda: LengthProbe(lengths=[100, 50]), "increasing"),
+        (lambda: LengthProbe(lengths=[]), "increasing"),
+        (lambda: WriteRates(length=3), r"WriteRates: lengths=\[3\]"),
+        (lambda: WriteRates(every_n_steps=-1), "every_n_steps=-1"),
+        (lambda: WriteRates(num_tasks=0), "num_tasks=0"),
+    ],
+)
+def test_impossible_settings_are_refused_at_once(make, words):
+    with pytest.raises(ConfigError, match=words):
+        make()
+
+
+def test_lengths_below_the_classes_are_one_line(fit, capfd, tmp_path):
+    assert fit("--cosine_drift.lengths=[2,50]") == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert "at least 5 rows" in error
+    assert not list(tmp_path.rglob("*"))

@@ -1,0 +1,157 @@
+"""Every mixer and readout of the package, and one of somebody else, can be looked at."""
+
+from functools import cache
+
+import pytest
+import torch
+from contract.fixed_decay import FixedDecay
+from contract.variants import MIXERS, make, served, task
+from tolerances import CONTRACT, assert_close
+
+from tabicl_linear.analysis import gates, matrices, record_streams
+from tabicl_linear.analysis.inspection import ANALYSES, Plan, inspect_model
+from tabicl_linear.analysis.probe_tasks import Probe
+from tabicl_linear.callbacks.cosine_drift import CosineDrift
+from tabicl_linear.callbacks.length_probe import LengthProbe
+from tabicl_linear.callbacks.state_norms import StateNorms
+from tabicl_linear.callbacks.write_rates import WriteRates
+from tabicl_linear.kernels.state import tensors
+from tabicl_linear.mixers.delta import DeltaNet
+
+OWN = {**MIXERS, "FixedDecay": FixedDecay}
+PAIRS = [*served(), *(("FixedDecay", readout) for readout in ("causal", "final_state"))]
+pairs = pytest.mark.parametrize(("mixer", "readout"), PAIRS)
+AXES = [(*pair, "row") for pair in PAIRS]
+AXES += [("DeltaNet", "causal", axis) for axis in ("two_axis", "cells", "ridge_earlier_cells")]
+AXES += [
+    ("GatedLinearAttention", "bidirectional", "cells"),
+    ("DeltaNet", "final_state", "ridge_row"),
+]
+axes = pytest.mark.parametrize(("mixer", "readout", "axis"), AXES)
+GATES = {
+    "DeltaNet": {"write_rate"},
+    "GatedDeltaNet": {"write_rate", "kept"},
+    "GatedLinearAttention": {"kept"},
+    "Mamba2": {"write_rate", "kept"},
+    "FixedDecay": {"kept"},
+    "LinearAttention": set(),
+    "Ridge": set(),
+    "Softmax": set(),
+}
+CALLBACKS = [
+    lambda: WriteRates(1, 2, length=20),
+    lambda: StateNorms(1, 2, length=20),
+    lambda: CosineDrift(1, 2, lengths=[8, 20]),
+    lambda: LengthProbe(1, 2, lengths=[8, 20]),
+]
+
+
+@cache
+def probe() -> Probe:
+    """Two tasks that are long enough for the references of the callbacks."""
+    batch = task(rows=1030, num_context=1000)
+    return Probe(batch.x, batch.y, batch.categorical, 30, 20)
+
+
+def kind(mixer: str) -> str:
+    return mixer.partition("+")[0]
+
+
+@axes
+@pytest.mark.parametrize("size", [None, 7])
+def test_streams_are_those_that_the_state_is_made_of(mixer, readout, axis, size):
+    """Folding what was recorded gives the fitted state: nothing is missing, doubled or moved."""
+    model, batch = make(mixer, readout, axis=axis, mixers=OWN), task()
+    with torch.no_grad(), record_streams(model) as recorded:
+        state = model.fit(batch.x[:, :20], batch.y[:, :20], rows_per_chunk=size)
+    for block, streams, layer, start in zip(
+        model.backbone.layers(), recorded.layers, state.layers, starts(model), strict=True
+    ):
+        sequences = next(tensors(layer.rule_state)).shape[0]
+        directions = 2 if readout == "bidirectional" else 1
+        assert streams.k.shape[:2] == (sequences * directions, 20)
+        if readout.startswith("woven"):
+            continue  # starts from the layer below
+        initial = None
+        if start is not None:
+            initial = type(layer.rule_state)(start.expand(sequences * directions, *start.shape))
+        folded = block.mixer.rule.fold(streams, initial)
+        for ours, kept in zip(tensors(folded), tensors(layer.rule_state), strict=True):
+            if readout == "bidirectional":
+                ours = ours.unflatten(0, (sequences, 2)).mean(1)
+            assert_close(ours, kept, CONTRACT)
+
+
+def starts(model):
+    """Learned initial states, None where layers start from zero."""
+    learned = list(model.backbone.learned)
+    return learned or [None] * len(model.backbone.layers())
+
+
+@pairs
+def test_recording_changes_nothing_and_leaves_nothing(mixer, readout):
+    model, batch = make(mixer, readout, mixers=OWN), task()
+    x, y = batch.x[:, :20], batch.y[:, :20]
+    plain = model.fit(x, y)
+    with record_streams(model, keep=gates):
+        seen = model.fit(x, y)
+    for one, two in zip(tensors(plain), tensors(seen), strict=True):
+        assert torch.equal(one.nan_to_num(), two.nan_to_num())
+    assert not any(block.mixer._streams_hooks for block in model.backbone.layers())
+
+
+@axes
+def test_matrices_are_what_queries_read(mixer, readout, axis):
+    """Plain reads of the state are products with them."""
+    model, batch = make(mixer, readout, axis=axis, mixers=OWN), task()
+    with torch.no_grad():
+        state = model.fit(batch.x[:, :20], batch.y[:, :20])
+    found = matrices(model, state)
+    assert len(found) == (0 if kind(mixer) == "Softmax" else 2)
+    for layer, S in found.items():
+        q = torch.randn(len(S), 3, S.shape[1], S.shape[3], dtype=torch.float64)
+        rule = model.backbone.layers()[layer - 1].mixer.rule
+        read = rule.read(q, state.layers[layer - 1].rule_state)
+        assert_close(torch.einsum("shvk,sthk->sthv", S, q), read, CONTRACT)
+
+
+@axes
+def test_every_callback_looks_and_says_nothing_of_what_is_not_there(mixer, readout, axis):
+    model = make(mixer, readout, axis=axis, mixers=OWN)
+    expected = [bool(GATES[kind(mixer)]), kind(mixer) != "Softmax", kind(mixer) != "Softmax", True]
+    for make_callback, has in zip(CALLBACKS, expected, strict=True):
+        callback = make_callback()
+        with torch.no_grad():
+            table = callback.look(model, probe())
+        assert (table is not None) == has, callback.name
+        if table is None:
+            continue
+        assert len(table)
+        scalars = callback.scalars(table)
+        assert scalars
+        assert all(tag == tag.strip("/") and tag.count("/") == 1 for tag in scalars)
+        if isinstance(callback, WriteRates):
+            assert set(table["gate"]) == GATES[kind(mixer)]
+            assert set(table["layer"]) == {1, 2}
+
+
+@pytest.mark.parametrize("mixer", ["DeltaNet", "Mamba2", "Ridge", "Softmax"])
+def test_every_analysis_runs_or_says_why_not(mixer):
+    readout = "final_state"
+    model = make(mixer, readout)
+    found = inspect_model("it", model, Plan(probe(), [8, 20, 40], 20))
+    assert {*found.tables, *found.absent} == set(ANALYSES)
+    assert all(len(table) for table in found.tables.values())
+    absent = {
+        "DeltaNet": set(),
+        "Mamba2": set(),
+        "Ridge": {"write_rates", "contribution"},
+        "Softmax": {"write_rates", "contribution", "drift", "ridge_target"},
+    }
+    assert set(found.absent) == absent[mixer]
+
+
+def test_every_mixer_says_which_gates_it_has():
+    assert {kind(mixer) for mixer in OWN} == set(GATES)
+    assert DeltaNet(8, 2).rule.erases
+    assert not any(OWN[name](32, 2).rule.erases for name in OWN if "Delta" not in name)
