@@ -6,6 +6,8 @@ from typing import Literal, get_args
 
 from torch import nn
 
+from tabicl_linear.backbone.block import Block
+from tabicl_linear.backbone.stack import Backbone
 from tabicl_linear.backbone.two_axis import CellAttention
 from tabicl_linear.embedding.base import Embedding
 from tabicl_linear.embedding.cell_embedding import CellEmbedding, Groups, HeadReads
@@ -14,8 +16,10 @@ from tabicl_linear.embedding.labels import LabelCode
 from tabicl_linear.embedding.row_embedding import RowEmbedding
 from tabicl_linear.embedding.values import ValueCode
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.mixers.base import MixerFactory
 from tabicl_linear.nn.feed_forward import MLP, SwiGLU
 from tabicl_linear.nn.norms import RMSNorm
+from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.ridge_inputs.inputs import RidgeInputs
 from tabicl_linear.ridge_inputs.options import RidgeOptions, ridge_options
 
@@ -177,6 +181,28 @@ class Architecture:
             num_features=self.num_features,
             num_classes=self.num_classes,
             dim=self.dim,
+        )
+
+    def make_backbone(self, mixer: MixerFactory, readout: ReadoutFactory) -> Backbone:
+        """Blocks of one mixer and one readout each, and attention across cells between them."""
+        return Backbone(
+            [self._make_block(mixer, readout) for _ in range(self.depth)],
+            self.make_norm() if self.final_norm else None,
+            weave_states=self.weave_states,
+            learn_states=self.learn_states,
+            cell_attention=self.make_cell_attention(),
+            cell_attention_every=self.cell_attention_every,
+        )
+
+    def _make_block(self, mixer: MixerFactory, readout: ReadoutFactory) -> Block:
+        layer = mixer(self.dim, self.num_heads)
+        layer.initialise_for_(self.depth)
+        return Block(
+            layer,
+            readout(layer.num_heads),  # a mixer may have its own number of heads (Mamba-2)
+            feed_forward=self.make_feed_forward(),
+            norms=(self.make_norm(), self.make_norm()),
+            norm_first=self.norm == "pre_rms",
         )
 
     def make_cell_attention(self) -> list[CellAttention]:

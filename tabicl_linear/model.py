@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from tabicl_linear.architecture import Architecture
-from tabicl_linear.backbone.block import Block
 from tabicl_linear.backbone.stack import Backbone
 from tabicl_linear.backends.placement import Backend, PlacedModule
 from tabicl_linear.data.batch import TaskBatch
@@ -86,16 +85,7 @@ class InContextModel(PlacedModule):
         Raises:
             ConfigError: The parts do not fit together.
         """
-        blocks = [cls._make_block(mixer, readout, architecture) for _ in range(architecture.depth)]
-        final_norm = architecture.make_norm() if architecture.final_norm else None
-        backbone = Backbone(
-            blocks,
-            final_norm,
-            weave_states=architecture.weave_states,
-            learn_states=architecture.learn_states,
-            cell_attention=architecture.make_cell_attention(),
-            cell_attention_every=architecture.cell_attention_every,
-        )
+        backbone = architecture.make_backbone(mixer, readout)
         ridge = architecture.ridge_inputs
         if strategy.target == "multi" and ridge is not None and ridge.form != "earlier_rows":
             raise ConfigError(
@@ -110,20 +100,6 @@ class InContextModel(PlacedModule):
                 "tabicl_linear.readouts.Causal without weave_states, or target: single."
             )
         return cls(backbone, strategy, architecture).place(backend)
-
-    @staticmethod
-    def _make_block(
-        mixer: MixerFactory, readout: ReadoutFactory, architecture: Architecture
-    ) -> Block:
-        layer = mixer(architecture.dim, architecture.num_heads)
-        layer.initialise_for_(architecture.depth)
-        return Block(
-            layer,
-            readout(layer.num_heads),  # a mixer may have its own number of heads (Mamba-2)
-            feed_forward=architecture.make_feed_forward(),
-            norms=(architecture.make_norm(), architecture.make_norm()),
-            norm_first=architecture.norm == "pre_rms",
-        )
 
     @property
     def device(self) -> torch.device:

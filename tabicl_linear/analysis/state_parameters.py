@@ -1,0 +1,90 @@
+"""Fitted states as parameters, and the rows of their context as what these should predict."""
+
+import torch
+from torch.nn import functional
+
+from tabicl_linear.embedding.inputs import chunk_length
+from tabicl_linear.kernels.matrix import matrix_of
+from tabicl_linear.kernels.state import MatrixState
+from tabicl_linear.mixers.base import LayerState
+from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.ridge_inputs import RidgePredictions
+from tabicl_linear.types import Float, Tensor
+
+
+class ContextRows:
+    """Rows of a context as queries of states that can be optimised.
+
+    Args:
+        model: The frozen model.
+        state: Whose statistics and classes count; a copy, since autograd keeps parts of it.
+        x: All rows.
+        y: Their labels.
+    """
+
+    def __init__(self, model: InContextModel, state: InContextState, x: Tensor, y: Tensor) -> None:
+        with torch.no_grad():
+            model.predict(state, x[:, :1])  # refuses what does not belong together
+        self.model, self.state, self.x, self.y = model, state, x, y
+        self.size = chunk_length(model.device)
+        self.tables = model.tables(state.statistics)
+        self.known = self._ridge_predictions()
+
+    def _ridge_predictions(self) -> RidgePredictions | None:
+        """Of every row from other rows: a row's own label shows in what the state would say."""
+        ridge = self.tables.open(self.x, self.y, None, self.size)
+        if ridge is None:
+            return None
+        pairs = zip(self.x.split(self.size, 1), self.y.split(self.size, 1), strict=True)
+        return RidgePredictions.joined([ridge.read(*pair) for pair in pairs])
+
+    @torch.no_grad()
+    def fit(self, rows: Tensor) -> tuple[LayerState, ...]:
+        """The states of some rows, under the statistics of all."""
+        return self.model.fit(
+            self.x[:, rows], self.y[:, rows], statistics=self.state.statistics
+        ).layers
+
+    def losses(self, layers: tuple[LayerState, ...], rows: Tensor) -> Float[Tensor, " b"]:
+        """Sums of the cross-entropies of some rows."""
+        x, known = self.x[:, rows], None if self.known is None else self.known.rows(rows)
+        tokens = self.tables.query_tokens(x, known)
+        with self.model.computing():
+            hidden = self.model.backbone.predict(tokens, layers, num_cells=self.tables.num_cells)
+        logits = self.model.logits(hidden, x.shape[2], self.state.classes, known)
+        targets = self.y[:, rows].long()
+        wide = logits if logits.dtype == torch.float64 else logits.float()
+        each = functional.cross_entropy(wide.flatten(0, 1), targets.flatten(), reduction="none")
+        return each.view_as(targets).sum(1)
+
+    @torch.no_grad()
+    def loss(self, layers: tuple[LayerState, ...], rows: Tensor) -> Float[Tensor, " b"]:
+        """Mean cross-entropy of some rows, without gradients."""
+        parts = [self.losses(layers, part) for part in rows.split(self.size)]
+        return torch.stack(parts).sum(0) / len(rows)
+
+
+class StateMatrices:
+    """The matrices of all layers, as parameters in units of their heads' size.
+
+    Args:
+        layers: The states to start from.
+        absolute: Take one as the unit.
+    """
+
+    def __init__(self, layers: tuple[LayerState, ...], *, absolute: bool) -> None:
+        self._layers = layers
+        start = [matrix_of(layer.rule_state).clone() for layer in layers]
+        sizes = [S.square().mean((-1, -2), keepdim=True).sqrt() for S in start]
+        # A head that has written nothing has no size.
+        self._units = [torch.ones_like(s) if absolute else s.where(s > 0, 1.0) for s in sizes]
+        pairs = zip(start, self._units, strict=True)
+        self.parameters = [(S / unit).requires_grad_() for S, unit in pairs]
+
+    def layers(self) -> tuple[LayerState, ...]:
+        """The states that the parameters stand for."""
+        parts = zip(self._layers, self.parameters, self._units, strict=True)
+        return tuple(
+            layer._replace(rule_state=MatrixState(parameter * unit))
+            for layer, parameter, unit in parts
+        )
