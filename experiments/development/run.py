@@ -20,10 +20,8 @@ from experiments.development.results import Candidate, Results
 from experiments.development.tables import VARIABLE, load_tables
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.classifier import DEFAULT_WEIGHTS
 from tabicl_linear.files import written_whole
-
-DEFAULT = "default"
+from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
 
 def model_candidate(named: str) -> Candidate:
@@ -35,7 +33,7 @@ def model_candidate(named: str) -> Candidate:
     name, _, given = named.partition("=")
     if not given and name != DEFAULT:
         raise ConfigError(f"--model {named}: give {DEFAULT}, or NAME=PATH.")
-    path = Path(given) if given else DEFAULT_WEIGHTS
+    path = checkpoint_path(given or named)
     if not path.is_file():
         raise ConfigError(f"--model {named}: there is no file {path}.")
     identity = hashlib.sha256(path.read_bytes()).hexdigest()[:16]

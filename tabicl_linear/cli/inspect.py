@@ -28,12 +28,12 @@ from tabicl_linear.checkpoint import load_model
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.cli.predict import read_table
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.classifier import DEFAULT_WEIGHTS
 from tabicl_linear.estimator.labels import checked_labels
 from tabicl_linear.estimator.preprocessing import TablePreprocessor
 from tabicl_linear.files import PARTIAL
 from tabicl_linear.model import InContextModel
 from tabicl_linear.priors import TabPFNv1Prior
+from tabicl_linear.shipped import checkpoint_path
 
 PAGE, SUMMARY = "inspect.html", "summary.txt"
 MOST_CHECKPOINTS = 2
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     """
     options = _parser().parse_args(argv)
     _check(options)
-    paths = [DEFAULT_WEIGHTS if c == "default" else Path(c) for c in options.checkpoints]
+    paths = [checkpoint_path(named) for named in options.checkpoints]
     models = [load_model(path, trust_code=options.trust_code).eval() for path in paths]
     plan = _plan(models, options)
     inspections = [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tabicl_linear.cli.checkpoints import add_placement, checksum, count, load, names_of
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.shipped import checkpoint_path
 
 if TYPE_CHECKING:
     from tabicl_linear.lengths.oracle import SyntheticTasks, TableTasks
@@ -59,7 +60,14 @@ def _parser() -> OneLineArgumentParser:
         "go on after it was stopped. docs/lengths.md explains the results.",
     )
     add = parser.add_argument
-    add("--checkpoint", type=Path, nargs="+", required=True, metavar="CKPT", help="the models")
+    add(
+        "--checkpoint",
+        type=checkpoint_path,
+        nargs="+",
+        required=True,
+        metavar="CKPT",
+        help="the models: files, or default",
+    )
     add("--names", nargs="+", metavar="NAME", help="of the models; from their files if left out")
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the run")
     synthetic = parser.add_argument_group("synthetic datasets, those of `tabicl-linear lengths`")

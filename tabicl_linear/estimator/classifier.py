@@ -3,7 +3,6 @@
 import copy
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,8 +12,7 @@ from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
 from tabicl_linear.model import InContextModel
-
-DEFAULT_WEIGHTS = Path(__file__).parents[1] / "checkpoints" / "default.safetensors"
+from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
 
 class TabICLLinearClassifier(EnsembleClassifier):
@@ -87,14 +85,13 @@ class TabICLLinearClassifier(EnsembleClassifier):
             return copy.deepcopy(self.model).eval()
         if not isinstance(self.model, str | os.PathLike):
             raise ConfigError(f"model={self.model!r}: give 'default', a path or an InContextModel.")
-        if self.model != "default":
-            return load_model(Path(self.model)).eval()
-        if not DEFAULT_WEIGHTS.is_file():
+        path = checkpoint_path(self.model)
+        if self.model == DEFAULT and not path.is_file():
             raise CheckpointError(
                 "model='default': this installation carries no weights; pretrain a model with "
                 "`make demo` or `tabicl-linear fit` and pass model=PATH to its last.ckpt or export."
             )
-        return load_model(DEFAULT_WEIGHTS).eval()
+        return load_model(path).eval()
 
     def _warn_beyond_training(self, model: InContextModel, num_rows: int) -> None:
         trained = model.provenance.get("trained_rows")

@@ -11,11 +11,11 @@ from sklearn.base import ClassifierMixin
 
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
-from tabicl_linear.estimator.classifier import DEFAULT_WEIGHTS, TabICLLinearClassifier
+from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, installed_version
 from tabicl_linear.evaluation.protocol import BenchmarkTable
+from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
-DEFAULT = "default"
 Preset = Literal["default", "paper"]
 
 
@@ -95,7 +95,7 @@ def candidates(
 
 def _model(named: str, ensemble: Preset) -> Candidate:
     name, _, given = named.rpartition("=")
-    path = DEFAULT_WEIGHTS if named == DEFAULT else Path(given)
+    path = checkpoint_path(given)
     if not path.is_file():
         raise CheckpointError(f"--model {named}: there is no file {path}.")
     load_model(path)  # whether it can be loaded is better known now than in the first fold

@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.checkpoint import export
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
-from tabicl_linear.estimator import classifier as module
+from tabicl_linear.shipped import WEIGHTS
 
 LOADERS = {"breast_cancer": load_breast_cancer, "iris": load_iris, "wine": load_wine}
 
@@ -253,7 +253,7 @@ def test_bad_arguments(checkpoint, options, message):
 def test_missing_models(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="nowhere"):
         TabICLLinearClassifier(tmp_path / "nowhere.ckpt").fit(TABLE, [0, 1] * 6)
-    monkeypatch.setattr(module, "DEFAULT_WEIGHTS", tmp_path / "default.safetensors")
+    monkeypatch.setitem(WEIGHTS, "default", tmp_path / "default.safetensors")
     with pytest.raises(CheckpointError, match=r"carries no weights.*make demo.*model=PATH"):
         TabICLLinearClassifier().fit(TABLE, [0, 1] * 6)
 
@@ -261,7 +261,7 @@ def test_missing_models(tmp_path, monkeypatch):
 def test_default_weights_are_used_where_they_are(tmp_path, monkeypatch, checkpoint, wine):
     weights = tmp_path / "default.safetensors"
     export(checkpoint, weights)
-    monkeypatch.setattr(module, "DEFAULT_WEIGHTS", weights)
+    monkeypatch.setitem(WEIGHTS, "default", weights)
     train, test, labels, _ = wine
     default = TabICLLinearClassifier(n_estimators=1).fit(train, labels)
     expected = TabICLLinearClassifier(checkpoint, n_estimators=1).fit(train, labels)

@@ -5,7 +5,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.model_selection import train_test_split
 
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.estimator.classifier import DEFAULT_WEIGHTS
+from tabicl_linear.shipped import WEIGHTS
 
 
 @pytest.mark.parametrize("load", [load_breast_cancer, load_iris, load_wine])
@@ -17,5 +17,5 @@ def test_without_arguments_the_classifier_is_far_above_chance(load):
 
 
 def test_the_weights_and_their_card_are_small_and_in_the_package():
-    assert DEFAULT_WEIGHTS.stat().st_size < 30e6
-    assert "synthetic" in (DEFAULT_WEIGHTS.parent / "README.md").read_text()
+    assert WEIGHTS["default"].stat().st_size < 30e6
+    assert "synthetic" in (WEIGHTS["default"].parent / "README.md").read_text()
