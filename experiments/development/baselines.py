@@ -14,6 +14,7 @@ NAMES = (
     "random_forest",
     "hist_gradient_boosting",
     "random_feature_ridge",
+    "catboost",
 )
 BASELINES: dict[str, Callable[[], ClassifierMixin]] = {
     name: baselines.BASELINES[name].make for name in NAMES

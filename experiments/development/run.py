@@ -12,14 +12,13 @@ import hashlib
 import sys
 from pathlib import Path
 
-import sklearn
-
 from experiments.development.baselines import BASELINES
 from experiments.development.comparison import by_table, markdown
 from experiments.development.results import Candidate, Results
 from experiments.development.tables import VARIABLE, load_tables
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.evaluation.baselines import installed_version
 from tabicl_linear.files import written_whole
 from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
@@ -42,7 +41,7 @@ def model_candidate(named: str) -> Candidate:
 
 def baseline_candidate(name: str) -> Candidate:
     """A baseline by its name."""
-    return Candidate(name, f"{name} {sklearn.__version__}", BASELINES[name]())
+    return Candidate(name, f"{name} {installed_version(name)}", BASELINES[name]())
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
