@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from tolerances import RMS, assert_close
 
@@ -9,7 +10,7 @@ from tabicl_linear.architecture import Architecture
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel
-from tabicl_linear.readouts import FinalState
+from tabicl_linear.readouts import Causal, FinalState
 from tabicl_linear.ridge_inputs import RidgeOptions
 from tabicl_linear.strategies.combined import Combined
 
@@ -19,11 +20,11 @@ SMALL = Architecture(
 )
 
 
-def model(dropout):
+def model(dropout=0.0, readout=FinalState, **others):
     torch.manual_seed(0)
-    options = replace(OPTIONS, dropout=dropout)
+    options = replace(OPTIONS, dropout=dropout, **others)
     built = InContextModel.from_parts(
-        DeltaNet, FinalState, Combined(), replace(SMALL, ridge_inputs=options)
+        DeltaNet, readout, Combined(), replace(SMALL, ridge_inputs=options)
     ).double()
     for parameter in built.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -69,3 +70,16 @@ def test_fitting_and_predicting_are_untouched():
     ]
     assert torch.equal(*logits)
     assert not torch.equal(model(0.0)(tasks), model(1.0)(tasks))
+
+
+@pytest.mark.parametrize(
+    ("form", "readout"), [("leave_one_out", FinalState), ("earlier_rows", Causal)]
+)
+def test_a_model_that_is_shown_class_shares_is_one_in_training_without_predictions(form, readout):
+    tasks = batch(1, tasks=3)
+    x, queries = tasks.x.tensor_split([15], dim=1)
+    built = model(shown="class_shares", form=form, readout=readout)
+    trained = model(1.0, form=form, readout=readout)(tasks)
+    assert_close(built(tasks), trained, RMS[torch.float64])
+    assert_close(built.predict(built.fit(x, tasks.y[:, :15]), queries), trained, RMS[torch.float64])
+    assert not torch.equal(model(form=form, readout=readout)(tasks), trained)

@@ -117,7 +117,12 @@ class RidgeRegressions(nn.Module):
             found = state.solution.solution.predict(features, sets)._replace(prior=prior)
         else:
             found = state.solution.predict(features, sets)
-        return found.to(self.dtype)
+        return self.shown(found)
+
+    def shown(self, found: RidgePredictions) -> RidgePredictions:
+        """Predictions as they are shown to a network, in its dtype."""
+        of_shares = self.options.shown == "class_shares"
+        return (found.without_regressions() if of_shares else found).to(self.dtype)
 
     def class_shares(self, y: Int[Tensor, "b c"], num_rows: int) -> RidgePredictions:
         """What is predicted without any regression.
@@ -191,7 +196,7 @@ class RidgeContext:
         rows = slice(self._rows_read, self._rows_read + x.shape[1])
         self._rows_read = rows.stop
         if fitted is not None and fitted.known is not None:
-            return fitted.known.rows(rows).to(regressions.dtype)
+            return regressions.shown(fitted.known.rows(rows))
         f = regressions.of_rows(x, self.state.thresholds, self._statistics)
         r = regressions.one_hot(y)
         if isinstance(before, EarlierRows):
@@ -201,7 +206,7 @@ class RidgeContext:
         else:
             assert fitted is not None, "rows added to a context that has been solved"
             found = fitted.context(f, r)
-        return found.to(regressions.dtype)
+        return regressions.shown(found)
 
 
 class RidgeInputs(RidgeRegressions):

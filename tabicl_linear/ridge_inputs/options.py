@@ -10,6 +10,7 @@ from tabicl_linear.errors import ConfigError
 Kind = Literal["values", "tanh", "cosine", "trees"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Form = Literal["leave_one_out", "earlier_rows"]
+Shown = Literal["predictions", "class_shares"]
 SETS: tuple[dict[Kind, float], ...] = (
     {"values": 1.0, "tanh": 1.0, "cosine": 1.0, "trees": 1.0},
     {"values": 0.3, "tanh": 1.0, "cosine": 1.0, "trees": 0.3},
@@ -37,6 +38,8 @@ class RidgeOptions:
             have been left out, in units of the variance of a row's features.
         growth: By how much the number of rows grows from one solution to the next where `form` is
             earlier_rows.
+        shown: What the network is shown: the predictions, or the class shares of the context and no
+            more, which tells what a trained network does alone.
         dropout: Share of training tasks that are told the class shares of the context and no more,
             so that the network learns to do without.
         seed: Of the random features, which are the same for all tasks.
@@ -50,12 +53,17 @@ class RidgeOptions:
     tree_depth: int = 4
     penalties: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0)
     growth: float = 1.25
+    shown: Shown = "predictions"
     dropout: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.form not in get_args(Form):
             raise ConfigError(f"ridge_inputs.form={self.form!r} must be one of {get_args(Form)}.")
+        if self.shown not in get_args(Shown):
+            raise ConfigError(
+                f"ridge_inputs.shown={self.shown!r} must be one of {get_args(Shown)}."
+            )
         for name in ("num_tanh", "num_cosine", "num_trees", "tree_depth"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:

@@ -67,6 +67,11 @@ class RidgePredictions(NamedTuple):
             confidence=torch.full_like(sets[..., :1], CONFIDENCES[0]),
         )
 
+    def without_regressions(self) -> "RidgePredictions":
+        """What the class shares of the context alone predict."""
+        prior = self.prior.expand(-1, self.shares.shape[1], -1)
+        return RidgePredictions.of_shares(prior, self.shares.shape[2])
+
     def replaced(self, tasks: Int[Tensor, " t"], others: "RidgePredictions") -> "RidgePredictions":
         """The same, but for some tasks, given by their indices, the predictions of others."""
         pairs = zip(self._each(), others._each(), strict=True)
