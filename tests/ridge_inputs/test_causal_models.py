@@ -136,17 +136,14 @@ def test_a_state_extended_in_pieces_is_one_extended_at_once(axis, strategy, firs
 
 
 @pytest.mark.parametrize("strategy", [Combined, Interleaved])
-def test_an_extended_state_is_that_of_the_whole_under_the_statistics_of_the_first(
-    strategy, monkeypatch
-):
+def test_an_extended_state_is_that_of_the_whole_under_the_statistics_of_the_first(strategy):
     """Without trees, which compare with rows at certain places of the first context."""
     smooth = {"values": 1.0, "tanh": 0.5, "cosine": 0.3}
     model = noisy(strategy(), sets=(smooth, {"tanh": 1.0}))
     batch = task(64, num_context=60)
     begun, x, y = fitted(model, batch, 20), batch.x[:, :60], batch.y[:, :60]
     state = model.fit(x[:, 20:], y[:, 20:], state=begun)
-    monkeypatch.setattr(model, "_statistics", lambda *_: begun.statistics)
-    whole = model.fit(x, y, categorical=batch.categorical)
+    whole = model.fit(x, y, statistics=begun.statistics)
     assert whole.ridge.solution.solved == state.ridge.solution.solved == 48
     for mine, its in zip(tensors(state.layers), tensors(whole.layers), strict=True):
         assert_close(mine, its, EXACT)
