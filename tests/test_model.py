@@ -33,7 +33,7 @@ MISTAKES = [
     (dict(x=lambda x: x[:, :0]), "at least one of each"),
     (dict(x=lambda x: x[..., :0]), "at least one of each"),
     (dict(x=lambda x: x[:, :-1]), "x has shape .* and y"),
-    (dict(x=lambda x: x.to("meta")), "x is on meta and the model on cpu"),
+    (dict(x=lambda x: x.to("meta")), "x is on meta but the model is on cpu"),
     (dict(x=lambda x: torch.cat([x, x], -1)), "8 columns; this model takes 1 to 4"),
     (dict(y=lambda y: y.float()), "y is a float32 tensor .*integers"),
     (dict(y=lambda y: y == 1), "y is a bool tensor"),
@@ -140,9 +140,9 @@ def test_a_part_of_a_context_is_fitted_under_the_statistics_of_all(table):
 def test_statistics_are_given_once(model, table):
     x, y = table
     by = model.statistics(x, y)
-    with pytest.raises(DataError, match=r"leave `categorical` out and give x \[2, 4\]"):
+    with pytest.raises(DataError, match=r"leave `categorical` out and give x with \[2, 4\]"):
         model.fit(x, y, categorical=torch.zeros(2, 4, dtype=torch.bool), statistics=by)
-    with pytest.raises(DataError, match=r"give x \[2, 4\] .* got 2 and 3"):
+    with pytest.raises(DataError, match=r"give x with \[2, 4\] .* got 2 and 3"):
         model.fit(x[..., :3], y, statistics=by)
     causal = make("DeltaNet", "causal")
     state = causal.fit(x.double(), y)
