@@ -7,16 +7,19 @@ command line overrides the checkpoint, or is refused if the checkpoint does not 
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import WeightAveraging
 
+from tabicl_linear.architecture import Architecture
 from tabicl_linear.callbacks.provenance import flatten
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.recipe import require_trusted
+from tabicl_linear.ridge_inputs import RidgeOptions
 
 NETWORK = ("model.architecture", "model.mixer", "model.readout", "model.strategy")
 OF_TRAINING = ("model.architecture.ridge_inputs.dropout",)
@@ -93,8 +96,13 @@ class Resume(NamedTuple):
         return ["--config", json.dumps(config)]
 
     def changes(self, config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-        """Keys whose value differs from the stored one: (key, stored, given)."""
+        """Keys whose value differs from the stored one: (key, stored, given).
+
+        Options of the network that came after the checkpoint have their defaults in it.
+        """
         stored, given = flatten(self.config), flatten(config)
+        later = given.keys() - stored.keys()
+        stored |= {key: value for key, value in _network_defaults().items() if key in later}
         for key in sorted(stored.keys() | given.keys()):
             if key.split(".")[0] in SECTIONS and stored.get(key) != given.get(key):
                 yield key, stored.get(key), given.get(key)
@@ -198,3 +206,11 @@ def _strings(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(tree, dict):
         for name, value in tree.items():
             yield from _strings(value, f"{key}.{name}" if key else str(name))
+
+
+def _network_defaults() -> dict[str, Any]:
+    """Default of every option of the network, by key."""
+    ridge_inputs = {f.name: f.default for f in fields(RidgeOptions) if f.default is not MISSING}
+    architecture = {f.name: f.default for f in fields(Architecture) if f.default is not MISSING}
+    nested = {"model": {"architecture": architecture | {"ridge_inputs": ridge_inputs}}}
+    return flatten(nested)
