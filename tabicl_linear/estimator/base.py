@@ -22,7 +22,7 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.arguments import EnsembleArguments, threads
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.ensemble import FittedEnsemble, fit_ensemble
-from tabicl_linear.estimator.frames import from_other_library
+from tabicl_linear.estimator.frames import computable, computable_array, from_other_library
 from tabicl_linear.estimator.labels import checked_labels, one_line
 from tabicl_linear.estimator.learner import ContextLearner
 from tabicl_linear.estimator.memory import retried_smaller
@@ -237,7 +237,9 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
         """The checked table; sets (or compares) the number and names of its columns."""
         X = from_other_library(X)
         if isinstance(X, pd.DataFrame):
-            table = X if reset else self.preprocessor_.align(X)
+            table = computable(X)
+            if not reset:
+                table = self.preprocessor_.align(table)
             if len(table) == 0:
                 raise DataError("The table has 0 rows; give at least one.")
             validate_data(self, table, y, reset=reset, skip_check_array=True)
@@ -249,7 +251,7 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
         except ValueError as error:
             raise DataError(one_line(error)) from error
         validate_data(self, X, y, reset=reset, skip_check_array=True)
-        return array
+        return computable_array(array)
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:
