@@ -90,10 +90,11 @@ class EnsembleArguments(BaseEstimator):
             preset = preset._replace(softmax_temperature=float(self.softmax_temperature))
         return preset
 
-    def _rows_at_a_time(self) -> int:
-        if self.rows_per_batch is not None:
-            return int(self.rows_per_batch)
-        return rows_that_fit(self._resolved_device())
+    def _rows_at_a_time(self, num_rows: int) -> int:
+        """Rows in the network at a time for a table of so many rows, over all members."""
+        given = self.rows_per_batch
+        rows = rows_that_fit(self._resolved_device()) if given is None else int(given)
+        return min(rows, num_rows * self._preset.n_estimators)
 
 
 def _is_integer(value: Any) -> bool:

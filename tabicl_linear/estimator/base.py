@@ -121,7 +121,7 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
                 rows_per_batch=rows,
                 progress=self.verbose > 0,
             ),
-            self._rows_at_a_time(),
+            self._rows_at_a_time(len(matrix)),
             what=f"fitting {len(matrix)} rows x {matrix.shape[1]} columns",
             device=learner.device,
         )
@@ -202,7 +202,7 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
                 rows_per_batch=rows,
                 progress=self.verbose > 0,
             ),
-            self._rows_at_a_time(),
+            self._rows_at_a_time(len(matrix)),
             what=f"predicting {len(matrix)} rows x {matrix.shape[1]} columns",
             device=device,
         )
