@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import torch
 
 from tabicl_linear.bench.cases import Options
 from tabicl_linear.bench.report import Report
+from tabicl_linear.cli.outputs import check_folder
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
@@ -156,18 +156,6 @@ def write_whole(path: Path, writer: Callable[[Path], object]) -> Path:
         reason = f"--output {path.parent}: {error.strerror}; name another folder."
         raise ConfigError(reason) from error
     return path
-
-
-def check_folder(folder: Path) -> None:
-    """Check that files can be written to a folder, without making it.
-
-    Raises:
-        ConfigError: They cannot.
-    """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        why = "no right to write" if there.is_dir() else f"{there} is not a folder"
-        raise ConfigError(f"--output {folder}: {why}; name another folder.")
 
 
 def _count(text: str) -> int:

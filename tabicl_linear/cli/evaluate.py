@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tabicl_linear.cli.extras import BENCHMARKS, require
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 
@@ -33,8 +34,8 @@ def main(argv: list[str]) -> int:
 
 def _evaluate(options: argparse.Namespace) -> int:
     # These import torch and scikit-learn, which takes seconds: after the options are read.
-    from tabicl_linear.cli.bench import check_folder
     from tabicl_linear.cli.lock import locked
+    from tabicl_linear.cli.outputs import check_folder
     from tabicl_linear.evaluation.benchmarks import benchmark
     from tabicl_linear.evaluation.candidates import candidates
     from tabicl_linear.evaluation.evaluation import RESULTS, Evaluation, plan, run
@@ -65,6 +66,8 @@ def _evaluate(options: argparse.Namespace) -> int:
 def _openml(options: argparse.Namespace, name: str, suite: str | None) -> "tuple[Source, ...]":
     from tabicl_linear.evaluation.openml_cache import OpenMLCache
 
+    if not options.offline:
+        require(BENCHMARKS, "evaluate")
     cache = OpenMLCache(options.cache, offline=options.offline, say=_say)
     return cache.sources(name, suite)
 

@@ -26,7 +26,7 @@ from tabicl_linear.analysis.states import check_lengths
 from tabicl_linear.analysis.summary import summarise
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.cli.parser import OneLineArgumentParser
-from tabicl_linear.cli.predict import read_table
+from tabicl_linear.cli.table_files import read_table
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.labels import checked_labels
 from tabicl_linear.estimator.preprocessing import TablePreprocessor

@@ -4,11 +4,10 @@ import errno
 import fcntl
 import os
 import socket
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 
 from tabicl_linear.errors import ConfigError
 
@@ -65,7 +64,9 @@ def _acquire(descriptor: int, folder: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
             raise
-        rank_zero_warn(
+        warnings.warn(
             f"{folder}: this file system has no locks ({error.strerror}); a second process could "
-            "train there at the same time."
+            "train there at the same time.",
+            UserWarning,
+            stacklevel=4,
         )

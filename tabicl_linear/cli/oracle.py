@@ -98,7 +98,7 @@ def _tasks(
     arguments: argparse.Namespace, models: "Models"
 ) -> "tuple[SyntheticTasks | TableTasks, dict[str, Any]]":
     """What to optimise on, and which data that is."""
-    from tabicl_linear.cli.predict import read_table
+    from tabicl_linear.cli.table_files import read_table
     from tabicl_linear.lengths.datasets import DatasetOptions
     from tabicl_linear.lengths.oracle import SyntheticTasks, TableTasks, limits
 

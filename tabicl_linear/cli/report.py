@@ -1,22 +1,20 @@
 """`tabicl-linear report DIR ...`: statistics, tables and figures of benchmark results."""
 
 import argparse
-import importlib.util
 import shlex
 import sys
 from pathlib import Path
 
+from tabicl_linear.cli.extras import BENCHMARKS, require
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
-
-LIBRARIES = ("jinja2", "scikit_posthocs", "statsmodels")
 
 
 def main(argv: list[str]) -> int:
     """Read the folders, write the report into one; return the exit code."""
     arguments = _parser().parse_args(argv)
-    _check_libraries()
+    require(BENCHMARKS, "report")
     output: Path = arguments.output or arguments.folders[0] / "report"
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output {output} is a file; name a folder.")
@@ -74,11 +72,3 @@ def _renamed(text: str) -> tuple[str, str]:
     if not old or not new:
         raise argparse.ArgumentTypeError(f"{text!r} is not OLD=NEW")
     return old, new
-
-
-def _check_libraries() -> None:
-    missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            f"`report` needs {' and '.join(missing)}: pip install 'tabicl-linear[benchmarks]'."
-        )

@@ -6,6 +6,7 @@ from pkgutil import resolve_name
 from typing import NamedTuple
 
 from tabicl_linear._version import __version__
+from tabicl_linear.cli.extras import TRAIN, require
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 
 
@@ -16,25 +17,35 @@ class Verb(NamedTuple):
         function: `module:name` in this package; takes the options, returns the exit code, and
             raises an error of `tabicl_linear.errors` for bad input.
         what: Description for the help.
+        extra: Optional dependencies that the module imports (`tabicl_linear.cli.extras`), if any.
     """
 
     function: str
     what: str
+    extra: str | None = None
 
 
 VERBS = {
-    "fit": Verb("training:fit", "pretrain a model on synthetic tables, or resume with --ckpt_path"),
-    "validate": Verb("training:validate", "score a checkpoint on the synthetic validation set"),
-    "test": Verb("training:test", "score a checkpoint on a second synthetic set"),
+    "fit": Verb(
+        "training:fit", "pretrain a model on synthetic tables, or resume with --ckpt_path", TRAIN
+    ),
+    "validate": Verb(
+        "training:validate", "score a checkpoint on the synthetic validation set", TRAIN
+    ),
+    "test": Verb("training:test", "score a checkpoint on a second synthetic set", TRAIN),
     "predict": Verb("predict:main", "classify the rows of a table, given a labelled one"),
-    "inspect": Verb("inspect:main", "show what states and write rates of a checkpoint do"),
+    "inspect": Verb("inspect:main", "show what states and write rates of a checkpoint do", TRAIN),
     "export": Verb("export:main", "write a checkpoint's model as one safetensors file"),
     "evaluate": Verb("evaluate:main", "score models and baselines on real benchmarks"),
     "report": Verb("report:main", "compare models on benchmarks: statistics, tables, one page"),
-    "bench": Verb("bench:main", "measure prior, kernels, training and inference on this machine"),
-    "lengths": Verb("lengths:main", "score models on contexts longer than they were trained on"),
-    "oracle": Verb("oracle:main", "optimise the states of a model: how good could they be?"),
-    "models": Verb("models:main", "list every trained model of the paper with its size"),
+    "bench": Verb(
+        "bench:main", "measure prior, kernels, training and inference on this machine", TRAIN
+    ),
+    "lengths": Verb(
+        "lengths:main", "score models on contexts longer than they were trained on", TRAIN
+    ),
+    "oracle": Verb("oracle:main", "optimise the states of a model: how good could they be?", TRAIN),
+    "models": Verb("models:main", "list every trained model of the paper with its size", TRAIN),
 }
 
 
@@ -54,7 +65,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if verb not in VERBS:
             raise ConfigError(f"no such verb; use one of {', '.join(VERBS)}.")
-        code: int = resolve_name(f"{__package__}.{VERBS[verb].function}")(options)
+        found = VERBS[verb]
+        if found.extra is not None:
+            require(found.extra, verb)
+        code: int = resolve_name(f"{__package__}.{found.function}")(options)
         return code
     except (ConfigError, CheckpointError, DataError) as error:
         sys.stderr.write(f"tabicl-linear {verb}: {' '.join(str(error).split())}\n")

@@ -1,18 +1,15 @@
 """What all classifiers of tables share, independently of the learner that reads the context."""
 
-import os
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from numbers import Real
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
-from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from scipy.special import log_softmax, softmax
+from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import (
     check_array,
@@ -22,28 +19,27 @@ from sklearn.utils.validation import (
 )
 
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.arguments import EnsembleArguments, threads
+from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.ensemble import FittedEnsemble, fit_ensemble
+from tabicl_linear.estimator.frames import computable, computable_array, from_other_library
 from tabicl_linear.estimator.labels import checked_labels, one_line
 from tabicl_linear.estimator.learner import ContextLearner
-from tabicl_linear.estimator.preprocessing import CategoricalFeatures, Table, TablePreprocessor
+from tabicl_linear.estimator.memory import retried_smaller
+from tabicl_linear.estimator.pooling import calibrated_temperature, held_out_rows, pooled
+from tabicl_linear.estimator.preprocessing import Table, TablePreprocessor
 
 
-class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
+class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
     """Encodes a table and lets a learner read it once for each member of an ensemble.
 
     Subclasses take the arguments below, among others, and make the learner. For arguments and
     fitted attributes see `TabICLLinearClassifier`.
     """
 
-    n_estimators: int
-    softmax_temperature: float
-    categorical_features: CategoricalFeatures
-    device: str | torch.device | None
-    random_state: Any
-    n_jobs: int | None
-    rows_per_batch: int
-    verbose: int
     classes_: npt.NDArray[Any]
+    class_count_: npt.NDArray[np.int64]
+    temperature_: float
     preprocessor_: TablePreprocessor
     ensemble_: FittedEnsemble[Any]
     state_bytes_: int
@@ -54,21 +50,25 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         tags.input_tags.string = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
         """Read the training table into the learner's states.
 
         A call that fails leaves the classifier as it was.
 
         Args:
-            X: Table `[rows, columns]`: array, frame or nested list; may hold missing values.
+            X: Table `[rows, columns]`: array, frame of pandas, polars or Arrow, or nested list; may
+                hold missing values.
             y: Class labels of the rows.
+            **unsupported: None; `sample_weight` is refused with the reason.
 
         Raises:
+            TypeError: Another argument was given.
             DataError: The table or the labels cannot be used: only one class, more classes than
                 the learner takes, missing labels, or columns that cannot be read.
             ConfigError: A constructor argument is out of range.
             CheckpointError: The model cannot be loaded.
         """
+        _refuse(unsupported)
         self._check_arguments()
         before = dict(self.__dict__)
         try:
@@ -81,7 +81,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _fit(self, X: Any, y: Any) -> None:
         table = self._validated(X, y, reset=True)
-        labels = checked_labels(y)
+        labels = checked_labels(from_other_library(y))
         check_consistent_length(table, labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
@@ -91,22 +91,68 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         device = self._resolved_device()
         learner = self._make_learner(len(classes), len(labels)).to(device)
-        preprocessor = TablePreprocessor(self.categorical_features).fit(table)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with _threads(self.n_jobs):
-            self.ensemble_ = fit_ensemble(
+        counts = np.bincount(codes)
+        class_weights(self.class_weight, classes, counts)
+        with threads(self.n_jobs):
+            self.temperature_ = self._temperature(learner, table, codes, seed)
+            self.preprocessor_, self.ensemble_ = self._read(learner, table, codes, seed)
+        self.classes_, self.class_count_ = classes, counts
+        self.state_bytes_ = self.ensemble_.state_bytes
+
+    def _read(
+        self,
+        learner: ContextLearner[Any],
+        table: Table,
+        codes: npt.NDArray[np.int64],
+        seed: int,
+    ) -> tuple[TablePreprocessor, FittedEnsemble[Any]]:
+        """The columns learnt and the members fitted on rows."""
+        preprocessor = TablePreprocessor(self.categorical_features).fit(table)
+        matrix = preprocessor.transform(table)
+        ensemble = retried_smaller(
+            lambda rows: fit_ensemble(
                 learner,
-                preprocessor.transform(table),
+                matrix,
                 codes,
                 categorical=preprocessor.categorical,
-                num_members=self.n_estimators,
+                num_members=self._preset.n_estimators,
                 seed=seed,
-                rows_per_batch=self.rows_per_batch,
+                rows_per_batch=rows,
                 progress=self.verbose > 0,
-            )
-        self.classes_ = classes
-        self.preprocessor_ = preprocessor
-        self.state_bytes_ = self.ensemble_.state_bytes
+            ),
+            self._rows_at_a_time(len(matrix)),
+            what=f"fitting {len(matrix)} rows x {matrix.shape[1]} columns",
+            device=learner.device,
+        )
+        return preprocessor, ensemble
+
+    def _temperature(
+        self,
+        learner: ContextLearner[Any],
+        table: Table,
+        codes: npt.NDArray[np.int64],
+        seed: int,
+    ) -> float:
+        """The temperature, for "auto" calibrated on rows held out from a first fit."""
+        fixed = self._preset.softmax_temperature
+        if self.softmax_temperature != "auto":
+            return fixed
+        held_out = held_out_rows(codes, seed)
+        if not held_out.any():
+            return fixed
+        context, queries = table[~held_out], table[held_out]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the fit on all rows warns
+            try:
+                preprocessor, ensemble = self._read(learner, context, codes[~held_out], seed)
+                matrix = preprocessor.transform(queries)
+            except DataError:  # of columns that hold their only other values in these few rows
+                return fixed
+        logits = self._pooled(ensemble, matrix, lambda member_logits: member_logits)
+        return calibrated_temperature(
+            logits, codes[held_out], fixed=fixed, average_logits=self.average_logits
+        )
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Class probabilities `[rows, classes]`, in the order of `classes_`.
@@ -114,20 +160,52 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         A row's probabilities do not depend on the other rows (up to rounding).
 
         Raises:
-            DataError: The columns are not those of the training table.
+            DataError: The columns are not those of the training table, or memory ran out.
         """
+        probabilities: npt.NDArray[np.float64] = softmax(self._scores(X), axis=1)
+        return probabilities
+
+    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Logarithms of `predict_proba`; finite also where a probability rounds to 0.
+
+        Raises:
+            DataError: The columns are not those of the training table, or memory ran out.
+        """
+        logarithms: npt.NDArray[np.float64] = log_softmax(self._scores(X), axis=1)
+        return logarithms
+
+    def _scores(self, X: Any) -> npt.NDArray[np.float64]:
+        """Logarithms of the probabilities `[rows, classes]`, up to a constant for each row."""
         check_is_fitted(self, "ensemble_")
         self._check_arguments()
+        weights = class_weights(self.class_weight, self.classes_, self.class_count_)
         table = self._validated(X, reset=False)
-        with _threads(self.n_jobs):
-            logits = self.ensemble_.logits(
-                self.preprocessor_.transform(table),
-                device=self._resolved_device(),
-                rows_per_batch=self.rows_per_batch,
+        is_auto = self.softmax_temperature == "auto"
+        pool = partial(
+            pooled,
+            temperature=self.temperature_ if is_auto else self._preset.softmax_temperature,
+            average_logits=self.average_logits,
+        )
+        with threads(self.n_jobs):
+            scores = self._pooled(self.ensemble_, self.preprocessor_.transform(table), pool)
+        return scores + np.log(weights)
+
+    def _pooled(
+        self, ensemble: FittedEnsemble[Any], matrix: npt.NDArray[np.float32], pool: Any
+    ) -> npt.NDArray[np.float64]:
+        device = self._resolved_device()
+        return retried_smaller(
+            lambda rows: ensemble.scores(
+                matrix,
+                pool,
+                device=device,
+                rows_per_batch=rows,
                 progress=self.verbose > 0,
-            )
-        probabilities: npt.NDArray[np.float64] = softmax(logits / self.softmax_temperature, axis=1)
-        return probabilities
+            ),
+            self._rows_at_a_time(len(matrix)),
+            what=f"predicting {len(matrix)} rows x {matrix.shape[1]} columns",
+            device=device,
+        )
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable class label of each row.
@@ -155,48 +233,13 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             state["ensemble_"] = state["ensemble_"].on("cpu")
         return state
 
-    def _check_arguments(self) -> None:
-        self._check_counts("n_estimators", "rows_per_batch")
-        temperature = self.softmax_temperature
-        if not isinstance(temperature, Real) or not 0 < temperature < np.inf:
-            raise ConfigError(f"softmax_temperature={temperature!r}: give a positive number.")
-        if self.n_jobs is not None and (not _is_integer(self.n_jobs) or self.n_jobs == 0):
-            raise ConfigError(
-                f"n_jobs={self.n_jobs!r}: give a number of threads, -1 for all, or None."
-            )
-
-    def _check_counts(self, *names: str) -> None:
-        """Refuse arguments that are not positive integers."""
-        for name in names:
-            value = getattr(self, name)
-            if not _is_integer(value) or value < 1:
-                raise ConfigError(f"{name}={value!r}: give a positive integer.")
-
-    def _resolved_device(self) -> torch.device:
-        if self.device is None:
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            device = torch.device(self.device)
-        except (RuntimeError, TypeError) as error:
-            raise ConfigError(
-                f"device={self.device!r} is not a torch device; give 'cpu', 'cuda' or 'cuda:INDEX'."
-            ) from error
-        if device.type not in ("cpu", "cuda"):
-            # Column statistics are float64, which MPS, for example, does not support.
-            raise ConfigError(
-                f"device={str(device)!r} is not supported; give 'cpu', 'cuda' or 'cuda:INDEX'."
-            )
-        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-            raise ConfigError(
-                f"device={str(device)!r}, but torch sees {torch.cuda.device_count()} CUDA devices; "
-                "give another device, or 'cpu'."
-            )
-        return device
-
     def _validated(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Table:
         """The checked table; sets (or compares) the number and names of its columns."""
+        X = from_other_library(X)
         if isinstance(X, pd.DataFrame):
-            table = X if reset else self.preprocessor_.align(X)
+            table = computable(X)
+            if not reset:
+                table = self.preprocessor_.align(table)
             if len(table) == 0:
                 raise DataError("The table has 0 rows; give at least one.")
             validate_data(self, table, y, reset=reset, skip_check_array=True)
@@ -208,23 +251,16 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         except ValueError as error:
             raise DataError(one_line(error)) from error
         validate_data(self, X, y, reset=reset, skip_check_array=True)
-        return array
+        return computable_array(array)
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-@contextmanager
-def _threads(n_jobs: int | None) -> Iterator[None]:
-    """Set torch's CPU threads, and restore them afterwards."""
-    if n_jobs is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    cores = os.cpu_count() or 1
-    torch.set_num_threads(n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def _refuse(unsupported: dict[str, Any]) -> None:
+    for name, value in unsupported.items():
+        if name != "sample_weight":
+            raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
+        if value is not None:
+            raise ConfigError(
+                "sample_weight is not supported: the learner reads every row once and was not "
+                "pretrained with weights. Repeat or sample rows in proportion to their weights, or "
+                "set class_weight."
+            )

@@ -3,14 +3,16 @@
 import copy
 import os
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.estimator.base import EnsembleClassifier
+from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
+from tabicl_linear.estimator.presets import EnsembleName
 from tabicl_linear.model import InContextModel
 from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
@@ -25,20 +27,28 @@ class TabICLLinearClassifier(EnsembleClassifier):
     Args:
         model: "default" for the weights that ship with the package, a path to a Lightning
             checkpoint or a safetensors export, or a model.
-        n_estimators: Members of the preprocessing ensemble.
-        softmax_temperature: Divides the logits (the authors use 0.8).
+        ensemble: "default", or "paper" for the authors' ensemble of 10 members.
+        n_estimators: Members of the ensemble; None takes those of `ensemble` (8, or 10).
+        softmax_temperature: Divides the logits. None takes that of `ensemble` (0.8); "auto"
+            calibrates it on up to a fifth of the rows, held out from a first fit, and then fits on
+            all rows, which takes twice the time.
+        average_logits: Average the members' logits; False averages their probabilities.
+        class_weight: Factors for the probabilities of classes, a dict by label, or "balanced" for
+            factors in inverse proportion to their frequency.
         categorical_features: Columns to read as categories whatever they hold: positions, names,
             or one boolean per column. Text, booleans and pandas categories are always read so.
         device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
         random_state: Seed of the ensemble.
         n_jobs: CPU threads while fitting and predicting (-1: all); None leaves torch's setting.
         rows_per_batch: Maximum number of rows in the network at a time, over all members; longer
-            tables are processed in chunks, which changes predictions only by rounding. Lower it
-            if memory runs out.
+            tables are processed in chunks, which changes predictions only by rounding. None takes
+            16,384, or less where memory is scarce. If memory runs out, an eighth is tried once.
         verbose: 1 shows progress on stderr (on a terminal).
 
     Attributes:
         classes_: Class labels, sorted.
+        class_count_: Training rows of each class.
+        temperature_: The temperature at the time of fitting.
         n_features_in_: Columns of the training table.
         feature_names_in_: Their names, if the table had names and all of them are strings.
         preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
@@ -50,18 +60,24 @@ class TabICLLinearClassifier(EnsembleClassifier):
         self,
         model: str | os.PathLike[str] | InContextModel = "default",
         *,
-        n_estimators: int = 8,
-        softmax_temperature: float = 0.8,
+        ensemble: EnsembleName = "default",
+        n_estimators: int | None = None,
+        softmax_temperature: float | Literal["auto"] | None = None,
+        average_logits: bool = True,
+        class_weight: ClassWeight = None,
         categorical_features: CategoricalFeatures = None,
         device: str | torch.device | None = None,
         random_state: Any = 42,
         n_jobs: int | None = None,
-        rows_per_batch: int = 16384,
+        rows_per_batch: int | None = None,
         verbose: int = 0,
     ) -> None:
         self.model = model
+        self.ensemble = ensemble
         self.n_estimators = n_estimators
         self.softmax_temperature = softmax_temperature
+        self.average_logits = average_logits
+        self.class_weight = class_weight
         self.categorical_features = categorical_features
         self.device = device
         self.random_state = random_state

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
@@ -12,7 +13,7 @@ from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_length
 from tabicl_linear.estimator.learner import ContextLearner, State
-from tabicl_linear.estimator.views import PowerColumns, View, draw_views, sum_logits
+from tabicl_linear.estimator.views import PowerColumns, View, draw_views, in_class_order
 from tabicl_linear.kernels.state import map_tensors, num_bytes
 
 MIN_ROWS = 8
@@ -46,18 +47,21 @@ class FittedEnsemble(Generic[State]):
         """Bytes of the states of one member."""
         return sum(num_bytes(state) for state in self.states) // len(self.views)
 
-    def logits(
+    def scores(
         self,
         matrix: npt.NDArray[np.float32],
+        pool: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
         *,
         device: torch.device,
         rows_per_batch: int,
         progress: bool,
     ) -> npt.NDArray[np.float64]:
-        """Mean logits of the members `[rows, classes]`, before the softmax.
+        """What `pool` makes of the members' logits, for all rows: `[..., rows, classes]`.
 
         Args:
             matrix: Query rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
+            pool: Takes logits `[members, rows, classes]` of some of the rows; its result ends in
+                `[rows, classes]`.
             device: Where to compute; model and states are moved there.
             rows_per_batch: Maximum number of rows in the network at a time, over all members of a
                 batch.
@@ -65,20 +69,22 @@ class FittedEnsemble(Generic[State]):
         """
         model = self.model.to(device)
         states = [map_tensors(lambda tensor: tensor.to(device), state) for state in self.states]
-        total = np.zeros((len(matrix), self.num_classes))
+        found = []
         step = max(1, rows_per_batch // self.group_size)
         work = len(self.views) * len(matrix)
         with _bar("predict", work, progress) as bar, torch.inference_mode():
             for start in range(0, len(matrix), step):
-                rows = slice(start, start + step)
-                plain, powered = matrix[rows], self.power.transform(matrix[rows])
+                plain = matrix[start : start + step]
+                powered = self.power.transform(plain)
+                members = []
                 for group, state in enumerate(states):
                     views = self.views[group * self.group_size :][: self.group_size]
                     x = _joined([(powered if v.power else plain)[:, v.columns] for v in views])
                     logits = _read(model, state, x.to(device))[..., : self.num_classes]
-                    total[rows] += sum_logits(logits.double().cpu().numpy(), views)
+                    members.append(in_class_order(logits.double().cpu().numpy(), views))
                     bar.update(len(views) * len(plain))
-        return total / len(self.views)
+                found.append(pool(np.concatenate(members)))
+        return np.concatenate(found, axis=-2)
 
     def on(self, device: str) -> "FittedEnsemble[State]":
         """The same ensemble with its model and states on `device`."""

@@ -1,6 +1,7 @@
 """Checks the class labels that users give."""
 
 import re
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,8 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
         raise DataError(one_line(error)) from error
     except ValueError as error:
         raise DataError(
-            f"{error} Labels such as {labels.tolist()[0]!r} are not classes; give one class per "
-            "row, for example by cutting numbers into ranges."
+            f"{error} Labels such as {reprlib.repr(labels.tolist()[0])} are not classes; give "
+            "one class per row, for example by cutting numbers into ranges."
         ) from error
     return labels
 

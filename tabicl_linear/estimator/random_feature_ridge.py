@@ -1,13 +1,15 @@
 """The closed form alone as a scikit-learn classifier: the baseline a trained model must beat."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.base import EnsembleClassifier
+from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.closed_form import ClosedForm
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
+from tabicl_linear.estimator.presets import EnsembleName
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 
@@ -22,19 +24,25 @@ class RandomFeatureRidge(EnsembleClassifier):
         options: Features and penalties; None for the defaults of `RidgeOptions`.
         max_columns: Maximum number of columns that a member of the ensemble sees. In wider tables
             each member uses its own random choice of columns.
-        n_estimators: Members of the preprocessing ensemble.
-        softmax_temperature: Divides the logits, whose scale has already been fitted.
+        ensemble: "default", or "paper" for 10 members.
+        n_estimators: Members of the ensemble; None takes those of `ensemble`.
+        softmax_temperature: Divides the logits, whose scale has already been fitted. "auto"
+            calibrates it.
+        average_logits: Average the members' logits; False averages their probabilities.
+        class_weight: Factors for the probabilities of classes.
         categorical_features: Columns to read as categories whatever they hold: positions, names,
             or one boolean per column. Text, booleans and pandas categories are always read so.
         device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
         random_state: Seed of the ensemble; that of the features is `options.seed`.
         n_jobs: CPU threads while fitting and predicting (-1: all); None leaves torch's setting.
         rows_per_batch: Maximum number of rows processed together, over all members. Changes
-            predictions only by rounding. Lower it if memory runs out.
+            predictions only by rounding. None takes 16,384, or less where memory is scarce.
         verbose: 1 shows progress on stderr (on a terminal).
 
     Attributes:
         classes_: Class labels, sorted.
+        class_count_: Training rows of each class.
+        temperature_: The temperature at the time of fitting.
         n_features_in_: Columns of the training table.
         feature_names_in_: Their names, if the table had names and all of them are strings.
         preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
@@ -47,19 +55,25 @@ class RandomFeatureRidge(EnsembleClassifier):
         options: RidgeOptions | None = None,
         *,
         max_columns: int = 40,
-        n_estimators: int = 8,
-        softmax_temperature: float = 1.0,
+        ensemble: EnsembleName = "default",
+        n_estimators: int | None = None,
+        softmax_temperature: float | Literal["auto"] | None = 1.0,
+        average_logits: bool = True,
+        class_weight: ClassWeight = None,
         categorical_features: CategoricalFeatures = None,
         device: str | torch.device | None = None,
         random_state: Any = 42,
         n_jobs: int | None = None,
-        rows_per_batch: int = 16384,
+        rows_per_batch: int | None = None,
         verbose: int = 0,
     ) -> None:
         self.options = options
         self.max_columns = max_columns
+        self.ensemble = ensemble
         self.n_estimators = n_estimators
         self.softmax_temperature = softmax_temperature
+        self.average_logits = average_logits
+        self.class_weight = class_weight
         self.categorical_features = categorical_features
         self.device = device
         self.random_state = random_state

@@ -154,10 +154,10 @@ def _fit_or_reason(transform: PowerTransformer, values: npt.NDArray[np.float64])
     return None
 
 
-def sum_logits(
+def in_class_order(
     member_logits: npt.NDArray[np.float64], views: Sequence[View]
 ) -> npt.NDArray[np.float64]:
-    """Undo each member's class shift and sum over the members.
+    """Undo each member's class shift.
 
     Args:
         member_logits: Logits of the table's classes `[member, row, class]`, as the members see
@@ -165,4 +165,4 @@ def sum_logits(
         views: The members.
     """
     pairs = zip(member_logits, views, strict=True)
-    return np.sum([np.roll(logits, -view.class_shift, axis=-1) for logits, view in pairs], axis=0)
+    return np.stack([np.roll(logits, -view.class_shift, axis=-1) for logits, view in pairs])

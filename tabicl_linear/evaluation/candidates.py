@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypedDict
 
 import pandas as pd
 from sklearn.base import ClassifierMixin
@@ -12,26 +11,10 @@ from sklearn.base import ClassifierMixin
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
+from tabicl_linear.estimator.presets import EnsembleName
 from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, installed_version
 from tabicl_linear.evaluation.protocol import BenchmarkTable
 from tabicl_linear.shipped import DEFAULT, checkpoint_path
-
-Preset = Literal["default", "paper"]
-
-
-class Ensemble(TypedDict, total=False):
-    """Arguments of the classifier."""
-
-    n_estimators: int
-    softmax_temperature: float
-
-
-ENSEMBLES: dict[Preset, Ensemble] = {
-    "default": {},
-    # The authors' members: class and column shifts, rows in another order, every second with power
-    # transforms. So are ours, only fewer by default.
-    "paper": {"n_estimators": 10, "softmax_temperature": 0.8},
-}
 
 
 @dataclass(frozen=True)
@@ -43,20 +26,20 @@ class Candidate:
         identity: Of what decides its scores: a checksum of its file, or a version.
         kind: "model" for one of this project, or the name of a baseline.
         path: File of its weights, where it has one.
-        ensemble: Preset of a model's ensemble.
+        ensemble: EnsembleName of a model's ensemble.
     """
 
     name: str
     identity: str
     kind: str
     path: Path | None = None
-    ensemble: Preset = "default"
+    ensemble: EnsembleName = "default"
 
     def make(self, threads: int | None) -> ClassifierMixin:
         """An unfitted classifier that uses so many threads."""
         if self.kind == "model":
             assert self.path is not None
-            return TabICLLinearClassifier(self.path, n_jobs=threads, **ENSEMBLES[self.ensemble])
+            return TabICLLinearClassifier(self.path, n_jobs=threads, ensemble=self.ensemble)
         weights = () if self.path is None else (str(self.path),)
         return BASELINES[self.kind].make(*weights, threads=threads)
 
@@ -68,14 +51,14 @@ class Candidate:
 
 
 def candidates(
-    models: Sequence[str], baselines: Sequence[str], ensemble: Preset
+    models: Sequence[str], baselines: Sequence[str], ensemble: EnsembleName
 ) -> tuple[Candidate, ...]:
     """Candidates of a command line.
 
     Args:
         models: "default", PATH or NAME=PATH.
         baselines: Names of `BASELINES`, with ":PATH" behind those that need weights.
-        ensemble: Preset of the models.
+        ensemble: EnsembleName of the models.
 
     Raises:
         ConfigError: None at all, two of one name, an unknown or uninstalled baseline, or one
@@ -93,7 +76,7 @@ def candidates(
     return tuple(found)
 
 
-def _model(named: str, ensemble: Preset) -> Candidate:
+def _model(named: str, ensemble: EnsembleName) -> Candidate:
     name, _, given = named.rpartition("=")
     path = checkpoint_path(given)
     if not path.is_file():

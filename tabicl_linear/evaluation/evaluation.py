@@ -10,9 +10,10 @@ from typing import Any
 
 from tabicl_linear._version import __version__
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.presets import EnsembleName
 from tabicl_linear.evaluation import trials
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
-from tabicl_linear.evaluation.candidates import Candidate, Preset
+from tabicl_linear.evaluation.candidates import Candidate
 from tabicl_linear.evaluation.progress import Progress
 from tabicl_linear.evaluation.trials import Task
 from tabicl_linear.evaluation.workers import Death, finished
@@ -40,7 +41,7 @@ class Evaluation:
 
     benchmark: Benchmark
     candidates: tuple[Candidate, ...]
-    ensemble: Preset = "default"
+    ensemble: EnsembleName = "default"
     shard: tuple[int, int] = (0, 1)
     jobs: int = 1
     threads: int | None = None

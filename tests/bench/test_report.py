@@ -12,7 +12,8 @@ from tabicl_linear.bench.report import (
     Target,
     number,
 )
-from tabicl_linear.cli.bench import check_folder, save, write_whole
+from tabicl_linear.cli.bench import save, write_whole
+from tabicl_linear.cli.outputs import check_folder
 from tabicl_linear.errors import ConfigError
 
 MACHINE = {

@@ -12,8 +12,8 @@ from sklearn.datasets import load_iris
 
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.__main__ import main
-from tabicl_linear.cli import predict as prediction
-from tabicl_linear.cli.predict import read_table, write_table
+from tabicl_linear.cli.table_files import read_table, write_table
+from tabicl_linear.errors import DataError
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +122,9 @@ ROWS = {"x": [1.0, 2.0, 3.0, 4.0]}
 BAD_TRAIN = {
     "empty": (text(b""), "train.csv is empty"),
     "header only": (text(b"x,y\n"), "train.csv has a header but no rows"),
-    "ragged": (text(b"x,y\n1,2\n1,2,3\n"), "train.csv is not a readable csv file"),
-    "binary": (text(b"x,y\n\xff\xfe,1\n"), "train.csv is not a readable csv file"),
+    "ragged": (text(b"x,y\n1,2\n1,2,3\n"), "line 3 has 3 fields and the header 2; put quotes"),
+    "all rows longer": (text(b"x,y\n1,2,3\n1,2,3\n"), "line 2 has 3 fields and the header 2"),
+    "binary": (text(b"x,y\n\xff\xfe,1\n"), "is not utf-8 text (byte 0xff); say which it is"),
     "no target column": (
         frame(**ROWS, z=[0, 1, 0, 1]),
         "no target column 'y'; its columns (commas separate them) are x",
@@ -155,7 +156,10 @@ def test_bad_training_files(tmp_path, model, capsys, case):
     [
         ({"train": "nowhere.csv"}, "nowhere.csv: no such file"),
         ({"test": "nowhere.csv"}, "nowhere.csv: no such file"),
-        ({"test": "notes.txt"}, "notes.txt: unknown suffix '.txt'; use .csv or .parquet"),
+        (
+            {"test": "notes.txt"},
+            "notes.txt: unknown suffix '.txt'; use .csv, .tsv",
+        ),
         ({"test": "fake.parquet"}, "fake.parquet is not a readable parquet file"),
         ({"output": "out.xlsx"}, "out.xlsx: unknown suffix '.xlsx'"),
         ({"output": "nowhere/out.csv"}, "nowhere does not exist; create it"),
@@ -197,7 +201,7 @@ def test_usage_errors_exit_with_2(arguments, capsys):
 
 
 def test_warnings_are_lines(folder, model, capsys):
-    train = read_table(folder / "train.csv").assign(age=[*range(109), "?"])
+    train = read_table(folder / "train.csv").assign(age=[*range(109), "old"])
     train.to_csv(folder / "train.csv", index=False)
     test = read_table(folder / "test.csv").assign(age=3)
     test.to_csv(folder / "test.csv", index=False)
@@ -216,7 +220,7 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(prediction.DataError, match="cannot be written: No space left"):
+    with pytest.raises(DataError, match="cannot be written: No space left"):
         write_table(table, output)
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert output.read_text() == "old"

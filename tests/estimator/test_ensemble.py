@@ -45,7 +45,9 @@ def test_ensemble_is_the_mean_over_its_members(checkpoint, wine):
             states=(map_tensors(lambda tensor: tensor[members], state),),
         )
         device = torch.device("cpu")
-        return part.logits(matrix, device=device, rows_per_batch=1000, progress=False)
+        return part.scores(
+            matrix, lambda each: each.mean(0), device=device, rows_per_batch=1000, progress=False
+        )
 
     first, second = logits(slice(0, 1)), logits(slice(1, 2))
     mean = (first + second) / 2

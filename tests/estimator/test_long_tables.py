@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.estimator.memory import MAX_ROWS
 from tabicl_linear.kernels.state import tensors
 from tabicl_linear.model import InContextModel
 
@@ -60,7 +61,7 @@ def test_few_context_rows_do_not_cut_the_queries_into_crumbs(checkpoint, monkeyp
     monkeypatch.setattr(InContextModel, "predict", counted)
     actual = classifier.predict_proba(np.tile(table, (2500, 1)))
     assert len(calls) == 3  # 4 members x 10,000 rows, 16,384 at a time
-    assert max(calls) <= classifier.rows_per_batch
+    assert max(calls) <= MAX_ROWS
     np.testing.assert_allclose(actual[:32], expected, atol=1e-6)
 
 

@@ -102,11 +102,12 @@ class TestResults:
         assert sizes == [("two", 120, 2, 2), ("three", 120, 2, 3)]
 
     def test_the_paper_s_ensemble_has_ten_members(self, model):
+        from tabicl_linear.estimator.presets import PRESETS
         from tabicl_linear.evaluation.candidates import candidates
 
         made = [candidates([str(model)], [], name)[0].make(1) for name in ("paper", "default")]
-        assert [one.n_estimators for one in made] == [10, 8]
-        assert {one.softmax_temperature for one in made} == {0.8}
+        assert [one.ensemble for one in made] == ["paper", "default"]
+        assert [PRESETS[one.ensemble].n_estimators for one in made] == [10, 8]
 
     def test_a_suite_of_the_paper_has_its_caps(self, tables, tmp_path, evaluate):
         folder = benchmark_folder.write(tmp_path / "large", rows=1100)

@@ -1,0 +1,30 @@
+"""Optional dependencies (the extras of `pyproject.toml`), and what says which one is missing."""
+
+import importlib.util
+
+from tabicl_linear.errors import ConfigError
+
+TRAIN = "train"
+BENCHMARKS = "benchmarks"
+EXTRAS = {
+    TRAIN: ("lightning", "jsonargparse", "torchmetrics", "tensorboard", "matplotlib"),
+    BENCHMARKS: ("openml", "matplotlib", "jinja2", "scikit_posthocs", "statsmodels"),
+}
+"""Packages of each extra, by the names under which they are imported."""
+
+
+def require(extra: str, verb: str) -> None:
+    """Check that the packages of an extra are installed; imports none of them.
+
+    Args:
+        extra: A key of `EXTRAS`.
+        verb: The verb that needs it, for the message.
+
+    Raises:
+        ConfigError: Some are missing; the message says what to install.
+    """
+    missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"`{verb}` needs {' and '.join(missing)}: pip install 'tabicl-linear[{extra}]'."
+        )

@@ -1,0 +1,18 @@
+"""Checks before hours of work that its results can be written."""
+
+import os
+from pathlib import Path
+
+from tabicl_linear.errors import ConfigError
+
+
+def check_folder(folder: Path) -> None:
+    """Check that files can be written to a folder, without making it.
+
+    Raises:
+        ConfigError: They cannot.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        why = "no right to write" if there.is_dir() else f"{there} is not a folder"
+        raise ConfigError(f"--output {folder}: {why}; name another folder.")

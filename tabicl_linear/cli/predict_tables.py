@@ -1,0 +1,203 @@
+"""The tables of `tabicl-linear predict`: read, and checked against each other."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api import types as dtypes
+
+from tabicl_linear.cli.cell_text import (
+    dates,
+    numbers_with_marks,
+    row_numbers,
+    typed_labels,
+    without_marks,
+)
+from tabicl_linear.cli.table_files import (
+    PARQUET,
+    STANDARD_INPUT,
+    ReadOptions,
+    read_table,
+    suffix_of,
+)
+from tabicl_linear.errors import DataError
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What the columns of TRAIN and TEST are.
+
+    Attributes:
+        target: Column of the labels.
+        id_columns: Columns that identify rows: never features, kept in the output.
+        drop: Columns to leave out.
+        dates: Columns of dates that are written as text.
+        sep: Character between fields of CSV and TSV files; None for the usual one.
+        encoding: Of their text.
+        na_values: Further texts that are missing values.
+    """
+
+    target: str
+    id_columns: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    dates: Sequence[str] = ()
+    sep: str | None = None
+    encoding: str = "utf-8"
+    na_values: Sequence[str] = ()
+
+    @property
+    def reading(self) -> ReadOptions:
+        """How files are read: identifiers and labels as they are written."""
+        as_text = (*self.id_columns, self.target)
+        return ReadOptions(self.sep, self.encoding, self.na_values, as_text)
+
+
+@dataclass(frozen=True)
+class PredictionTables:
+    """Rows to learn from and rows to predict, with the same feature columns.
+
+    Attributes:
+        train: Features of the labelled rows.
+        labels: Their labels, without missing ones.
+        test: Features of the rows to predict.
+        ids: Identifiers of the rows to predict; no columns if none were asked for.
+    """
+
+    train: pd.DataFrame
+    labels: pd.Series
+    test: pd.DataFrame
+    ids: pd.DataFrame
+
+
+def read_tables(train_path: Path, test_path: Path, options: TableOptions) -> PredictionTables:
+    """Read both files and find what does not fit together before anything is computed.
+
+    Warns of columns that look like row numbers.
+
+    Raises:
+        DataError: A file cannot be read, a column is missing, or labels are.
+    """
+    train = read_table(train_path, options.reading)
+    test = read_table(test_path, options.reading)
+    labels = _labels(train, train_path, options)
+    _require(options.id_columns, test, test_path, "--id-columns")
+    for name, value in (("--drop", options.drop), ("--dates", options.dates)):
+        _require(value, train, train_path, name)
+    ids = test[list(options.id_columns)]
+    left_out = [options.target, *options.id_columns, *options.drop]
+    train = train.drop(columns=left_out, errors="ignore")
+    test = test.drop(columns=left_out, errors="ignore")
+    if train.shape[1] == 0:
+        raise DataError(
+            f"{train_path} has no column besides the target {options.target!r} and those left out; "
+            "add some."
+        )
+    _compare(train, test, train_path, test_path)
+    for name in train.columns:
+        train[name], test[name] = _cells(name, train, test, train_path, test_path, options)
+    suspects = row_numbers(train)
+    if suspects:
+        warnings.warn(
+            f"{train_path}: {', '.join(repr(name) for name in suspects)} looks like row numbers; "
+            "name such columns in --id-columns or --drop.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return PredictionTables(train, labels, test, ids)
+
+
+def with_predictions(
+    tables: PredictionTables, classes: npt.NDArray[Any], probabilities: npt.NDArray[np.float64]
+) -> pd.DataFrame:
+    """The output: identifiers, `prediction` in the type of the labels, `proba_<label>` ...
+
+    Raises:
+        DataError: An identifier has the name of one of these columns.
+    """
+    predicted = pd.Series(classes[probabilities.argmax(axis=1)], index=tables.ids.index)
+    columns = {"prediction": predicted.astype(tables.labels.dtype)}
+    for index, label in enumerate(classes):
+        columns[f"proba_{label}"] = pd.Series(probabilities[:, index], index=predicted.index)
+    return pd.concat([tables.ids, pd.DataFrame(columns)], axis=1)
+
+
+def shown(names: Sequence[Any] | pd.Index, most: int = 10) -> str:
+    """The first names, and how many more there are."""
+    first = ", ".join(str(name) for name in list(names)[:most])
+    return first if len(names) <= most else f"{first} and {len(names) - most} more"
+
+
+def _labels(train: pd.DataFrame, path: Path, options: TableOptions) -> pd.Series:
+    target = options.target
+    if target not in train.columns:
+        hint = "" if options.sep or _is_parquet(path) else "; another separator is given by --sep"
+        raise DataError(
+            f"{path} has no target column {target!r}; its columns (commas separate them) are "
+            f"{shown(train.columns)}{hint}."
+        )
+    if target in (*options.id_columns, *options.drop):
+        raise DataError(f"--target {target} is also in --id-columns or --drop; name it once.")
+    labels = train[target]
+    if not _is_parquet(path):
+        labels = typed_labels(labels)
+    absent = int(labels.isna().sum())
+    if absent:
+        raise DataError(
+            f"Target column {target!r} of {path} is missing in {absent} of {len(labels)} rows; "
+            "remove those rows."
+        )
+    taken = {"prediction", *(f"proba_{label}" for label in labels.unique())}
+    clash = [name for name in options.id_columns if name in taken]
+    if clash:
+        raise DataError(
+            f"--id-columns {clash[0]}: the output has a column of this name; rename it."
+        )
+    return labels
+
+
+def _require(names: Sequence[str], table: pd.DataFrame, path: Path, option: str) -> None:
+    for name in names:
+        if name not in table.columns:
+            raise DataError(
+                f"{option} {name}: {path} has no such column; it has {shown(table.columns)}."
+            )
+
+
+def _compare(train: pd.DataFrame, test: pd.DataFrame, train_path: Path, test_path: Path) -> None:
+    lacking = [name for name in train.columns if name not in set(test.columns)]
+    extra = [name for name in test.columns if name not in set(train.columns)]
+    if lacking or extra:
+        parts = [f"missing {shown([repr(name) for name in lacking])}"] if lacking else []
+        parts += [f"unknown {shown([repr(name) for name in extra])}"] if extra else []
+        raise DataError(
+            f"The columns of {test_path} differ from those of {train_path}: {'; '.join(parts)}. "
+            "Give the same columns in any order, or leave some out by --drop or --id-columns."
+        )
+
+
+def _cells(
+    name: str,
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    train_path: Path,
+    test_path: Path,
+    options: TableOptions,
+) -> tuple[pd.Series, pd.Series]:
+    """A column of both tables as numbers, dates or what it is."""
+    learnt, asked = train[name], test[name]
+    if name in options.dates:
+        return dates(learnt, name, str(train_path)), dates(asked, name, str(test_path))
+    if not _is_parquet(train_path):
+        learnt = numbers_with_marks(learnt)
+    if not _is_parquet(test_path) and dtypes.is_numeric_dtype(learnt.dtype):
+        asked = without_marks(asked)
+    return learnt, asked
+
+
+def _is_parquet(path: Path) -> bool:
+    return path != STANDARD_INPUT and suffix_of(path) == PARQUET

@@ -1,0 +1,47 @@
+"""Weights of classes, which shift predictions towards some of them."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tabicl_linear.errors import ConfigError
+
+ClassWeight: TypeAlias = Mapping[Any, float] | Literal["balanced"] | None
+
+
+def class_weights(
+    class_weight: ClassWeight, classes: npt.NDArray[Any], counts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """A factor for the probability of each class.
+
+    Args:
+        class_weight: "balanced" for factors in inverse proportion to the frequency of a class, a
+            factor for each label (1 where left out), or None for equal ones.
+        classes: Labels of the classes.
+        counts: Training rows of each class.
+
+    Raises:
+        ConfigError: Another value, a label that is no class, or a factor that is not positive.
+    """
+    if class_weight is None:
+        return np.ones(len(classes))
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise ConfigError(f"class_weight={class_weight!r}: give 'balanced', a dict or None.")
+        return np.asarray(counts.sum() / (len(classes) * counts))
+    if not isinstance(class_weight, Mapping):
+        raise ConfigError(f"class_weight={class_weight!r}: give 'balanced', a dict or None.")
+    known = classes.tolist()
+    for label, weight in class_weight.items():
+        if label not in known:
+            raise ConfigError(
+                f"class_weight has {label!r}, which is not a class; the classes are {known[:10]}."
+            )
+        if not 0 < weight < np.inf:
+            raise ConfigError(
+                f"class_weight[{label!r}]={weight!r}: give a positive number, by which the "
+                "probability of the class is multiplied."
+            )
+    return np.array([float(class_weight.get(label, 1.0)) for label in known])

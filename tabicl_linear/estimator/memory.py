@@ -1,0 +1,97 @@
+"""How many rows to compute at a time: from free memory, and fewer once memory has run out."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from tabicl_linear.errors import DataError
+
+MAX_ROWS = 16384
+MIN_ROWS = 256
+ROW_BYTES = 2**16
+"""An upper bound of what a row takes while it is computed: three times what was measured with a
+network of the paper's size on a CPU."""
+SHRINK = 8
+
+Result = TypeVar("Result")
+
+
+def rows_that_fit(device: torch.device) -> int:
+    """Rows to have in a network at a time, in a power of two: they take at most half of the memory.
+
+    That is `MAX_ROWS` wherever 2 GiB are free.
+    """
+    free = free_bytes(device)
+    rows = MAX_ROWS
+    while free is not None and rows > MIN_ROWS and rows * ROW_BYTES > free // 2:
+        rows //= 2
+    return rows
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that can still be allocated on a device; None where the system does not tell.
+
+    On Linux a container's limit counts, too.
+    """
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(free + cached)
+    system = Path("/proc/meminfo")
+    if not system.exists():
+        return None
+    fields = dict(line.split(":", 1) for line in system.read_text().splitlines())
+    free = int(fields["MemAvailable"].split()[0]) * 1024
+    group = Path("/sys/fs/cgroup")
+    limit = group / "memory.max"
+    if limit.exists() and (most := limit.read_text().strip()) != "max":
+        free = min(free, int(most) - int((group / "memory.current").read_text()))
+    return max(free, 0)
+
+
+def retried_smaller(
+    compute: Callable[[int], Result], rows: int, *, what: str, device: torch.device
+) -> Result:
+    """What `compute(rows)` returns; if memory runs out, what it returns for fewer rows at a time.
+
+    Args:
+        compute: Takes the number of rows to compute at a time.
+        rows: That number at first.
+        what: What is computed, for the message: "fitting 1000 rows x 20 columns".
+        device: Where, for the message.
+
+    Raises:
+        DataError: Memory ran out twice; the message says sizes and remedy.
+    """
+    try:
+        return compute(rows)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+    # Outside of the handler, whose traceback would keep the tensors of the first attempt.
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    fewer = max(1, rows // SHRINK)
+    try:
+        return compute(fewer)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        free = free_bytes(device)
+        left = "" if free is None else f" ({free / 2**20:,.0f} MiB are free)"
+        raise DataError(
+            f"Memory ran out on {device}{left} while {what} with rows_per_batch={rows}, and again "
+            f"with {fewer}: give fewer rows or columns at a time, close other programs, or use a "
+            "device with more memory."
+        ) from error
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory ran out: PyTorch has no class for that on a CPU."""
+    return (
+        isinstance(error, MemoryError | torch.OutOfMemoryError)
+        or "DefaultCPUAllocator" in str(error)
+        or "not enough memory" in str(error)
+    )

@@ -1,0 +1,98 @@
+"""What text in files stands for."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tabicl_linear.cli.cell_text import (
+    dates,
+    numbers_with_marks,
+    row_numbers,
+    typed_labels,
+    without_marks,
+)
+from tabicl_linear.errors import DataError
+
+
+@pytest.mark.parametrize("kind", ["object", "str"])
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["1", "?", " 2.5 ", " ", None], [1, np.nan, 2.5, np.nan, np.nan]),
+        (["?", "1e3"], [np.nan, 1000]),
+        (["?", "old"], None),
+        (["?", " "], None),
+        (["1", "2", "unknown"], None),
+    ],
+)
+def test_marks_in_columns_of_numbers(kind, cells, numbers):
+    column = pd.Series(cells, dtype=kind)
+    read = numbers_with_marks(column)
+    if numbers is None:
+        assert read is column
+    else:
+        np.testing.assert_array_equal(read.to_numpy(np.float64), numbers)
+
+
+def test_columns_that_are_no_text_stay():
+    for column in (pd.Series([1, 2]), pd.Series([True, False]), pd.Series(["a"], dtype="category")):
+        assert numbers_with_marks(column) is column
+        assert without_marks(column) is column
+
+
+def test_marks_of_rows_to_predict_are_missing_and_words_stay():
+    assert without_marks(pd.Series(["?", " "])).isna().all()
+    assert without_marks(pd.Series(["?", "7"])).tolist()[1] == 7
+    assert without_marks(pd.Series(["?", "old"])).tolist()[1] == "old"
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels"),
+    [
+        (["1", "-3", "0"], [1, -3, 0]),
+        (["1.0", "2.50", ".5"], [1.0, 2.5, 0.5]),
+        (["True", "False"], [True, False]),
+        (["true", "FALSE"], [True, False]),
+        (["007", "12"], ["007", "12"]),
+        (["NA", "None", "yes"], ["NA", "None", "yes"]),
+        (["NA", "None"], ["NA", "None"]),
+        (["1", "b"], ["1", "b"]),
+        (["9" * 400, "1"], ["9" * 400, "1"]),
+        (["9" * 30, "1"], [1e30, 1.0]),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_labels_have_the_type_that_they_are_written_in(texts, labels):
+    typed = typed_labels(pd.Series(texts, dtype="str")).tolist()
+    assert typed == labels
+    assert {type(label) for label in typed} == {type(label) for label in labels}
+
+
+def test_words_for_missing_values_among_numbers_are_missing():
+    typed = typed_labels(pd.Series(["1", "NA", "2", None], dtype="str"))
+    assert typed.isna().tolist() == [False, True, False, True]
+
+
+def test_dates():
+    read = dates(pd.Series(["2024-12-31", None, "2024-12-31T12:00"]), "when", "t.csv")
+    assert (read.iloc[2] - read.iloc[0]) == pd.Timedelta(hours=12)
+    assert read.isna().tolist() == [False, True, False]
+    assert dates(pd.Series(["31 Dec 2024"]), "when", "t.csv")[0] == pd.Timestamp(2024, 12, 31)
+    said = r"t\.csv: --dates when: 'soon' in row 2 is no date; write dates as"
+    with pytest.raises(DataError, match=said):
+        dates(pd.Series(["2024-12-31", "soon"]), "when", "t.csv")
+
+
+def test_columns_that_look_like_row_numbers():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "Unnamed: 0": rng.normal(size=40),
+            "id": np.arange(7, 47),
+            "count": rng.permutation(40),
+            "time": np.arange(40.0),
+            "steps": 2 * np.arange(40),
+        }
+    )
+    assert row_numbers(table) == ["Unnamed: 0", "id"]
+    assert row_numbers(table[:20]) == ["Unnamed: 0"]

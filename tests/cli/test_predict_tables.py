@@ -1,0 +1,213 @@
+"""`tabicl-linear predict` on the columns, labels and files that people have."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_model
+
+from tabicl_linear.__main__ import main
+from tabicl_linear.cli.predict_tables import TableOptions, read_tables, with_predictions
+from tabicl_linear.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny_model.save(tiny_model.trained(), tmp_path_factory.mktemp("model") / "tiny.ckpt")
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Writes files by name and content, in the working folder of the test."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(**content):
+        for name, text in content.items():
+            data = text.encode("latin-1" if name.startswith("latin") else "utf-8")
+            (tmp_path / f"{name}.csv").write_bytes(data)
+        return tmp_path
+
+    return write
+
+
+def predict(model, *options, train="train.csv", test="test.csv", output="out.csv"):
+    options = ("--target", "y", "--output", output, "--model", model, "--n-estimators", 1, *options)
+    return main(["predict", train, test, *map(str, options)])
+
+
+def tables(**options):
+    return read_tables(
+        *(Path(f"{name}.csv") for name in ("train", "test")),
+        TableOptions("y", **options),
+    )
+
+
+ROWS = "1,a,no\n2,b,yes\n" * 4
+
+
+def test_identifiers_stay_and_are_no_features(files, model, capsys):
+    folder = files(
+        train="id,x,z,y\n" + "".join(f"{i:03},{i % 2},q,{'ab'[i % 2]}\n" for i in range(40)),
+        test="x,z,id,y\n0,q,007,a\n1,q,,b\n",
+    )
+    assert predict(model, "--id-columns", "id", "--drop", "z") == 0
+    out = pd.read_csv(folder / "out.csv", dtype=str)
+    assert out.columns.tolist() == ["id", "prediction", "proba_a", "proba_b"]
+    assert out["id"].fillna("").tolist() == ["007", ""]
+    assert "40 rows, 1 columns, classes a, b" in capsys.readouterr().err
+
+
+def test_identifiers_of_parquet_keep_their_type(model, tmp_path):
+    train = pd.DataFrame({"x": [0.0, 1.0] * 8, "y": pd.Categorical(["lo", "hi"] * 8)})
+    train["y"] = train["y"].cat.set_categories(["lo", "hi", "never"], ordered=True)
+    when = pd.to_datetime(["2024-01-01", "2024-01-02"])
+    train.to_parquet(tmp_path / "a.parquet")
+    pd.DataFrame({"x": [0.0, 1.0], "when": when}).to_parquet(tmp_path / "b.parquet")
+    paths = (tmp_path / "a.parquet", tmp_path / "b.parquet", tmp_path / "c.parquet")
+    assert (
+        predict(
+            model,
+            "--id-columns",
+            "when",
+            train=str(paths[0]),
+            test=str(paths[1]),
+            output=str(paths[2]),
+        )
+        == 0
+    )
+    out = pd.read_parquet(paths[2])
+    assert out["when"].tolist() == when.tolist()
+    assert out["prediction"].dtype == train["y"].dtype
+
+
+@pytest.mark.parametrize("kind", ["int8", "Int64", "boolean", "string", "float32"])
+def test_predictions_have_the_type_of_the_labels(kind):
+    labels = pd.Series([0, 1, 1], dtype="int8").astype(kind)
+    ids = pd.DataFrame(index=range(2))
+    known = SimpleNamespace(ids=ids, labels=labels)
+    classes = np.array(sorted(labels.unique().tolist()))
+    out = with_predictions(known, classes, np.array([[0.1, 0.9], [0.8, 0.2]]))
+    assert out["prediction"].dtype == labels.dtype
+    assert out["prediction"].tolist() == [labels[1], labels[0]]
+
+
+def test_words_can_be_labels(files, model):
+    folder = files(train="x,y\n" + "1,NA\n2,None\n" * 4, test="x\n1\n2\n")
+    assert predict(model, "--quiet") == 0
+    header, *lines = (folder / "out.csv").read_text().splitlines()
+    assert header == "prediction,proba_NA,proba_None"
+    assert {line.partition(",")[0] for line in lines} <= {"NA", "None"}
+
+
+def test_marks_in_columns_of_numbers_are_missing(files):
+    files(train="x,z,y\n" + "1,?,a\n?,b,b\n ,c,a\n2.5,?,b\n", test="x,z\n?,?\n,b\n")
+    read = tables()
+    np.testing.assert_array_equal(read.train["x"], [1, np.nan, np.nan, 2.5])
+    assert read.test["x"].isna().all()
+    assert read.train["z"].tolist() == ["?", "b", "c", "?"]
+    assert read.test["z"].tolist() == ["?", "b"]
+
+
+def test_further_texts_for_missing_values_and_dates(files):
+    files(
+        train="x,when,y\n1,2024-01-05,a\n-9,2024-02-05,b\n2,missing,a\n",
+        test="x,when\n-9,2024-03-01\n",
+    )
+    read = tables(na_values=["-9", "missing"], dates=["when"])
+    assert read.train["x"].isna().tolist() == [False, True, False]
+    assert read.train["when"].tolist()[:2] == [pd.Timestamp(2024, 1, 5), pd.Timestamp(2024, 2, 5)]
+    assert read.train["when"].isna()[2]
+    assert read.test["when"].tolist() == [pd.Timestamp(2024, 3, 1)]
+
+
+def test_separators_encodings_and_standard_input(files, model, monkeypatch):
+    folder = files(
+        latin="größe;y\n" + "1;straße\n2;weg\n" * 4,
+        plain="größe\n1\n2\n",
+    )
+    stream = SimpleNamespace(buffer=io.BytesIO((folder / "latin.csv").read_bytes()))
+    monkeypatch.setattr(sys, "stdin", stream)
+    (folder / "test.csv").write_bytes((folder / "plain.csv").read_text().encode("latin-1"))
+    options = ("--sep", ";", "--encoding", "latin-1", "--quiet")
+    assert predict(model, *options, train="-", output="out.tsv.gz") == 0
+    out = pd.read_csv(folder / "out.tsv.gz", sep="\t")
+    assert out.columns.tolist() == ["prediction", "proba_straße", "proba_weg"]
+
+
+def test_columns_that_look_like_row_numbers_are_named(files, model, capsys):
+    train = ",n,x,y\n" + "".join(f"{i},{i},{i % 3},{'ab'[i % 2]}\n" for i in range(40))
+    files(train=train, test=",n,x\n0,0,1\n")
+    assert predict(model, "--quiet") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "train.csv: 'Unnamed: 0', 'n' looks like row numbers; name such columns in" in lines[0]
+    assert predict(model, "--quiet", "--drop", "n", "--id-columns", "Unnamed: 0") == 0
+    assert capsys.readouterr().err == ""
+
+
+BAD = {
+    "columns of the test": (
+        [],
+        "x,q\n1,1\n",
+        "differ from those of train.csv: missing 'z'",
+    ),
+    "no id": (["--id-columns", "id"], "x,z\n1,a\n", "--id-columns id: test.csv has no such column"),
+    "no drop": (
+        ["--drop", "w"],
+        "x,z\n1,a\n",
+        "--drop w: train.csv has no such column; it has x",
+    ),
+    "no dates": (["--dates", "w"], "x,z\n1,a\n", "--dates w: train.csv has no such column"),
+    "no date": (["--dates", "z"], "x,z\n1,a\n", "train.csv: --dates z: 'a' in row 1 is no date"),
+    "target twice": (["--drop", "y"], "x,z\n1,a\n", "--target y is also in --id-columns or --drop"),
+    "nothing left": (["--drop", "x", "z"], "x,z\n1,a\n", "no column besides the target 'y'"),
+    "name taken": (["--id-columns", "proba_no"], "x,z,proba_no\n1,a,1\n", "rename it"),
+    "separator": (["--sep", ";"], "x,z\n1,a\n", "train.csv has no target column 'y'"),
+    "long separator": (["--sep", ";;"], "x,z\n1,a\n", "';;': give one character"),
+    "encoding": (["--encoding", "klingon"], "x,z\n1,a\n", "klingon: no such encoding"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_does_not_fit_is_found_before_the_fit(files, capsys, monkeypatch, case):
+    options, test, message = BAD[case]
+    files(train="x,z,y\n" + ROWS, test=test)
+    # Reaching the classifier would fail: the model does not exist.
+    assert predict("nowhere.ckpt", *options) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert "nowhere.ckpt" not in line
+    assert not os.path.exists("out.csv")
+
+
+def test_two_standard_inputs_are_refused(files, capsys):
+    files()
+    assert predict("nowhere.ckpt", train="-", test="-") == 2
+    assert "both standard input" in capsys.readouterr().err
+
+
+def test_missing_labels_among_numbers(files):
+    files(train="x,y\n1,0\n2,NA\n3,1\n", test="x\n1\n")
+    with pytest.raises(DataError, match="missing in 1 of 3 rows"):
+        tables()
+
+
+def test_the_process_ends_when_the_file_is_there(files, model):
+    """Its exit runs nothing that was left for it, and loses no output."""
+    folder = files(train="x,z,y\n" + ROWS, test="x,z\n1,a\n")
+    options = ["--target", "y", "--output", "o.csv", "--n-estimators", "1", "--model", str(model)]
+    code = (
+        "import atexit, sys; atexit.register(print, 'left');"
+        "from tabicl_linear.__main__ import run;"
+        f"sys.argv[1:] = ['predict', 'train.csv', 'test.csv', *{options!r}]; run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.endswith("wrote o.csv: 1 rows\n")
+    assert len(pd.read_csv(folder / "o.csv")) == 1
