@@ -207,7 +207,6 @@ TABLE = np.random.default_rng(0).normal(size=(12, 2))
     [
         (TABLE, np.zeros(12), "one class only .*0.0"),
         (TABLE[:1], [1], "one class only"),
-        (TABLE, np.arange(12), "12 classes and the model takes at most 10: join rare classes"),
         (TABLE, [None, *"ababababab", "a"], "1 of 12 labels are missing; drop"),
         (TABLE, np.linspace(0, 1, 12), "Unknown label type: continuous"),
         (TABLE[:, :1] * 0, [0, 1] * 6, "None of the 1 columns varies"),
