@@ -91,12 +91,13 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         device = self._resolved_device()
         learner = self._make_learner(len(classes), len(labels)).to(device)
-        preprocessor = TablePreprocessor(self.categorical_features).fit(table)
+        preprocessor = TablePreprocessor(self.categorical_features)
+        matrix = preprocessor.fit_transform(table, codes)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with _threads(self.n_jobs):
             self.ensemble_ = fit_ensemble(
                 learner,
-                preprocessor.transform(table),
+                matrix,
                 codes,
                 categorical=preprocessor.categorical,
                 num_members=self.n_estimators,
