@@ -19,7 +19,7 @@ from scipy.stats import f as f_distribution
 
 from tabicl_linear.estimator.cells import category_names
 
-MIN_CATEGORIES = 20
+MIN_CATEGORIES = 12
 """Columns of more categories than this get rates; the codes of fewer say as much."""
 MAX_RATES = 4096
 """Maximum number of categories whose rates are kept; those of rarer ones are close to the mean."""
@@ -27,7 +27,9 @@ MAX_CLASSES = 8
 """Only the most frequent classes get rates where there are more."""
 NUM_FOLDS = 5
 LEAST_STRENGTH = 1.0
+"""Rows of the mean rate that are always added: a category of one row is never certain."""
 SIGNIFICANCE = 0.01
+"""Chance of rates where classes do not differ between categories."""
 
 
 @dataclass(frozen=True)

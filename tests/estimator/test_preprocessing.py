@@ -56,7 +56,7 @@ def test_columns_that_are_missing_together_are_told_once():
 
 def test_text_that_is_read_is_told_in_one_line():
     frame = pd.DataFrame({"price": ["$5", "$7"], "when": ["2024-01-01", "2025-01-01"], "n": [1, 2]})
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="^Text is read") as told:
         TablePreprocessor().fit(frame)
     (line,) = told
     assert str(line.message) == (
