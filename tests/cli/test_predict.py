@@ -196,7 +196,7 @@ def test_usage_errors_exit_with_2(arguments, capsys):
 
 
 def test_warnings_are_lines(folder, model, capsys):
-    train = read_table(folder / "train.csv").assign(age=[*range(109), "?"])
+    train = read_table(folder / "train.csv").assign(age=[*range(109), "old"])
     train.to_csv(folder / "train.csv", index=False)
     test = read_table(folder / "test.csv").assign(age=3)
     test.to_csv(folder / "test.csv", index=False)
