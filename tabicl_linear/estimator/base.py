@@ -108,8 +108,8 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
         seed: int,
     ) -> tuple[TablePreprocessor, FittedEnsemble[Any]]:
         """The columns learnt and the members fitted on rows."""
-        preprocessor = TablePreprocessor(self.categorical_features).fit(table)
-        matrix = preprocessor.transform(table)
+        preprocessor = TablePreprocessor(self.categorical_features)
+        matrix = preprocessor.fit_transform(table, codes)
         ensemble = retried_smaller(
             lambda rows: fit_ensemble(
                 learner,

@@ -8,9 +8,11 @@ from typing import Any, Literal
 import torch
 
 from tabicl_linear.checkpoint import load_model
-from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.class_weights import ClassWeight
+from tabicl_linear.estimator.learner import ContextLearner
+from tabicl_linear.estimator.many_classes import ManyClasses
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
 from tabicl_linear.estimator.presets import EnsembleName
 from tabicl_linear.model import InContextModel
@@ -85,15 +87,12 @@ class TabICLLinearClassifier(EnsembleClassifier):
         self.rows_per_batch = rows_per_batch
         self.verbose = verbose
 
-    def _make_learner(self, num_classes: int, num_rows: int) -> InContextModel:
+    def _make_learner(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         model = self._load_model()
+        self._warn_beyond_training(model, num_rows)
         limit = model.architecture.num_classes
         if num_classes > limit:
-            raise DataError(
-                f"y holds {num_classes} classes and the model takes at most {limit}: join rare "
-                "classes, or predict groups of classes first and then the classes of a group."
-            )
-        self._warn_beyond_training(model, num_rows)
+            return ManyClasses(model, num_classes=num_classes, max_classes=limit)
         return model
 
     def _load_model(self) -> InContextModel:

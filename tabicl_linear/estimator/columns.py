@@ -4,7 +4,6 @@ A column may arrive with another dtype at prediction time as long as its values 
 otherwise the error names it.
 """
 
-import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,22 +15,21 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.cells import (
-    Kind,
     category_names,
-    find_kind,
     number_of,
     numbers,
-    text_of,
+    stamps,
 )
+from tabicl_linear.estimator.dates import Part, date_part
+from tabicl_linear.estimator.target_rates import RateColumn
 
 CLIP = 100.0
-MAX_CATEGORIES = 256
 UNSEEN = -1
 
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """Standardises numbers (or dates, as days) with the mean and deviation of the training rows.
+    """Standardises numbers, or a part of dates, with mean and deviation of the training rows.
 
     Attributes:
         name: Column label, or position where the table had no labels.
@@ -41,6 +39,8 @@ class NumericColumn:
         high: Largest finite training value.
         mean: Mean of the training values after mapping `low..high` to 0..1.
         std: Their standard deviation (population).
+        text_format: How text is read, see `Reading`.
+        part: Part of the dates; None for numbers.
     """
 
     name: Hashable
@@ -50,14 +50,44 @@ class NumericColumn:
     high: float
     mean: float
     std: float
+    text_format: str
+    part: Part | None
 
     def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
         """Z-scores in float64, clipped at +-100; NaN where a value is missing or infinite."""
-        values = numbers(cells, self.name, kind=self.kind)
+        if self.part is None:
+            values = numbers(cells, self.name, self.text_format)
+        else:
+            values = date_part(stamps(cells, self.name, self.text_format), self.part)
         # A huge query value may overflow here: infinity is then clipped like any other outlier.
         with np.errstate(over="ignore"):
-            scores = (_unit(values, self.low, self.high) - self.mean) / self.std
+            scores = (to_unit(values, self.low, self.high) - self.mean) / self.std
         return np.clip(scores, -CLIP, CLIP)
+
+
+@dataclass(frozen=True)
+class MissingColumn:
+    """Says which values of a column of numbers or dates are missing.
+
+    Attributes:
+        name: Column label, or position where the table had no labels.
+        position: Index of the column in the training table.
+        kind: What the column held.
+        text_format: How text is read, see `Reading`.
+    """
+
+    name: Hashable
+    position: int
+    kind: Literal["numeric", "datetime"]
+    text_format: str
+
+    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+        """1 where a value is missing or infinite, else 0."""
+        if self.kind == "numeric":
+            absent = np.isnan(numbers(cells, self.name, self.text_format))
+        else:
+            absent = stamps(cells, self.name, self.text_format).isna().to_numpy()
+        return absent.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -69,7 +99,8 @@ class CategoryColumn:
         position: Index of the column in the training table.
         kind: What the column held.
         codes: Category (as text) to code, 0, 1, ...
-        other: Code of every other category: -1, or the last code where rare ones were joined.
+        other: Code of every other category: -1, or one of its own where rare ones were joined.
+        missing: Code where a value is missing; None if none was in the training rows.
     """
 
     name: Hashable
@@ -77,15 +108,18 @@ class CategoryColumn:
     kind: Literal["boolean", "categorical"]
     codes: dict[str, int]
     other: int
+    missing: int | None
 
     def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
-        """Ordinal codes; NaN where a value is missing, `other` where its category is unknown."""
+        """Ordinal codes; `other` where the category is unknown, NaN if missing was never seen."""
         names = category_names(cells, boolean=self.kind == "boolean")
         codes = pd.Series(names, dtype=object).map(self.codes).to_numpy(np.float64, copy=True)
         absent = pd.isna(names)
         unknown = np.isnan(codes) & ~absent
         self._refuse_other_dtype(cells, names, unknown)
         codes[unknown] = self.other
+        if self.missing is not None:
+            codes[absent] = self.missing
         return codes
 
     def _refuse_other_dtype(
@@ -128,75 +162,11 @@ class DroppedColumn:
     reason: str
 
 
-Column = NumericColumn | CategoryColumn | DroppedColumn
+UsedColumn = NumericColumn | MissingColumn | CategoryColumn | RateColumn
+Column = UsedColumn | DroppedColumn
 
 
-def fit_column(
-    cells: pd.Series, name: Hashable, position: int, *, declared_categorical: bool = False
-) -> Column:
-    """Learn how to encode one training column.
-
-    Args:
-        cells: The training rows of the column.
-        name: Label for messages and records.
-        position: Index of the column in the table.
-        declared_categorical: Read it as categories whatever it holds.
-
-    Raises:
-        DataError: The column holds something that is neither a number, a date nor a category.
-    """
-    kind: Kind = "categorical" if declared_categorical else find_kind(cells, name)
-    if kind in ("numeric", "datetime"):
-        return _fit_numeric(cells, name, position, kind=kind)
-    return _fit_categories(cells, name, position, kind=kind)
-
-
-def _fit_numeric(cells: pd.Series, name: Hashable, position: int, *, kind: Any) -> Column:
-    values = numbers(cells, name, kind=kind)
-    values = values[np.isfinite(values)]
-    if values.size == 0:
-        return DroppedColumn(name, position, "no training row has a value")
-    low, high = float(values.min()), float(values.max())
-    if high / 2 - low / 2 == 0:
-        return DroppedColumn(name, position, "all training rows have the same value")
-    unit = _unit(values, low, high)
-    return NumericColumn(name, position, kind, low, high, float(unit.mean()), float(unit.std()))
-
-
-def _fit_categories(cells: pd.Series, name: Hashable, position: int, *, kind: Any) -> Column:
-    names = category_names(cells, boolean=kind == "boolean")
-    counts = pd.Series(names, dtype=object).value_counts()
-    if counts.empty:
-        return DroppedColumn(name, position, "no training row has a value")
-    if len(counts) == 1:
-        return DroppedColumn(name, position, "all training rows have the same value")
-    if isinstance(cells.dtype, pd.CategoricalDtype):
-        ordered = [text_of(value) for value in cells.cat.categories]
-    else:
-        ordered = sorted(counts.index, key=_sort_key)
-    ordered = [category for category in ordered if category in counts.index]
-    other = UNSEEN
-    if len(ordered) > MAX_CATEGORIES:
-        warnings.warn(
-            f"Column {name!r} has {len(ordered)} categories in the training rows; the "
-            f"{MAX_CATEGORIES - 1} most frequent are kept and the others share one code. Drop "
-            "the column if it is an identifier, or turn dates and text into numbers.",
-            UserWarning,
-            stacklevel=2,
-        )
-        other = MAX_CATEGORIES - 1
-        frequent = sorted(ordered, key=lambda category: -counts[category])[:other]
-        kept = set(frequent)
-        ordered = [category for category in ordered if category in kept]
-    codes = {category: code for code, category in enumerate(ordered)}
-    return CategoryColumn(name, position, kind, codes, other)
-
-
-def _sort_key(category: str) -> tuple[bool, float, str]:
-    number = number_of(category)
-    return (number is None, 0.0 if number is None else number, category)
-
-
-def _unit(values: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.float64]:
+def to_unit(values: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.float64]:
+    """Values mapped to 0..1 from `low..high`."""
     # Halved before subtracting: the range of a float64 column may itself overflow.
     return (values / 2 - low / 2) / (high / 2 - low / 2)

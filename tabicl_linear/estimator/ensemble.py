@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_length
 from tabicl_linear.estimator.learner import ContextLearner, State
+from tabicl_linear.estimator.relevance import choose_columns, relevance
 from tabicl_linear.estimator.views import PowerColumns, View, draw_views, in_class_order
 from tabicl_linear.kernels.state import map_tensors, num_bytes
 
@@ -123,25 +124,19 @@ def fit_ensemble(
     """
     num_rows, num_columns = matrix.shape
     num_classes = int(labels.max()) + 1
-    max_columns = model.max_columns
-    if num_columns > max_columns:
-        warnings.warn(
-            f"The table has {num_columns} usable columns and the model takes {max_columns}: each "
-            f"of the {num_members} ensemble members uses its own random {max_columns}. Raise "
-            "n_estimators to cover more columns, or select columns beforehand.",
-            UserWarning,
-            stacklevel=4,
-        )
+    width = min(num_columns, model.max_columns)
+    chosen = None
+    if num_columns > width:
+        scores = relevance(matrix, labels, categorical)
+        chosen = choose_columns(scores, num_members=num_members, width=width, seed=seed)
+        _warn_of_width(num_columns, width, num_members, stacklevel=5)
     views = draw_views(
-        num_members,
-        num_columns=num_columns,
-        max_columns=max_columns,
-        num_classes=num_classes,
-        seed=seed,
+        num_members, num_columns=width, num_classes=num_classes, seed=seed, chosen=chosen
     )
     power = PowerColumns()
-    if any(view.power for view in views):
-        power.fit(matrix, categorical)
+    powered = [view.columns for view in views if view.power]
+    if powered:
+        power.fit(matrix, categorical, np.unique(np.concatenate(powered)))
     group_size = min(num_members, max(1, rows_per_batch // num_rows))
     ensemble = FittedEnsemble[State](model, views, power, (), group_size, num_classes)
     with _bar("fit", num_members * num_rows, progress) as bar, torch.inference_mode():
@@ -151,6 +146,17 @@ def fit_ensemble(
             ensemble = replace(ensemble, states=(*ensemble.states, state))
             bar.update(len(group) * num_rows)
     return ensemble
+
+
+def _warn_of_width(num_columns: int, width: int, num_members: int, *, stacklevel: int) -> None:
+    text = (
+        f"The table has {num_columns} usable columns and the model takes {width}: each of the "
+        f"{num_members} ensemble members uses its own {width}, informative columns more often."
+    )
+    needed = -(-num_columns // width)
+    if num_members < needed:
+        text += f" Some are not used at all; with n_estimators={needed} or more all are."
+    warnings.warn(text, UserWarning, stacklevel=stacklevel)
 
 
 def _write(

@@ -1,5 +1,6 @@
 """Turns a user's table into a float32 matrix by what was learnt on the training rows."""
 
+import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
 
@@ -8,41 +9,53 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.cells import Reading, read_as
+from tabicl_linear.estimator.column_fitting import fit_columns
 from tabicl_linear.estimator.columns import (
     CategoryColumn,
     Column,
     DroppedColumn,
-    NumericColumn,
-    fit_column,
+    MissingColumn,
+    UsedColumn,
 )
+from tabicl_linear.estimator.target_rates import RateColumn
 
 Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
 CategoricalFeatures: TypeAlias = Sequence[int] | Sequence[str] | npt.NDArray[np.bool_] | None
 
 
 class TablePreprocessor:
-    """Encodes tables: numbers as z-scores, everything else as category codes.
+    """Encodes tables: numbers and parts of dates as z-scores, everything else as category codes.
+
+    Columns of many categories are also encoded by the rates of the classes in them, and columns
+    of numbers or dates by where values are missing.
 
     Args:
         categorical_features: Columns to read as categories whatever they hold, as positions,
             names or one boolean per column. None: decided by content.
 
     Attributes:
-        columns: One record per column of the training table, in its order, dropped ones included.
+        columns: Records of the columns of the training table, in its order, dropped ones included;
+            a column may have several.
         used: The records of the columns that make up the matrix, in its order.
         categorical: For each column of the matrix, whether it holds category codes.
     """
 
     columns: tuple[Column, ...]
-    used: tuple[NumericColumn | CategoryColumn, ...]
+    used: tuple[UsedColumn, ...]
     categorical: npt.NDArray[np.bool_]
     _labels: list[Hashable] | None
 
     def __init__(self, categorical_features: CategoricalFeatures = None) -> None:
         self.categorical_features = categorical_features
 
-    def fit(self, table: Table) -> "TablePreprocessor":
+    def fit(self, table: Table, labels: npt.NDArray[np.int64] | None = None) -> "TablePreprocessor":
         """Learn every column from the training rows.
+
+        Args:
+            table: Training rows.
+            labels: Class index of each row, from 0. Without labels, columns of many categories get
+                no rates, and few missing values no column.
 
         Raises:
             DataError: A label occurs twice, a column cannot be encoded, a declared categorical
@@ -54,18 +67,52 @@ class TablePreprocessor:
         if len(twice):
             raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
         declared = self._declared(frame)
-        self.columns = tuple(
-            fit_column(cells, name, position, declared_categorical=bool(declared[position]))
-            for position, (name, cells) in enumerate(frame.items())
-        )
+        notes, columns, seen = [], list[Column](), set()
+        for position, (name, cells) in enumerate(frame.items()):
+            reading = Reading("categorical") if declared[position] else read_as(cells, name)
+            if reading.note:
+                notes.append(f"{name!r} ({reading.note})")
+            for column in fit_columns(cells, name, position, reading=reading, labels=labels):
+                if isinstance(column, MissingColumn):
+                    # Columns are often missing together: once is enough.
+                    where = column.encode(cells).tobytes()
+                    if where in seen:
+                        continue
+                    seen.add(where)
+                columns.append(column)
+        if notes:
+            warnings.warn(f"Text is read in columns {_listed(notes)}.", UserWarning, stacklevel=2)
+        self.columns = tuple(columns)
         self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
         if not self.used:
             raise DataError(
-                f"None of the {len(self.columns)} columns varies over the {len(frame)} training "
+                f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
                 "rows (constant or missing), so there is nothing to learn from; give other columns."
             )
-        self.categorical = np.array([isinstance(c, CategoryColumn) for c in self.used])
+        self.categorical = np.array(
+            [isinstance(c, CategoryColumn | MissingColumn) for c in self.used]
+        )
         return self
+
+    def fit_transform(self, table: Table, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Learn every column, and return the matrix of the training rows.
+
+        It differs from that of `transform` in the rates of classes: here they leave out the row
+        itself (and its fold), as its label would be among them.
+
+        Args:
+            table: Training rows.
+            labels: Class index of each row, from 0.
+
+        Raises:
+            DataError: As `fit`.
+        """
+        matrix = self.fit(table, labels).transform(table)
+        frame = _framed(table)
+        for index, column in enumerate(self.used):
+            if isinstance(column, RateColumn):
+                matrix[:, index] = column.cross_fitted(frame.iloc[:, column.position], labels)
+        return matrix
 
     def transform(self, table: Table) -> npt.NDArray[np.float32]:
         """The matrix of a table, NaN where a value is missing.
@@ -138,6 +185,10 @@ def _framed(table: Table) -> pd.DataFrame:
     return table if isinstance(table, pd.DataFrame) else pd.DataFrame(table, copy=False)
 
 
+def _listed(texts: Sequence[str], most: int = 10) -> str:
+    shown = ", ".join(texts[:most])
+    return shown if len(texts) <= most else f"{shown} and {len(texts) - most} more"
+
+
 def _shown(labels: Sequence[Hashable], most: int = 10) -> str:
-    shown = ", ".join(repr(label) for label in labels[:most])
-    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
+    return _listed([repr(label) for label in labels], most)

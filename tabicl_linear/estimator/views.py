@@ -46,32 +46,36 @@ class View(NamedTuple):
 
 
 def draw_views(
-    num_views: int, *, num_columns: int, max_columns: int, num_classes: int, seed: int
+    num_views: int,
+    *,
+    num_columns: int,
+    num_classes: int,
+    seed: int,
+    chosen: Sequence[npt.NDArray[np.int64]] | None = None,
 ) -> tuple[View, ...]:
     """Draw the members of an ensemble, all with the same number of columns.
 
     Args:
         num_views: How many.
-        num_columns: Columns of the table's matrix.
-        max_columns: Maximum number of columns that the model takes. If the table has more, each
-            member gets its own uniform choice without replacement.
+        num_columns: Columns of each member.
         num_classes: Classes of the table.
         seed: Seed of all random choices.
+        chosen: The columns of each member in the table's order; None: the table has no others.
     """
     rng = random.Random(seed)
-    width = min(num_columns, max_columns)
-    shifts = list(
-        product(rng.sample(range(num_classes), num_classes), rng.sample(range(width), width))
-    )
+    class_shifts = rng.sample(range(num_classes), num_classes)
+    shifts = list(product(class_shifts, rng.sample(range(num_columns), num_columns)))
     rng.shuffle(shifts)
     views = []
     for member in range(num_views):
         turn, index = divmod(member, len(shifts))
         class_shift, column_shift = shifts[index]
-        chosen = np.array(sorted(rng.sample(range(num_columns), width)), dtype=np.int64)
+        rng.sample(range(num_columns), num_columns)  # keeps the row orders of earlier versions
         # The alternation flips in each round, so that a reused shift gets the other transform.
         power = bool((member + turn * (len(shifts) + 1)) % 2)
-        columns = np.roll(chosen, column_shift)
+        columns = np.roll(
+            np.arange(num_columns) if chosen is None else chosen[member], column_shift
+        )
         views.append(View(columns, power, class_shift, rng.randrange(2**32)))
     return tuple(views)
 
@@ -90,17 +94,22 @@ class PowerColumns:
         self.skipped: dict[int, str] = {}
 
     def fit(
-        self, matrix: npt.NDArray[np.float32], categorical: npt.NDArray[np.bool_]
+        self,
+        matrix: npt.NDArray[np.float32],
+        categorical: npt.NDArray[np.bool_],
+        columns: npt.NDArray[np.int64] | None = None,
     ) -> "PowerColumns":
-        """Fit one transform for each column that holds no category codes.
+        """Fit one transform for each of `columns` (None: all) that holds no category codes.
 
         With more than `MAX_POWER_ROWS` rows, transforms are fitted on a random sample.
         """
         if len(matrix) > MAX_POWER_ROWS:
             rows = np.random.default_rng(0).choice(len(matrix), MAX_POWER_ROWS, replace=False)
             matrix = matrix[np.sort(rows)]
-        for column in np.flatnonzero(~categorical):
+        for column in np.arange(len(categorical)) if columns is None else columns:
             index = int(column)
+            if categorical[index]:
+                continue
             transform = PowerTransformer(method="yeo-johnson", standardize=True)
             problem = _fit_or_reason(transform, matrix[:, [index]].astype(np.float64))
             if problem is None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.cells import category_names, find_kind, missing, number_of
+from tabicl_linear.estimator.cells import category_names, missing, number_of, read_as
 
 
 @pytest.mark.parametrize(
@@ -21,22 +21,22 @@ from tabicl_linear.estimator.cells import category_names, find_kind, missing, nu
 )
 def test_what_cannot_be_read_is_refused(cells, message):
     with pytest.raises(DataError, match=message):
-        find_kind(cells, "a")
+        read_as(cells, "a")
 
 
 @pytest.mark.parametrize(
-    "values", [[1, 2, 3, "?"], ["1", "2", "3", "?"], ["x", "y", 7], [1, {"a": 1}, 2]]
+    "values", [[1, 2, 3, "x"], ["1", "2", "3", "x"], ["x", "y", 7], [1, {"a": 1}, 2]]
 )
 def test_mixed_types_are_categories_with_a_warning(values):
     cells = pd.Series(values, dtype=object)
     with pytest.warns(UserWarning, match="Column 'a' mixes numbers"):
-        assert find_kind(cells, "a") == "categorical"
+        assert read_as(cells, "a").kind == "categorical"
 
 
 def test_text_with_some_digits_is_no_reason_to_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert find_kind(pd.Series(["a", "b", "7"]), "a") == "categorical"
+        assert read_as(pd.Series(["a", "b", "7"]), "a").kind == "categorical"
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,28 @@ def test_text_with_some_digits_is_no_reason_to_warn():
         ([True, None], "object", "boolean"),
         (["2024-01-01", None], "datetime64[ns]", "datetime"),
         (["2024-01-01", None], "timestamp[us][pyarrow]", "datetime"),
-        (["2024-01-01", None], "object", "categorical"),
+        (["2024-01-01", None], "object", "datetime"),
+        (["2024-01-01", "?"], "str", "datetime"),
+        (["12:30", "7:15"], "str", "datetime"),
+        (["01/02/2024", "13/02/2024"], "str", "datetime"),
+        (["01/02/2024", "13/13/2024"], "str", "categorical"),
+        (["10-20", "20-30"], "str", "categorical"),
+        (["1.2.3", "4.5.6"], "str", "categorical"),
+        (["May", "June"], "str", "categorical"),
+        (["1", "?"], "str", "numeric"),
+        ([1, "?", " "], "object", "numeric"),
+        (["?", "-"], "str", "categorical"),
+        (["a", "?"], "str", "categorical"),
+        (["$5", "7"], "str", "numeric"),
+        (["$5", "7 €"], "str", "categorical"),
+        (["LOT 5", "LOT 6"], "str", "categorical"),
+        (["1,5", "2,25"], "str", "numeric"),
+        (["1,5", "2.5"], "str", "categorical"),
         ([None, None], "object", "categorical"),
     ],
 )
 def test_kinds(values, dtype, kind):
-    assert find_kind(pd.Series(values, dtype=dtype), "a") == kind
+    assert read_as(pd.Series(values, dtype=dtype), "a").kind == kind
 
 
 @pytest.mark.parametrize(
@@ -97,3 +113,39 @@ def test_category_names_are_one_text_for_one_value():
 
 def test_number_of():
     assert [number_of(text) for text in ("3", "-1e2", "x", "nan")] == [3.0, -100.0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        (["$1,200", "$30"], "'$1,200' as numbers"),
+        (["1", "?", "2"], "'?' as missing"),
+        (["5 %", "?"], "'5 %' as numbers, '?' as missing"),
+        (["2/1/2024"] * 2, "'2/1/2024' as dates (%m/%d/%Y)"),
+        (["1", "2"], ""),
+        ([1.5, None], ""),
+        (["a", "?"], ""),
+    ],
+)
+def test_what_text_is_read_as_is_told(values, note):
+    assert read_as(pd.Series(values), "a").note == note
+
+
+def test_free_text_is_refused_with_the_remedy():
+    reviews = pd.Series([f"I bought number {i} and it broke at once, alas" for i in range(30)])
+    with pytest.raises(DataError, match=r"'a' holds free text \(30 different .*drop it.*Tfidf"):
+        read_as(reviews, "a")
+    assert read_as(reviews.astype("category"), "a").kind == "categorical"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [f"number {i}" for i in range(100)],
+        ["a long description of one of the three products", "another such description of one"] * 50,
+        [f"the text is long but there are only {i}" for i in range(10)],
+    ],
+    ids=["short", "repeated", "few"],
+)
+def test_text_that_names_something_is_categories(values):
+    assert read_as(pd.Series(values), "a").kind == "categorical"

@@ -6,16 +6,27 @@ import pandas as pd
 import pytest
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.cells import Reading, read_as
+from tabicl_linear.estimator.column_fitting import MAX_CATEGORIES, fit_columns
 from tabicl_linear.estimator.columns import (
-    MAX_CATEGORIES,
     CategoryColumn,
     DroppedColumn,
+    MissingColumn,
     NumericColumn,
-    fit_column,
 )
 
 NAN = float("nan")
 OBJECT = {"dtype": object}
+
+
+def fit_all(cells, name="a", *, declared_categorical=False, labels=None):
+    reading = Reading("categorical") if declared_categorical else read_as(cells, name)
+    return fit_columns(cells, name, 0, reading=reading, labels=labels)
+
+
+def fit_column(cells, name, position, **options):
+    """The first record of a column: that of its values."""
+    return fit_all(cells, name, **options)[0]
 
 
 def encode(values, **options):
@@ -87,19 +98,20 @@ def test_query_values_are_clipped():
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        (pd.Series([3.0, 3.0, NAN]), "the same value"),
+        (pd.Series([3.0, 3.0]), "the same value"),
         (pd.Series([NAN, NAN]), "no training row"),
         (pd.Series([np.inf, -np.inf]), "no training row"),
         (pd.Series([0.0, 5e-324]), "the same value"),  # half their difference is zero
         (pd.Series([None, None], dtype=object), "no training row"),
-        (pd.Series(["a", "a", None]), "the same value"),
+        (pd.Series(["a", "a"]), "the same value"),
         (pd.Series([True, True]), "the same value"),
         (pd.Series([None, None], dtype="category"), "no training row"),
         (pd.Series([pd.NaT, pd.NaT]), "no training row"),
+        (pd.Series([pd.Timestamp(0)] * 2), "the same value"),
     ],
 )
 def test_columns_that_say_nothing_are_dropped(cells, reason):
-    column = fit_column(cells, "a", 0)
+    (column,) = fit_all(cells)
     assert isinstance(column, DroppedColumn)
     assert reason in column.reason
 
@@ -111,8 +123,8 @@ def test_text_of_every_dtype_is_the_same_codes(dtype):
     cells = pd.Series(["b", "a", None, "b"], dtype=dtype)
     column = fit_column(cells, "a", 0)
     assert isinstance(column, CategoryColumn)
-    np.testing.assert_array_equal(column.encode(cells), [1, 0, NAN, 1])
-    np.testing.assert_array_equal(column.encode(pd.Series(["c", None, "a"])), [-1, NAN, 0])
+    assert column.encode(cells).tolist() == [1, 0, 2, 1]
+    assert column.encode(pd.Series(["c", None, "a"])).tolist() == [-1, 2, 0]
 
 
 def test_training_text_read_with_another_dtype_keeps_its_codes():
@@ -195,6 +207,104 @@ def test_text_that_turns_into_numbers_is_refused():
         column.encode(pd.Series(pd.to_datetime(["2024-01-01"])))
     # A column without any value is read as numbers by pandas: that is no change.
     np.testing.assert_array_equal(column.encode(pd.Series([NAN, NAN])), [NAN, NAN])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [pd.Series(["T", None, "T"]), pd.Series([True, None, True], dtype=object)],
+    ids=["text", "boolean"],
+)
+def test_missing_is_a_category_of_its_own(cells):
+    (column,) = fit_all(cells)
+    assert isinstance(column, CategoryColumn)
+    assert column.encode(cells).tolist() == [0, 1, 0]
+
+
+def test_missing_joins_neither_rare_categories_nor_unknown_ones():
+    names = [f"c{i}" for i in range(MAX_CATEGORIES)]
+    cells = pd.Series([*names, *names[: MAX_CATEGORIES - 2], None])
+    with pytest.warns(UserWarning, match="256 categories"):
+        (column,) = fit_all(cells)
+    codes = column.encode(cells)
+    assert len(np.unique(codes)) == MAX_CATEGORIES
+    assert codes[-1] == MAX_CATEGORIES - 1
+    assert column.encode(pd.Series(["other"])).tolist() == [MAX_CATEGORIES - 2]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [pd.Series([3.0, NAN, 3.0]), pd.Series([pd.Timestamp(0), pd.NaT, pd.Timestamp(0)])],
+    ids=["number", "date"],
+)
+def test_one_value_or_none_becomes_the_indicator(cells):
+    (column,) = fit_all(cells)
+    assert isinstance(column, MissingColumn)
+    assert column.encode(cells).tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("share", "informative", "is_there"),
+    [(0.04, True, True), (0.04, False, False), (0.06, False, True), (0.0, False, False)],
+)
+def test_missing_numbers_are_told_where_many_or_informative(share, informative, is_there):
+    rng = np.random.default_rng(0)
+    labels = np.arange(1000) % 3
+    values = rng.normal(size=1000)
+    rows = np.flatnonzero(labels == 2) if informative else rng.permutation(1000)
+    values[rows[: round(share * 1000)]] = NAN
+    columns = fit_all(pd.Series(values), labels=labels)
+    assert [type(column) for column in columns] == [NumericColumn, MissingColumn][: 1 + is_there]
+    if is_there:
+        np.testing.assert_array_equal(columns[1].encode(pd.Series(values)), np.isnan(values))
+
+
+def test_dates_become_the_parts_that_vary():
+    times = ["2024-01-01 06:30", "2024-03-02 06:30", None, "2024-03-09 00:00"]
+    cells = pd.Series(pd.to_datetime(times))
+    columns = fit_all(cells, "when")
+    assert [column.part for column in columns[:-1]] == ["days", "month", "weekday", "hour"]
+    assert isinstance(columns[-1], MissingColumn)
+    expected = {"month": [1, 3, 3], "weekday": [0, 5, 5], "hour": [6.5, 6.5, 0]}
+    for column in columns[1:-1]:
+        scores = column.encode(cells)[[0, 1, 3]]
+        values = np.array(expected[column.part])
+        np.testing.assert_allclose(scores, (values - values.mean()) / values.std(), atol=1e-9)
+    years = fit_all(pd.Series(pd.to_datetime(["2020-05-04", "2025-05-05"])), "when")
+    assert [column.part for column in years] == ["days", "year"]
+
+
+def test_dates_as_text_are_the_dates_at_fit_and_at_prediction():
+    dates = pd.Series(pd.to_datetime(["2024-01-31", "2024-02-29", "2021-07-05"]))
+    for text_format in ("%Y-%m-%d", "%m/%d/%Y", "%d.%m.%Y", "%d %b %Y"):
+        texts = dates.dt.strftime(text_format)
+        columns = fit_all(texts, "when")
+        assert [column.part for column in columns] == ["days", "year", "month", "weekday"]
+        for column, same in zip(columns, fit_all(dates, "when"), strict=True):
+            np.testing.assert_array_equal(column.encode(texts), same.encode(dates))
+            np.testing.assert_array_equal(column.encode(dates), same.encode(dates))
+        np.testing.assert_array_equal(columns[0].encode(pd.Series(["", None])), [NAN, NAN])
+        with pytest.raises(DataError, match=r"'when' held dates .* \('soon'\); give dates"):
+            columns[0].encode(pd.Series([texts[0], "soon"]))
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (["$1,200.50", "$30", None], [1200.5, 30, NAN]),
+        (["5 %", "12%", "?"], [0.05, 0.12, NAN]),
+        (["1,000", "20,000", "-"], [1000, 20000, NAN]),
+        (["1.200,50 €", "30 €", "5.000 €"], [1200.5, 30, 5000]),
+        (["3", "n/a", "4"], [3, NAN, 4]),
+        (["3", " ", "4"], [3, NAN, 4]),
+    ],
+)
+def test_numbers_written_as_text_are_the_numbers(texts, values):
+    numbers, cells = pd.Series(values, dtype=float), pd.Series(texts)
+    column = fit_column(cells, "a", 0)
+    expected = fit_column(numbers, "a", 0)
+    assert isinstance(column, NumericColumn)
+    np.testing.assert_array_equal(column.encode(cells), expected.encode(numbers))
+    np.testing.assert_array_equal(column.encode(numbers), expected.encode(numbers))
 
 
 def test_rare_categories_share_one_code_above_the_limit():

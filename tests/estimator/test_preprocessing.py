@@ -1,4 +1,5 @@
 import datetime
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns import MissingColumn
 from tabicl_linear.estimator.preprocessing import TablePreprocessor
 
 FRAME = pd.DataFrame(
@@ -30,19 +32,40 @@ def test_numeric_arrays_become_z_scores():
 
 def test_records_say_what_became_of_each_column():
     preprocessor = TablePreprocessor().fit(FRAME)
-    kinds = {column.name: type(column).__name__ for column in preprocessor.columns}
-    assert kinds == {
-        "age": "NumericColumn",
-        "same": "DroppedColumn",
-        "town": "CategoryColumn",
-        "member": "CategoryColumn",
-        "void": "DroppedColumn",
-    }
-    assert [column.name for column in preprocessor.used] == ["age", "town", "member"]
-    assert preprocessor.categorical.tolist() == [False, True, True]
-    nan = np.nan
-    expected = [[1, 1], [0, 0], [1, nan], [nan, 1]]
+    kinds = [(column.name, type(column).__name__) for column in preprocessor.columns]
+    assert kinds == [
+        ("age", "NumericColumn"),
+        ("age", "MissingColumn"),
+        ("same", "DroppedColumn"),
+        ("town", "CategoryColumn"),
+        ("member", "CategoryColumn"),
+        ("void", "DroppedColumn"),
+    ]
+    assert [column.name for column in preprocessor.used] == ["age", "age", "town", "member"]
+    assert preprocessor.categorical.tolist() == [False, True, True, True]
+    expected = [[0, 1, 1], [0, 0, 0], [1, 1, 2], [0, 2, 1]]
     np.testing.assert_array_equal(preprocessor.transform(FRAME)[:, 1:], expected)
+
+
+def test_columns_that_are_missing_together_are_told_once():
+    frame = FRAME[["age"]].assign(weight=FRAME["age"] ** 2, height=[1.0, np.nan, 3.0, 2.0])
+    preprocessor = TablePreprocessor().fit(frame)
+    missing = [c.name for c in preprocessor.columns if isinstance(c, MissingColumn)]
+    assert missing == ["age", "height"]
+
+
+def test_text_that_is_read_is_told_in_one_line():
+    frame = pd.DataFrame({"price": ["$5", "$7"], "when": ["2024-01-01", "2025-01-01"], "n": [1, 2]})
+    with pytest.warns(UserWarning, match="^Text is read") as told:
+        TablePreprocessor().fit(frame)
+    (line,) = told
+    assert str(line.message) == (
+        "Text is read in columns 'price' ('$5' as numbers), "
+        "'when' ('2024-01-01' as dates (ISO8601))."
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TablePreprocessor().fit(FRAME)
 
 
 def test_queries_do_not_move_what_was_learnt():
@@ -85,7 +108,7 @@ def test_declared_categorical_columns(declared):
     table = FRAME[["age", "town", "member"]]
     preprocessor = TablePreprocessor(declared).fit(table)
     assert preprocessor.categorical.tolist() == [True, True, True]
-    np.testing.assert_array_equal(preprocessor.transform(table)[:, 0], [0, 1, np.nan, 2])
+    np.testing.assert_array_equal(preprocessor.transform(table)[:, 0], [0, 1, 3, 2])
 
 
 @pytest.mark.parametrize(
@@ -111,7 +134,7 @@ def test_names_declared_for_an_array():
 def test_arrays_of_objects_and_of_text(dtype):
     table = np.array([[1.5, "a"], [np.nan, "b"], [2.5, "a"]], dtype=object).astype(dtype)
     matrix = TablePreprocessor().fit(table).transform(table)
-    np.testing.assert_array_equal(matrix, [[-1, 0], [np.nan, 1], [1, 0]])
+    np.testing.assert_array_equal(matrix, [[-1, 0, 0], [np.nan, 1, 1], [1, 0, 0]])
 
 
 ANYTHING = st.one_of(
