@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt setup.py $(wildcard tabicl_linear/backe
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "$$(grep '^pip==' constraints.txt || echo pip)"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,baselines]'
 	touch $@
 
 demo: $(STAMP) ## pretrain a small DeltaNet on synthetic tables, score real tables, draw figures
