@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 from command_line import CONFIGS
 
 from tabicl_linear.__main__ import main
+from tabicl_linear.cli.resume import Resume
 from tabicl_linear.config import build_data
 from tabicl_linear.training.task import InContextTask
 
@@ -66,6 +68,16 @@ def test_dropout_of_ridge_inputs_may_change_on_the_way(fit, load, tmp_path, capf
     trees = ("--model.architecture.ridge_inputs.num_trees", 3)
     assert fit("--ckpt_path", path, *trees, root="other", base=[]) == 2
     assert "num_trees=3" in capfd.readouterr().err
+
+
+def test_options_of_the_network_that_came_later_have_their_defaults():
+    def config(**ridge_inputs):
+        return {"model": {"architecture": {"dim": 32, "ridge_inputs": ridge_inputs}}}
+
+    stored = Resume(Path("last.ckpt"), config(num_tanh=8), step=1, batches=1, averaged=False)
+    assert not list(stored.changes(config(num_tanh=8, shown="predictions", dropout=0.0)))
+    (change,) = stored.changes(config(num_tanh=8, shown="class_shares"))
+    assert change == ("model.architecture.ridge_inputs.shown", "predictions", "class_shares")
 
 
 def test_resume_is_bit_identical_with_batches_of_tokens(fit, load, tmp_path):
