@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Real
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator import state_file
 from tabicl_linear.estimator.ensemble import FittedEnsemble, fit_ensemble
 from tabicl_linear.estimator.labels import checked_labels, one_line
 from tabicl_linear.estimator.learner import ContextLearner
@@ -138,6 +140,34 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 
+    @property
+    def state_nbytes_(self) -> int:
+        """Bytes of the fitted states of all members."""
+        check_is_fitted(self, "ensemble_")
+        return self.ensemble_.nbytes
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted classifier to one file, from which `load` makes it again.
+
+        It holds the states and what was learnt about columns and classes, and no training row. Its
+        size does not depend on the number of rows (except with softmax attention). A model is named
+        and identified, but not stored. See docs/growing.md.
+
+        Raises:
+            NotFittedError: The classifier has not been fitted.
+            DataError: The file cannot be written, or an argument of the constructor cannot be
+                stored.
+        """
+        check_is_fitted(self, "ensemble_")
+        state_file.write(self, Path(path))
+
+    @classmethod
+    def _restored(cls, content: state_file.Content, **arguments: Any) -> Self:
+        """A classifier as a file describes it, with some arguments of the constructor replaced."""
+        classifier = cls(**{**content.parameters, **arguments})
+        classifier.__dict__.update(content.fitted)
+        return classifier
+
     @abstractmethod
     def _make_learner(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         """The learner for a training table of this size.
@@ -173,25 +203,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
                 raise ConfigError(f"{name}={value!r}: give a positive integer.")
 
     def _resolved_device(self) -> torch.device:
-        if self.device is None:
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            device = torch.device(self.device)
-        except (RuntimeError, TypeError) as error:
-            raise ConfigError(
-                f"device={self.device!r} is not a torch device; give 'cpu', 'cuda' or 'cuda:INDEX'."
-            ) from error
-        if device.type not in ("cpu", "cuda"):
-            # Column statistics are float64, which MPS, for example, does not support.
-            raise ConfigError(
-                f"device={str(device)!r} is not supported; give 'cpu', 'cuda' or 'cuda:INDEX'."
-            )
-        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-            raise ConfigError(
-                f"device={str(device)!r}, but torch sees {torch.cuda.device_count()} CUDA devices; "
-                "give another device, or 'cpu'."
-            )
-        return device
+        return resolved_device(self.device)
 
     def _validated(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Table:
         """The checked table; sets (or compares) the number and names of its columns."""
@@ -209,6 +221,33 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             raise DataError(one_line(error)) from error
         validate_data(self, X, y, reset=reset, skip_check_array=True)
         return array
+
+
+def resolved_device(given: str | torch.device | None) -> torch.device:
+    """The device that an argument names; by default CUDA where it is available.
+
+    Raises:
+        ConfigError: It is no device, or not one of this machine.
+    """
+    if given is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(given)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"device={given!r} is not a torch device; give 'cpu', 'cuda' or 'cuda:INDEX'."
+        ) from error
+    if device.type not in ("cpu", "cuda"):
+        # Column statistics are float64, which MPS, for example, does not support.
+        raise ConfigError(
+            f"device={str(device)!r} is not supported; give 'cpu', 'cuda' or 'cuda:INDEX'."
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device={str(device)!r}, but torch sees {torch.cuda.device_count()} CUDA devices; "
+            "give another device, or 'cpu'."
+        )
+    return device
 
 
 def _is_integer(value: Any) -> bool:

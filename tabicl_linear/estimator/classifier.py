@@ -4,13 +4,14 @@ import copy
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
-from tabicl_linear.estimator.base import EnsembleClassifier
+from tabicl_linear.estimator import state_file
+from tabicl_linear.estimator.base import EnsembleClassifier, resolved_device
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
 from tabicl_linear.model import InContextModel
 
@@ -46,6 +47,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
         preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
         ensemble_: The fitted members.
         state_bytes_: Bytes of the fitted states of one member.
+        state_nbytes_: Bytes of those of all members.
     """
 
     def __init__(
@@ -70,6 +72,52 @@ class TabICLLinearClassifier(EnsembleClassifier):
         self.n_jobs = n_jobs
         self.rows_per_batch = rows_per_batch
         self.verbose = verbose
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        model: str | os.PathLike[str] | InContextModel | None = None,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """A fitted classifier from a file that `save` has written.
+
+        Args:
+            path: The file.
+            model: The model that it was fitted with, if that is now in another place, or was given
+                as an object.
+            device: Where to compute, whatever device it was fitted on; see the class.
+            dtype: torch.float32 or torch.float64; that of the model if left out.
+
+        Raises:
+            CheckpointError: The file is missing, damaged, or of another version or class, or the
+                model is missing or another one.
+            ConfigError: The device or dtype is not supported.
+        """
+
+        def find(name: str) -> InContextModel:
+            if model is None and not name:
+                raise CheckpointError(
+                    f"{path} was fitted with a model that was given as an object: give it again, "
+                    "`load(path, model=MODEL)`."
+                )
+            try:
+                return cls(name if model is None else model)._load_model()
+            except CheckpointError as error:
+                if model is not None:
+                    raise
+                raise CheckpointError(
+                    f"{path} was fitted with the model {name!r}, which cannot be read here: give "
+                    f"its place as `load(path, model=PATH)`. {error}"
+                ) from error
+
+        content = state_file.read(
+            Path(path), cls.__name__, find, device=resolved_device(device), dtype=dtype
+        )
+        given = {} if model is None else {"model": model}
+        return cls._restored(content, device=device, **given)
 
     def _make_learner(self, num_classes: int, num_rows: int) -> InContextModel:
         model = self._load_model()

@@ -1,6 +1,6 @@
 """A learner in closed form: ridge regressions on random features, without a network."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -42,6 +42,15 @@ class ClosedForm(nn.Module):
     def device(self) -> torch.device:
         """The device it computes on."""
         return self.regressions.device
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that make an equal learner."""
+        regressions = self.regressions
+        return {
+            "options": regressions.options,
+            "max_columns": self.max_columns,
+            "num_classes": regressions.num_classes,
+        }
 
     def fit(
         self,

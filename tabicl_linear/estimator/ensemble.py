@@ -42,9 +42,14 @@ class FittedEnsemble(Generic[State]):
     num_classes: int
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the states of all members."""
+        return sum(num_bytes(state) for state in self.states)
+
+    @property
     def state_bytes(self) -> int:
         """Bytes of the states of one member."""
-        return sum(num_bytes(state) for state in self.states) // len(self.views)
+        return self.nbytes // len(self.views)
 
     def logits(
         self,
