@@ -140,6 +140,16 @@ class InContextModel(PlacedModule):
         """Whether no row depends on later ones, so that a fitted state can be extended."""
         return self.backbone.is_causal and (self.ridge is None or self.ridge.is_causal)
 
+    def check_extensible(self) -> None:
+        """Raise `UnsupportedReadout` if a fitted state cannot be extended by more rows."""
+        self.backbone.check_extensible()
+        if not self.is_causal:
+            raise UnsupportedReadout(
+                "A fitted state can be extended only if rows depend on earlier rows alone: here "
+                "ridge inputs are solved from all rows. Fit all rows at once, or use a model "
+                "with ridge_inputs.form: earlier_rows."
+            )
+
     def fit(
         self,
         x: Float[Tensor, "b c m"],
@@ -179,7 +189,7 @@ class InContextModel(PlacedModule):
         initial = None
         if state is not None:
             self._check_state(state)
-            self._check_extensible()
+            self.check_extensible()
             if statistics is not None:
                 raise DataError("A state has statistics of its own: leave `statistics` out.")
             statistics, initial = state.statistics, state.layers
@@ -322,15 +332,6 @@ class InContextModel(PlacedModule):
         if self.ridge is not None and known is not None:
             logits = logits + self.ridge.logits(known)
         return logits if classes is None else without_absent(logits, classes)
-
-    def _check_extensible(self) -> None:
-        self.backbone.check_extensible()
-        if not self.is_causal:
-            raise UnsupportedReadout(
-                "A fitted state can be extended only if rows depend on earlier rows alone: here "
-                "ridge inputs are solved from all rows. Fit all rows at once, or use a model "
-                "with ridge_inputs.form: earlier_rows."
-            )
 
     def _check_state(self, state: InContextState) -> None:
         """Refuse the state of another model, since kernels do not check shapes."""

@@ -49,6 +49,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
     preprocessor_: TablePreprocessor
     ensemble_: FittedEnsemble[Any]
     state_bytes_: int
+    n_samples_seen_: int
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -72,14 +73,20 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             CheckpointError: The model cannot be loaded.
         """
         self._check_arguments()
+        with self._kept_on_errors():
+            self._fit(X, y)
+        return self
+
+    @contextmanager
+    def _kept_on_errors(self) -> Iterator[None]:
+        """Leave the classifier as it was if something fails."""
         before = dict(self.__dict__)
         try:
-            self._fit(X, y)
+            yield
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        return self
 
     def _fit(self, X: Any, y: Any) -> None:
         table = self._validated(X, y, reset=True)
@@ -91,11 +98,23 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
                 f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least "
                 "two."
             )
-        device = self._resolved_device()
-        learner = self._make_learner(len(classes), len(labels)).to(device)
+        learner = self._make_learner(len(classes), len(labels)).to(self._resolved_device())
+        self._read(learner, table, codes)
+        self.classes_ = classes
+
+    def _read(
+        self,
+        learner: ContextLearner[Any],
+        table: Table,
+        codes: npt.NDArray[np.int64],
+        *,
+        num_classes: int | None = None,
+        in_order: bool = False,
+    ) -> None:
+        """Learn the columns and fit the members; see `fit_ensemble`."""
         preprocessor = TablePreprocessor(self.categorical_features).fit(table)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with _threads(self.n_jobs):
+        with threads(self.n_jobs):
             self.ensemble_ = fit_ensemble(
                 learner,
                 preprocessor.transform(table),
@@ -105,10 +124,12 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
                 seed=seed,
                 rows_per_batch=self.rows_per_batch,
                 progress=self.verbose > 0,
+                num_classes=num_classes,
+                in_order=in_order,
             )
-        self.classes_ = classes
         self.preprocessor_ = preprocessor
         self.state_bytes_ = self.ensemble_.state_bytes
+        self.n_samples_seen_ = len(codes)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Class probabilities `[rows, classes]`, in the order of `classes_`.
@@ -121,7 +142,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self, "ensemble_")
         self._check_arguments()
         table = self._validated(X, reset=False)
-        with _threads(self.n_jobs):
+        with threads(self.n_jobs):
             logits = self.ensemble_.logits(
                 self.preprocessor_.transform(table),
                 device=self._resolved_device(),
@@ -255,7 +276,7 @@ def _is_integer(value: Any) -> bool:
 
 
 @contextmanager
-def _threads(n_jobs: int | None) -> Iterator[None]:
+def threads(n_jobs: int | None) -> Iterator[None]:
     """Set torch's CPU threads, and restore them afterwards."""
     if n_jobs is None:
         yield

@@ -11,14 +11,15 @@ import torch
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.estimator import state_file
-from tabicl_linear.estimator.base import EnsembleClassifier, resolved_device
+from tabicl_linear.estimator.base import resolved_device
+from tabicl_linear.estimator.growing import GrowingClassifier
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
 from tabicl_linear.model import InContextModel
 
 DEFAULT_WEIGHTS = Path(__file__).parents[1] / "checkpoints" / "default.safetensors"
 
 
-class TabICLLinearClassifier(EnsembleClassifier):
+class TabICLLinearClassifier(GrowingClassifier):
     """Classifies the rows of a table with a pretrained in-context learner, without training.
 
     `fit` encodes the table, writes its rows into the model's states and keeps the states, whose
@@ -48,6 +49,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
         ensemble_: The fitted members.
         state_bytes_: Bytes of the fitted states of one member.
         state_nbytes_: Bytes of those of all members.
+        n_samples_seen_: Rows read so far.
+        prequential_: How well `partial_fit` predicted pieces before it read them, if asked to.
     """
 
     def __init__(

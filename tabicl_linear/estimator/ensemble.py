@@ -14,6 +14,7 @@ from tabicl_linear.embedding.inputs import chunk_length
 from tabicl_linear.estimator.learner import ContextLearner, State
 from tabicl_linear.estimator.views import PowerColumns, View, draw_views, sum_logits
 from tabicl_linear.kernels.state import map_tensors, num_bytes
+from tabicl_linear.types import Float, Int, Tensor
 
 MIN_ROWS = 8
 """Fewer query rows than this are padded: matrix products of one or two rows run other kernels,
@@ -73,7 +74,7 @@ class FittedEnsemble(Generic[State]):
         total = np.zeros((len(matrix), self.num_classes))
         step = max(1, rows_per_batch // self.group_size)
         work = len(self.views) * len(matrix)
-        with _bar("predict", work, progress) as bar, torch.inference_mode():
+        with progress_bar("predict", work, progress) as bar, torch.inference_mode():
             for start in range(0, len(matrix), step):
                 rows = slice(start, start + step)
                 plain, powered = matrix[rows], self.power.transform(matrix[rows])
@@ -107,21 +108,25 @@ def fit_ensemble(
     seed: int,
     rows_per_batch: int,
     progress: bool,
+    num_classes: int | None = None,
+    in_order: bool = False,
 ) -> FittedEnsemble[State]:
     """Let the learner read the training rows as every member sees them.
 
     Args:
         model: The learner, on the device to compute on.
         matrix: Training rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
-        labels: Class index of each row; every class occurs.
+        labels: Class index of each row.
         categorical: Which columns hold category codes.
         num_members: Size of the ensemble.
         seed: Seed of the views.
         rows_per_batch: Maximum number of rows in the network at a time, over all members.
         progress: Whether to show a progress bar.
+        num_classes: Classes of the table; those up to the largest label if left out.
+        in_order: Let all members write the rows in the order of the table, not each in its own.
     """
     num_rows, num_columns = matrix.shape
-    num_classes = int(labels.max()) + 1
+    num_classes = int(labels.max()) + 1 if num_classes is None else num_classes
     max_columns = model.max_columns
     if num_columns > max_columns:
         warnings.warn(
@@ -129,7 +134,7 @@ def fit_ensemble(
             f"of the {num_members} ensemble members uses its own random {max_columns}. Raise "
             "n_estimators to cover more columns, or select columns beforehand.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     views = draw_views(
         num_members,
@@ -138,12 +143,14 @@ def fit_ensemble(
         num_classes=num_classes,
         seed=seed,
     )
+    if in_order:
+        views = tuple(view._replace(row_seed=None) for view in views)
     power = PowerColumns()
     if any(view.power for view in views):
         power.fit(matrix, categorical)
     group_size = min(num_members, max(1, rows_per_batch // num_rows))
     ensemble = FittedEnsemble[State](model, views, power, (), group_size, num_classes)
-    with _bar("fit", num_members * num_rows, progress) as bar, torch.inference_mode():
+    with progress_bar("fit", num_members * num_rows, progress) as bar, torch.inference_mode():
         for first in range(0, num_members, ensemble.group_size):
             group = views[first : first + ensemble.group_size]
             state = _write(ensemble, group, matrix, labels, categorical, rows_per_batch)
@@ -162,6 +169,24 @@ def _write(
 ) -> State:
     """The states of some members, whose rows are in memory only while they are written."""
     device = ensemble.model.device
+    x, y = as_seen(ensemble, views, matrix, labels)
+    mask = np.stack([categorical[view.columns] for view in views])
+    return ensemble.model.fit(
+        x,
+        y,
+        categorical=torch.from_numpy(mask).to(device),
+        rows_per_chunk=rows_at_a_time(device, rows_per_batch, len(views)),
+    )
+
+
+def as_seen(
+    ensemble: FittedEnsemble[State],
+    views: tuple[View, ...],
+    matrix: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+) -> tuple[Float[Tensor, "b c m"], Int[Tensor, "b c"]]:
+    """Labelled rows as some members see them, on the device of the learner."""
+    device = ensemble.model.device
     tables, shown = [], []
     for view in views:
         order = view.row_order(len(matrix))
@@ -170,13 +195,12 @@ def _write(
             ensemble.power.transform(table, view.columns, in_place=True)
         tables.append(table)
         shown.append((labels[order] + view.class_shift) % ensemble.num_classes)
-    mask = np.stack([categorical[view.columns] for view in views])
-    return ensemble.model.fit(
-        _joined(tables).to(device),
-        _joined(shown).to(device),
-        categorical=torch.from_numpy(mask).to(device),
-        rows_per_chunk=min(chunk_length(device), max(1, rows_per_batch // len(views))),
-    )
+    return _joined(tables).to(device), _joined(shown).to(device)
+
+
+def rows_at_a_time(device: torch.device, rows_per_batch: int, num_members: int) -> int:
+    """Rows of each member in the network at a time."""
+    return min(chunk_length(device), max(1, rows_per_batch // num_members))
 
 
 def _read(model: ContextLearner[State], state: State, x: torch.Tensor) -> torch.Tensor:
@@ -192,7 +216,8 @@ def _joined(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
     return torch.from_numpy(np.stack(tables) if len(tables) > 1 else tables[0][None])
 
 
-def _bar(what: str, total: int, progress: bool) -> tqdm:
+def progress_bar(what: str, total: int | None, progress: bool) -> tqdm:
+    """A bar on stderr that counts rows."""
     # disable=None: no bar if stderr is not a terminal.
     return tqdm(
         total=total,

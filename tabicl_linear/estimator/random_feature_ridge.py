@@ -45,6 +45,7 @@ class RandomFeatureRidge(EnsembleClassifier):
         ensemble_: The fitted members.
         state_bytes_: Bytes of one member's solutions.
         state_nbytes_: Bytes of those of all members.
+        n_samples_seen_: Rows read so far.
     """
 
     def __init__(

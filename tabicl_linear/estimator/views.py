@@ -33,16 +33,18 @@ class View(NamedTuple):
         columns: Columns of the table's matrix in the order in which the member sees them.
         power: Whether numeric columns are power-transformed.
         class_shift: The member is told class `(y + class_shift) mod C` for class `y`.
-        row_seed: Seed of the order in which the context rows are written.
+        row_seed: Seed of the order in which the context rows are written; None for their own.
     """
 
     columns: npt.NDArray[np.int64]
     power: bool
     class_shift: int
-    row_seed: int
+    row_seed: int | None
 
     def row_order(self, num_rows: int) -> npt.NDArray[np.int64]:
         """A permutation of the context rows; the same at every call."""
+        if self.row_seed is None:
+            return np.arange(num_rows)
         return np.random.default_rng(self.row_seed).permutation(num_rows)
 
 
