@@ -231,7 +231,6 @@ def test_a_model_that_cannot_says_which_can(checkpoint):
     [
         estimator_checks.check_estimators_partial_fit_n_features,
         estimator_checks.check_n_features_in_after_fitting,
-        estimator_checks.check_dataframe_column_names_consistency,
         estimator_checks.check_fit_score_takes_y,
     ],
 )
