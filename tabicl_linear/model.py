@@ -1,6 +1,7 @@
 """The in-context model: fit a context, predict queries."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -159,6 +160,7 @@ class InContextModel(PlacedModule):
         state: InContextState | None = None,
         statistics: ContextStatistics | None = None,
         rows_per_chunk: int | None = None,
+        spill: Path | None = None,
     ) -> InContextState:
         """Write labelled rows and return the state.
 
@@ -177,9 +179,11 @@ class InContextModel(PlacedModule):
                 in pieces or a part of one; see `statistics`. They include the categories.
             rows_per_chunk: Maximum number of rows of each task in the network at a time, by default
                 2048 on a CPU and 16384 elsewhere. The result does not depend on it, up to rounding.
+            spill: Folder for a temporary file that holds the hidden tokens of models that are not
+                causal, instead of memory. Only without gradients.
 
         Raises:
-            DataError: The model cannot take the rows, labels or state.
+            DataError: The model cannot take the rows, labels or state, or the file has no room.
             ConfigError: `rows_per_chunk` is less than one.
             UnsupportedReadout: `state` is given, but a layer reads tokens written later.
         """
@@ -201,7 +205,7 @@ class InContextModel(PlacedModule):
         ridge = tables.open(x, y, None if state is None else state.ridge, size)
         tokens = tables.context_tokens(x, y, ridge, size)
         with self.computing():
-            layers = self.backbone.write(tokens, initial, num_cells=tables.num_cells)
+            layers = self.backbone.write(tokens, initial, num_cells=tables.num_cells, spill=spill)
         kept = None if ridge is None else ridge.state
         return InContextState(layers, statistics, self._classes(y, state), kept)
 

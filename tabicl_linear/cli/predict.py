@@ -41,6 +41,11 @@ def main(argv: list[str]) -> int:
 def _predict(options: argparse.Namespace) -> None:
     # The classifier imports torch, which takes seconds, so files and names are checked first.
     _check_output(options)
+    if options.stream:
+        from tabicl_linear.cli.predict_stream import predict_in_pieces
+
+        predict_in_pieces(options)
+        return
     train = read_table(options.train)
     test = read_table(options.test)
     target = options.target
@@ -158,6 +163,11 @@ def _parser() -> OneLineArgumentParser:
     )
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: cuda if available)")
     parser.add_argument("--seed", type=_seed, default=42, help="ensemble seed (default: 42)")
+    parser.add_argument(
+        "--stream",
+        action="store_true",
+        help="read and write in pieces, for tables larger than memory (docs/growing.md)",
+    )
     parser.add_argument("--quiet", action="store_true", help="errors only")
     return parser
 

@@ -99,33 +99,31 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
                 "two."
             )
         learner = self._make_learner(len(classes), len(labels)).to(self._resolved_device())
-        self._read(learner, table, codes)
+        preprocessor = TablePreprocessor(self.categorical_features).fit(table)
+        self._read(learner, preprocessor, preprocessor.transform(table), codes)
         self.classes_ = classes
 
     def _read(
         self,
         learner: ContextLearner[Any],
-        table: Table,
+        preprocessor: TablePreprocessor,
+        matrix: npt.NDArray[np.float32],
         codes: npt.NDArray[np.int64],
-        *,
-        num_classes: int | None = None,
-        in_order: bool = False,
+        **options: Any,
     ) -> None:
-        """Learn the columns and fit the members; see `fit_ensemble`."""
-        preprocessor = TablePreprocessor(self.categorical_features).fit(table)
+        """Fit the members; `options` as in `fit_ensemble`."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with threads(self.n_jobs):
             self.ensemble_ = fit_ensemble(
                 learner,
-                preprocessor.transform(table),
+                matrix,
                 codes,
                 categorical=preprocessor.categorical,
                 num_members=self.n_estimators,
                 seed=seed,
                 rows_per_batch=self.rows_per_batch,
                 progress=self.verbose > 0,
-                num_classes=num_classes,
-                in_order=in_order,
+                **options,
             )
         self.preprocessor_ = preprocessor
         self.state_bytes_ = self.ensemble_.state_bytes

@@ -1,5 +1,6 @@
 """A learner in closed form: ridge regressions on random features, without a network."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -59,6 +60,7 @@ class ClosedForm(nn.Module):
         *,
         categorical: Bool[Tensor, "b m"],
         rows_per_chunk: int,
+        spill: Path | None = None,
     ) -> ClosedFormState:
         """Solve the regressions on labelled rows.
 
@@ -67,6 +69,7 @@ class ClosedForm(nn.Module):
             y: Class indices from 0.
             categorical: Which columns hold category codes.
             rows_per_chunk: Rows processed together. The result is the same up to rounding.
+            spill: Not needed: memory does not grow with the rows.
         """
         statistics = context_statistics(
             x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk

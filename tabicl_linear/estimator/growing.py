@@ -12,15 +12,17 @@ import torch
 from sklearn.utils.validation import check_consistent_length
 
 from tabicl_linear.errors import CheckpointError, DataError, UnsupportedReadout
-from tabicl_linear.estimator.base import EnsembleClassifier, threads
+from tabicl_linear.estimator.base import threads
 from tabicl_linear.estimator.ensemble import (
     FittedEnsemble,
     as_seen,
     progress_bar,
     rows_at_a_time,
 )
-from tabicl_linear.estimator.labels import checked_labels
+from tabicl_linear.estimator.labels import checked_labels, class_codes
 from tabicl_linear.estimator.learner import ContextLearner
+from tabicl_linear.estimator.preprocessing import TablePreprocessor
+from tabicl_linear.estimator.streamed import Pieces, StreamedClassifier, first_rows
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.model import InContextModel
 
@@ -50,7 +52,7 @@ class _IfExtensible(Generic[_P, _R]):
         return method
 
 
-class GrowingClassifier(EnsembleClassifier):
+class GrowingClassifier(StreamedClassifier):
     """Adds `partial_fit` to the classifier of a model.
 
     Attributes:
@@ -95,7 +97,21 @@ class GrowingClassifier(EnsembleClassifier):
                 self._continue(X, y, classes, prequential=prequential)
         return self
 
+    def _fit(self, X: Any, y: Any) -> None:
+        self.__dict__.pop("prequential_", None)
+        super()._fit(X, y)
+
+    def _fit_pieces(self, pieces: Pieces, classes: npt.NDArray[Any] | None) -> None:
+        if not self._load_model().is_causal:
+            super()._fit_pieces(pieces, classes)
+            return
+        (X, y), rest = first_rows(pieces)
+        self._start(X, y, classes)
+        for X, y in rest:
+            self._continue(X, y, None, prequential=False)
+
     def _start(self, X: Any, y: Any, announced: Any) -> None:
+        self.__dict__.pop("prequential_", None)
         table = self._validated(X, y, reset=True)
         labels = checked_labels(y)
         check_consistent_length(table, labels)
@@ -106,8 +122,10 @@ class GrowingClassifier(EnsembleClassifier):
                 "occur, as `partial_fit(X, y, classes=...)`."
             )
         learner = self._make_learner(len(classes), len(labels)).to(self._resolved_device())
-        codes = _codes(labels, classes)
-        self._read(learner, table, codes, num_classes=len(classes), in_order=True)
+        codes = class_codes(labels, classes)
+        preprocessor = TablePreprocessor(self.categorical_features).fit(table)
+        matrix = preprocessor.transform(table)
+        self._read(learner, preprocessor, matrix, codes, num_classes=len(classes), in_order=True)
         self.classes_ = classes
 
     def _continue(self, X: Any, y: Any, announced: Any, *, prequential: bool) -> None:
@@ -121,7 +139,7 @@ class GrowingClassifier(EnsembleClassifier):
         table = self._validated(X, y, reset=False)
         labels = checked_labels(y)
         check_consistent_length(table, labels)
-        codes = _codes(labels, self.classes_)
+        codes = class_codes(labels, self.classes_)
         if prequential:
             score = _score(self.predict_proba(table), codes, self.n_samples_seen_)
             earlier = [self.prequential_] if hasattr(self, "prequential_") else []
@@ -201,18 +219,6 @@ def _model_of(learner: ContextLearner[Any]) -> InContextModel:
             "all classes."
         )
     return learner
-
-
-def _codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """The index of each label among the classes."""
-    codes = pd.Index(classes).get_indexer(pd.Index(labels)).astype(np.int64)
-    if (codes < 0).any():
-        raise DataError(
-            f"y holds {labels[codes < 0].tolist()[0]!r}, which is not one of the classes "
-            f"{classes.tolist()}: announce all classes at the first call, as `partial_fit(X, y, "
-            "classes=...)`, or fit all rows anew."
-        )
-    return codes
 
 
 def _score(

@@ -8,14 +8,15 @@ import torch
 
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator import state_file
-from tabicl_linear.estimator.base import EnsembleClassifier, resolved_device
+from tabicl_linear.estimator.base import resolved_device
 from tabicl_linear.estimator.closed_form import ClosedForm
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
+from tabicl_linear.estimator.streamed import StreamedClassifier
 from tabicl_linear.model import InContextModel
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 
-class RandomFeatureRidge(EnsembleClassifier):
+class RandomFeatureRidge(StreamedClassifier):
     """Classifies the rows of a table by ridge regressions on random features, in closed form.
 
     There is no pretraining and no iterative optimisation. This is what a model with ridge inputs
