@@ -1,6 +1,7 @@
 """Tensors kept in a file, for contexts whose hidden tokens do not fit into memory."""
 
 import tempfile
+import weakref
 from collections.abc import MutableSequence
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -34,6 +35,7 @@ class Spilled(MutableSequence[Tensor]):
 
     def __init__(self, folder: Path) -> None:
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed with the list)
+        weakref.finalize(self, self._file.close)
         self._slots: list[_Slot] = []
         self._end = 0
 
