@@ -42,7 +42,8 @@ class TableFile:
     def num_rows(self) -> int:
         """How many rows it has; for CSV, lines after the first, an upper bound."""
         if not self._is_csv:
-            return int(self._parquet().metadata.num_rows)
+            with self._parquet() as file:
+                return int(file.metadata.num_rows)
         with self.path.open("rb") as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1
 
@@ -72,20 +73,20 @@ class TableFile:
         with _ReadingErrors(self.path):
             if self._is_csv:
                 # low_memory=False: one type for each column of a piece.
-                yield from (
-                    piece[names]
-                    for piece in pd.read_csv(
-                        self.path, usecols=names, chunksize=ROWS_PER_PIECE, low_memory=False
-                    )
-                )
+                with pd.read_csv(
+                    self.path, usecols=names, chunksize=ROWS_PER_PIECE, low_memory=False
+                ) as reader:
+                    yield from (piece[names] for piece in reader if len(piece))
                 return
-            for batch in self._parquet().iter_batches(ROWS_PER_PIECE, columns=names):
-                yield batch.to_pandas()
+            with self._parquet() as file:
+                for batch in file.iter_batches(ROWS_PER_PIECE, columns=names):
+                    yield batch.to_pandas()
 
     def _names(self) -> list[str]:
         with _ReadingErrors(self.path):
             if not self._is_csv:
-                return list(self._parquet().schema_arrow.names)
+                with self._parquet() as file:
+                    return list(file.schema_arrow.names)
             # Read as a row: pandas would rename a second `y` to `y.1`.
             header = pd.read_csv(self.path, header=None, nrows=1, dtype=str, keep_default_na=False)
             return [str(name) for name in header.iloc[0]]
