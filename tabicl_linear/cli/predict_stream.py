@@ -33,11 +33,7 @@ def predict_in_pieces(options: argparse.Namespace) -> None:
     """
     train, test = TableFile(options.train), TableFile(options.test)
     target = options.target
-    if target not in train.columns:
-        raise DataError(
-            f"{options.train} has no target column {target!r}; its columns (commas separate them) "
-            f"are {', '.join(train.columns)}."
-        )
+    train.require(target)
     names = [name for name in test.columns if name != target]
     _check_columns(train, names, target)
     classifier = TabICLLinearClassifier(

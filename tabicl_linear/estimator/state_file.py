@@ -122,7 +122,7 @@ def read(
     try:
         content = json.loads(metadata["content"])
         parameters, fitted = (by.unpack(content[part]) for part in ("parameters", "fitted"))
-    except CheckpointError as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # ValueError: ours too
         raise CheckpointError(
             f"{path} was written by tabicl-linear {metadata['version']} and this is {__version__}: "
             f"{error}. Load it with that version, or fit and save again."

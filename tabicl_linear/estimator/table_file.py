@@ -11,6 +11,8 @@ from tabicl_linear.errors import DataError
 CSV = ".csv"
 PARQUET = ".parquet"
 ROWS_PER_PIECE = 50_000
+MOST_SHOWN = 10
+"""Column names in a message."""
 
 
 class TableFile:
@@ -47,17 +49,23 @@ class TableFile:
         with self.path.open("rb") as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1
 
+    def require(self, name: str) -> None:
+        """Raise `DataError` if there is no such column."""
+        if name not in self.columns:
+            shown = ", ".join(self.columns[:MOST_SHOWN])
+            more = len(self.columns) - MOST_SHOWN
+            raise DataError(
+                f"{self.path} has no column {name!r}; its columns (commas separate them) are "
+                f"{shown}{f' and {more} more' if more > 0 else ''}."
+            )
+
     def column(self, name: str) -> "pd.Series[Any]":
         """All values of one column.
 
         Raises:
             DataError: There is no such column, or the file is unreadable.
         """
-        if name not in self.columns:
-            raise DataError(
-                f"{self.path} has no column {name!r}; its columns (commas separate them) are "
-                f"{', '.join(self.columns)}."
-            )
+        self.require(name)
         with _ReadingErrors(self.path):
             if self._is_csv:
                 return pd.read_csv(self.path, usecols=[name], low_memory=False)[name]
@@ -89,7 +97,8 @@ class TableFile:
                     return list(file.schema_arrow.names)
             # Read as a row: pandas would rename a second `y` to `y.1`.
             header = pd.read_csv(self.path, header=None, nrows=1, dtype=str, keep_default_na=False)
-            return [str(name) for name in header.iloc[0]]
+            # Without a name in the file, pandas calls it so.
+            return [str(name) or f"Unnamed: {i}" for i, name in enumerate(header.iloc[0])]
 
     def _parquet(self) -> Any:
         # Imported here, since only files need it.

@@ -270,6 +270,8 @@ def test_scores_are_optional_and_change_nothing(tmp_path):
     scored.save(tmp_path / "s")
     again = TabICLLinearClassifier.load(tmp_path / "s", model=model)
     pd.testing.assert_frame_equal(again.prequential_, scored.prequential_)
+    again.fit(x, y)
+    assert not hasattr(again, "prequential_")
     figure = prequential_figure(scored.prequential_)
     assert [axes.get_ylabel() for axes in figure.axes] == ["log-loss", "accuracy"]
     line = figure.axes[0].lines[0].get_xydata()

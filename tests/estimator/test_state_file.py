@@ -230,6 +230,8 @@ def test_another_format_is_refused(saved):
         ("tabicl_linear.estimator.views:View", "tabicl_linear.estimator.views:Sequence"),
         ("tabicl_linear.estimator.views:View", "tabicl_linear.estimator.gone:View"),
         ('"row_seed"', '"row_sowing"'),
+        ('"is": "tuple"', '"is": "unknown"'),
+        ('"items"', '"things"'),
     ],
 )
 def test_records_that_are_not_of_this_version_are_refused(saved, record, another):

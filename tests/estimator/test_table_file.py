@@ -33,6 +33,19 @@ def test_pieces_are_the_file(path):
         file.column("d")
 
 
+def test_a_column_without_a_name_has_the_one_of_pandas(tmp_path):
+    (tmp_path / "t.csv").write_text(",a\n0,1\n1,2\n")
+    file = TableFile(tmp_path / "t.csv")
+    assert file.columns == ["Unnamed: 0", "a"]
+    assert [piece.columns.tolist() for piece in file.pieces()] == [["Unnamed: 0", "a"]]
+
+
+def test_few_of_many_columns_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text(",".join(f"c{i}" for i in range(30)))
+    with pytest.raises(DataError, match="c8, c9 and 20 more"):
+        TableFile(tmp_path / "t.csv").require("y")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
