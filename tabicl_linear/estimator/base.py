@@ -128,6 +128,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.preprocessor_ = preprocessor
         self.state_bytes_ = self.ensemble_.state_bytes
         self.n_samples_seen_ = len(codes)
+        self.__dict__.pop("prequential_", None)  # of an earlier fit
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Class probabilities `[rows, classes]`, in the order of `classes_`.

@@ -155,5 +155,5 @@ class TabICLLinearClassifier(GrowingClassifier):
                 f"{trained[1]}: accuracy may fall with more rows; compare with a sample of that "
                 "size, or use a model pretrained on longer tables.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,
             )

@@ -142,7 +142,7 @@ def fit_ensemble(
             f"of the {num_members} ensemble members uses its own random {max_columns}. Raise "
             "n_estimators to cover more columns, or select columns beforehand.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
     views = draw_views(
         num_members,

@@ -97,10 +97,6 @@ class GrowingClassifier(StreamedClassifier):
                 self._continue(X, y, classes, prequential=prequential)
         return self
 
-    def _fit(self, X: Any, y: Any) -> None:
-        self.__dict__.pop("prequential_", None)
-        super()._fit(X, y)
-
     def _fit_pieces(self, pieces: Pieces, classes: npt.NDArray[Any] | None) -> None:
         if not self._load_model().is_causal:
             super()._fit_pieces(pieces, classes)
@@ -111,7 +107,6 @@ class GrowingClassifier(StreamedClassifier):
             self._continue(X, y, None, prequential=False)
 
     def _start(self, X: Any, y: Any, announced: Any) -> None:
-        self.__dict__.pop("prequential_", None)
         table = self._validated(X, y, reset=True)
         labels = checked_labels(y)
         check_consistent_length(table, labels)
