@@ -125,3 +125,47 @@ def test_a_disk_that_fills_is_one_line(folder, model, monkeypatch, capsys):
     assert run(folder, model, "--stream") == 2
     assert "out.csv cannot be written: No space left" in capsys.readouterr().err
     assert not (folder / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sep", ";"], "--sep"),
+        (["--id-columns", "a"], "--id-columns"),
+        (["--drop", "a"], "--drop"),
+        (["--dates", "kind"], "--dates"),
+        (["--encoding", "latin-1", "--na-values", "?"], "--encoding, --na-values"),
+    ],
+)
+def test_options_that_it_cannot_honour_are_refused(folder, model, options, message, capsys):
+    assert run(folder, model, "--stream", *options) == 2
+    error = capsys.readouterr().err
+    assert f"--stream does not take {message}: prepare" in error
+    assert len(error.splitlines()) == 1
+    assert not (folder / "out.csv").exists()
+
+
+def test_other_forms_of_files_are_refused(folder, model, capsys):
+    assert run(folder, model, "--stream", output="out.tsv") == 2
+    assert "--stream writes .csv or .parquet" in capsys.readouterr().err
+    arguments = ["-", folder / "test.csv", "--target", "y", "--output", folder / "out.csv"]
+    assert main(["predict", *map(str, arguments), "--stream"]) == 2
+    assert "--stream does not take standard input" in capsys.readouterr().err
+    (folder / "train.csv").rename(folder / "train.tsv")
+    assert run(folder, model, "--stream", train="train.tsv") == 2
+    assert "unknown suffix '.tsv'" in capsys.readouterr().err
+
+
+def test_ensembles_by_name(folder, model, monkeypatch):
+    seen = []
+    fit = predict_stream.TabICLLinearClassifier.fit
+
+    def watched(self, *arguments):
+        seen.append(fit(self, *arguments).ensemble_)
+        return self
+
+    monkeypatch.setattr(predict_stream.TabICLLinearClassifier, "fit", watched)
+    arguments = [folder / "train.csv", folder / "test.csv", "--target", "y", "--model", model]
+    arguments += ["--output", folder / "out.csv", "--stream", "--ensemble", "paper"]
+    assert main(["predict", *map(str, arguments)]) == 0
+    assert len(seen[0].views) == 10
