@@ -6,7 +6,6 @@ holds weights, recipe and provenance. Both are read without running code from th
 
 import hashlib
 import json
-import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,13 +16,13 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from tabicl_linear import recipe as recipes
 from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError
-from tabicl_linear.files import written_whole
+from tabicl_linear.files import give_usual_mode, written_whole
 from tabicl_linear.model import InContextModel
 
 _FORMAT = "tabicl_linear/2"
@@ -136,19 +135,48 @@ def export(checkpoint: str | Path, output: str | Path, overrides: Sequence[str] 
         "provenance": json.dumps(contents.provenance, sort_keys=True),
     }
     weights = {name: tensor.contiguous() for name, tensor in contents.weights.items()}
-    metadata["checksum"] = _checksum(weights, metadata)
+    metadata["checksum"] = checksum(weights, metadata)
     try:
         with written_whole(output) as partial:
             save_file(weights, partial, metadata=metadata)
-            # The library creates files that only the owner can read; give this one the usual mode.
-            mask = os.umask(0)
-            os.umask(mask)
-            partial.chmod(0o666 & ~mask)
+            give_usual_mode(partial)  # the library creates files that only the owner can read
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"The export {output} cannot be written: {error}; name a file in a writable folder "
             "with enough room."
         ) from error
+
+
+def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """SHA-256 of names, types, shapes and bytes of all tensors, and of texts about them."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        whole = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(whole.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def identity(model: InContextModel) -> str:
+    """SHA-256 of everything on which a model's answers depend, on whatever device it is.
+
+    That is its weights and buffers, and the classes and settings of its parts.
+    """
+    about = {name: _settings(part) for name, part in model.named_modules()}
+    about["architecture"] = repr(model.architecture)
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return checksum(tensors, about)
+
+
+def _settings(part: nn.Module) -> str:
+    """The class of a module and those of its public attributes that are numbers or texts."""
+    simple = {
+        name: value
+        for name, value in vars(part).items()
+        if type(value) in (bool, int, float, str) and not name.startswith("_")
+    }
+    simple.pop("training")
+    return f"{type(part).__module__}.{type(part).__qualname__} {sorted(simple.items())}"
 
 
 @contextmanager
@@ -177,7 +205,7 @@ def _read_export(path: Path) -> Contents:
         )
     described = {key: text for key, text in metadata.items() if key != "checksum"}
     checked = metadata["format"] == _FORMAT
-    if checked and metadata.get("checksum") != _checksum(weights, described):
+    if checked and metadata.get("checksum") != checksum(weights, described):
         raise CheckpointError(
             f"{path} is damaged: its checksum does not match its content; export again."
         )
@@ -188,15 +216,6 @@ def _read_export(path: Path) -> Contents:
         raise CheckpointError(
             f"{path} does not hold a readable description of its model; export again."
         ) from error
-
-
-def _checksum(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """SHA-256 of names, types, shapes and bytes of all weights, and of the metadata."""
-    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
-    for name, tensor in sorted(weights.items()):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _read_lightning(path: Path) -> Contents:

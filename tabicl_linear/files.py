@@ -26,6 +26,13 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
 
 
+def give_usual_mode(path: Path) -> None:
+    """Give a file the permissions of files that this process creates."""
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod(0o666 & ~mask)
+
+
 def sweep(folder: Path) -> None:
     """Delete the partial files of killed writers; no writer may be active."""
     for partial in folder.glob(f".*{PARTIAL}"):

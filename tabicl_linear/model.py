@@ -1,6 +1,7 @@
 """The in-context model: fit a context, predict queries."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -116,6 +117,16 @@ class InContextModel(PlacedModule):
         """Whether no row depends on later ones, so that a fitted state can be extended."""
         return self.backbone.is_causal and (self.ridge is None or self.ridge.is_causal)
 
+    def check_extensible(self) -> None:
+        """Raise `UnsupportedReadout` if a fitted state cannot be extended by more rows."""
+        self.backbone.check_extensible()
+        if not self.is_causal:
+            raise UnsupportedReadout(
+                "A fitted state can be extended only if rows depend on earlier rows alone: here "
+                "ridge inputs are solved from all rows. Fit all rows at once, or use a model "
+                "with ridge_inputs.form: earlier_rows."
+            )
+
     def fit(
         self,
         x: Float[Tensor, "b c m"],
@@ -125,6 +136,7 @@ class InContextModel(PlacedModule):
         state: InContextState | None = None,
         statistics: ContextStatistics | None = None,
         rows_per_chunk: int | None = None,
+        spill: Path | None = None,
     ) -> InContextState:
         """Write labelled rows and return the state.
 
@@ -143,9 +155,11 @@ class InContextModel(PlacedModule):
                 in pieces or a part of one; see `statistics`. They include the categories.
             rows_per_chunk: Maximum number of rows of each task in the network at a time, by default
                 2048 on a CPU and 16384 elsewhere. The result does not depend on it, up to rounding.
+            spill: Folder for a temporary file that holds the hidden tokens of models that are not
+                causal, instead of memory. Only without gradients.
 
         Raises:
-            DataError: The model cannot take the rows, labels or state.
+            DataError: The model cannot take the rows, labels or state, or the file has no room.
             ConfigError: `rows_per_chunk` is less than one.
             UnsupportedReadout: `state` is given, but a layer reads tokens written later.
         """
@@ -155,7 +169,7 @@ class InContextModel(PlacedModule):
         initial = None
         if state is not None:
             self._check_state(state)
-            self._check_extensible()
+            self.check_extensible()
             if statistics is not None:
                 raise DataError("A state has statistics of its own: leave `statistics` out.")
             statistics, initial = state.statistics, state.layers
@@ -167,7 +181,7 @@ class InContextModel(PlacedModule):
         ridge = tables.open(x, y, None if state is None else state.ridge, size)
         tokens = tables.context_tokens(x, y, ridge, size)
         with self.computing():
-            layers = self.backbone.write(tokens, initial, num_cells=tables.num_cells)
+            layers = self.backbone.write(tokens, initial, num_cells=tables.num_cells, spill=spill)
         kept = None if ridge is None else ridge.state
         return InContextState(layers, statistics, self._classes(y, state), kept)
 
@@ -298,15 +312,6 @@ class InContextModel(PlacedModule):
         if self.ridge is not None and known is not None:
             logits = logits + self.ridge.logits(known)
         return logits if classes is None else without_absent(logits, classes)
-
-    def _check_extensible(self) -> None:
-        self.backbone.check_extensible()
-        if not self.is_causal:
-            raise UnsupportedReadout(
-                "A fitted state can be extended only if rows depend on earlier rows alone: here "
-                "ridge inputs are solved from all rows. Fit all rows at once, or use a model "
-                "with ridge_inputs.form: earlier_rows."
-            )
 
     def _check_state(self, state: InContextState) -> None:
         """Refuse the state of another model, since kernels do not check shapes."""

@@ -33,3 +33,15 @@ def test_the_demo_trains_scores_draws_and_goes_on_where_it_was(tmp_path):
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert [p.name for p in (tmp_path / "demo").glob("version_*")] == ["version_0"]
     assert again.stdout.split("| iris |")[1] == first.stdout.split("| iris |")[1]
+
+
+def test_a_long_table_is_what_predict_takes(tmp_path):
+    path = tmp_path / "long.parquet"
+    command = [sys.executable, "-m", "experiments.stream_table.run", "--output", str(path)]
+    command += ["--rows", "2000", "--columns", "6", "--classes", "3"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    table = pd.read_parquet(path)
+    assert table.shape == (2000, 7)
+    assert set(table["y"]) == {0, 1, 2}
+    assert not table.isna().any(axis=None)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["long.parquet"]

@@ -35,9 +35,12 @@ CONTEXT = 48
 CLASSES = (2, 3, 3, 4, 6, 10)
 
 
-def untrained(seed: int = 0, **architecture: int):
+def untrained(seed: int = 0, readout: str = "FinalState", **architecture):
     """A model of the recipe with seeded initial weights."""
-    recipe = RECIPE | {"architecture": RECIPE["architecture"] | architecture}
+    recipe = RECIPE | {
+        "readout": {"class_path": f"tabicl_linear.readouts.{readout}", "init_args": {}},
+        "architecture": RECIPE["architecture"] | architecture,
+    }
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return recipes.build(recipe).eval()

@@ -6,11 +6,13 @@ which costs less than keeping queries and gates of all tokens. Bidirectional: on
 direction. Results are those of the whole sequence up to rounding.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from pathlib import Path
 
 import torch
 
 from tabicl_linear.backbone.block import Block
+from tabicl_linear.backbone.spill import Spilled
 from tabicl_linear.kernels.matrix import matrix_of
 from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.mixers.base import LayerState
@@ -29,10 +31,14 @@ class HeldTokens:
 
     Args:
         chunks: Tokens in order, all chunks but the last equally long; at least one.
+        spill: Folder for a file that holds them; in memory if left out.
     """
 
-    def __init__(self, chunks: Iterable[Float[Tensor, "b _t d"]]) -> None:
-        self.slabs: list[Tensor] = []
+    def __init__(
+        self, chunks: Iterable[Float[Tensor, "b _t d"]], spill: Path | None = None
+    ) -> None:
+        self._spill = spill
+        self.slabs = self._empty()
         self.chunk_length = 0
         pending: list[Tensor] = []
         for chunk in chunks:
@@ -65,10 +71,14 @@ class HeldTokens:
 
         Holds all tokens twice, since the second step still needs the original ones.
         """
-        steps = [self._stepped(slab, forward) for slab in self.slabs]
+        steps = self._empty()
+        steps.extend(self._stepped(slab, forward) for slab in self.slabs)
         for i in reversed(range(len(self.slabs))):
             reverse = self._stepped(self.slabs[i].flip(1), backward).flip(1)
             self.slabs[i] = (steps.pop() + reverse) / 2
+
+    def _empty(self) -> MutableSequence[Tensor]:
+        return [] if self._spill is None else Spilled(self._spill)
 
     def _stepped(self, slab: Tensor, step: Callable[[Tensor], Tensor]) -> Tensor:
         return _joined([step(chunk) for chunk in slab.split(self.chunk_length, dim=1)])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -89,6 +90,7 @@ class Backbone(nn.Module):
         initial: Sequence[LayerState] | None = None,
         *,
         num_cells: int = 1,
+        spill: Path | None = None,
     ) -> tuple[LayerState, ...]:
         """The states that `fit` returns, from a context that comes in chunks of tokens.
 
@@ -101,10 +103,12 @@ class Backbone(nn.Module):
             chunks: Tokens in order, the cells of a row side by side in the batch; at least one.
             initial: States to start from; learned ones or zero if left out.
             num_cells: Cells of a row.
+            spill: Folder for a temporary file that holds these hidden tokens; if left out, memory
+                does. Not for gradients.
         """
         states: Sequence[LayerState | None] = initial or [None] * len(self.blocks)
         for together in ([chunk] for chunk in chunks) if self.is_causal else [chunks]:
-            tokens = HeldTokens(map(lifted, together))
+            tokens = HeldTokens(map(lifted, together), None if self.is_causal else spill)
             states = self._pass(tokens, states, num_cells, read_last=False)
         return cast(tuple[LayerState, ...], tuple(states))
 

@@ -20,9 +20,12 @@ from tabicl_linear.cli.predict_tables import (
     with_predictions,
 )
 from tabicl_linear.cli.table_files import (
+    CSV,
+    PARQUET,
     STANDARD_INPUT,
     check_readable,
     check_writable,
+    suffix_of,
     write_table,
 )
 from tabicl_linear.errors import ConfigError
@@ -47,9 +50,16 @@ def main(argv: list[str]) -> int:
 
 def _predict(options: argparse.Namespace) -> None:
     # The classifier imports torch, which takes seconds, so files and names are checked first.
-    if options.train == options.test == STANDARD_INPUT:
+    if options.stream:
+        _check_streamable(options)
+    elif options.train == options.test == STANDARD_INPUT:
         raise ConfigError("TRAIN and TEST are both standard input; give a file for one of them.")
     check_writable(options.output, (options.train, options.test))
+    if options.stream:
+        from tabicl_linear.cli.predict_stream import predict_in_pieces
+
+        predict_in_pieces(options)
+        return
     check_readable(options.train)
     check_readable(options.test)
     tables = read_tables(options.train, options.test, _table_options(options))
@@ -77,6 +87,27 @@ def _predict(options: argparse.Namespace) -> None:
         )
 
 
+def _check_streamable(options: argparse.Namespace) -> None:
+    """Refuse what `--stream` cannot honour."""
+    given = {
+        "--id-columns": options.id_columns,
+        "--drop": options.drop,
+        "--dates": options.dates,
+        "--sep": options.sep,
+        "--encoding": options.encoding != "utf-8",
+        "--na-values": options.na_values,
+        "standard input": STANDARD_INPUT in (options.train, options.test),
+    }
+    refused = [name for name, value in given.items() if value]
+    if refused:
+        raise ConfigError(
+            f"--stream does not take {', '.join(refused)}: prepare the files beforehand, or leave "
+            "out --stream."
+        )
+    if suffix_of(options.output) not in (CSV, PARQUET):
+        raise ConfigError(f"--stream writes {CSV} or {PARQUET}, not --output {options.output}.")
+
+
 def _table_options(options: argparse.Namespace) -> TableOptions:
     return TableOptions(
         target=options.target,
@@ -102,6 +133,11 @@ def _parser() -> OneLineArgumentParser:
     parser.add_argument("--output", type=Path, required=True, help="file to write")
     _add_model_options(parser)
     _add_table_options(parser)
+    parser.add_argument(
+        "--stream",
+        action="store_true",
+        help="read and write in pieces, for tables larger than memory (docs/growing.md)",
+    )
     parser.add_argument("--quiet", action="store_true", help="errors only")
     return parser
 

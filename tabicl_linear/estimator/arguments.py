@@ -60,25 +60,7 @@ class EnsembleArguments(BaseEstimator):
                 raise ConfigError(f"{name}={value!r}: give a positive integer.")
 
     def _resolved_device(self) -> torch.device:
-        if self.device is None:
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            device = torch.device(self.device)
-        except (RuntimeError, TypeError) as error:
-            raise ConfigError(
-                f"device={self.device!r} is not a torch device; give 'cpu', 'cuda' or 'cuda:INDEX'."
-            ) from error
-        if device.type not in ("cpu", "cuda"):
-            # Column statistics are float64, which MPS, for example, does not support.
-            raise ConfigError(
-                f"device={str(device)!r} is not supported; give 'cpu', 'cuda' or 'cuda:INDEX'."
-            )
-        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-            raise ConfigError(
-                f"device={str(device)!r}, but torch sees {torch.cuda.device_count()} CUDA devices; "
-                "give another device, or 'cpu'."
-            )
-        return device
+        return resolved_device(self.device)
 
     @property
     def _preset(self) -> Preset:
@@ -90,11 +72,70 @@ class EnsembleArguments(BaseEstimator):
             preset = preset._replace(softmax_temperature=float(self.softmax_temperature))
         return preset
 
+    @property
+    def _fixed_temperature(self) -> float:
+        """The temperature of a fit that sees its rows piece by piece.
+
+        Raises:
+            ConfigError: It is to be calibrated.
+        """
+        if self.softmax_temperature == "auto":
+            raise ConfigError(
+                "softmax_temperature='auto' needs all rows at once: give a number or None to fit "
+                "piece by piece."
+            )
+        return self._preset.softmax_temperature
+
     def _rows_at_a_time(self, num_rows: int) -> int:
         """Rows in the network at a time for a table of so many rows, over all members."""
         given = self.rows_per_batch
         rows = rows_that_fit(self._resolved_device()) if given is None else int(given)
         return min(rows, num_rows * self._preset.n_estimators)
+
+
+def refuse(unsupported: dict[str, Any]) -> None:
+    """Refuse arguments of `fit` that are not supported, with the reason.
+
+    Raises:
+        TypeError: An unknown argument.
+        ConfigError: Weights of rows.
+    """
+    for name, value in unsupported.items():
+        if name != "sample_weight":
+            raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
+        if value is not None:
+            raise ConfigError(
+                "sample_weight is not supported: the learner reads every row once and was not "
+                "pretrained with weights. Repeat or sample rows in proportion to their weights, or "
+                "set class_weight."
+            )
+
+
+def resolved_device(given: str | torch.device | None) -> torch.device:
+    """The device that an argument names; by default CUDA where it is available.
+
+    Raises:
+        ConfigError: It is no device, or not one of this machine.
+    """
+    if given is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(given)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"device={given!r} is not a torch device; give 'cpu', 'cuda' or 'cuda:INDEX'."
+        ) from error
+    if device.type not in ("cpu", "cuda"):
+        # Column statistics are float64, which MPS, for example, does not support.
+        raise ConfigError(
+            f"device={str(device)!r} is not supported; give 'cpu', 'cuda' or 'cuda:INDEX'."
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device={str(device)!r}, but torch sees {torch.cuda.device_count()} CUDA devices; "
+            "give another device, or 'cpu'."
+        )
+    return device
 
 
 def _is_integer(value: Any) -> bool:

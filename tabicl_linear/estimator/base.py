@@ -2,6 +2,8 @@
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -18,8 +20,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.arguments import EnsembleArguments, threads
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.arguments import EnsembleArguments, refuse, threads
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.ensemble import FittedEnsemble, fit_ensemble
 from tabicl_linear.estimator.frames import computable, computable_array, from_other_library
@@ -28,9 +30,10 @@ from tabicl_linear.estimator.learner import ContextLearner
 from tabicl_linear.estimator.memory import retried_smaller
 from tabicl_linear.estimator.pooling import calibrated_temperature, held_out_rows, pooled
 from tabicl_linear.estimator.preprocessing import Table, TablePreprocessor
+from tabicl_linear.estimator.saved import SavedEnsemble
 
 
-class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
+class EnsembleClassifier(ClassifierMixin, SavedEnsemble, EnsembleArguments, ABC):
     """Encodes a table and lets a learner read it once for each member of an ensemble.
 
     Subclasses take the arguments below, among others, and make the learner. For arguments and
@@ -41,8 +44,8 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
     class_count_: npt.NDArray[np.int64]
     temperature_: float
     preprocessor_: TablePreprocessor
-    ensemble_: FittedEnsemble[Any]
     state_bytes_: int
+    n_samples_seen_: int
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -68,16 +71,22 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
             ConfigError: A constructor argument is out of range.
             CheckpointError: The model cannot be loaded.
         """
-        _refuse(unsupported)
+        refuse(unsupported)
         self._check_arguments()
+        with self._kept_on_errors():
+            self._fit(X, y)
+        return self
+
+    @contextmanager
+    def _kept_on_errors(self) -> Iterator[None]:
+        """Leave the classifier as it was if something fails."""
         before = dict(self.__dict__)
         try:
-            self._fit(X, y)
+            yield
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        return self
 
     def _fit(self, X: Any, y: Any) -> None:
         table = self._validated(X, y, reset=True)
@@ -89,16 +98,32 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
                 f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least "
                 "two."
             )
-        device = self._resolved_device()
-        learner = self._make_learner(len(classes), len(labels)).to(device)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        counts = np.bincount(codes)
-        class_weights(self.class_weight, classes, counts)
+        learner = self._make_learner(len(classes), len(labels)).to(self._resolved_device())
+        seed = self._seed()
+        class_weights(self.class_weight, classes, np.bincount(codes))
         with threads(self.n_jobs):
-            self.temperature_ = self._temperature(learner, table, codes, seed)
-            self.preprocessor_, self.ensemble_ = self._read(learner, table, codes, seed)
-        self.classes_, self.class_count_ = classes, counts
-        self.state_bytes_ = self.ensemble_.state_bytes
+            temperature = self._temperature(learner, table, codes, seed)
+            preprocessor, ensemble = self._read(learner, table, codes, seed)
+        self._set_fitted(preprocessor, ensemble, classes, codes, temperature)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _set_fitted(
+        self,
+        preprocessor: TablePreprocessor,
+        ensemble: FittedEnsemble[Any],
+        classes: npt.NDArray[Any],
+        codes: npt.NDArray[np.int64],
+        temperature: float,
+    ) -> None:
+        """Set the fitted attributes, and remove those of an earlier fit."""
+        self.preprocessor_, self.ensemble_ = preprocessor, ensemble
+        self.classes_, self.temperature_ = classes, temperature
+        self.class_count_ = np.bincount(codes, minlength=len(classes))
+        self.state_bytes_ = ensemble.state_bytes
+        self.n_samples_seen_ = len(codes)
+        self.__dict__.pop("prequential_", None)
 
     def _read(
         self,
@@ -110,7 +135,19 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
         """The columns learnt and the members fitted on rows."""
         preprocessor = TablePreprocessor(self.categorical_features)
         matrix = preprocessor.fit_transform(table, codes)
-        ensemble = retried_smaller(
+        return preprocessor, self._members(learner, preprocessor, matrix, codes, seed)
+
+    def _members(
+        self,
+        learner: ContextLearner[Any],
+        preprocessor: TablePreprocessor,
+        matrix: npt.NDArray[np.float32],
+        codes: npt.NDArray[np.int64],
+        seed: int,
+        **options: Any,
+    ) -> FittedEnsemble[Any]:
+        """The members fitted on encoded rows; `options` as in `fit_ensemble`."""
+        return retried_smaller(
             lambda rows: fit_ensemble(
                 learner,
                 matrix,
@@ -120,12 +157,12 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
                 seed=seed,
                 rows_per_batch=rows,
                 progress=self.verbose > 0,
+                **options,
             ),
             self._rows_at_a_time(len(matrix)),
             what=f"fitting {len(matrix)} rows x {matrix.shape[1]} columns",
             device=learner.device,
         )
-        return preprocessor, ensemble
 
     def _temperature(
         self,
@@ -226,13 +263,6 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
             CheckpointError: The learner's weights cannot be loaded.
         """
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A classifier fitted on a GPU must load on a machine without one.
-        state = dict(super().__getstate__())
-        if "ensemble_" in state:
-            state["ensemble_"] = state["ensemble_"].on("cpu")
-        return state
-
     def _validated(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Table:
         """The checked table; sets (or compares) the number and names of its columns."""
         X = from_other_library(X)
@@ -252,15 +282,3 @@ class EnsembleClassifier(ClassifierMixin, EnsembleArguments, ABC):
             raise DataError(one_line(error)) from error
         validate_data(self, X, y, reset=reset, skip_check_array=True)
         return computable_array(array)
-
-
-def _refuse(unsupported: dict[str, Any]) -> None:
-    for name, value in unsupported.items():
-        if name != "sample_weight":
-            raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
-        if value is not None:
-            raise ConfigError(
-                "sample_weight is not supported: the learner reads every row once and was not "
-                "pretrained with weights. Repeat or sample rows in proportion to their weights, or "
-                "set class_weight."
-            )

@@ -30,7 +30,8 @@ def class_weights(
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ConfigError(f"class_weight={class_weight!r}: give 'balanced', a dict or None.")
-        return np.asarray(counts.sum() / (len(classes) * counts))
+        # A class that was announced, and has no rows yet, counts as one row.
+        return np.asarray(counts.sum() / (len(classes) * np.maximum(counts, 1)))
     if not isinstance(class_weight, Mapping):
         raise ConfigError(f"class_weight={class_weight!r}: give 'balanced', a dict or None.")
     known = classes.tolist()

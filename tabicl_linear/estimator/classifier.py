@@ -3,14 +3,17 @@
 import copy
 import os
 import warnings
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import torch
 
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
-from tabicl_linear.estimator.base import EnsembleClassifier
+from tabicl_linear.estimator import state_file
+from tabicl_linear.estimator.arguments import resolved_device
 from tabicl_linear.estimator.class_weights import ClassWeight
+from tabicl_linear.estimator.growing import GrowingClassifier
 from tabicl_linear.estimator.learner import ContextLearner
 from tabicl_linear.estimator.many_classes import ManyClasses
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
@@ -19,7 +22,7 @@ from tabicl_linear.model import InContextModel
 from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
 
-class TabICLLinearClassifier(EnsembleClassifier):
+class TabICLLinearClassifier(GrowingClassifier):
     """Classifies the rows of a table with a pretrained in-context learner, without training.
 
     `fit` encodes the table, writes its rows into the model's states and keeps the states, whose
@@ -56,6 +59,9 @@ class TabICLLinearClassifier(EnsembleClassifier):
         preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
         ensemble_: The fitted members.
         state_bytes_: Bytes of the fitted states of one member.
+        state_nbytes_: Bytes of those of all members.
+        n_samples_seen_: Rows read so far.
+        prequential_: How well `partial_fit` predicted pieces before it read them, if asked to.
     """
 
     def __init__(
@@ -87,6 +93,52 @@ class TabICLLinearClassifier(EnsembleClassifier):
         self.rows_per_batch = rows_per_batch
         self.verbose = verbose
 
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        model: str | os.PathLike[str] | InContextModel | None = None,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """A fitted classifier from a file that `save` has written.
+
+        Args:
+            path: The file.
+            model: The model that it was fitted with, if that is now in another place, or was given
+                as an object.
+            device: Where to compute, whatever device it was fitted on; see the class.
+            dtype: torch.float32 or torch.float64; that of the model if left out.
+
+        Raises:
+            CheckpointError: The file is missing, damaged, or of another version or class, or the
+                model is missing or another one.
+            ConfigError: The device or dtype is not supported.
+        """
+
+        def find(name: str) -> InContextModel:
+            if model is None and not name:
+                raise CheckpointError(
+                    f"{path} was fitted with a model that was given as an object: give it again, "
+                    "`load(path, model=MODEL)`."
+                )
+            try:
+                return cls(name if model is None else model)._load_model()
+            except CheckpointError as error:
+                if model is not None:
+                    raise
+                raise CheckpointError(
+                    f"{path} was fitted with the model {name!r}, which cannot be read here: give "
+                    f"its place as `load(path, model=PATH)`. {error}"
+                ) from error
+
+        content = state_file.read(
+            Path(path), cls.__name__, find, device=resolved_device(device), dtype=dtype
+        )
+        given = {} if model is None else {"model": model}
+        return cls._restored(content, device=device, **given)
+
     def _make_learner(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         model = self._load_model()
         self._warn_beyond_training(model, num_rows)
@@ -116,5 +168,5 @@ class TabICLLinearClassifier(EnsembleClassifier):
                 f"{trained[1]}: accuracy may fall with more rows; compare with a sample of that "
                 "size, or use a model pretrained on longer tables.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,
             )

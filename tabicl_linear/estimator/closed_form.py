@@ -1,6 +1,7 @@
 """A learner in closed form: ridge regressions on random features, without a network."""
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -43,6 +44,15 @@ class ClosedForm(nn.Module):
         """The device it computes on."""
         return self.regressions.device
 
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that make an equal learner."""
+        regressions = self.regressions
+        return {
+            "options": regressions.options,
+            "max_columns": self.max_columns,
+            "num_classes": regressions.num_classes,
+        }
+
     def fit(
         self,
         x: Float[Tensor, "b c m"],
@@ -50,6 +60,7 @@ class ClosedForm(nn.Module):
         *,
         categorical: Bool[Tensor, "b m"],
         rows_per_chunk: int,
+        spill: Path | None = None,
     ) -> ClosedFormState:
         """Solve the regressions on labelled rows.
 
@@ -58,6 +69,7 @@ class ClosedForm(nn.Module):
             y: Class indices from 0.
             categorical: Which columns hold category codes.
             rows_per_chunk: Rows processed together. The result is the same up to rounding.
+            spill: Not needed: memory does not grow with the rows.
         """
         statistics = context_statistics(
             x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk

@@ -1,10 +1,12 @@
 """The fitted members of the preprocessing ensemble: fit, read, move."""
 
 import copy
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Generic
+from pathlib import Path
+from typing import IO, Any, Generic
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +14,15 @@ import torch
 from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_length
+from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.learner import ContextLearner, State
 from tabicl_linear.estimator.relevance import choose_columns, relevance
 from tabicl_linear.estimator.views import PowerColumns, View, draw_views, in_class_order
 from tabicl_linear.kernels.state import map_tensors, num_bytes
+from tabicl_linear.types import Float, Int, Tensor
 
+ROWS_ARRANGED = 1 << 16
+"""Rows that are arranged for a member at a time where all do not fit into memory."""
 MIN_ROWS = 8
 """Fewer query rows than this are padded: matrix products of one or two rows run other kernels,
 whose rounding would make a prediction depend on the number of rows predicted together."""
@@ -44,9 +50,14 @@ class FittedEnsemble(Generic[State]):
     num_classes: int
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the states of all members."""
+        return sum(num_bytes(state) for state in self.states)
+
+    @property
     def state_bytes(self) -> int:
         """Bytes of the states of one member."""
-        return sum(num_bytes(state) for state in self.states) // len(self.views)
+        return self.nbytes // len(self.views)
 
     def scores(
         self,
@@ -73,7 +84,7 @@ class FittedEnsemble(Generic[State]):
         found = []
         step = max(1, rows_per_batch // self.group_size)
         work = len(self.views) * len(matrix)
-        with _bar("predict", work, progress) as bar, torch.inference_mode():
+        with progress_bar("predict", work, progress) as bar, torch.inference_mode():
             for start in range(0, len(matrix), step):
                 plain = matrix[start : start + step]
                 powered = self.power.transform(plain)
@@ -109,40 +120,48 @@ def fit_ensemble(
     seed: int,
     rows_per_batch: int,
     progress: bool,
+    num_classes: int | None = None,
+    in_order: bool = False,
+    spill: Path | None = None,
 ) -> FittedEnsemble[State]:
     """Let the learner read the training rows as every member sees them.
 
     Args:
         model: The learner, on the device to compute on.
         matrix: Training rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
-        labels: Class index of each row; every class occurs.
+        labels: Class index of each row.
         categorical: Which columns hold category codes.
         num_members: Size of the ensemble.
         seed: Seed of the views.
         rows_per_batch: Maximum number of rows in the network at a time, over all members.
         progress: Whether to show a progress bar.
+        num_classes: Classes of the table; those up to the largest label if left out.
+        in_order: Let all members write the rows in the order of the table, not each in its own.
+        spill: Folder for temporary files that hold what grows with the rows, instead of memory.
     """
     num_rows, num_columns = matrix.shape
-    num_classes = int(labels.max()) + 1
+    num_classes = int(labels.max()) + 1 if num_classes is None else num_classes
     width = min(num_columns, model.max_columns)
     chosen = None
     if num_columns > width:
         scores = relevance(matrix, labels, categorical)
         chosen = choose_columns(scores, num_members=num_members, width=width, seed=seed)
-        _warn_of_width(num_columns, width, num_members, stacklevel=5)
+        _warn_of_width(num_columns, width, num_members, stacklevel=10)
     views = draw_views(
         num_members, num_columns=width, num_classes=num_classes, seed=seed, chosen=chosen
     )
+    if in_order:
+        views = tuple(view._replace(row_seed=None) for view in views)
     power = PowerColumns()
     powered = [view.columns for view in views if view.power]
     if powered:
         power.fit(matrix, categorical, np.unique(np.concatenate(powered)))
     group_size = min(num_members, max(1, rows_per_batch // num_rows))
     ensemble = FittedEnsemble[State](model, views, power, (), group_size, num_classes)
-    with _bar("fit", num_members * num_rows, progress) as bar, torch.inference_mode():
+    with progress_bar("fit", num_members * num_rows, progress) as bar, torch.inference_mode():
         for first in range(0, num_members, ensemble.group_size):
             group = views[first : first + ensemble.group_size]
-            state = _write(ensemble, group, matrix, labels, categorical, rows_per_batch)
+            state = _write(ensemble, group, matrix, labels, categorical, rows_per_batch, spill)
             ensemble = replace(ensemble, states=(*ensemble.states, state))
             bar.update(len(group) * num_rows)
     return ensemble
@@ -166,24 +185,87 @@ def _write(
     labels: npt.NDArray[np.int64],
     categorical: npt.NDArray[np.bool_],
     rows_per_batch: int,
+    spill: Path | None,
 ) -> State:
     """The states of some members, whose rows are in memory only while they are written."""
+    device = ensemble.model.device
+    x, y = as_seen(ensemble, views, matrix, labels, spill)
+    mask = np.stack([categorical[view.columns] for view in views])
+    return ensemble.model.fit(
+        x,
+        y,
+        categorical=torch.from_numpy(mask).to(device),
+        rows_per_chunk=rows_at_a_time(device, rows_per_batch, len(views)),
+        spill=spill,
+    )
+
+
+def as_seen(
+    ensemble: FittedEnsemble[State],
+    views: tuple[View, ...],
+    matrix: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+    spill: Path | None = None,
+) -> tuple[Float[Tensor, "b c m"], Int[Tensor, "b c"]]:
+    """Labelled rows as some members see them, on the device of the learner.
+
+    Args:
+        ensemble: The members.
+        views: Which of them.
+        matrix: Rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
+        labels: Class index of each row.
+        spill: Folder for a file that holds the rows as a single member sees them.
+    """
     device = ensemble.model.device
     tables, shown = [], []
     for view in views:
         order = view.row_order(len(matrix))
-        table = matrix[np.ix_(order, view.columns)]
-        if view.power:
-            ensemble.power.transform(table, view.columns, in_place=True)
-        tables.append(table)
+        if spill is None:
+            tables.append(_seen(ensemble.power, view, matrix, order))
+        else:
+            pieces = np.array_split(order, -(-len(order) // ROWS_ARRANGED))
+            parts = (_seen(ensemble.power, view, matrix, rows) for rows in pieces)
+            tables.append(stored(parts, len(view.columns), spill))
         shown.append((labels[order] + view.class_shift) % ensemble.num_classes)
-    mask = np.stack([categorical[view.columns] for view in views])
-    return ensemble.model.fit(
-        _joined(tables).to(device),
-        _joined(shown).to(device),
-        categorical=torch.from_numpy(mask).to(device),
-        rows_per_chunk=min(chunk_length(device), max(1, rows_per_batch // len(views))),
-    )
+    return _joined(tables).to(device), _joined(shown).to(device)
+
+
+def _seen(
+    power: PowerColumns, view: View, matrix: npt.NDArray[np.float32], rows: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
+    """Some rows as one member sees them."""
+    table = matrix[np.ix_(rows, view.columns)]
+    return power.transform(table, view.columns, in_place=True) if view.power else table
+
+
+def stored(
+    parts: Iterable[npt.NDArray[np.float32]], width: int, folder: Path
+) -> npt.NDArray[np.float32]:
+    """Rows of such a width, given in parts, in an unnamed temporary file that goes with the array.
+
+    Raises:
+        DataError: The folder has no room.
+    """
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for part in parts:
+            _append(file, np.ascontiguousarray(part).data)
+        return np.memmap(file, np.float32, "r+").reshape(-1, width)
+
+
+def _append(file: IO[bytes], data: memoryview) -> None:
+    try:
+        file.write(data)
+        file.flush()
+    except OSError as error:
+        raise DataError(
+            f"The temporary file of a long table cannot be written after {file.tell():,} bytes "
+            f"({error.strerror}); set TMPDIR to a folder with more room."
+        ) from error
+
+
+def rows_at_a_time(device: torch.device, rows_per_batch: int, num_members: int) -> int:
+    """Rows of each member in the network at a time."""
+    return min(chunk_length(device), max(1, rows_per_batch // num_members))
 
 
 def _read(model: ContextLearner[State], state: State, x: torch.Tensor) -> torch.Tensor:
@@ -199,7 +281,8 @@ def _joined(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
     return torch.from_numpy(np.stack(tables) if len(tables) > 1 else tables[0][None])
 
 
-def _bar(what: str, total: int, progress: bool) -> tqdm:
+def progress_bar(what: str, total: int | None, progress: bool) -> tqdm:
+    """A bar on stderr that counts rows."""
     # disable=None: no bar if stderr is not a terminal.
     return tqdm(
         total=total,

@@ -44,6 +44,22 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
     return labels
 
 
+def class_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The index of each label among the classes.
+
+    Raises:
+        DataError: A label is not one of them.
+    """
+    codes = pd.Index(classes).get_indexer(pd.Index(labels)).astype(np.int64)
+    if (codes < 0).any():
+        raise DataError(
+            f"y holds {labels[codes < 0].tolist()[0]!r}, which is not one of the classes "
+            f"{classes.tolist()}: announce all classes at the first call, as `partial_fit(X, y, "
+            "classes=...)`, or fit all rows anew."
+        )
+    return codes
+
+
 def _refuse_mixed(labels: npt.NDArray[Any]) -> None:
     kinds = {"str" if isinstance(label, str) else type(label).__name__ for label in labels}
     if len(kinds) > 1:

@@ -1,5 +1,6 @@
 """The interface that the ensemble expects of a learner."""
 
+from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
 import torch
@@ -30,6 +31,7 @@ class ContextLearner(Protocol[State]):
         *,
         categorical: Bool[Tensor, "b m"],
         rows_per_chunk: int,
+        spill: Path | None = None,
     ) -> State:
         """The state after labelled rows, with class indices from 0; see `InContextModel.fit`."""
 

@@ -6,12 +6,13 @@ correct each other's errors, as in Dietterich and Bakiri (1995), "Solving multic
 problems via error-correcting output codes", with probabilities of digits in place of their values.
 """
 
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self
 
 import numpy as np
 import torch
 
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.learner import ContextLearner, State
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
@@ -78,6 +79,7 @@ class ManyClasses(Generic[State]):
         *,
         categorical: Bool[Tensor, "b m"],
         rows_per_chunk: int,
+        spill: Path | None = None,
     ) -> DigitStates:
         """The states after labelled rows, one for each digit.
 
@@ -86,7 +88,17 @@ class ManyClasses(Generic[State]):
             y: Class indices from 0.
             categorical: Which columns hold category codes.
             rows_per_chunk: Rows processed together.
+            spill: None; tables larger than memory are refused.
+
+        Raises:
+            DataError: A folder was given.
         """
+        if spill is not None:
+            classes, most = self.code.shape[1], int(self.code.max()) + 1
+            raise DataError(
+                f"A table larger than memory has {classes} classes and the model takes {most}: "
+                "join classes, or give fewer rows, which may have any number of classes."
+            )
         return DigitStates(
             tuple(
                 self.learner.fit(

@@ -1,19 +1,24 @@
 """The closed form alone as a scikit-learn classifier: the baseline a trained model must beat."""
 
-from typing import Any, Literal
+import os
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import torch
 
-from tabicl_linear.errors import ConfigError
-from tabicl_linear.estimator.base import EnsembleClassifier
+from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.estimator import state_file
+from tabicl_linear.estimator.arguments import resolved_device
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.closed_form import ClosedForm
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
 from tabicl_linear.estimator.presets import EnsembleName
+from tabicl_linear.estimator.streamed import StreamedClassifier
+from tabicl_linear.model import InContextModel
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 
-class RandomFeatureRidge(EnsembleClassifier):
+class RandomFeatureRidge(StreamedClassifier):
     """Classifies the rows of a table by ridge regressions on random features, in closed form.
 
     There is no pretraining and no iterative optimisation. This is what a model with ridge inputs
@@ -48,6 +53,8 @@ class RandomFeatureRidge(EnsembleClassifier):
         preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
         ensemble_: The fitted members.
         state_bytes_: Bytes of one member's solutions.
+        state_nbytes_: Bytes of those of all members.
+        n_samples_seen_: Rows read so far.
     """
 
     def __init__(
@@ -80,6 +87,32 @@ class RandomFeatureRidge(EnsembleClassifier):
         self.n_jobs = n_jobs
         self.rows_per_batch = rows_per_batch
         self.verbose = verbose
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: str | torch.device | None = None,
+    ) -> Self:
+        """A fitted classifier from a file that `save` has written.
+
+        Args:
+            path: The file.
+            device: Where to compute, whatever device it was fitted on; see the class.
+
+        Raises:
+            CheckpointError: The file is missing, damaged, or of another version or class.
+            ConfigError: The device is not supported.
+        """
+
+        def refuse(name: str) -> InContextModel:
+            raise CheckpointError(f"{path} refers to a model, which this classifier does not have.")
+
+        content = state_file.read(
+            Path(path), cls.__name__, refuse, device=resolved_device(device), dtype=None
+        )
+        return cls._restored(content, device=device)
 
     def _check_arguments(self) -> None:
         super()._check_arguments()

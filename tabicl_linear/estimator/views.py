@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.preprocessing import PowerTransformer
+from scipy.stats import yeojohnson
+from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 from tabicl_linear.estimator.columns import CLIP
 
@@ -32,16 +33,18 @@ class View(NamedTuple):
         columns: Columns of the table's matrix in the order in which the member sees them.
         power: Whether numeric columns are power-transformed.
         class_shift: The member is told class `(y + class_shift) mod C` for class `y`.
-        row_seed: Seed of the order in which the context rows are written.
+        row_seed: Seed of the order in which the context rows are written; None for their own.
     """
 
     columns: npt.NDArray[np.int64]
     power: bool
     class_shift: int
-    row_seed: int
+    row_seed: int | None
 
     def row_order(self, num_rows: int) -> npt.NDArray[np.int64]:
         """A permutation of the context rows; the same at every call."""
+        if self.row_seed is None:
+            return np.arange(num_rows)
         return np.random.default_rng(self.row_seed).permutation(num_rows)
 
 
@@ -80,6 +83,27 @@ def draw_views(
     return tuple(views)
 
 
+class PowerColumn(NamedTuple):
+    """The Yeo-Johnson transform of one column, and what standardises its result.
+
+    Attributes:
+        exponent: The parameter lambda.
+        mean: Mean of the transformed training values.
+        scale: Their standard deviation (population).
+    """
+
+    exponent: float
+    mean: float
+    scale: float
+
+    def transform(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Transformed and standardised values; NaN stays."""
+        # A query far outside the training range may overflow; the caller clips it.
+        with np.errstate(over="ignore", invalid="ignore"):
+            powered: npt.NDArray[np.float64] = yeojohnson(values, self.exponent)
+            return (powered - self.mean) / self.scale
+
+
 class PowerColumns:
     """Yeo-Johnson transforms of the numeric columns, fitted on the training rows.
 
@@ -90,7 +114,7 @@ class PowerColumns:
     """
 
     def __init__(self) -> None:
-        self._transforms: dict[int, PowerTransformer] = {}
+        self._transforms: dict[int, PowerColumn] = {}
         self.skipped: dict[int, str] = {}
 
     def fit(
@@ -110,13 +134,12 @@ class PowerColumns:
             index = int(column)
             if categorical[index]:
                 continue
-            transform = PowerTransformer(method="yeo-johnson", standardize=True)
-            problem = _fit_or_reason(transform, matrix[:, [index]].astype(np.float64))
-            if problem is None:
-                self._transforms[index] = transform
+            fitted = _fit_or_reason(matrix[:, [index]].astype(np.float64))
+            if isinstance(fitted, PowerColumn):
+                self._transforms[index] = fitted
             else:
-                self.skipped[index] = problem
-                _log.info("column %d of the matrix keeps its z-scores: %s", index, problem)
+                self.skipped[index] = fitted
+                _log.info("column %d of the matrix keeps its z-scores: %s", index, fitted)
         return self
 
     def transform(
@@ -138,19 +161,19 @@ class PowerColumns:
             transform = self._transforms.get(int(column))
             if transform is None:
                 continue
-            # A query far outside the training range may overflow, and is then clipped.
-            with np.errstate(over="ignore", invalid="ignore"):
-                values = transform.transform(matrix[:, [position]].astype(np.float64))
-            out[:, position] = np.clip(values[:, 0], -CLIP, CLIP)
+            values = transform.transform(matrix[:, position].astype(np.float64))
+            out[:, position] = np.clip(values, -CLIP, CLIP)
         return out
 
 
-def _fit_or_reason(transform: PowerTransformer, values: npt.NDArray[np.float64]) -> str | None:
-    """Fit the transform; return why it is unusable, or None."""
+def _fit_or_reason(values: npt.NDArray[np.float64]) -> PowerColumn | str:
+    """The transform that suits a column `[rows, 1]`, or why none is usable."""
+    transform = PowerTransformer(method="yeo-johnson", standardize=False)
+    scaler = StandardScaler()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            fitted = transform.fit_transform(values)
+            fitted = scaler.fit_transform(transform.fit_transform(values))
         except ValueError as error:
             return f"the power transform failed ({error})"
     if caught:
@@ -160,7 +183,7 @@ def _fit_or_reason(transform: PowerTransformer, values: npt.NDArray[np.float64])
         return "the power transform is not finite"
     if present.std() < 0.5:
         return "the power transform makes the column constant"
-    return None
+    return PowerColumn(*(float(a[0]) for a in (transform.lambdas_, scaler.mean_, scaler.scale_)))
 
 
 def in_class_order(

@@ -169,7 +169,8 @@ def _every(chunks: Iterator[Chunk], step: int) -> Iterator[Chunk]:
     start = 0
     for f, r in chunks:
         kept = slice(-start % step, None, step)
-        yield f[:, kept], r[:, kept]
+        # Copies: views of the few rows would keep all others in memory.
+        yield f[:, kept].clone(), r[:, kept].clone()
         start += f.shape[1]
 
 

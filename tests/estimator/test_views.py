@@ -74,6 +74,12 @@ def test_class_shifts_are_undone():
     np.testing.assert_array_equal(in_class_order(seen, views), logits)
 
 
+def test_a_view_without_a_seed_keeps_the_order_of_the_rows():
+    view = draw(num_views=1)[0]
+    assert view.row_order(9).tolist() != list(range(9))
+    assert view._replace(row_seed=None).row_order(9).tolist() == list(range(9))
+
+
 def test_power_columns_is_yeo_johnson_on_numeric_columns_only():
     rng = np.random.default_rng(0)
     matrix = np.exp(rng.normal(size=(100, 3))).astype(np.float32)

@@ -1,0 +1,249 @@
+"""Fitted objects as plain data: a JSON tree and named tensors, without pickle.
+
+What a fitted classifier holds is made of numbers, texts, arrays, containers and records
+(dataclasses, named tuples and plain classes of this package). Each becomes JSON; arrays and tensors
+are kept aside. Reading makes instances of classes of this package only, and runs nothing that a
+file names.
+"""
+
+import dataclasses
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from tabicl_linear.errors import CheckpointError, DataError
+from tabicl_linear.estimator.closed_form import ClosedForm
+from tabicl_linear.kernels.state import map_tensors
+from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.types import Tensor
+
+_PACKAGE = "tabicl_linear"
+_HOMES = ("embedding", "estimator", "kernels", "mixers", "model", "ridge_inputs")
+"""Parts of the package whose records a file may name."""
+_KIND = "is"
+"""Key that marks a JSON object as something else than a number, text or list."""
+_Read = Callable[["Unpacker", Any], Any]
+
+
+class Packer:
+    """Turns objects into JSON.
+
+    Attributes:
+        tensors: The tensors and arrays met so far, by the names under which the JSON refers to
+            them.
+        models: The distinct models met so far; the JSON refers to them by position.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.models: list[InContextModel] = []
+
+    def pack(self, value: Any, where: str) -> Any:
+        """The JSON of a value.
+
+        Args:
+            value: What to store.
+            where: Name of the value, for messages.
+
+        Raises:
+            DataError: It is, or holds, something that is no plain data.
+        """
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {_KIND: "float", "text": repr(value)}
+        if type(value) is list:
+            return self._items(value, where)
+        if type(value) in (tuple, set, frozenset):
+            return {_KIND: type(value).__name__, "items": self._items(value, where)}
+        if isinstance(value, Mapping):
+            pairs = [
+                [self.pack(k, where), self.pack(v, f"{where}[{k!r}]")] for k, v in value.items()
+            ]
+            return {_KIND: "dict", "items": pairs}
+        if isinstance(value, Tensor):
+            return {_KIND: "tensor", "name": self._keep(value.detach().cpu())}
+        if isinstance(value, np.ndarray | np.generic):
+            return self._array(value, where)
+        if isinstance(value, pd.DataFrame):
+            columns = {name: cells.to_numpy() for name, cells in value.items()}
+            return {_KIND: "frame", "columns": self.pack(columns, where)}
+        return self._record(value, where)
+
+    def _items(self, values: Any, where: str) -> list[Any]:
+        return [self.pack(item, f"{where}[{i}]") for i, item in enumerate(values)]
+
+    def _keep(self, tensor: Tensor) -> str:
+        name = f"{len(self.tensors):06d}"
+        # A copy: a view of a larger tensor would be stored with all of it, or refused.
+        self.tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
+        return name
+
+    def _array(self, value: Any, where: str) -> Any:
+        array = np.asarray(value)
+        about = {"scalar": isinstance(value, np.generic), "dtype": array.dtype.str}
+        if array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
+            native = np.array(array, dtype=array.dtype.newbyteorder("="))
+            return {_KIND: "array", "name": self._keep(torch.from_numpy(native)), **about}
+        if array.dtype.kind in "mM":
+            ticks = np.array(array).astype(array.dtype.newbyteorder("=")).view(np.int64)
+            return {_KIND: "times", "name": self._keep(torch.from_numpy(ticks)), **about}
+        if array.dtype.kind in "OUT":
+            items = self._items(array.ravel().tolist(), where)
+            about["dtype"] = "O" if array.dtype.kind == "T" else about["dtype"]
+            return {_KIND: "objects", "items": items, "shape": list(array.shape), **about}
+        raise DataError(f"{where} holds {array.dtype} values, which a state file cannot store.")
+
+    def _record(self, value: Any, where: str) -> Any:
+        if isinstance(value, InContextModel):
+            places = [i for i, model in enumerate(self.models) if model is value]
+            if not places:
+                places = [len(self.models)]
+                self.models.append(value)
+            return {_KIND: "model", "index": places[0]}
+        if isinstance(value, ClosedForm):
+            return {_KIND: "closed_form", "arguments": self.pack(value.arguments(), where)}
+        cls = type(value)
+        if not _is_ours(cls.__module__) or isinstance(value, nn.Module):
+            raise DataError(
+                f"{where} is a {cls.__module__}.{cls.__qualname__}, which a state file cannot "
+                "store; use numbers and texts, or keep the classifier with joblib.dump."
+            )
+        fields = {name: self.pack(v, f"{where}.{name}") for name, v in _fields(value).items()}
+        return {_KIND: "record", "class": f"{cls.__module__}:{cls.__qualname__}", "fields": fields}
+
+
+class Unpacker:
+    """Turns JSON back into objects.
+
+    Args:
+        tensors: The tensors that the JSON refers to.
+        models: The models that it refers to, by position.
+        device: Where to put tensors (arrays stay in memory).
+        dtype: That of the models, to which states of their layers are converted; None leaves them.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Tensor],
+        models: list[InContextModel],
+        device: torch.device,
+        dtype: torch.dtype | None,
+    ) -> None:
+        self.tensors = tensors
+        self.models = models
+        self.device = device
+        self.dtype = dtype
+
+    def unpack(self, tree: Any) -> Any:
+        """The value that `Packer.pack` was given.
+
+        Raises:
+            CheckpointError: A record is not one of this version of the package.
+            KeyError, TypeError, ValueError: The JSON has another form.
+        """
+        if isinstance(tree, list):
+            return [self.unpack(item) for item in tree]
+        return _READERS[tree[_KIND]](self, tree) if isinstance(tree, dict) else tree
+
+    def items(self, tree: Any) -> list[Any]:
+        """The items of a container."""
+        return [self.unpack(item) for item in tree["items"]]
+
+    def array(self, tree: Any) -> Any:
+        """An array or a scalar of NumPy."""
+        dtype = np.dtype(tree["dtype"])
+        if tree[_KIND] == "objects":
+            array = np.empty(len(tree["items"]), dtype=dtype)
+            array[:] = self.items(tree)
+            array = array.reshape(tree["shape"])
+        elif tree[_KIND] == "times":
+            array = self.tensors[tree["name"]].numpy().view(dtype.newbyteorder("="))
+        else:
+            array = self.tensors[tree["name"]].numpy()
+        return array[()] if tree["scalar"] else array
+
+    def record(self, tree: Any) -> Any:
+        """An instance of a class of this package."""
+        cls = _class(tree["class"])
+        fields = {field: self.unpack(value) for field, value in tree["fields"].items()}
+        named = None if cls is None else _field_names(cls)
+        if named is None or (named and set(named) != fields.keys()):
+            raise CheckpointError(f"it holds a {tree['class']} that this version does not know")
+        assert cls is not None
+        if named:
+            found = cls(**fields)
+            return self._converted(found) if isinstance(found, InContextState) else found
+        instance = cls.__new__(cls)
+        instance.__dict__.update(fields)
+        return instance
+
+    def _converted(self, state: InContextState) -> InContextState:
+        """A state in the dtype asked for; statistics and ridge solutions are always float64."""
+        dtype = self.dtype
+        if dtype is None:
+            return state
+
+        def convert(tensor: Tensor) -> Tensor:
+            return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+        ridge = state.ridge
+        if ridge is not None:
+            ridge = ridge._replace(thresholds=convert(ridge.thresholds))
+        return state._replace(layers=map_tensors(convert, state.layers), ridge=ridge)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """What a record consists of: its fields, or for plain classes its attributes."""
+    names = _field_names(type(value))
+    return {name: getattr(value, name) for name in names} if names else dict(vars(value))
+
+
+def _field_names(cls: type) -> tuple[str, ...]:
+    """Fields of a dataclass or named tuple; none for plain classes."""
+    if dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls))
+    named: tuple[str, ...] = cls._fields if issubclass(cls, tuple) else ()  # type: ignore[attr-defined]
+    return named
+
+
+def _class(path: str) -> Any:
+    """A class of this package, as `module:name`; None if there is none."""
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name, None) if _is_ours(module) else None
+    except ModuleNotFoundError:
+        return None
+    return found if isinstance(found, type) and found.__module__ == module else None
+
+
+def _is_ours(module: str) -> bool:
+    package, _, rest = module.partition(".")
+    return package == _PACKAGE and rest.partition(".")[0] in _HOMES
+
+
+def _frame(by: Unpacker, tree: Any) -> pd.DataFrame:
+    return pd.DataFrame(by.unpack(tree["columns"]))
+
+
+_READERS: dict[str, _Read] = {
+    "float": lambda by, tree: float(tree["text"]),
+    "tuple": lambda by, tree: tuple(by.items(tree)),
+    "set": lambda by, tree: set(by.items(tree)),
+    "frozenset": lambda by, tree: frozenset(by.items(tree)),
+    "dict": lambda by, tree: dict(map(tuple, by.items(tree))),
+    "tensor": lambda by, tree: by.tensors[tree["name"]].to(by.device),
+    "array": Unpacker.array,
+    "times": Unpacker.array,
+    "objects": Unpacker.array,
+    "frame": _frame,
+    "model": lambda by, tree: by.models[tree["index"]],
+    "closed_form": lambda by, tree: ClosedForm(**by.unpack(tree["arguments"])),
+    "record": Unpacker.record,
+}

@@ -1,0 +1,171 @@
+"""Fitted classifiers as files: safetensors with a JSON header, checked when read.
+
+A file holds the states, what was learnt about the columns, and the classes; no training row. The
+model is named and identified by a checksum of its weights, but not stored.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from sklearn.base import BaseEstimator
+
+from tabicl_linear._version import __version__
+from tabicl_linear.checkpoint import checksum, identity
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.estimator.records import Packer, Unpacker
+from tabicl_linear.files import give_usual_mode, written_whole
+from tabicl_linear.model import InContextModel
+from tabicl_linear.types import Tensor
+
+FORMAT = "tabicl_linear.state/1"
+"""Rises when files of this version cannot be read by earlier ones, or the other way round."""
+DTYPES = (torch.float32, torch.float64)
+
+
+class Content(NamedTuple):
+    """What a file says about a classifier.
+
+    Attributes:
+        parameters: Arguments of its constructor, except the device and a model given as an object.
+        fitted: Its fitted attributes.
+        model: The model of its states; None where they are in closed form.
+    """
+
+    parameters: dict[str, Any]
+    fitted: dict[str, Any]
+    model: InContextModel | None
+
+
+def write(estimator: BaseEstimator, path: Path) -> None:
+    """Write a fitted estimator to a file, whole or not at all.
+
+    Raises:
+        DataError: The file cannot be written, or an attribute is no plain data.
+    """
+    packer = Packer()
+    parameters = estimator.get_params(deep=False)
+    parameters.pop("device")
+    model = parameters.get("model")
+    if isinstance(model, InContextModel):
+        parameters.pop("model")
+    elif model is not None:
+        parameters["model"] = os.fspath(model)
+    own = estimator.get_params(deep=False).keys()
+    fitted = {name: v for name, v in vars(estimator).items() if name not in own}
+    content = {
+        "parameters": packer.pack(parameters, "the constructor"),
+        "fitted": packer.pack(fitted, "the classifier"),
+    }
+    metadata = {
+        "format": FORMAT,
+        "version": __version__,
+        "class": type(estimator).__name__,
+        "model": str(parameters.get("model", "")),
+        "model_sha256": json.dumps([identity(model) for model in packer.models]),
+        "content": json.dumps(content),
+    }
+    metadata["checksum"] = checksum(packer.tensors, metadata)
+    try:
+        with written_whole(path) as partial:
+            save_file(packer.tensors, partial, metadata=metadata)
+            give_usual_mode(partial)
+    except (OSError, SafetensorError) as error:
+        raise DataError(
+            f"{path} cannot be written: {error}; name a file in a writable folder with enough room."
+        ) from error
+
+
+def read(
+    path: Path,
+    kind: str,
+    find_model: Callable[[str], InContextModel],
+    *,
+    device: torch.device,
+    dtype: torch.dtype | None,
+) -> Content:
+    """Read what `write` wrote.
+
+    Args:
+        path: The file.
+        kind: Name of the class that reads it.
+        find_model: Gives the model by the name that the file has for it ("" for none).
+        device: Where to put the model and the states.
+        dtype: Of the model and the states; None for that of the model.
+
+    Raises:
+        CheckpointError: The file is missing, damaged or not of this kind and version, or the model
+            is another one than that of the states.
+        ConfigError: The dtype is not supported.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise ConfigError(f"dtype={dtype}: give torch.float32 or torch.float64, or leave it out.")
+    metadata, tensors = _read(path)
+    _check(path, kind, metadata, tensors)
+    digests = json.loads(metadata["model_sha256"])
+    models: list[InContextModel] = []
+    if digests:
+        model = find_model(metadata["model"])
+        if [identity(model)] != digests:
+            raise CheckpointError(
+                f"{path} was fitted with the model of checksum {digests[0][:12]} "
+                f"({metadata['model'] or 'given as an object'}), and this is the model of checksum "
+                f"{identity(model)[:12]}: give that model as `load(path, model=...)`, or fit again."
+            )
+        models = [model.to(device=device, dtype=dtype)]
+    by = Unpacker(tensors, models, device, dtype)
+    try:
+        content = json.loads(metadata["content"])
+        parameters, fitted = (by.unpack(content[part]) for part in ("parameters", "fitted"))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # ValueError: ours too
+        raise CheckpointError(
+            f"{path} was written by tabicl-linear {metadata['version']} and this is {__version__}: "
+            f"{error}. Load it with that version, or fit and save again."
+        ) from error
+    return Content(parameters, fitted, models[0] if models else None)
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    if not path.is_file():
+        raise CheckpointError(f"There is no file {path}; name a file that `save` has written.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = file.keys()
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is damaged or not a file that `save` has written ({error}); save again."
+        ) from error
+
+
+def _check(
+    path: Path, kind: str, metadata: Mapping[str, str], tensors: Mapping[str, Tensor]
+) -> None:
+    """Refuse what cannot be read."""
+    found = metadata.get("format", "")
+    if found.partition("/")[0] == "tabicl_linear":
+        raise CheckpointError(
+            f"{path} holds the weights of a model and no fitted state: pass it as `model` and fit."
+        )
+    if found.partition("/")[0] != FORMAT.partition("/")[0]:
+        raise CheckpointError(f"{path} is not a file that the `save` of a classifier has written.")
+    if found != FORMAT:
+        raise CheckpointError(
+            f"{path} has format {found}, written by tabicl-linear {metadata.get('version')}, and "
+            f"this version reads {FORMAT}: load it with that version, or fit and save again."
+        )
+    described = {key: text for key, text in metadata.items() if key != "checksum"}
+    if metadata.get("checksum") != checksum(tensors, described):
+        raise CheckpointError(
+            f"{path} is damaged: its checksum does not match its content; save again, or copy it "
+            "again."
+        )
+    if metadata["class"] != kind:
+        raise CheckpointError(
+            f"{path} holds a {metadata['class']}: load it with {metadata['class']}.load."
+        )

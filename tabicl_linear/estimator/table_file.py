@@ -1,0 +1,128 @@
+"""Tables in files, read piece by piece."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tabicl_linear.errors import DataError
+
+CSV = ".csv"
+PARQUET = ".parquet"
+ROWS_PER_PIECE = 50_000
+MOST_SHOWN = 10
+"""Column names in a message."""
+
+
+class TableFile:
+    """A CSV or Parquet file, by suffix, of any length.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        columns: Names of its columns.
+
+    Raises:
+        DataError: The file is missing, empty or unreadable, has an unknown suffix or the same
+            column name twice.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_file():
+            raise DataError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}.")
+        self._is_csv = path.suffix.lower() == CSV
+        if not self._is_csv and path.suffix.lower() != PARQUET:
+            raise DataError(f"{path}: unknown suffix {path.suffix!r}; use {CSV} or {PARQUET}.")
+        self.columns = self._names()
+        twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
+        if twice:
+            raise DataError(f"{path}: column name {twice[0]!r} occurs more than once; rename it.")
+
+    def num_rows(self) -> int:
+        """How many rows it has; for CSV, lines after the first, an upper bound."""
+        if not self._is_csv:
+            with self._parquet() as file:
+                return int(file.metadata.num_rows)
+        with self.path.open("rb") as file:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1
+
+    def require(self, name: str) -> None:
+        """Raise `DataError` if there is no such column."""
+        if name not in self.columns:
+            shown = ", ".join(self.columns[:MOST_SHOWN])
+            more = len(self.columns) - MOST_SHOWN
+            raise DataError(
+                f"{self.path} has no column {name!r}; its columns (commas separate them) are "
+                f"{shown}{f' and {more} more' if more > 0 else ''}."
+            )
+
+    def column(self, name: str) -> "pd.Series[Any]":
+        """All values of one column.
+
+        Raises:
+            DataError: There is no such column, or the file is unreadable.
+        """
+        self.require(name)
+        with _ReadingErrors(self.path):
+            if self._is_csv:
+                return pd.read_csv(self.path, usecols=[name], low_memory=False)[name]
+            return pd.read_parquet(self.path, columns=[name])[name]
+
+    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+        """Frames of at most `ROWS_PER_PIECE` rows, in order, of some columns or all.
+
+        Raises:
+            DataError: The file is unreadable.
+        """
+        names = self.columns if columns is None else list(columns)
+        with _ReadingErrors(self.path):
+            if self._is_csv:
+                # low_memory=False: one type for each column of a piece.
+                with pd.read_csv(
+                    self.path, usecols=names, chunksize=ROWS_PER_PIECE, low_memory=False
+                ) as reader:
+                    yield from (piece[names] for piece in reader if len(piece))
+                return
+            with self._parquet() as file:
+                for batch in file.iter_batches(ROWS_PER_PIECE, columns=names):
+                    yield batch.to_pandas()
+
+    def _names(self) -> list[str]:
+        with _ReadingErrors(self.path):
+            if not self._is_csv:
+                with self._parquet() as file:
+                    return list(file.schema_arrow.names)
+            # Read as a row: pandas would rename a second `y` to `y.1`.
+            header = pd.read_csv(self.path, header=None, nrows=1, dtype=str, keep_default_na=False)
+            # Without a name in the file, pandas calls it so.
+            return [str(name) or f"Unnamed: {i}" for i, name in enumerate(header.iloc[0])]
+
+    def _parquet(self) -> Any:
+        # Imported here, since only files need it.
+        from pyarrow.parquet import ParquetFile
+
+        return ParquetFile(self.path)
+
+
+class _ReadingErrors:
+    """Turns the reading errors of pandas and pyarrow into one line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, pd.errors.EmptyDataError):
+            raise DataError(f"{self._path} is empty; give a header line and rows.") from error
+        # Errors of pandas' and pyarrow's readers are ValueErrors; ours say what is wrong already.
+        if isinstance(error, ValueError | OSError) and not isinstance(error, DataError):
+            reason = " ".join(str(error).split())
+            raise DataError(
+                f"{self._path} is not a readable {self._path.suffix[1:].lower()} file ({reason}); "
+                "CSV files are comma-separated UTF-8 with a header."
+            ) from error

@@ -1,0 +1,171 @@
+"""`tabicl-linear predict --stream`: the answers of `predict`, read and written in pieces."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_model
+
+from tabicl_linear.__main__ import main
+from tabicl_linear.cli import predict_stream
+from tabicl_linear.estimator import table_file
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return tiny_model.save(tiny_model.trained(), tmp_path_factory.mktemp("model") / "tiny.ckpt")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Two files in both forms, several pieces long."""
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 20)
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    frame = pd.DataFrame({"a": y + rng.normal(size=120), "b": rng.normal(size=120)})
+    frame["kind"] = np.array(["x", "y", None], dtype=object)[rng.integers(0, 3, 120)]
+    frame["y"] = np.array(["no", "yes", "may, be"])[y]
+    for name, part in (("train", frame[:70]), ("test", frame[70:].drop(columns="y"))):
+        part.to_csv(tmp_path / f"{name}.csv", index=False)
+        part.to_parquet(tmp_path / f"{name}.parquet", index=False)
+    return tmp_path
+
+
+def run(folder, model, *options, train="train.csv", test="test.csv", output="out.csv", target="y"):
+    arguments = [folder / train, folder / test, "--target", target, "--output", folder / output]
+    options = (*arguments, "--model", model, "--n-estimators", 2, *options)
+    return main(["predict", *map(str, options)])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_it_answers_as_without(folder, model, suffix, capsys):
+    files = {"train": f"train.{suffix}", "test": f"test.{suffix}"}
+    assert run(folder, model, output=f"whole.{suffix}", **files) == 0
+    capsys.readouterr()
+    assert run(folder, model, "--stream", output=f"pieces.{suffix}", **files) == 0
+    whole, pieces = (
+        pd.read_csv(folder / name) if suffix == "csv" else pd.read_parquet(folder / name)
+        for name in (f"whole.{suffix}", f"pieces.{suffix}")
+    )
+    assert pieces.columns.tolist() == whole.columns.tolist()
+    assert pieces.dtypes.tolist() == whole.dtypes.tolist()
+    assert pieces.prediction.tolist() == whole.prediction.tolist()
+    np.testing.assert_allclose(pieces.iloc[:, 1:], whole.iloc[:, 1:], atol=1e-6)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        f"read {folder / files['train']}: 70 rows, 3 columns, 3 classes; wrote "
+        f"{folder / f'pieces.{suffix}'}: 50 rows"
+    ]
+
+
+def test_quiet_is_quiet(folder, model, capsys):
+    assert run(folder, model, "--stream", "--quiet") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_columns_may_come_in_another_order_and_with_the_target(folder, model):
+    assert run(folder, model, "--stream", output="one.csv") == 0
+    table = pd.read_csv(folder / "test.csv")
+    table.assign(y="no")[["y", "kind", "b", "a"]].to_csv(folder / "other.csv", index=False)
+    assert run(folder, model, "--stream", test="other.csv", output="two.csv") == 0
+    assert (folder / "one.csv").read_bytes() == (folder / "two.csv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.drop(columns="b"), "missing 'b'"),
+        (lambda t: t.assign(more=1), "unknown 'more'"),
+        (lambda t: t[:0], "test.csv has a header but no rows"),
+        (lambda t: t.assign(b=[*["1"] * 45, *["text"] * 5]), "'b' held numbers .* 'text'"),
+    ],
+)
+def test_bad_queries_leave_no_output(folder, model, change, message, capsys, monkeypatch):
+    change(pd.read_csv(folder / "test.csv")).to_csv(folder / "test.csv", index=False)
+    before = sorted(folder.iterdir())
+    assert run(folder, model, "--stream") == 2
+    error = capsys.readouterr().err
+    assert pd.Series([error]).str.contains(message).all(), error
+    assert len(error.splitlines()) == 1
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_mismatch_is_found_before_the_fit(folder, model, monkeypatch):
+    def fit(*_):
+        raise AssertionError("fitted")
+
+    monkeypatch.setattr(predict_stream.TabICLLinearClassifier, "fit", fit)
+    table = pd.read_csv(folder / "test.csv").drop(columns="b")
+    table.to_csv(folder / "test.csv", index=False)
+    assert run(folder, model, "--stream") == 2
+    assert run(folder, model, "--stream", target="z") == 2
+
+
+def test_the_output_has_its_name_only_once_it_is_complete(folder, model, monkeypatch):
+    seen = []
+    answers = predict_stream._answers
+
+    def watched(*arguments):
+        seen.append(sorted(path.name for path in folder.iterdir()))
+        return answers(*arguments)
+
+    monkeypatch.setattr(predict_stream, "_answers", watched)
+    assert run(folder, model, "--stream") == 0
+    assert len(seen) == 3
+    assert not any("out.csv" in names for names in seen)
+    assert (folder / "out.csv").is_file()
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_a_disk_that_fills_is_one_line(folder, model, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    assert run(folder, model, "--stream") == 2
+    assert "out.csv cannot be written: No space left" in capsys.readouterr().err
+    assert not (folder / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sep", ";"], "--sep"),
+        (["--id-columns", "a"], "--id-columns"),
+        (["--drop", "a"], "--drop"),
+        (["--dates", "kind"], "--dates"),
+        (["--encoding", "latin-1", "--na-values", "?"], "--encoding, --na-values"),
+    ],
+)
+def test_options_that_it_cannot_honour_are_refused(folder, model, options, message, capsys):
+    assert run(folder, model, "--stream", *options) == 2
+    error = capsys.readouterr().err
+    assert f"--stream does not take {message}: prepare" in error
+    assert len(error.splitlines()) == 1
+    assert not (folder / "out.csv").exists()
+
+
+def test_other_forms_of_files_are_refused(folder, model, capsys):
+    assert run(folder, model, "--stream", output="out.tsv") == 2
+    assert "--stream writes .csv or .parquet" in capsys.readouterr().err
+    arguments = ["-", folder / "test.csv", "--target", "y", "--output", folder / "out.csv"]
+    assert main(["predict", *map(str, arguments), "--stream"]) == 2
+    assert "--stream does not take standard input" in capsys.readouterr().err
+    (folder / "train.csv").rename(folder / "train.tsv")
+    assert run(folder, model, "--stream", train="train.tsv") == 2
+    assert "unknown suffix '.tsv'" in capsys.readouterr().err
+
+
+def test_ensembles_by_name(folder, model, monkeypatch):
+    seen = []
+    fit = predict_stream.TabICLLinearClassifier.fit
+
+    def watched(self, *arguments):
+        seen.append(fit(self, *arguments).ensemble_)
+        return self
+
+    monkeypatch.setattr(predict_stream.TabICLLinearClassifier, "fit", watched)
+    arguments = [folder / "train.csv", folder / "test.csv", "--target", "y", "--model", model]
+    arguments += ["--output", folder / "out.csv", "--stream", "--ensemble", "paper"]
+    assert main(["predict", *map(str, arguments)]) == 0
+    assert len(seen[0].views) == 10

@@ -1,0 +1,302 @@
+"""A fitted classifier goes to a file and comes back: same answers, no rows, nothing executable."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_model
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from tolerances import ROUNDING
+
+from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
+from tabicl_linear.checkpoint import checksum
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.ridge_inputs import RidgeOptions
+
+FEW = RidgeOptions(num_tanh=8, num_cosine=8, num_trees=2)
+
+
+def table(rows, seed=0, classes=("no", "yes", "maybe")):
+    """Numbers, texts, flags, dates, gaps; every class and category occurs."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(rows) % len(classes)
+    frame = pd.DataFrame(
+        {
+            "number": y + rng.normal(size=rows),
+            "skewed": np.exp(rng.normal(size=rows)),
+            "text": np.array(list("abcd"))[rng.integers(0, 4, rows)],
+            "flag": rng.random(rows) > 0.5,
+            "when": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.random(rows), unit="D"),
+            "void": None,
+        }
+    )
+    frame.loc[5, "number"] = np.nan
+    frame.loc[6, "text"] = None
+    return frame, np.array(classes)[y]
+
+
+def fitted(kind, checkpoint, rows=60, **options):
+    first = checkpoint if kind is TabICLLinearClassifier else FEW
+    return kind(first, **{"n_estimators": 3, "device": "cpu"} | options).fit(*table(rows))
+
+
+@pytest.fixture(params=[TabICLLinearClassifier, RandomFeatureRidge])
+def classifier(request, checkpoint):
+    return fitted(request.param, checkpoint)
+
+
+@pytest.fixture
+def saved(checkpoint, tmp_path):
+    path = tmp_path / "a.state"
+    fitted(TabICLLinearClassifier, checkpoint).save(path)
+    return path
+
+
+def test_a_loaded_classifier_is_the_saved_one(classifier, tmp_path):
+    path = tmp_path / "fitted.state"
+    classifier.save(path)
+    again = type(classifier).load(path, device="cpu")
+    queries = table(200, seed=1)[0]
+    np.testing.assert_array_equal(again.predict_proba(queries), classifier.predict_proba(queries))
+    np.testing.assert_array_equal(again.predict(queries), classifier.predict(queries))
+    before, after = (
+        {name: str(value) for name, value in each.get_params().items()}
+        for each in (classifier, again)
+    )
+    assert before == after
+    assert vars(again).keys() == vars(classifier).keys()
+    assert again.state_nbytes_ == classifier.state_nbytes_ > 0
+    assert again.preprocessor_.columns == classifier.preprocessor_.columns
+    with pytest.raises(DataError, match="missing 'text'"):
+        again.predict(queries.drop(columns="text"))
+
+
+def test_another_process_loads_it(classifier, tmp_path):
+    path, answers = tmp_path / "fitted.state", tmp_path / "answers.npy"
+    classifier.save(path)
+    queries = tmp_path / "queries.parquet"
+    table(20, seed=1)[0].drop(columns="void").assign(void=np.nan).to_parquet(queries)
+    code = (
+        "import numpy, pandas, tabicl_linear;"
+        f"c = tabicl_linear.{type(classifier).__name__}.load({str(path)!r}, device='cpu');"
+        f"numpy.save({str(answers)!r}, c.predict_proba(pandas.read_parquet({str(queries)!r})))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
+    expected = classifier.predict_proba(table(20, seed=1)[0])
+    np.testing.assert_array_equal(np.load(answers), expected)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([0.0, 1.0, 2.0]),
+        np.array([False, True]),
+        np.array([-3, 7, 2**40]),
+        np.array(["a", "", "\u00e9\U0001f600"], dtype=object),
+        np.array(["2024-01-01", "2025-01-01"], dtype="datetime64[D]"),
+    ],
+)
+def test_labels_keep_their_type(checkpoint, labels, tmp_path):
+    y = labels[np.arange(30) % len(labels)]
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    before = TabICLLinearClassifier(checkpoint, n_estimators=1).fit(x, y)
+    before.save(tmp_path / "s")
+    after = TabICLLinearClassifier.load(tmp_path / "s")
+    np.testing.assert_array_equal(after.classes_, before.classes_)
+    assert after.classes_.dtype == before.classes_.dtype
+    assert type(after.predict(x)[0]) is type(before.predict(x)[0])
+
+
+@pytest.mark.parametrize("kind", [TabICLLinearClassifier, RandomFeatureRidge])
+@pytest.mark.filterwarnings("ignore:The table has 50000 rows:UserWarning")
+def test_the_size_does_not_depend_on_the_rows(kind, checkpoint, tmp_path):
+    sizes = []
+    for rows in (500, 50_000):
+        # Each member in a batch of its own, as members of a long table always are.
+        fit = fitted(kind, checkpoint, rows, n_estimators=2, rows_per_batch=500)
+        fit.save(tmp_path / "s")
+        sizes.append(((tmp_path / "s").stat().st_size, fit.state_nbytes_))
+    (few, few_states), (many, many_states) = sizes
+    assert few_states == many_states
+    assert abs(many - few) < 200  # digits of the numbers in the header
+
+
+def test_the_file_holds_no_training_row_and_no_code(saved):
+    with safe_open(saved, framework="pt") as file:
+        content = file.metadata()["content"]
+    # Of 60 values at most the extremes of the column are there.
+    numbers = table(60)[0]["number"].dropna()
+    assert sum(repr(float(value)) in content for value in numbers) <= 2
+    for tensor in load_file(saved).values():
+        assert 60 not in tensor.shape
+    assert b"pickle" not in saved.read_bytes()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("inputs", [{}, {"ridge_inputs": {"num_tanh": 8, "num_trees": 2}}])
+def test_any_dtype_loads_it(dtype, inputs, tmp_path):
+    model = tiny_model.untrained(**inputs)
+    before = TabICLLinearClassifier(model, n_estimators=2, device="cpu").fit(*table(60))
+    before.save(tmp_path / "s")
+    after = TabICLLinearClassifier.load(tmp_path / "s", model=model, dtype=dtype)
+    queries = table(20, seed=1)[0]
+    assert next(after.ensemble_.model.parameters()).dtype == dtype
+    np.testing.assert_allclose(
+        after.predict_proba(queries), before.predict_proba(queries), atol=ROUNDING, rtol=0
+    )
+    assert next(model.parameters()).dtype == torch.float32  # the user's own is left alone
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize(("first", "second"), [("cuda", "cpu"), ("cpu", "cuda")])
+def test_any_device_loads_it(checkpoint, tmp_path, first, second):
+    before = fitted(TabICLLinearClassifier, checkpoint, device=first)
+    before.save(tmp_path / "s")
+    after = TabICLLinearClassifier.load(tmp_path / "s", device=second)
+    queries = table(20, seed=1)[0]
+    np.testing.assert_allclose(
+        after.predict_proba(queries), before.predict_proba(queries), atol=1e-3
+    )
+
+
+def test_the_device_of_the_fit_is_not_that_of_the_load(checkpoint, tmp_path):
+    classifier = fitted(TabICLLinearClassifier, checkpoint)
+    classifier.device = "cuda:99"
+    classifier.save(tmp_path / "s")
+    assert TabICLLinearClassifier.load(tmp_path / "s").device is None
+
+
+def test_the_model_may_have_moved(checkpoint, saved, tmp_path):
+    elsewhere = tmp_path / "elsewhere.ckpt"
+    elsewhere.write_bytes(checkpoint.read_bytes())
+    again = TabICLLinearClassifier.load(saved, model=elsewhere)
+    assert again.model == elsewhere
+    assert TabICLLinearClassifier.load(saved, model=tiny_model.trained()).classes_.tolist()
+
+
+def test_another_model_is_refused(saved):
+    weights = tiny_model.untrained(seed=1)
+    with pytest.raises(CheckpointError, match=r"fitted with the model of checksum .*load\(path, m"):
+        TabICLLinearClassifier.load(saved, model=weights)
+    same_weights = tiny_model.untrained()
+    same_weights.load_state_dict(tiny_model.trained().state_dict())
+    same_weights.backbone.blocks[0].mixer.write_rate.decay_constant = 4.0
+    with pytest.raises(CheckpointError, match="checksum"):
+        TabICLLinearClassifier.load(saved, model=same_weights)
+
+
+def test_a_model_that_is_gone_is_asked_for(checkpoint, tmp_path):
+    gone = tmp_path / "gone.ckpt"
+    gone.write_bytes(checkpoint.read_bytes())
+    fitted(TabICLLinearClassifier, gone).save(tmp_path / "s")
+    gone.unlink()
+    with pytest.raises(CheckpointError, match=r"gone.ckpt.*give its place as `load\(path, model="):
+        TabICLLinearClassifier.load(tmp_path / "s")
+    given = TabICLLinearClassifier(tiny_model.untrained(), n_estimators=1).fit(*table(30))
+    given.save(tmp_path / "t")
+    with pytest.raises(CheckpointError, match="given as an object"):
+        TabICLLinearClassifier.load(tmp_path / "t")
+
+
+def changed(path, **texts):
+    """The file with other texts in its header, and a checksum that fits."""
+    tensors = load_file(path)
+    with safe_open(path, framework="pt") as file:
+        metadata = {**file.metadata(), **texts}
+    metadata.pop("checksum")
+    metadata["checksum"] = checksum(tensors, metadata)
+    save_file(tensors, path, metadata=metadata)
+
+
+def test_another_format_is_refused(saved):
+    changed(saved, format="tabicl_linear.state/99", version="9.9")
+    with pytest.raises(CheckpointError, match=r"format tabicl_linear.state/99.*9\.9.*save again"):
+        TabICLLinearClassifier.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("record", "another"),
+    [
+        ("tabicl_linear.estimator.views:View", "tabicl_linear.estimator.views:Views"),
+        ("tabicl_linear.estimator.views:View", "tabicl_linear.gone:View"),
+        ("tabicl_linear.estimator.views:View", "subprocess:Popen"),
+        ("tabicl_linear.estimator.views:View", "tabicl_linear.estimator.views:Sequence"),
+        ("tabicl_linear.estimator.views:View", "tabicl_linear.estimator.gone:View"),
+        ('"row_seed"', '"row_sowing"'),
+        ('"is": "tuple"', '"is": "unknown"'),
+        ('"items"', '"things"'),
+    ],
+)
+def test_records_that_are_not_of_this_version_are_refused(saved, record, another):
+    with safe_open(saved, framework="pt") as file:
+        content = file.metadata()["content"]
+    assert record in content
+    changed(saved, content=content.replace(record, another), version="0.0.9")
+    with pytest.raises(CheckpointError, match=r"written by tabicl-linear 0\.0\.9.*fit and save"):
+        TabICLLinearClassifier.load(saved)
+
+
+def test_damage_is_noticed(saved, tmp_path):
+    whole = saved.read_bytes()
+    for place in (len(whole) - 3, len(whole) // 2):
+        saved.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(CheckpointError, match="damaged"):
+            TabICLLinearClassifier.load(saved)
+    saved.write_bytes(whole[:-10])
+    with pytest.raises(CheckpointError, match="damaged"):
+        TabICLLinearClassifier.load(saved)
+
+
+def test_other_files_are_refused(checkpoint, saved, tmp_path):
+    with pytest.raises(CheckpointError, match="no file"):
+        TabICLLinearClassifier.load(tmp_path / "none")
+    with pytest.raises(CheckpointError, match="damaged or not a file"):
+        TabICLLinearClassifier.load(checkpoint)
+    with pytest.raises(CheckpointError, match=r"TabICLLinearClassifier\.load"):
+        RandomFeatureRidge.load(saved)
+    changed(saved, format="tabicl_linear/2")
+    with pytest.raises(CheckpointError, match="weights of a model"):
+        TabICLLinearClassifier.load(saved)
+    changed(saved, format="pt")
+    with pytest.raises(CheckpointError, match="not a file that"):
+        TabICLLinearClassifier.load(saved)
+    with pytest.raises(ConfigError, match="dtype"):
+        TabICLLinearClassifier.load(saved, dtype=torch.float16)
+    with pytest.raises(ConfigError, match="device"):
+        TabICLLinearClassifier.load(saved, device="nowhere")
+
+
+def test_what_cannot_be_stored_is_named_and_nothing_is_written(checkpoint, tmp_path):
+    path = tmp_path / "s"
+    classifier = fitted(TabICLLinearClassifier, checkpoint, random_state=np.random.RandomState(0))
+    with pytest.raises(DataError, match=r"random_state.*RandomState.*numbers and texts"):
+        classifier.save(path)
+    classifier.set_params(random_state=0).save(path)
+    before = path.read_bytes()
+    with pytest.raises(DataError, match="cannot be written"):
+        classifier.save(tmp_path / "folder" / "s")
+    with pytest.raises(ValueError, match="not fitted"):
+        TabICLLinearClassifier(checkpoint).save(path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["s"]
+
+
+def test_the_file_has_the_usual_permissions(saved, tmp_path):
+    (tmp_path / "usual").touch()
+    modes = {stat.S_IMODE(os.stat(tmp_path / name).st_mode) for name in ("usual", saved.name)}
+    assert len(modes) == 1
+
+
+def test_the_header_is_json_that_others_can_read(saved):
+    with safe_open(saved, framework="pt") as file:
+        metadata = file.metadata()
+    assert metadata["class"] == "TabICLLinearClassifier"
+    parameters = json.loads(metadata["content"])["parameters"]
+    assert ["n_estimators", 3] in parameters["items"]

@@ -1,0 +1,67 @@
+"""Files that are read in pieces."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator import table_file
+from tabicl_linear.estimator.table_file import TableFile
+
+
+@pytest.fixture(params=["t.csv", "T.PARQUET"])
+def path(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 10)
+    frame = pd.DataFrame({"a": np.arange(25), "b": list("vwxyz") * 5, "c": np.nan})
+    path = tmp_path / request.param
+    (frame.to_csv if path.suffix == ".csv" else frame.to_parquet)(path, index=False)
+    return path
+
+
+def test_pieces_are_the_file(path):
+    file = TableFile(path)
+    assert file.columns == ["a", "b", "c"]
+    assert file.num_rows() == 25
+    pieces = list(file.pieces())
+    assert [len(piece) for piece in pieces] == [10, 10, 5]
+    whole = pd.concat(pieces, ignore_index=True)
+    assert whole.a.tolist() == list(range(25))
+    assert whole.b.tolist() == list("vwxyz") * 5
+    assert [piece.columns.tolist() for piece in file.pieces(["c", "a"])] == [["c", "a"]] * 3
+    assert file.column("b").tolist() == list("vwxyz") * 5
+    with pytest.raises(DataError, match=r"no column 'd'.*a, b, c"):
+        file.column("d")
+
+
+def test_a_column_without_a_name_has_the_one_of_pandas(tmp_path):
+    (tmp_path / "t.csv").write_text(",a\n0,1\n1,2\n")
+    file = TableFile(tmp_path / "t.csv")
+    assert file.columns == ["Unnamed: 0", "a"]
+    assert [piece.columns.tolist() for piece in file.pieces()] == [["Unnamed: 0", "a"]]
+
+
+def test_few_of_many_columns_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text(",".join(f"c{i}" for i in range(30)))
+    with pytest.raises(DataError, match="c8, c9 and 20 more"):
+        TableFile(tmp_path / "t.csv").require("y")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"", "is empty"),
+        ("t.csv", b"a,a\n1,2\n", "'a' occurs more than once"),
+        ("t.csv", b"a,b\n\xff,1\n", "not a readable csv"),
+        ("t.parquet", b"PAR1", "not a readable parquet"),
+        ("t.xls", b"", "unknown suffix '.xls'"),
+    ],
+)
+def test_unreadable_files_are_named_with_the_reason(name, content, message, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{name}.*{message}"):
+        list(TableFile(path).pieces())
+    with pytest.raises(DataError, match="no such file"):
+        TableFile(tmp_path / "none.csv")
+    with pytest.raises(DataError, match="is a folder"):
+        TableFile(tmp_path)
