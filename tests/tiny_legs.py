@@ -4,11 +4,11 @@ import pytest
 
 TINY = """
 model:
-  architecture: {dim: 32, depth: 1, hidden_dim: 32, decoder_dim: 32}
+  architecture: {dim: 32, num_heads: 2, depth: 1, hidden_dim: 32, decoder_dim: 32}
   schedule: {init_args: {warmup_steps: 2}}
 data:
   val_batches: 1
-  shapes: {batch_size: 2, num_rows: 64}
+  shapes: {batch_size: 2, tokens_per_batch: null, columns_per_cell: null, num_rows: 64}
 trainer: {log_every_n_steps: 1}
 checkpoint: {every_n_steps: 1}
 """
