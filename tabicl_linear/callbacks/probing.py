@@ -175,6 +175,27 @@ class Probing(Callback, ABC):
         return Path(trainer.default_root_dir) / FOLDER / self.name
 
 
+class OneLength(Probing):
+    """Looks at the model after a context of one length.
+
+    Args:
+        every_n_steps: Optimiser steps between looks; 0 for none.
+        num_tasks: Probe tasks.
+        length: Rows of context; those of the longest table of training if None.
+    """
+
+    def __init__(
+        self, every_n_steps: int = 1000, num_tasks: int = 8, length: int | None = None
+    ) -> None:
+        super().__init__(every_n_steps, num_tasks)
+        checked_lengths(None if length is None else [length], type(self).__name__)
+        self.length = length
+
+    def lengths(self, trained: int) -> list[int]:
+        """The one length."""
+        return [self.length or trained]
+
+
 def checked_lengths(lengths: Sequence[int] | None, callback: str) -> list[int] | None:
     """Lengths in increasing order, as given.
 

@@ -8,14 +8,14 @@ import pandas as pd
 from tabicl_linear.analysis import matrices, state_norms
 from tabicl_linear.analysis.figures import NORMS, norms_figure
 from tabicl_linear.analysis.probe_tasks import Probe
-from tabicl_linear.callbacks.probing import Probing, checked_lengths
+from tabicl_linear.callbacks.probing import OneLength
 from tabicl_linear.model import InContextModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class StateNorms(Probing):
+class StateNorms(OneLength):
     """Logs Frobenius, spectral and max-abs norm, effective and stable rank of states.
 
     By task, layer and head (`analysis.state_norms`); TensorBoard gets the mean of every layer,
@@ -31,17 +31,6 @@ class StateNorms(Probing):
     charts: ClassVar[Mapping[str, Sequence[str]]] = {
         norm.replace("_", " "): [f"state_norms/{norm}/.*"] for norm in NORMS
     }
-
-    def __init__(
-        self, every_n_steps: int = 1000, num_tasks: int = 8, length: int | None = None
-    ) -> None:
-        super().__init__(every_n_steps, num_tasks)
-        checked_lengths(None if length is None else [length], type(self).__name__)
-        self.length = length
-
-    def lengths(self, trained: int) -> list[int]:
-        """The one length."""
-        return [self.length or trained]
 
     def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
         """Norms of all layers and heads."""

@@ -8,7 +8,7 @@ import pandas as pd
 from tabicl_linear.analysis import gates, record_streams, write_rates
 from tabicl_linear.analysis.figures import write_rates_figure
 from tabicl_linear.analysis.probe_tasks import Probe
-from tabicl_linear.callbacks.probing import Probing, checked_lengths
+from tabicl_linear.callbacks.probing import OneLength
 from tabicl_linear.model import InContextModel
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NUM_BINS = 48
 
 
-class WriteRates(Probing):
+class WriteRates(OneLength):
     """Logs effective write rates and decay gates by layer and position (`analysis.write_rates`).
 
     TensorBoard gets the mean over positions of every layer, `write_rates/<gate>/layer_<n>`, and a
@@ -32,17 +32,6 @@ class WriteRates(Probing):
 
     name: ClassVar[str] = "write_rates"
     charts: ClassVar[Mapping[str, Sequence[str]]] = {"mean by layer": ["write_rates/.*"]}
-
-    def __init__(
-        self, every_n_steps: int = 1000, num_tasks: int = 8, length: int | None = None
-    ) -> None:
-        super().__init__(every_n_steps, num_tasks)
-        checked_lengths(None if length is None else [length], type(self).__name__)
-        self.length = length
-
-    def lengths(self, trained: int) -> list[int]:
-        """The one length."""
-        return [self.length or trained]
 
     def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
         """Profiles of all layers, in bins of positions."""

@@ -7,11 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.shipped import checkpoint_path
 
 if TYPE_CHECKING:
     import torch
 
     from tabicl_linear.model import InContextModel
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """Add which checkpoints are compared, and what they are called."""
+    add = parser.add_argument
+    add(
+        "--checkpoint",
+        type=checkpoint_path,
+        nargs="+",
+        required=True,
+        metavar="CKPT",
+        help="the models: files, or default",
+    )
+    add("--names", nargs="+", metavar="NAME", help="of the models; from their files if left out")
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:

@@ -6,10 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tabicl_linear.cli.checkpoints import add_placement, checksum, count, load, names_of
+from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, count, load, names_of
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.shipped import checkpoint_path
 
 if TYPE_CHECKING:
     from tabicl_linear.lengths.reference import Reference
@@ -54,16 +53,8 @@ def _parser() -> OneLineArgumentParser:
         description="Score models on synthetic datasets at many lengths of their context. Repeat a "
         "command to go on after it was stopped. docs/lengths.md explains the results.",
     )
+    add_models(parser)
     add = parser.add_argument
-    add(
-        "--checkpoint",
-        type=checkpoint_path,
-        nargs="+",
-        required=True,
-        metavar="CKPT",
-        help="the models: files, or default",
-    )
-    add("--names", nargs="+", metavar="NAME", help="of the models; from their files if left out")
     add("--output", type=Path, metavar="DIR", help="folder of the run")
     add("--datasets", type=count, default=500, help="how many (500)")
     add("--max-rows", type=count, default=128_000, help="context rows of a dataset (128000)")

@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabicl_linear.cli.checkpoints import add_placement, checksum, count, load, names_of
+from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, count, load, names_of
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.shipped import checkpoint_path
 
 if TYPE_CHECKING:
     from tabicl_linear.lengths.oracle import SyntheticTasks, TableTasks
@@ -59,16 +58,8 @@ def _parser() -> OneLineArgumentParser:
         "both on new rows: on synthetic datasets, or on the folds of a table. Repeat a command to "
         "go on after it was stopped. docs/lengths.md explains the results.",
     )
+    add_models(parser)
     add = parser.add_argument
-    add(
-        "--checkpoint",
-        type=checkpoint_path,
-        nargs="+",
-        required=True,
-        metavar="CKPT",
-        help="the models: files, or default",
-    )
-    add("--names", nargs="+", metavar="NAME", help="of the models; from their files if left out")
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the run")
     synthetic = parser.add_argument_group("synthetic datasets, those of `tabicl-linear lengths`")
     synthetic.add_argument("--datasets", type=count, default=10, help="how many (10)")

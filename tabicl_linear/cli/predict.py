@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.cli.predict_tables import (
@@ -29,6 +29,9 @@ from tabicl_linear.cli.table_files import (
     write_table,
 )
 from tabicl_linear.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 
 
 def main(argv: list[str]) -> int:
@@ -58,23 +61,13 @@ def _predict(options: argparse.Namespace) -> None:
     if options.stream:
         from tabicl_linear.cli.predict_stream import predict_in_pieces
 
-        predict_in_pieces(options)
+        predict_in_pieces(options, _classifier(options))
         return
     check_readable(options.train)
     check_readable(options.test)
     tables = read_tables(options.train, options.test, _table_options(options))
 
-    from tabicl_linear.estimator.classifier import TabICLLinearClassifier
-
-    classifier = TabICLLinearClassifier(
-        options.model,
-        ensemble=options.ensemble,
-        n_estimators=options.n_estimators,
-        categorical_features=options.categorical,
-        device=options.device,
-        random_state=options.seed,
-        verbose=0 if options.quiet else 1,
-    )
+    classifier = _classifier(options)
     classifier.fit(tables.train, tables.labels)
     probabilities = classifier.predict_proba(tables.test)
     write_table(with_predictions(tables, classifier.classes_, probabilities), options.output)
@@ -85,6 +78,20 @@ def _predict(options: argparse.Namespace) -> None:
             f"{shown(classifier.classes_)}; wrote {options.output}: {len(tables.test)} rows",
             file=sys.stderr,
         )
+
+
+def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
+    from tabicl_linear.estimator.classifier import TabICLLinearClassifier
+
+    return TabICLLinearClassifier(
+        options.model,
+        ensemble=options.ensemble,
+        n_estimators=options.n_estimators,
+        categorical_features=options.categorical,
+        device=options.device,
+        random_state=options.seed,
+        verbose=0 if options.quiet else 1,
+    )
 
 
 def _check_streamable(options: argparse.Namespace) -> None:

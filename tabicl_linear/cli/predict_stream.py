@@ -20,11 +20,12 @@ from tabicl_linear.files import written_whole
 Write = Callable[[pd.DataFrame], None]
 
 
-def predict_in_pieces(options: argparse.Namespace) -> None:
+def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClassifier) -> None:
     """Fit on one file, predict another, and write the answers, all in pieces.
 
     Args:
         options: The command line of `predict`.
+        classifier: The unfitted classifier that they ask for.
 
     Raises:
         CheckpointError: The model cannot be loaded.
@@ -36,15 +37,6 @@ def predict_in_pieces(options: argparse.Namespace) -> None:
     train.require(target)
     names = [name for name in test.columns if name != target]
     _check_columns(train, names, target)
-    classifier = TabICLLinearClassifier(
-        options.model,
-        ensemble=options.ensemble,
-        n_estimators=options.n_estimators,
-        categorical_features=options.categorical,
-        device=options.device,
-        random_state=options.seed,
-        verbose=0 if options.quiet else 1,
-    )
     classifier.fit(train.path, target)
     classifier.verbose = 0  # one bar for all pieces instead of one for each
     rows = 0
