@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import CONFIGS
-from contract.variants import MIXERS, STRATEGIES, task
+from contract.variants import task
 from lightning.pytorch import Trainer
 from torch.utils.data import DataLoader
 
@@ -23,16 +23,7 @@ pytestmark = [
 
 PASSING = ("--config", CONFIGS / "mitigation" / "state_passing.yaml")
 HALF = (*PASSING, "--model.state_passing.reset_probability", 0.5)
-MATRIX = [name for name in MIXERS if "+" not in name and name not in ("Softmax", "Ridge")]
-MATRIX += ["DeltaNet+decay+conv", "GatedDeltaNet+decay", "LinearAttention+Z"]
-# Multi-target training needs a causal readout.
-LAYOUTS = [("causal", strategy) for strategy in STRATEGIES] + [
-    (readout, strategy)
-    for readout in ("final_state", "bidirectional")
-    for strategy in ("comb_st", "int_st")
-]
 CPU = {"accelerator": "cpu", "devices": 1, "enable_checkpointing": False}
-SEED = np.random.SeedSequence(0)
 
 
 @pytest.fixture
