@@ -10,7 +10,7 @@ LOSSES = pd.DataFrame({"a": [1.0] * STEPS, "b": [1.0, 1.5] * (STEPS // 2)})
 def test_curves_are_compared_with_the_first():
     one, other = compared(LOSSES).to_dict("records")
     assert (one[""], other[""]) == ("a", "b")
-    assert one["difference"] is None
+    assert pd.isna(one["difference"])
     assert other["mean loss, second half"] == pytest.approx(1.25)
     assert other["difference"].startswith("+0.2500 ± 0.046")
     assert other["furthest"] == pytest.approx(0.25)
