@@ -172,6 +172,18 @@ class Architecture:
             head_reads=self.head_reads,
         )
 
+    def make_head(self) -> nn.Sequential:
+        """The layers from a hidden token to logits."""
+        head = nn.Sequential(
+            nn.Linear(self.dim, self.decoder_dim),
+            nn.GELU(),
+            nn.Linear(self.decoder_dim, self.num_classes),
+        )
+        if self.ridge_inputs is not None:  # training starts from the closed form alone
+            for parameter in head[-1].parameters():
+                nn.init.zeros_(parameter)
+        return head
+
     def make_ridge_inputs(self) -> RidgeInputs | None:
         """Ridge regressions as inputs, or None."""
         if self.ridge_inputs is None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.backbone.stack import Backbone
@@ -14,7 +13,7 @@ from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.embedding import inputs
 from tabicl_linear.embedding.labels import present_classes, without_absent
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
-from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
+from tabicl_linear.errors import DataError, UnsupportedReadout
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.ridge_inputs import RidgePredictions, RidgeState
@@ -62,15 +61,8 @@ class InContextModel(PlacedModule):
         self.embedding = architecture.make_embedding()
         self.strategy = strategy
         self.backbone = backbone
-        self.head = nn.Sequential(
-            nn.Linear(architecture.dim, architecture.decoder_dim),
-            nn.GELU(),
-            nn.Linear(architecture.decoder_dim, architecture.num_classes),
-        )
+        self.head = architecture.make_head()
         self.ridge = architecture.make_ridge_inputs()
-        if self.ridge is not None:  # training starts from the closed form alone
-            for parameter in self.head[-1].parameters():
-                nn.init.zeros_(parameter)
 
     @classmethod
     def from_parts(
@@ -88,24 +80,15 @@ class InContextModel(PlacedModule):
         """
         backbone = architecture.make_backbone(mixer, readout)
         ridge = architecture.ridge_inputs
-        if strategy.target == "multi" and ridge is not None and ridge.form != "earlier_rows":
-            raise ConfigError(
-                f"Multi-target training writes the rows it predicts, and ridge_inputs.form="
-                f"{ridge.form} predicts a row from the labels of all others, whose inputs then "
-                "reveal its own: set ridge_inputs.form to earlier_rows, or target: single."
-            )
-        if strategy.target == "multi" and not backbone.is_causal:
-            raise ConfigError(
-                "Multi-target training writes the rows it predicts, and a readout that is not "
-                "causal (or woven states) would let a row read its own label or later rows; use "
-                "tabicl_linear.readouts.Causal without weave_states, or target: single."
-            )
+        strategy.check_labels_are_hidden(
+            is_causal=backbone.is_causal, ridge_form=None if ridge is None else ridge.form
+        )
         return cls(backbone, strategy, architecture).place(backend)
 
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        return self._weight.device
+        return next(self.parameters()).device
 
     @property
     def max_columns(self) -> int:
@@ -163,8 +146,8 @@ class InContextModel(PlacedModule):
             ConfigError: `rows_per_chunk` is less than one.
             UnsupportedReadout: `state` is given, but a layer reads tokens written later.
         """
-        size = inputs.chunk_length(self._weight.device, rows_per_chunk)
-        limits = inputs.Limits(self._weight.device, self.architecture.num_classes)
+        size = inputs.chunk_length(self.device, rows_per_chunk)
+        limits = inputs.Limits(self.device, self.architecture.num_classes)
         inputs.check_context(x, y, categorical, limits=limits)
         initial = None
         if state is not None:
@@ -203,9 +186,9 @@ class InContextModel(PlacedModule):
             DataError: The rows do not have the columns of the context, or the state is foreign.
             ConfigError: `rows_per_chunk` is less than one.
         """
-        size = inputs.chunk_length(self._weight.device, rows_per_chunk)
+        size = inputs.chunk_length(self.device, rows_per_chunk)
         self._check_state(state)
-        inputs.check_queries(x, state.statistics.fill.shape, self._weight.device)
+        inputs.check_queries(x, state.statistics.fill.shape, self.device)
         # Chunks of equal length, since matrix products of very few rows use other kernels.
         pieces = x.tensor_split(max(1, -(-x.shape[1] // size)), dim=1)
         with self.computing():
@@ -238,32 +221,22 @@ class InContextModel(PlacedModule):
         Raises:
             DataError: The batch has no query row, or no context row.
         """
+        batch.check_split()
         num_context = batch.num_context
-        if not 1 <= num_context < batch.x.shape[1]:
-            raise DataError(
-                f"num_context={num_context} of {batch.x.shape[1]} rows leaves no context or no "
-                "query row; training needs at least one of each."
-            )
         rows = slice(None), slice(None, num_context)
         statistics = self.statistics(batch.x[rows], batch.y[rows], batch.categorical)
         tables = self.tables(statistics)
         num_cells = tables.num_cells
         known = tables.training_predictions(batch)
-        tokens = tables.training_tokens(batch, known)
-        queries = tokens.queries
+        written, queries = tables.training_tokens(batch, known)
         with self.computing():
-            context, layers = self.backbone.fit(tokens.context, initial, num_cells=num_cells)
+            context, layers = self.backbone.fit(written, initial, num_cells=num_cells)
             if queries.shape[1]:
                 queries = self.backbone.predict(queries, layers, num_cells=num_cells)
         hidden = self.strategy.predictions(context, queries, num_context=num_context)
         classes = self._classes(batch.y[rows])
         of_queries = None if known is None else known.rows(slice(num_context, None))
         return self.logits(hidden, tables.num_columns, classes, of_queries), layers
-
-    @property
-    def _weight(self) -> Tensor:
-        """One of the weights, from which dtype and device are read."""
-        return next(self.parameters())
 
     def statistics(
         self,
@@ -319,7 +292,7 @@ class InContextModel(PlacedModule):
             not isinstance(state, InContextState)
             or (state.classes is None) == self.architecture.mask_absent_classes
             or (state.ridge is None) != (self.ridge is None)
-            or not self.backbone.takes(state.layers, self._weight.device)
+            or not self.backbone.takes(state.layers, self.device)
         ):
             raise DataError(
                 "The state is not one of this model on this device; fit the context with the same "

@@ -33,9 +33,10 @@ def fit(root: Path, *configs: Path) -> int:
     return main(["fit", *options, *QUIET, *STEP, "--trainer.default_root_dir", str(root)])
 
 
-@pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)
-def test_a_model_takes_a_step_with_the_smoke_overlay(path, tmp_path):
-    assert fit(tmp_path, path, CONFIGS / "smoke.yaml") == 0
+@pytest.mark.parametrize("name", ["quick", "deltanet", "softmax"])
+def test_a_model_takes_a_step_with_the_smoke_overlay(name, tmp_path):
+    """With a validation; `golden/test_golden.py` trains every other model for three steps."""
+    assert fit(tmp_path, CONFIGS / f"{name}.yaml", CONFIGS / "smoke.yaml") == 0
     config = yaml.safe_load((tmp_path / "version_0" / "config.yaml").read_text())
     assert config["model"]["architecture"]["dim"] == 32
     assert config["model"]["architecture"]["depth"] == 2

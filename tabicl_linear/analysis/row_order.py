@@ -1,13 +1,17 @@
 """How much predictions depend on the order of the context rows."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 import torch
+from torch.nn.functional import one_hot
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
+@torch.no_grad()
 def order_sensitivity(
     model: InContextModel,
     x: Float[Tensor, "b c m"],
@@ -56,22 +60,30 @@ def order_sensitivity(
     """
     if permutations < 2:
         raise DataError(f"permutations={permutations}: give at least 2 orders to compare.")
-    generator = torch.Generator().manual_seed(seed)
-    found = []
-    with torch.no_grad():
-        for number in range(permutations):
-            order = torch.arange(x.shape[1])
-            if number:
-                order = torch.randperm(x.shape[1], generator=generator)
-            state = model.fit(x[:, order], y[:, order], categorical=categorical)
-            found.append(model.predict(state, queries).double().softmax(-1))
-    p = torch.stack(found)
-    votes = torch.nn.functional.one_hot(p.argmax(-1), p.shape[-1]).double().mean(0)
-    values = {
+    states = (
+        model.fit(x[:, order], y[:, order], categorical=categorical)
+        for order in _orders(x.shape[1], permutations, seed)
+    )
+    p = torch.stack([model.predict(state, queries).double().softmax(-1) for state in states])
+    tasks, rows = (range(1, n + 1) for n in p.shape[1:3])
+    index = pd.MultiIndex.from_product([tasks, rows], names=["task", "query"])
+    cells = {name: z.flatten().cpu().numpy() for name, z in _spreads(p).items()}
+    return pd.DataFrame(cells, index=index).reset_index()
+
+
+def _spreads(p: Float[Tensor, "o b q y"]) -> dict[str, Float[Tensor, "b q"]]:
+    """Spread, total variation and agreement of the probabilities after each order."""
+    votes = one_hot(p.argmax(-1), p.shape[-1]).double().mean(0)
+    return {
         "spread": p.std(0).mean(-1),
         "total_variation": (p - p.mean(0)).abs().sum(-1).mean(0) / 2,
         "agreement": votes.amax(-1),
     }
-    index = torch.cartesian_prod(*(torch.arange(1, n + 1) for n in p.shape[1:3]))
-    table = pd.DataFrame(index.reshape(-1, 2).numpy(), columns=["task", "query"])
-    return table.assign(**{name: z.flatten().cpu().numpy() for name, z in values.items()})
+
+
+def _orders(rows: int, count: int, seed: int) -> Iterator[Int[Tensor, "c"]]:
+    """The given order and random ones."""
+    generator = torch.Generator().manual_seed(seed)
+    yield torch.arange(rows)
+    for _ in range(count - 1):
+        yield torch.randperm(rows, generator=generator)

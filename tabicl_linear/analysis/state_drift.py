@@ -75,21 +75,9 @@ def drift(
         target, previous = _Look.at(fixed), None
         for length in lengths:
             look = _Look.at(states[length][layer])
-            shared = {
-                "cosine": cosine(look.S, target.S),
-                "cosine_to_previous": _cosine_or_nan(look.S, previous),
-                "value_overlap": _overlap(look.left, target.left),
-                "key_overlap": _overlap(look.right, target.right),
-            }
             parts += [
-                heads_table(
-                    {**norms(S), **shared, "distance": _distance(S, R)},
-                    layer,
-                    num_tasks,
-                    length=length,
-                    form=form,
-                )
-                for form, S, R in zip(FORMS, look.forms(), target.forms(), strict=True)
+                heads_table(values, layer, num_tasks, length=length, form=form)
+                for form, values in look.against(target, previous).items()
             ]
             previous = look.S
     return pd.concat(parts, ignore_index=True)
@@ -110,6 +98,19 @@ class _Look(NamedTuple):
     def forms(self) -> tuple[Tensor, Tensor]:
         norm = torch.linalg.matrix_norm(self.S, keepdim=True).clamp(min=LEAST)
         return self.S, self.S * self.S.shape[-2] ** 0.5 / norm
+
+    def against(self, target: "_Look", previous: Tensor | None) -> dict[str, dict[str, Tensor]]:
+        """Values of every head by form and name, `[s h]` each; `previous` is the state before."""
+        shared = {
+            "cosine": cosine(self.S, target.S),
+            "cosine_to_previous": _cosine_or_nan(self.S, previous),
+            "value_overlap": _overlap(self.left, target.left),
+            "key_overlap": _overlap(self.right, target.right),
+        }
+        return {
+            form: {**norms(S), **shared, "distance": _distance(S, R)}
+            for form, S, R in zip(FORMS, self.forms(), target.forms(), strict=True)
+        }
 
 
 def cosine(S: Float[Tensor, "s h v k"], R: Float[Tensor, "s h v k"]) -> Float[Tensor, "s h"]:

@@ -5,10 +5,11 @@ import math
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, NullFormatter
 from scipy import stats
 
-from tabicl_linear.bench.report import Table, number, side_by_side, spread_text
+from tabicl_linear.analysis import figures
+from tabicl_linear.bench.report import Table, number, spread_text
 
 SOFTMAX = "softmax"
 QUERIES = 100
@@ -89,9 +90,10 @@ def slopes(verb: str, points: pd.DataFrame) -> Table:
                 ends = f" ({slope - margin:.2f} to {slope + margin:.2f})"
                 span = f"{part.index[0]:,} to {part.index[-1]:,}"
                 rows.append((name, span, f"{slope:.2f}{'' if math.isnan(margin) else ends}"))
-    columns = ["", "rows", "slope of log time against log rows (95 % interval)"]
-    title = f"Exponent of the time to {verb} in rows of context"
-    return Table(title, pd.DataFrame(rows, columns=columns))
+    cells = pd.DataFrame(
+        rows, columns=["", "rows", "slope of log time against log rows (95 % interval)"]
+    )
+    return Table(f"Exponent of the time to {verb} in rows of context", cells)
 
 
 def panels(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -116,7 +118,7 @@ def draw_scaling(points: pd.DataFrame) -> Figure:
     Lines with the same name share a colour. A note gives the slope of a line, or its last size.
     """
     shown = panels(points)
-    figure, axes = side_by_side(len(shown), 4.6 * len(shown), 4)
+    figure, axes = figures.panels(len(shown), width=4.4, height=3.6)
     everything = pd.concat(shown.values())
     names, sizes = list(everything["name"].unique()), sorted(everything["rows"].unique())
     for axis, (title, panel) in zip(axes, shown.items(), strict=True):
@@ -131,13 +133,9 @@ def draw_scaling(points: pd.DataFrame) -> Figure:
             axis.annotate(note, end, color=colour, fontsize=8, verticalalignment="center")
         axis.set(title=title, xlabel="rows of context", xscale="log", yscale="log")
         axis.set_xlim(sizes[0] / 1.3, sizes[-1] * 6)  # room for the notes
-        axis.set_xticks(sizes[:: math.ceil(len(sizes) / 6)], minor=False)
-        axis.minorticks_off()
-        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-        low = math.floor(math.log10(panel["value"].min()))  # whole decades, which have labels
-        high = math.ceil(math.log10(panel["value"].max()))
-        axis.set_ylim(10.0**low, 10.0 ** max(high, low + 1))
-        axis.yaxis.set_major_formatter(EngFormatter())
+        for scale in (axis.xaxis, axis.yaxis):
+            scale.set_major_formatter(EngFormatter(sep=""))
+            scale.set_minor_formatter(NullFormatter())
     handles = [Line2D([], [], color=f"C{i}", marker="o", label=n) for i, n in enumerate(names)]
     if everything["is_computed"].any():
         text = "computed size of a state that was not fitted"

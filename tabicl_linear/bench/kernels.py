@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -89,7 +90,7 @@ def cases(name: str, shape: Shape, dtype: torch.dtype, device: torch.device) -> 
     if isinstance(operation.rule, SoftmaxRule):
         backends = ["torch"]
     sides: dict[str, tuple[Callable[..., Tensor], dict[str, Tensor]]]
-    sides = {b: (_scan(operation.rule, b), inputs) for b in backends}
+    sides = {b: (partial(_scan, operation.rule, b), inputs) for b in backends}
     sides[operation.name] = (operation.baseline, _heads_first(inputs))
     flops, moved = _work(operation, inputs)
     return [
@@ -144,12 +145,9 @@ def run(
     )
 
 
-def _scan(rule: UpdateRule, backend: Backend) -> Callable[..., Tensor]:
-    def scan(**inputs: Tensor) -> Tensor:
-        with using(kernels_of(backend, rule)):
-            return rule.scan(Streams(**inputs))[0]
-
-    return scan
+def _scan(rule: UpdateRule, backend: Backend, **inputs: Tensor) -> Tensor:
+    with using(kernels_of(backend, rule)):
+        return rule.scan(Streams(**inputs))[0]
 
 
 def _forward(function: Callable[..., Tensor], inputs: dict[str, Tensor]) -> Callable[[], object]:

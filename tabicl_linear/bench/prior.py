@@ -14,7 +14,8 @@ from tabicl_linear.priors import TaskShape
 
 SHAPE = TaskShape(batch_size=8, num_rows=1000, num_context=500, num_features=20, num_classes=10)
 QUICK = SHAPE._replace(batch_size=2, num_rows=100, num_context=50)
-COLUMNS = (20, 5)
+COLUMNS = {20: "20 columns", 5: "5 columns"}
+"""Numbers of columns, and names of their groups of cases."""
 BATCHES = 4
 """Batches that one call draws; networks differ in size, so a single batch says little."""
 
@@ -55,22 +56,17 @@ def run(options: Options) -> Report:
         tables=[case_table(title, "datasets/s", measured, NOTES)],
         targets=[
             Target(
-                f"{OURS}, {group(m)}, in datasets/s of the {SHARED}, all calls together",
+                f"{OURS}, {group}, in datasets/s of the {SHARED}, all calls together",
                 LEAST,
                 # Networks are of random size and each case draws its own: long calls weigh more.
-                mean[group(m), SHARED] / mean[group(m), OURS],
+                mean[group, SHARED] / mean[group, OURS],
                 at_least=True,
                 applies=applies,
             )
-            for m in COLUMNS
+            for group in COLUMNS.values()
         ],
         raw={"cases": measured.records()},
     )
-
-
-def group(num_features: int) -> str:
-    """Name of the cases with a number of columns."""
-    return f"{num_features} columns"
 
 
 def cases(shape: TaskShape, num_features: int, batches: int, device: torch.device) -> list[Case]:
@@ -81,22 +77,19 @@ def cases(shape: TaskShape, num_features: int, batches: int, device: torch.devic
     count = shape.batch_size * batches
     # Features in float32, labels in int64.
     moved = float(count * shape.num_rows * (4 * shape.num_features + 8))
-    make = partial(Case, group=group(num_features), units=count, moved=moved)
+    make = partial(Case, group=COLUMNS[num_features], units=count, moved=moved)
     wider = priors.TreePrior(), priors.Mixture(), priors.WithTableEffects(priors.TreePrior())
     drawn: dict[str, priors.Prior] = {type(prior).__name__: prior for prior in wider}
     drawn |= {f"sharing={name}": priors.TabPFNv1Prior(name) for name in ("dataset", "batch")}
     return [
-        make(name, _repeat(batches, prior.sample_tasks, shape, generator))
+        make(name, partial(_repeat, batches, prior.sample_tasks, shape, generator))
         for name, prior in drawn.items()
     ] + [
-        make(name, _repeat(batches, imitate, shape, share, rng, str(device)), "baseline")
+        make(name, partial(_repeat, batches, imitate, shape, share, rng, str(device)), "baseline")
         for name, share in ((EACH, 1), (SHARED, shape.batch_size))
     ]
 
 
-def _repeat(times: int, function: Callable[..., object], *arguments: object) -> Callable[[], None]:
-    def repeated() -> None:
-        for _ in range(times):
-            function(*arguments)
-
-    return repeated
+def _repeat(times: int, function: Callable[..., object], *arguments: object) -> None:
+    for _ in range(times):
+        function(*arguments)

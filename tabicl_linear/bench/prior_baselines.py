@@ -1,8 +1,8 @@
 """An imitation of the authors' TabPFN v1 prior: `nn.Sequential` networks, dataset by dataset.
 
 It draws the same hyper-parameters as ours, so that both compute networks of the same sizes, follows
-the known steps of the authors' code, and ranks by sorting as that code does. All causes are normal
-and all classes are cut at the values of rows, which is less work than in the real prior.
+the known steps of the authors' code, and ranks by sorting as that code does. It does less work than
+the real prior: causes are normal, classes are cut at values of rows, our functions scale columns.
 """
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from tabicl_linear.priors import TaskShape
+from tabicl_linear.priors.tabpfn_v1.columns import pull_in_outliers, standardise
 from tabicl_linear.priors.tabpfn_v1.hyperparameters import (
     ACTIVATIONS,
     NetworkParameters,
@@ -18,7 +19,7 @@ from tabicl_linear.priors.tabpfn_v1.hyperparameters import (
     draw_target_parameters,
 )
 from tabicl_linear.priors.tabpfn_v1.nodes import draw_nodes
-from tabicl_linear.types import Bool, Float, Int, Tensor
+from tabicl_linear.types import Float, Int, Tensor
 
 ACTIVATION_CLASSES = {"tanh": nn.Tanh, "identity": nn.Identity, "relu": nn.ReLU}
 
@@ -45,7 +46,7 @@ def imitate(shape: TaskShape, share: int, rng: np.random.Generator, device: str)
             tried += share
             nodes = _draw_group(shape, share, rng)
             target = draw_target_parameters(rng, 1, shape.num_classes)
-            y = _cut(_standardise(nodes[:, 0]), int(target.num_classes[0]))
+            y = _cut(standardise(nodes[:, 0]), int(target.num_classes[0]))
             x = _process_columns(nodes[:, 1:], rng)
             if not x.isinf().any() and all(_is_kept(labels) for labels in y):
                 kept += share
@@ -111,10 +112,12 @@ def _process_columns(x: Float[Tensor, "b m n"], rng: np.random.Generator) -> Flo
     for column, count in enumerate(p.num_categories[0]):
         if count:
             x[:, column] = _cut(x[:, column], int(count)).float()
-    return _standardise(_sorted_ranks(x) if p.to_ranks[0] else _pull_in_outliers(x))
+    columns = x.flatten(0, 1)
+    columns = _sorted_ranks(columns) if p.to_ranks[0] else pull_in_outliers(columns)
+    return standardise(columns).view_as(x)
 
 
-def _sorted_ranks(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
+def _sorted_ranks(x: Float[Tensor, "c n"]) -> Float[Tensor, "c n"]:
     """The number of values in its column at most as large as each value."""
     n = x.shape[-1]
     values, index = x.sort(-1)
@@ -122,27 +125,6 @@ def _sorted_ranks(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
     ends = torch.arange(1, n + 1, dtype=x.dtype).expand(x.shape).clone()
     ends[..., :-1].masked_fill_(values[..., 1:] == values[..., :-1], n)
     return torch.empty_like(x).scatter_(-1, index, ends.flip(-1).cummin(-1).values.flip(-1))
-
-
-def _pull_in_outliers(x: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
-    """Soften values beyond 4 standard deviations, computed twice, logarithmically."""
-    mean, std = _moments(x, torch.ones_like(x, dtype=torch.bool))
-    mean, std = _moments(x, (x - mean).abs() <= 4 * std)
-    x = torch.maximum(x, mean - 4 * std - x.abs().log1p())
-    return torch.minimum(x, mean + 4 * std + x.abs().log1p())
-
-
-def _standardise(x: Float[Tensor, "... n"]) -> Float[Tensor, "... n"]:
-    mean, std = _moments(x, x.isnan().logical_not_())
-    return ((x - mean) / (std + 1e-6)).clamp(-100, 100)
-
-
-def _moments(x: Float[Tensor, "... n"], mask: Bool[Tensor, "... n"]) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of the values in `mask`."""
-    count = mask.sum(-1, keepdim=True)
-    mean = torch.where(mask, x, 0.0).sum(-1, keepdim=True) / count
-    variance = torch.where(mask, x - mean, 0.0).square().sum(-1, keepdim=True) / (count - 1)
-    return mean, variance.sqrt()
 
 
 def _is_kept(y: Int[Tensor, "n"]) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tabicl_linear.bench.cases import Case, Measured, Spread
@@ -99,16 +98,6 @@ class Report:
         everything = {**vars(self), "tables": tables, "targets": targets}
         everything |= {"settings": self.settings | drawn, "figure": None}
         return pd.Series(everything).to_json(indent=1, double_precision=15) + "\n"
-
-
-def side_by_side(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure of axes in a row, each with a light grid and without a frame; sizes in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = list(figure.subplots(1, count, squeeze=False)[0])
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.3)
-    return figure, axes
 
 
 def case_table(

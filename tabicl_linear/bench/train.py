@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 import torch
 from lightning.pytorch.callbacks import LambdaCallback
-from matplotlib.figure import Figure
 
+from tabicl_linear.analysis import loss_curves
 from tabicl_linear.backends.choice import missing
 from tabicl_linear.bench.cases import Case, Measured, Options, copy, measure, progress
 from tabicl_linear.bench.probing import probing_cost
-from tabicl_linear.bench.report import Report, Table, Target, case_table, side_by_side
+from tabicl_linear.bench.report import Report, Table, Target, case_table
 from tabicl_linear.bench.training import (
     DenseProducts,
     Step,
@@ -44,14 +44,12 @@ NOTES = (
     "\n\n"
 )
 
-SMOOTHING = 20
-"""Steps in a running mean of a loss curve."""
-
 CURVE_NOTES = (
     "Same data in the same order, same initial weights, optimiser and schedule; only autocast "
     "differs. The line with other initial weights shows which differences are insignificant. "
     "`difference`: mean over the second half of the steps, each step on the same batch, with its "
-    f"standard error; `furthest`: the largest difference of means over {SMOOTHING} steps."
+    "standard error; `furthest`: the largest difference of means over "
+    f"{loss_curves.SMOOTHING} steps."
 )
 
 
@@ -109,17 +107,17 @@ def run(
         measured = within_training(task, work, options.device, precision, clipping)
         entries += measured.records()
         tables.append(case_table(title, "rows/s", measured, NOTES, slower=True))
+        steps = (case for case in measured.cases if case.role == "ours")
+        fastest = min(steps, key=lambda case: measured.spread(case.key).median)
         if precision == precisions[0]:
-            step = _fastest(measured)
-            cost, target = probing_cost(
-                task, measured.spread(step.key).median, configs=configs, overrides=overrides
-            )
+            seconds = measured.spread(fastest.key).median
+            cost, target = probing_cost(task, seconds, configs=configs, overrides=overrides)
             tables.append(cost)
             targets.append(target)
         if precision in MOST_TIMES:
             fast = precision == "float32" or "bf16" in processor()
             applies = fast and not overrides and options.device.type == "cpu"
-            targets.append(_target(precision, measured, applies=applies))
+            targets.append(_target(precision, measured, fastest, applies=applies))
     return Report(
         name=f"train-{configs[-1].stem}",
         settings={"configs": [str(c) for c in configs], "overrides": list(overrides)},
@@ -129,18 +127,11 @@ def run(
     )
 
 
-def _target(precision: str, measured: Measured, *, applies: bool) -> Target:
+def _target(precision: str, measured: Measured, fastest: Case, *, applies: bool) -> Target:
     """The bound of a precision, for the fastest backend."""
-    fastest = _fastest(measured)
     ratio = measured.ratio(fastest.key, (precision, DENSE)).median
     what = f"{fastest.name} in {precision}, in times of its {DENSE}"
     return Target(what, MOST_TIMES[precision], ratio, at_least=False, applies=applies)
-
-
-def _fastest(measured: Measured) -> Case:
-    """The step of the fastest backend."""
-    steps = [case for case in measured.cases if case.role == "ours"]
-    return min(steps, key=lambda case: measured.spread(case.key).median)
 
 
 def run_curves(
@@ -171,33 +162,7 @@ def run_curves(
     return Report(
         name=f"curves-{configs[-1].stem}",
         settings={"configs": [str(c) for c in configs], "steps": steps},
-        tables=[compare(curves)],
+        tables=[Table("Loss curves", loss_curves.compared(curves), CURVE_NOTES)],
         raw={"losses": losses},
-        figure=draw_curves(curves),
+        figure=loss_curves.figure(curves),
     )
-
-
-def compare(losses: pd.DataFrame) -> Table:
-    """Final loss of every curve, and how far it is from the first curve."""
-    differences = losses.sub(losses.iloc[:, 0], axis=0)
-    late = differences.iloc[len(losses) // 2 :]
-    texts = [f"{m:+.4f} ± {e:.4f}" for m, e in zip(late.mean(), late.sem(), strict=True)]
-    smooth = differences.rolling(min(SMOOTHING, len(losses))).mean().abs().max()
-    cells = {
-        "": losses.columns,
-        "mean loss, second half": losses.iloc[len(losses) // 2 :].mean().to_list(),
-        "difference": [None, *texts[1:]],
-        "furthest": [None, *smooth.to_list()[1:]],
-    }
-    return Table("Loss curves", pd.DataFrame(cells), CURVE_NOTES)
-
-
-def draw_curves(losses: pd.DataFrame) -> Figure:
-    """Loss curves over each other: running means, and the differences from the first."""
-    figure, (left, right) = side_by_side(2, 9, 3.6)
-    smooth = losses.rolling(SMOOTHING, min_periods=1).mean()
-    style = {"linewidth": 1, "xlabel": "optimiser steps"}
-    smooth.plot(ax=left, ylabel=f"training loss (mean of {SMOOTHING} steps)", **style)
-    difference = f"difference from {losses.columns[0]}"
-    smooth.sub(smooth.iloc[:, 0], axis=0).plot(ax=right, ylabel=difference, legend=False, **style)
-    return figure

@@ -142,8 +142,7 @@ def flops(call: Callable[[], object]) -> int:
     """Floating-point operations of the matrix products of a call."""
     with FlopCounterMode(display=False) as counter:
         call()
-    total: int = counter.get_total_flops()
-    return total
+    return int(counter.get_total_flops())
 
 
 def _layout(x: Tensor) -> Layout:

@@ -7,16 +7,16 @@ import pandas as pd
 
 from tabicl_linear.analysis import matrices
 from tabicl_linear.analysis.figures import drift_figure
-from tabicl_linear.analysis.probe_tasks import REFERENCE, Probe, default_lengths
+from tabicl_linear.analysis.probe_tasks import REFERENCE, Probe
 from tabicl_linear.analysis.state_drift import cosines
-from tabicl_linear.callbacks.probing import Probing, checked_lengths
+from tabicl_linear.callbacks.probing import SeveralLengths
 from tabicl_linear.model import InContextModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class CosineDrift(Probing):
+class CosineDrift(SeveralLengths):
     """Logs the cosine of states at several context lengths to those at two reference lengths.
 
     These are 1,000 rows, as in the paper, and the longest table of training. TensorBoard gets the
@@ -33,15 +33,9 @@ class CosineDrift(Probing):
     name: ClassVar[str] = "cosine_drift"
     charts: ClassVar[Mapping[str, Sequence[str]]] = {"longest context": ["cosine_drift/.*"]}
 
-    def __init__(
-        self, every_n_steps: int = 1000, num_tasks: int = 8, lengths: list[int] | None = None
-    ) -> None:
-        super().__init__(every_n_steps, num_tasks)
-        self._given = checked_lengths(lengths, type(self).__name__)
-
     def lengths(self, trained: int) -> list[int]:
         """All lengths, the references among them."""
-        return sorted({*(self._given or default_lengths(trained)), REFERENCE, trained})
+        return sorted({*super().lengths(trained), REFERENCE, trained})
 
     def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
         """Cosines by reference, layer and length."""

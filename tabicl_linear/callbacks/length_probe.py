@@ -7,8 +7,8 @@ import pandas as pd
 
 from tabicl_linear.analysis.figures import scores_figure
 from tabicl_linear.analysis.length_scores import length_scores
-from tabicl_linear.analysis.probe_tasks import Probe, default_lengths
-from tabicl_linear.callbacks.probing import Probing, checked_lengths
+from tabicl_linear.analysis.probe_tasks import Probe
+from tabicl_linear.callbacks.probing import SeveralLengths
 from tabicl_linear.model import InContextModel
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SCORES = ("loss", "accuracy", "roc_auc")
 
 
-class LengthProbe(Probing):
+class LengthProbe(SeveralLengths):
     """Logs loss, accuracy and macro one-vs-rest ROC-AUC after contexts of several lengths.
 
     By task and length; TensorBoard gets the means, `length_probe/<score>/rows_<n>`, and a picture
@@ -34,16 +34,6 @@ class LengthProbe(Probing):
     charts: ClassVar[Mapping[str, Sequence[str]]] = {
         score.replace("_", " "): [f"length_probe/{score}/.*"] for score in SCORES
     }
-
-    def __init__(
-        self, every_n_steps: int = 1000, num_tasks: int = 8, lengths: list[int] | None = None
-    ) -> None:
-        super().__init__(every_n_steps, num_tasks)
-        self._given = checked_lengths(lengths, type(self).__name__)
-
-    def lengths(self, trained: int) -> list[int]:
-        """All lengths."""
-        return self._given or default_lengths(trained)
 
     def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame:
         """Scores by task and length."""

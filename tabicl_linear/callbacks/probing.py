@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from tabicl_linear.analysis.figures import pixels
-from tabicl_linear.analysis.probe_tasks import NUM_CLASSES, Probe, draw_probe
+from tabicl_linear.analysis.probe_tasks import NUM_CLASSES, Probe, default_lengths, draw_probe
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
@@ -194,6 +194,27 @@ class OneLength(Probing):
     def lengths(self, trained: int) -> list[int]:
         """The one length."""
         return [self.length or trained]
+
+
+class SeveralLengths(Probing):
+    """Looks at the model after contexts of several lengths.
+
+    Args:
+        every_n_steps: Optimiser steps between looks; 0 for none.
+        num_tasks: Probe tasks.
+        lengths: Context lengths in rows; an eighth to four times the longest table of training if
+            None.
+    """
+
+    def __init__(
+        self, every_n_steps: int = 1000, num_tasks: int = 8, lengths: list[int] | None = None
+    ) -> None:
+        super().__init__(every_n_steps, num_tasks)
+        self._given = checked_lengths(lengths, type(self).__name__)
+
+    def lengths(self, trained: int) -> list[int]:
+        """All lengths."""
+        return self._given or default_lengths(trained)
 
 
 def checked_lengths(lengths: Sequence[int] | None, callback: str) -> list[int] | None:

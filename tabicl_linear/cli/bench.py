@@ -13,8 +13,9 @@ import torch
 
 from tabicl_linear.bench.cases import Options
 from tabicl_linear.bench.report import Report
+from tabicl_linear.cli.checkpoints import device
 from tabicl_linear.cli.outputs import check_folder
-from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 from tabicl_linear.machine import describe
@@ -36,7 +37,7 @@ def main(argv: list[str]) -> int:
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     options = Options(
-        device=_device(arguments.device),
+        device=device(arguments.device),
         rounds=arguments.rounds or (3 if arguments.quick else arguments.usual_rounds),
         budget=arguments.budget,
         quick=arguments.quick,
@@ -63,7 +64,7 @@ def _parser() -> OneLineArgumentParser:
     kernels = _add(verbs, "kernels", _kernels, 15, "the update rules, forward and backward")
     kernels.add_argument("--only", nargs="+", metavar="RULE", help='such as "delta rule"')
     kernels.add_argument(
-        "--shape", type=_count, nargs=4, metavar=("TASKS", "TOKENS", "HEADS", "DIM")
+        "--shape", type=count, nargs=4, metavar=("TASKS", "TOKENS", "HEADS", "DIM")
     )
     kernels.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="float32")
     train = _add(verbs, "train", _train, 7, "a training step against its own matrix products")
@@ -73,7 +74,7 @@ def _parser() -> OneLineArgumentParser:
         "--compile", action="store_true", help="also through torch.compile (takes minutes more)"
     )
     train.add_argument("--curves", action="store_true", help="overlay loss curves instead")
-    train.add_argument("--steps", type=_count, help="steps of a curve (300)")
+    train.add_argument("--steps", type=count, help="steps of a curve (300)")
     for verb, runner, what in (
         ("fit", _fit, "reading a context, against softmax attention"),
         ("predict", _predict, "predicting rows from a context, against softmax attention"),
@@ -81,7 +82,7 @@ def _parser() -> OneLineArgumentParser:
         inference = _add(verbs, verb, runner, 5, what)
         _add_configs(inference)
         inference.add_argument("--precision", choices=("float32", "bf16"), default="float32")
-        inference.add_argument("--rows", type=_count, nargs="+", help="sizes of the context")
+        inference.add_argument("--rows", type=count, nargs="+", help="sizes of the context")
         if verb == "fit":
             inference.add_argument("--plot", action="store_true", help="also draw the figure")
     return parser
@@ -99,9 +100,9 @@ def _add(
     parser.add_argument("--output", type=Path, default=Path("runs/bench"), help="folder for files")
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     parser.add_argument(
-        "--threads", type=_count, help="threads of PyTorch; PyTorch's own choice if left out"
+        "--threads", type=count, help="threads of PyTorch; PyTorch's own choice if left out"
     )
-    parser.add_argument("--rounds", type=_count, help=f"rounds that count ({rounds})")
+    parser.add_argument("--rounds", type=count, help=f"rounds that count ({rounds})")
     parser.add_argument(
         "--budget",
         type=_seconds,
@@ -158,13 +159,6 @@ def write_whole(path: Path, writer: Callable[[Path], object]) -> Path:
     return path
 
 
-def _count(text: str) -> int:
-    """A whole number of at least 1, for argparse."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: give a whole number of at least 1")
-    return int(text)
-
-
 def _seconds(text: str) -> float:
     """A number above 0, for argparse."""
     try:
@@ -174,18 +168,6 @@ def _seconds(text: str) -> float:
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"{text}: give a number of seconds above 0")
     return seconds
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"--device {name}: no such device; use cpu or cuda.") from error
-    if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"--device {name}: use cpu or cuda.")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"--device {name}: there is no CUDA device; use cpu.")
-    return device
 
 
 def _prior(options: Options, arguments: argparse.Namespace) -> Report:

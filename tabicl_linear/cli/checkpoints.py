@@ -1,4 +1,4 @@
-"""Checkpoints on a command line: their names, checksums and models; and numbers."""
+"""Checkpoints on a command line: their names, checksums, models and devices."""
 
 import argparse
 import hashlib
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tabicl_linear.cli.parser import count
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.shipped import checkpoint_path
 
@@ -40,13 +41,6 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also build models from classes outside tabicl_linear that checkpoints name",
     )
-
-
-def count(text: str) -> int:
-    """A whole number of at least 1, for argparse."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: give a whole number of at least 1")
-    return int(text)
 
 
 def names_of(paths: Sequence[Path], given: Sequence[str] | None) -> list[str]:
@@ -100,11 +94,15 @@ def device(name: str) -> "torch.device":
     """
     import torch
 
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("--device cuda: PyTorch finds no CUDA device here; use cpu.")
-    if name not in ("cpu", "cuda"):
+    try:
+        found = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"--device {name}: no such device; use cpu or cuda.") from error
+    if found.type not in ("cpu", "cuda"):
         raise ConfigError(f"--device {name}: use cpu or cuda.")
-    return torch.device(name)
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"--device {name}: PyTorch finds no CUDA device here; use cpu.")
+    return found
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:

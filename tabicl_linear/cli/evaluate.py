@@ -3,17 +3,19 @@
 import argparse
 import os
 import re
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tabicl_linear.cli.extras import BENCHMARKS, require
-from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.cli.outputs import check_folder, say
+from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 
 if TYPE_CHECKING:
     from tabicl_linear.evaluation.benchmarks import Source
+
+_say = partial(say, verb="evaluate")
 
 
 def main(argv: list[str]) -> int:
@@ -35,7 +37,6 @@ def main(argv: list[str]) -> int:
 def _evaluate(options: argparse.Namespace) -> int:
     # These import torch and scikit-learn, which takes seconds: after the options are read.
     from tabicl_linear.cli.lock import locked
-    from tabicl_linear.cli.outputs import check_folder
     from tabicl_linear.evaluation.benchmarks import benchmark
     from tabicl_linear.evaluation.candidates import candidates
     from tabicl_linear.evaluation.evaluation import RESULTS, Evaluation, plan, run
@@ -114,9 +115,9 @@ def _parser() -> OneLineArgumentParser:
     parser.add_argument(
         "--shard", type=_shard, default=(1, 1), metavar="I/N", help="only part I of N"
     )
-    parser.add_argument("--jobs", type=_count, default=1, help="trials at a time (1)")
+    parser.add_argument("--jobs", type=count, default=1, help="trials at a time (1)")
     parser.add_argument(
-        "--threads", type=_count, help="of each trial (the cores, divided by the jobs)"
+        "--threads", type=count, help="of each trial (the cores, divided by the jobs)"
     )
     parser.add_argument("--retry-failed", action="store_true", help="repeat trials that failed")
     parser.add_argument(
@@ -128,20 +129,9 @@ def _parser() -> OneLineArgumentParser:
     return parser
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: give a whole number of at least 1")
-    return int(text)
-
-
 def _shard(text: str) -> tuple[int, int]:
     """Part and number of parts, from "1/4"."""
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise argparse.ArgumentTypeError(f"{text}: give I/N, such as 1/4 for the first of four")
     return int(found[1]), int(found[2])
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"tabicl-linear evaluate: {line}\n")
-    sys.stderr.flush()

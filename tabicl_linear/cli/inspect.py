@@ -7,6 +7,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from tabicl_linear.analysis.probe_tasks import NUM_QUERIES, SEED, Probe, draw_pr
 from tabicl_linear.analysis.states import check_lengths
 from tabicl_linear.analysis.summary import summarise
 from tabicl_linear.checkpoint import load_model
+from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.cli.table_files import read_table
 from tabicl_linear.errors import ConfigError, DataError
@@ -35,6 +37,7 @@ from tabicl_linear.model import InContextModel
 from tabicl_linear.priors import TabPFNv1Prior
 from tabicl_linear.shipped import checkpoint_path
 
+_say = partial(say, verb="inspect")
 PAGE, SUMMARY = "inspect.html", "summary.txt"
 MOST_CHECKPOINTS = 2
 QUERY_SHARE = 0.2
@@ -143,9 +146,9 @@ def _write(
     output: Path, inspections: Sequence[Inspection], plan: Plan, lines: Sequence[str]
 ) -> None:
     """Write the folder under another name and rename it, so that it is whole or not there."""
-    partial = output.with_name(f".{output.name}{PARTIAL}")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    aside = output.with_name(f".{output.name}{PARTIAL}")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
     try:
         names = {name for one in inspections for name in one.tables}
         for name in names:
@@ -154,15 +157,15 @@ def _write(
                 for one in inspections
                 if name in one.tables
             ]
-            pd.concat(tables, ignore_index=True).to_parquet(partial / f"{name}.parquet")
+            pd.concat(tables, ignore_index=True).to_parquet(aside / f"{name}.parquet")
         title = "Inspection of " + " and ".join(one.name for one in inspections)
-        (partial / PAGE).write_text(page(inspections, plan, lines, title))
-        (partial / SUMMARY).write_text("\n".join([*lines, ""]))
+        (aside / PAGE).write_text(page(inspections, plan, lines, title))
+        (aside / SUMMARY).write_text("\n".join([*lines, ""]))
         if output.exists():
             output.rmdir()
-        partial.rename(output)
+        aside.rename(output)
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
         raise
 
 
@@ -193,10 +196,6 @@ def _names(paths: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [f"{name} ({i})" for i, name in enumerate(names, start=1)]
-
-
-def _say(what: str) -> None:
-    sys.stderr.write(f"tabicl-linear inspect: {what}\n")
 
 
 def _parser() -> OneLineArgumentParser:

@@ -1,13 +1,13 @@
 """`tabicl-linear lengths`: how models predict as their context grows beyond what was trained."""
 
 import argparse
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, count, load, names_of
-from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, load, names_of
+from tabicl_linear.cli.outputs import say
+from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     reference.check(settings, options.labels(models))
     parts.open_folder(arguments.output, settings)
     mine = shard.of(arguments.datasets)
-    parts.run(arguments.output, mine, partial(read_dataset, models, options), _report)
+    parts.run(arguments.output, mine, partial(read_dataset, models, options), say)
     _conclude(arguments, reference, models)
     return 0
 
@@ -140,7 +140,7 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
     folder: Path = arguments.output
     found = results(folder, arguments.datasets)
     if found.empty:
-        _report("no dataset has been read yet")
+        say("no dataset has been read yet")
         return
     selected = reference.select(found)
     metrics = ["roc_auc", "accuracy"]
@@ -148,7 +148,7 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
         found = normalise(found, selected)
         metrics = [f"normalised_{metric}" for metric in metrics] + metrics
     else:
-        _report(f"no normalised scores: the reference set has no context of {SHORT_ROWS} rows")
+        say(f"no normalised scores: the reference set has no context of {SHORT_ROWS} rows")
     summary = summarise(found)
     with written_whole(folder / RESULTS) as path:
         found.to_parquet(path, index=False)
@@ -156,12 +156,8 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
         summary.to_csv(path, index=False)
     trained = {name: model.provenance.get("trained_rows") for name, model in models.items()}
     draw(summary, {name: rows[1] for name, rows in trained.items() if rows}, folder / FIGURE)
-    _report(f"peak memory {peak_megabytes():,.0f} MB")
+    say(f"peak memory {peak_megabytes():,.0f} MB")
     for metric in metrics:
         print(f"{metric}, mean over {found['dataset'].nunique()} datasets ± 95 % interval\n")
         print(f"{markdown(summary, metric)}\n")
-    _report(f"wrote {folder / RESULTS}, {folder / SUMMARY} and {folder / FIGURE}")
-
-
-def _report(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    say(f"wrote {folder / RESULTS}, {folder / SUMMARY} and {folder / FIGURE}")

@@ -1,14 +1,14 @@
 """`tabicl-linear oracle`: how good the states of a model could be."""
 
 import argparse
-import sys
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, count, load, names_of
-from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, load, names_of
+from tabicl_linear.cli.outputs import say
+from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     settings = about | {"checkpoints": checksums, "oracle": asdict(options)}
     parts.open_folder(arguments.output, settings)
     read = partial(compare, models, tasks, options)
-    parts.run(arguments.output, range(len(tasks)), read, _report)
+    parts.run(arguments.output, range(len(tasks)), read, say)
     _conclude(arguments.output, len(tasks))
     return 0
 
@@ -138,8 +138,4 @@ def _conclude(folder: Path, num_tasks: int) -> None:
         f"{found['best_epoch'].median():.0f} epochs (median); relative updates of layers "
         f"{updates[0]:.2g} to {updates[1]:.2g}."
     )
-    _report(f"wrote {folder / RESULTS}")
-
-
-def _report(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    say(f"wrote {folder / RESULTS}")

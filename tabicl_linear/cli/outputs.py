@@ -1,6 +1,7 @@
-"""Checks before hours of work that its results can be written."""
+"""What commands say while they work, and whether their results can be written."""
 
 import os
+import sys
 from pathlib import Path
 
 from tabicl_linear.errors import ConfigError
@@ -16,3 +17,8 @@ def check_folder(folder: Path) -> None:
     if not there.is_dir() or not os.access(there, os.W_OK):
         why = "no right to write" if there.is_dir() else f"{there} is not a folder"
         raise ConfigError(f"--output {folder}: {why}; name another folder.")
+
+
+def say(line: str, verb: str = "") -> None:
+    """Print a line for whoever watches, after the name of the verb if it is given."""
+    print(f"tabicl-linear {verb}: {line}" if verb else line, file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.errors import DataError
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
@@ -23,6 +24,14 @@ class TaskBatch(NamedTuple):
     categorical: Bool[Tensor, "b m"]
     num_context: int
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
+
+    def check_split(self) -> None:
+        """Raise `DataError` if there is no context row, or no query row."""
+        if not 1 <= self.num_context < self.x.shape[1]:
+            raise DataError(
+                f"num_context={self.num_context} of {self.x.shape[1]} rows leaves no context or no "
+                "query row; training needs at least one of each."
+            )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "TaskBatch":
         """The same batch on `device`."""

@@ -66,6 +66,24 @@ class Chapter(NamedTuple):
     sections: Sequence[Section]
 
 
+class Content(NamedTuple):
+    """What both forms of the report say.
+
+    Attributes:
+        header: Title, command, version, notes, and the protocol of each benchmark.
+        means: Means of all benchmarks.
+        chapters: The benchmarks.
+        paper: Tables beside the paper's numbers.
+        missing: What was not scored, and why.
+    """
+
+    header: dict[str, Any]
+    means: Table
+    chapters: Sequence[Chapter]
+    paper: dict[str, Table]
+    missing: Table
+
+
 def document(results: Results, *, reference: str | None, command: str) -> dict[str, str]:
     """All files of a report: texts by path, `report.html` with everything in it.
 
@@ -84,10 +102,10 @@ def document(results: Results, *, reference: str | None, command: str) -> dict[s
     benchmarks = [tables.scored(coverage(results, name)) for name in results.protocols]
     look = figures.styles(results.models)
     chapters = [_chapter(one, reference, look) for one in benchmarks]
-    shared = {"means": tables.means_table(benchmarks)}
+    means = tables.means_table(benchmarks)
     paper = paper_tables(benchmarks)
     missing = tables.missing_table(benchmarks)
-    everything = {**shared, **paper, "missing": missing}
+    everything = {"means": means, **paper, "missing": missing}
     for chapter in chapters:
         everything |= chapter.tables | {x.name: x.table for x in chapter.sections}
     files = {
@@ -98,16 +116,15 @@ def document(results: Results, *, reference: str | None, command: str) -> dict[s
     drawings = [x for chapter in chapters for part in chapter.sections for x in part.drawings]
     files |= {f"figures/{drawing.name}.svg": drawing.svg for drawing in drawings}
     files["pairs.csv"] = tables.pairs_frame(benchmarks).to_csv(index=False)
-    content = {
+    header = {
         "title": TITLE,
         "command": command,
         "version": __version__,
         "notes": notes(benchmarks, reference),
         "protocols": {name: str(protocol) for name, protocol in results.protocols.items()},
     }
-    files["report.md"] = _markdown(content, shared["means"], chapters, paper, missing)
-    files["report.html"] = _page(content, shared["means"], chapters, paper, missing)
-    return files
+    content = Content(header, means, chapters, paper, missing)
+    return files | {"report.md": _markdown(content), "report.html": _page(content)}
 
 
 def notes(benchmarks: Sequence[Scored], reference: str | None) -> list[str]:
@@ -211,17 +228,11 @@ def _friedman(comparison: Comparison) -> str:
     return "" if p != p else f"; Friedman's test that all are alike: p = {p:.2g}"
 
 
-def _markdown(
-    content: dict[str, Any],
-    means: Table,
-    chapters: Sequence[Chapter],
-    paper: dict[str, Table],
-    missing: Table,
-) -> str:
-    parts = [f"# {content['title']}", f"Made by `{content['command']}`."]
-    parts += [f"> {note}" for note in content["notes"]]
-    parts += ["## Means", markdown(means)]
-    for chapter in chapters:
+def _markdown(content: Content) -> str:
+    parts = [f"# {content.header['title']}", f"Made by `{content.header['command']}`."]
+    parts += [f"> {note}" for note in content.header["notes"]]
+    parts += ["## Means", markdown(content.means)]
+    for chapter in content.chapters:
         parts += [f"## {chapter.one.title}", *map(markdown, chapter.tables.values())]
         for section in chapter.sections:
             parts.append(f"### {chapter.one.coverage.benchmark}: {section.title}")
@@ -229,30 +240,24 @@ def _markdown(
                 f"{x.caption}\n\n![{x.name}](figures/{quote(x.name)}.svg)" for x in section.drawings
             ]
             parts.append(markdown(section.table))
-    if paper:
-        parts += ["## Beside the paper", *map(markdown, paper.values())]
-    if missing.rows():
-        parts += ["## Missing", markdown(missing)]
+    if content.paper:
+        parts += ["## Beside the paper", *map(markdown, content.paper.values())]
+    if content.missing.rows():
+        parts += ["## Missing", markdown(content.missing)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def _page(
-    content: dict[str, Any],
-    means: Table,
-    chapters: Sequence[Chapter],
-    paper: dict[str, Table],
-    missing: Table,
-) -> str:
+def _page(content: Content) -> str:
     source = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(source).render(
-        **content,
-        means=hypertext(means),
+        **content.header,
+        means=hypertext(content.means),
         benchmarks=[
             {
                 "title": chapter.one.title,
                 "name": chapter.one.coverage.benchmark,
-                "protocol": content["protocols"][chapter.one.coverage.benchmark],
+                "protocol": content.header["protocols"][chapter.one.coverage.benchmark],
                 "tables": list(map(hypertext, chapter.tables.values())),
                 "metrics": [
                     {
@@ -269,8 +274,8 @@ def _page(
                     for section in chapter.sections
                 ],
             }
-            for chapter in chapters
+            for chapter in content.chapters
         ],
-        paper=list(map(hypertext, paper.values())),
-        missing=hypertext(missing) if missing.rows() else "",
+        paper=list(map(hypertext, content.paper.values())),
+        missing=hypertext(content.missing) if content.missing.rows() else "",
     )

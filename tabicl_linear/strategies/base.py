@@ -48,6 +48,31 @@ class Strategy(nn.Module, ABC):
             raise ConfigError(f"target={target!r} must be one of {get_args(Target)}.")
         self.target = target
 
+    def check_labels_are_hidden(self, *, is_causal: bool, ridge_form: str | None) -> None:
+        """Refuse a model in which a row would see its own label while it trains.
+
+        Args:
+            is_causal: Whether no layer reads tokens that are written later.
+            ridge_form: `RidgeOptions.form`; None without ridge inputs.
+
+        Raises:
+            ConfigError: Query rows are written, and something reads more than the rows before them.
+        """
+        if self.target == "single":
+            return
+        if ridge_form not in (None, "earlier_rows"):
+            raise ConfigError(
+                f"Multi-target training writes the rows it predicts, and ridge_inputs.form="
+                f"{ridge_form} predicts a row from the labels of all others, whose inputs then "
+                "reveal its own: set ridge_inputs.form to earlier_rows, or target: single."
+            )
+        if not is_causal:
+            raise ConfigError(
+                "Multi-target training writes the rows it predicts, and a readout that is not "
+                "causal (or woven states) would let a row read its own label or later rows; use "
+                "tabicl_linear.readouts.Causal without weave_states, or target: single."
+            )
+
     @abstractmethod
     def context_tokens(
         self, rows: Float[Tensor, "b c d"], labels: Float[Tensor, "b c d"]

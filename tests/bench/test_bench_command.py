@@ -1,4 +1,4 @@
-"""`tabicl-linear bench` as a process: every verb with --quick, and refusals in one line."""
+"""`tabicl-linear bench`: every verb with --quick, and refusals in one line."""
 
 import json
 import subprocess
@@ -58,19 +58,24 @@ PREDICT = Case(
 )
 
 
-def bench(*arguments):
-    command = [sys.executable, "-m", "tabicl_linear", "bench", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+@pytest.fixture
+def measure(tmp_path, monkeypatch, capsys):
+    """Runs a case in the folder of the project and returns its JSON."""
+
+    def measured(case):
+        monkeypatch.chdir(ROOT)
+        assert main(["bench", *case.arguments, "--quick", "--output", str(tmp_path)]) == 0
+        return checked(case, tmp_path, capsys.readouterr())
+
+    return measured
 
 
-def measure(case, folder):
+def checked(case, folder, said):
     """The JSON of a quick run, after checking what holds for all verbs."""
-    done = bench(*case.arguments, "--quick", "--output", folder)
-    assert done.returncode == 0, done.stderr
     suffixes = (".json", ".md", ".png") if case.has_figure else (".json", ".md")
     assert {p.name for p in folder.iterdir()} == {case.stem + suffix for suffix in suffixes}
     text = (folder / f"{case.stem}.md").read_text()
-    assert done.stdout == text
+    assert said.out == text
     data = json.loads((folder / f"{case.stem}.json").read_text())
     assert data["command"].startswith(f"tabicl-linear bench {case.arguments[0]} ")
     assert data["machine"]["cpu"] in text
@@ -87,8 +92,8 @@ def measure(case, folder):
         figure = folder / f"{case.stem}.png"
         assert figure.read_bytes().startswith(b"\x89PNG")
         assert data["settings"]["figure"] == figure.name
-    assert "left" in done.stderr  # the time left
-    assert "USDT" not in done.stderr
+    assert "left" in said.err  # the time left
+    assert "USDT" not in said.err
     return data
 
 
@@ -124,8 +129,8 @@ def check_targets(data, count):
 
 
 @pytest.mark.slow
-def test_prior(tmp_path):
-    data = measure(PRIOR, tmp_path)
+def test_prior(measure):
+    data = measure(PRIOR)
     shared = "imitation, one network for a batch"
     baselines = {"imitation, a network for each dataset", shared}
     entries = data["raw"]["cases"]
@@ -148,8 +153,8 @@ def test_prior(tmp_path):
 
 
 @pytest.mark.slow
-def test_kernels(tmp_path):
-    data = measure(KERNELS, tmp_path)
+def test_kernels(measure):
+    data = measure(KERNELS)
     entries = data["raw"]["cases"]
     bounds = [e for e in entries if e["role"] == "bound"]
     for group in {e["group"] for e in entries if e["group"]}:
@@ -161,8 +166,8 @@ def test_kernels(tmp_path):
 
 
 @pytest.mark.slow
-def test_train(tmp_path):
-    data = measure(TRAIN, tmp_path)
+def test_train(measure):
+    data = measure(TRAIN)
     entries = data["raw"]["cases"]
     for precision in ("float32", "bf16"):
         check_cases([e for e in entries if e["group"] in (precision, "")], {"dense products alone"})
@@ -170,8 +175,8 @@ def test_train(tmp_path):
 
 
 @pytest.mark.slow
-def test_curves(tmp_path):
-    losses = measure(CURVES, tmp_path)["raw"]["losses"]
+def test_curves(measure):
+    losses = measure(CURVES)["raw"]["losses"]
     assert list(losses) == ["float32", "bf16", "float32, other initial weights"]
     first, second, other = losses.values()
     assert len(first) == len(second) == len(other) == 5
@@ -180,14 +185,14 @@ def test_curves(tmp_path):
 
 
 @pytest.mark.slow
-def test_fit(tmp_path):
-    data = measure(FIT, tmp_path)
+def test_fit(measure):
+    data = measure(FIT)
     check_points(data)
 
 
 @pytest.mark.slow
-def test_predict(tmp_path):
-    data = measure(PREDICT, tmp_path)
+def test_predict(measure):
+    data = measure(PREDICT)
     check_points(data)
     softmax = data["raw"]["points"][1]
     # Keys and values of every row and layer, 32 numbers each, in 16 bits.
@@ -209,7 +214,9 @@ def check_points(data):
 
 
 def test_a_refusal_of_the_process_is_one_line_and_leaves_nothing(tmp_path):
-    done = bench("prior", "--device", "tpu", "--output", tmp_path / "new")
+    command = [sys.executable, "-m", "tabicl_linear", "bench", "prior", "--device", "tpu"]
+    command += ["--output", str(tmp_path / "new")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("tabicl-linear bench: --device tpu: ")

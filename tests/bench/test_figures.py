@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from tabicl_linear.bench.inference_tables import completed, draw_scaling
-from tabicl_linear.bench.train import draw_curves
 
 
 def points(*rows):
@@ -37,7 +36,3 @@ def test_sizes_that_are_computed_are_dashed():
 def test_flat_steep_and_short_lines_can_be_drawn(values):
     sizes = [("a", 64, values[0], None), ("a", 128, values[1], None), ("b", 64, 2.0, "time")]
     assert is_drawn(draw_scaling(points(*sizes)))
-
-
-def test_curves_are_drawn():
-    assert is_drawn(draw_curves(pd.DataFrame({"a": [2.0, 1.0], "b": [2.0, 1.5]})))

@@ -54,7 +54,7 @@ def test_training_is_the_same_and_the_average_follows_its_formula(fit, load, tmp
     assert not torch.equal(averaged["state_dict"][name], averaged["current_model_state"][name])
 
 
-@pytest.mark.parametrize("precision", ["32-true", "64-true", "bf16-true", "bf16-mixed"])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-true", "bf16-mixed"])
 def test_a_run_resumes_bit_identically(fit, load, tmp_path, precision):
     """Past validations, which take the average in and out."""
     options = (*KEEP, *callbacks(), "--trainer.val_check_interval", 4)

@@ -1,7 +1,9 @@
 """What docs/architecture.md promises of every callback of the package, found by walking it."""
 
+from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -87,27 +89,38 @@ def assert_same(actual: Any, expected: Any, where: str = "") -> None:
         assert actual == expected, where
 
 
-def assert_training_is_the_same(make, without, folder) -> None:
-    assert_same(trained(make(), folder), without)
+class Run(NamedTuple):
+    """A training with a callback, in a folder of its own within an empty working directory."""
+
+    make: Callable[[], Callback]
+    callback: Callback
+    result: dict[str, Any]
+    folder: Path
 
 
-def assert_state_is_plain_and_comes_back(make, without, folder) -> None:
-    """A checkpoint is read without running code, and a new instance goes on from it."""
+def run_with(make: Callable[[], Callback], directory: Path) -> Run:
+    (folder := directory / "own").mkdir()
     callback = make()
-    trained(callback, folder)
-    checkpoint = torch.load(folder / "end.ckpt", weights_only=True)
-    kept = checkpoint["callbacks"].get(callback.state_key, {})
-    assert_same(kept, callback.state_dict())
-    again = make()
+    with chdir(directory):
+        return Run(make, callback, trained(callback, folder), folder)
+
+
+def assert_training_is_the_same(run: Run, without) -> None:
+    assert_same(run.result, without)
+
+
+def assert_state_is_plain_and_comes_back(run: Run, without) -> None:
+    """A checkpoint is read without running code, and a new instance goes on from it."""
+    checkpoint = torch.load(run.folder / "end.ckpt", weights_only=True)
+    kept = checkpoint["callbacks"].get(run.callback.state_key, {})
+    assert_same(kept, run.callback.state_dict())
+    again = run.make()
     again.load_state_dict(kept)
     assert_same(again.state_dict(), kept)
 
 
-def assert_files_stay_in_the_run_folder(make, without, folder) -> None:
-    """With a working directory that is empty and remains so."""
-    (own := folder / "own").mkdir()
-    trained(make(), own)
-    assert [path.name for path in folder.iterdir()] == ["own"]
+def assert_files_stay_in_the_run_folder(run: Run, without) -> None:
+    assert [path.name for path in run.folder.parent.iterdir()] == ["own"]
 
 
 CONTRACT = [
@@ -117,10 +130,10 @@ CONTRACT = [
 ]
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+@pytest.fixture(scope="module", params=CALLBACKS)
+def run(request, tmp_path_factory):
+    name = request.param
+    return run_with(lambda: CALLBACKS[name](**NEEDED.get(name, {})), tmp_path_factory.mktemp(name))
 
 
 def test_every_callback_is_found():
@@ -128,10 +141,9 @@ def test_every_callback_is_found():
     assert own | set(PROBES) <= set(CALLBACKS)
 
 
-@pytest.mark.parametrize("name", CALLBACKS)
 @pytest.mark.parametrize("promise", CONTRACT, ids=lambda f: f.__name__)
-def test_it_keeps(promise, name, without, folder):
-    promise(lambda: CALLBACKS[name](**NEEDED.get(name, {})), without, folder)
+def test_it_keeps(promise, run, without):
+    promise(run, without)
 
 
 class ScalesGradients(Callback):
@@ -187,6 +199,7 @@ class WritesAnywhere(Callback):
         (WritesAnywhere, assert_files_stay_in_the_run_folder),
     ],
 )
-def test_a_callback_that_breaks_a_promise_is_found_out(make, promise, without, folder):
+def test_a_callback_that_breaks_a_promise_is_found_out(make, promise, without, tmp_path):
+    broken = run_with(make, tmp_path)
     with pytest.raises((AssertionError, torch.serialization.pickle.UnpicklingError)):
-        promise(make, without, folder)
+        promise(broken, without)

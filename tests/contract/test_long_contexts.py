@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 import torch
-from contract.variants import AXES, make, served, task
+from contract.variants import across_axes, make, served, task
 from tolerances import RMS, assert_close
 
 from tabicl_linear.errors import ConfigError
@@ -52,18 +52,14 @@ def assert_chunks_change_nothing(model, rows, lengths):
 
 @pytest.mark.parametrize(("mixer", "readout"), PAIRS)
 def test_chunks_of_any_length_give_the_state_of_the_whole(mixer, readout):
-    assert_chunks_change_nothing(make(mixer, readout), ROWS, [33])
-
-
-@pytest.mark.parametrize(("mixer", "readout"), PAIRS)
-def test_so_do_chunks_of_one_row_and_chunks_longer_than_the_context(mixer, readout):
-    assert_chunks_change_nothing(make(mixer, readout), 4, [1, 100])
+    """Also chunks of one row, and chunks longer than the context."""
+    model = make(mixer, readout)
+    assert_chunks_change_nothing(model, ROWS, [33])
+    assert_chunks_change_nothing(model, 4, [1, 100])
 
 
 @pytest.mark.parametrize(
-    ("mixer", "readout", "axis"),
-    # Ridge inputs know no mixers.
-    [(*pair, a) for a in AXES for pair in PLAIN if "ridge" not in a or pair[0] == "DeltaNet"],
+    ("mixer", "readout", "axis"), [*((*pair, "row") for pair in PLAIN), *across_axes()]
 )
 def test_so_do_chunks_of_rows_with_several_tokens(mixer, readout, axis):
     rows = 40 if "earlier" in axis else 12  # past the second solution from earlier rows

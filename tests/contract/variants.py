@@ -5,7 +5,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -98,6 +98,10 @@ AXES: dict[str, dict[str, Any]] = {
     "ridge_earlier_cells": {"ridge_inputs": EARLIER, **CELLS},
 }
 """What a row becomes: options of the architecture by name."""
+KINDS = ("DeltaNet", "GatedLinearAttention", "Ridge", "Softmax")
+"""A mixer for each kind of state, without options."""
+PASSES = ("causal", "final_state", "bidirectional", "woven_causal")
+"""A readout for each kind of pass over the context."""
 LEARNED = {"coded_row", "cells"}
 """Where layers start from learned states too, if they start from no woven ones and have any."""
 
@@ -130,7 +134,8 @@ def make(
     return model
 
 
-def served() -> list[tuple[str, str]]:
+@cache
+def served() -> tuple[tuple[str, str], ...]:
     """All (mixer, readout) pairs that can be built."""
     pairs = []
     for mixer in MIXERS:
@@ -140,7 +145,30 @@ def served() -> list[tuple[str, str]]:
             except ConfigError:
                 continue
             pairs.append((mixer, readout))
-    return pairs
+    return tuple(pairs)
+
+
+def across_axes() -> list[tuple[str, str, str]]:
+    """(mixer, readout, axis): what a row becomes, with each kind of state and of pass.
+
+    Cells are more sequences and codes are other tokens, which a mixer cannot tell from rows. So
+    other axes than rows are not run with every pair, but with these.
+    """
+    rows = [
+        (*pair, axis)
+        for axis in ("two_axis", "coded_row", "cells")
+        for pair in served()
+        if pair[0] in KINDS and pair[1] in PASSES
+    ]
+    # Ridge inputs know no mixers. Predicting rows from all others makes no model causal, and from
+    # earlier rows none that is not.
+    rows += [
+        (*pair, axis)
+        for axis in ("ridge_row", "ridge_cells")
+        for pair in served()
+        if pair[0] in ("DeltaNet", "Softmax") and pair[1] in PASSES and pair[1] != "causal"
+    ]
+    return rows + [("DeltaNet", "causal", axis) for axis in AXES if "earlier" in axis]
 
 
 def task(rows: int = 30, *, num_context: int = 20, seed: int = 0, batch: int = 2) -> TaskBatch:

@@ -1,6 +1,5 @@
-"""`tabicl-linear evaluate` on folders: results, continuing, parts, failures and bad input."""
+"""`tabicl-linear evaluate` on folders: results, continuing, parts and failures."""
 
-import fcntl
 import json
 import signal
 import subprocess
@@ -9,12 +8,9 @@ import time
 
 import numpy as np
 import pandas as pd
-import pytest
-import tiny_model
 from evaluation import benchmark_folder
 from sklearn.dummy import DummyClassifier
 
-from tabicl_linear.__main__ import main
 from tabicl_linear.evaluation import openml_cache, trials
 from tabicl_linear.evaluation.baselines import BASELINES, Baseline
 from tabicl_linear.evaluation.metrics import METRICS
@@ -24,41 +20,11 @@ from tabicl_linear.evaluation.trials import COLUMNS, TIMES
 BASELINE = "logistic_regression"
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory):
-    return benchmark_folder.write(tmp_path_factory.mktemp("made") / "tables")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny_model.save(tiny_model.untrained(), tmp_path_factory.mktemp("model") / "tiny.ckpt")
-
-
-@pytest.fixture
-def evaluate(tables, tmp_path):
-    """Call the verb on the small suite and return the exit code."""
-
-    def call(*options, output="out", suite="small", benchmark=f"folder:{tables}", baseline=True):
-        base = ["--benchmark", benchmark, "--output", str(tmp_path / output), "--threads", "1"]
-        base += ["--suite", suite] if suite else []
-        base += ["--baseline", BASELINE] if baseline else []
-        return main(["evaluate", *base, *map(str, options)])
-
-    return call
-
-
 def scores(folder):
     """Scores without times, in the order of the key."""
     found = pd.read_csv(folder / "results.csv")
     found = found[found["metric"].isin(METRICS)].drop(columns="seconds")
     return found.sort_values(["model", "dataset", "fold", "metric"]).reset_index(drop=True)
-
-
-def error(capsys):
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, lines
-    assert lines[0].startswith("tabicl-linear evaluate: ")
-    return lines[0]
 
 
 class TestResults:
@@ -226,109 +192,3 @@ def write_cached(frame, path):
 
     known = {openml_cache.METADATA: json.dumps({"target": "target"})}
     pq.write_table(pa.Table.from_pandas(frame).replace_schema_metadata(known), path)
-
-
-def changed(folder, name, change):
-    path = folder / f"{name}.parquet"
-    frame = pd.read_parquet(path)
-    change(frame).to_parquet(path)
-
-
-class TestBadInput:
-    @pytest.mark.parametrize(
-        ("options", "words"),
-        [
-            ({"suite": "large"}, "has no such suite (small, other)"),
-            ({"suite": None}, "give --suite, one of small, other"),
-            ({"benchmark": "folder:/nowhere"}, "index.csv cannot be read"),
-            ({"benchmark": "cc18"}, "give openml-cc18, tabarena or folder:PATH"),
-            ({"baseline": False}, "give --model or --baseline"),
-        ],
-    )
-    def test_benchmarks(self, evaluate, tmp_path, capsys, options, words):
-        assert evaluate(**options) == 2
-        assert words in error(capsys)
-        assert not (tmp_path / "out").exists()
-
-    @pytest.mark.parametrize(
-        ("options", "words"),
-        [
-            (["--baseline", "gradient"], "--baseline gradient: give one of"),
-            (["--model", "nowhere.ckpt"], "there is no file nowhere.ckpt"),
-            (["--baseline", BASELINE], "two models of the name logistic_regression"),
-            (["--shard", "4/3"], "give I/N"),
-            (["--shard", "0/3"], "give I/N"),
-            (["--jobs", "0"], "whole number of at least 1"),
-            (["--ensemble", "large"], "invalid choice: 'large'"),
-        ],
-    )
-    def test_options(self, evaluate, tmp_path, capsys, options, words):
-        assert evaluate(*options) == 2
-        assert words in error(capsys)
-        assert not (tmp_path / "out").exists()
-
-    @pytest.mark.parametrize(
-        ("change", "words"),
-        [
-            (lambda frame: frame.assign(target="yes"), "The target of the table three is constant"),
-            (lambda frame: frame.drop(columns="target"), "has no target column 'target'"),
-            (lambda frame: frame.assign(target=None), "is missing in 120 of 120 rows"),
-            (lambda frame: frame[:50], "has 50 rows"),
-        ],
-    )
-    def test_tables(self, evaluate, tmp_path, capsys, change, words):
-        folder = benchmark_folder.write(tmp_path / "tables")
-        changed(folder, "three", change)
-        assert evaluate(benchmark=f"folder:{folder}") == 2
-        assert words in error(capsys)
-        assert not (tmp_path / "out").exists()
-
-    def test_files_that_are_none(self, evaluate, tmp_path, capsys):
-        folder = benchmark_folder.write(tmp_path / "tables")
-        (folder / "three.parquet").write_bytes(b"nothing")
-        assert evaluate(benchmark=f"folder:{folder}") == 2
-        assert "The table three" in error(capsys)
-        (folder / "index.csv").write_text("name,file\ntwo,two.parquet\n")
-        assert evaluate(benchmark=f"folder:{folder}") == 2
-        assert "lacks the columns target_column" in error(capsys)
-
-    def test_a_folder_of_another_protocol_or_model(self, evaluate, tmp_path, model, capsys):
-        assert evaluate("--model", model) == 0
-        before = (tmp_path / "out" / "results.csv").read_bytes()
-        capsys.readouterr()
-        assert evaluate(suite="other") == 2
-        assert "holds results of another benchmark (small, and here other)" in error(capsys)
-        assert evaluate("--ensemble", "paper") == 2
-        assert "of another ensemble" in error(capsys)
-        assert (
-            evaluate(
-                "--model",
-                "tiny=" + str(tiny_model.save(tiny_model.untrained(1), tmp_path / "new.ckpt")),
-            )
-            == 2
-        )
-        assert "holds results of another tiny" in error(capsys)
-        assert (tmp_path / "out" / "results.csv").read_bytes() == before
-
-    def test_a_table_that_is_another_now(self, evaluate, tmp_path, capsys):
-        folder = benchmark_folder.write(tmp_path / "tables")
-        assert evaluate(benchmark=f"folder:{folder}") == 0
-        capsys.readouterr()
-        changed(folder, "three", lambda frame: frame[:110])
-        assert evaluate(benchmark=f"folder:{folder}") == 2
-        assert "The table three is not the one" in error(capsys)
-
-    def test_two_runs_into_one_folder(self, evaluate, tmp_path, capsys):
-        (tmp_path / "out").mkdir()
-        with (tmp_path / "out" / ".lock").open("w") as other:
-            fcntl.flock(other, fcntl.LOCK_EX)
-            assert evaluate() == 2
-            assert "is in use by" in error(capsys)
-            assert evaluate("--shard", "1/2") == 0
-
-    def test_a_broken_result_is_named(self, evaluate, tmp_path, capsys):
-        assert evaluate() == 0
-        capsys.readouterr()
-        next((tmp_path / "out" / "trials").glob("*.json")).write_text("{")
-        assert evaluate() == 2
-        assert "is no result of a trial" in error(capsys)

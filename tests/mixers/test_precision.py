@@ -13,9 +13,12 @@ from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.mixers.softmax import Softmax
 
 DIM, HEADS, TOKENS, QUERIES = 32, 2, 20_000, 50
-# Other options change projections, not what is summed.
-NAMES = [name for name in MIXERS if "+" not in name or name.endswith(("+Z", "+mimetic"))]
-BACKENDS = ["torch", *(["cpp"] if unavailable() is None else [])]
+# Other options change projections or the start, which is overwritten here, not what is summed.
+NAMES = [name for name in MIXERS if "+" not in name or name.endswith("+Z")]
+# Rules without C++ kernels compute the same with either backend.
+CASES = [(name, "torch") for name in NAMES]
+if unavailable() is None:
+    CASES += [(name, "cpp") for name in NAMES if name not in ("Ridge", "Softmax")]
 
 
 class Layer(PlacedModule):
@@ -65,9 +68,8 @@ def _in_float32(name):
     return Layer(name, "torch", torch.float32)(*_tokens())
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", AUTOCAST)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "backend"), CASES)
 def test_20k_tokens_under_autocast_are_near_float32_with_finite_gradients(name, dtype, backend):
     layer = Layer(name, backend, dtype)
     with torch.autocast("cpu", dtype):

@@ -1,7 +1,7 @@
-// Softmax attention across the few cells of a row, forward and backward (backends/cpp/cells.py is the
-// way in). A row is read where it lies, with its cells far apart in memory, and all that it needs stays in
-// the innermost cache. Scores stand in vectors, a lane for each key, so keys are transposed on the way
-// in. Numbers are float or bfloat16, sums are float.
+// Softmax attention across the few cells of a row, forward and backward; called by
+// backends/cpp/cells.py. Rows are read in place, although their cells are far apart in memory, and
+// one row fits into the L1 cache. A vector of scores has one lane per key, so keys are transposed
+// when they are loaded. Inputs and outputs are float or bfloat16, sums are float.
 
 #include "numbers.h"
 #include "share.h"
@@ -9,11 +9,11 @@
 namespace {
 
 constexpr int MOST_CELLS = WIDTH, MOST_DIM = 128;
-constexpr int TOGETHER = 4;  // cells whose sums run side by side
+constexpr int TOGETHER = 4;  // cells that are summed at the same time
 #define SIDE_BY_SIDE(n) _Pragma("GCC unroll 4") for (int n = 0; n < TOGETHER; ++n)
 
 struct Cells {
-    const void *qkv;  // [groups, cells, rows, 3, heads, dim], as `dqkv`: bfloat16 where lowered
+    const void *qkv;  // [groups, cells, rows, 3, heads, dim], like `dqkv`: bfloat16 if lowered
     void *out;        // [groups, cells, rows, heads, dim], or its gradient
     void *dqkv;
     int64_t groups, cells, rows, heads, dim, pieces;
@@ -21,7 +21,7 @@ struct Cells {
     int lowered;
 };
 
-// Vectors of all cells, with zeros behind the last cell and the last channel.
+// The vectors of all cells, padded with zeros to whole blocks of cells and channels.
 struct alignas(64) Block {
     float at[MOST_CELLS][MOST_DIM];
 };
@@ -32,10 +32,11 @@ struct alignas(64) Square {
 
 // One head of one row.
 struct Head {
-    int64_t cells, padded, dim, stride;  // numbers between two cells of an input
+    int64_t cells, padded, dim, stride;  // stride: elements from one cell of an input to the next
 };
 
-// WIDTH floats of a block or square, in memory. Sums whose address nobody takes stay in registers.
+// WIDTH floats of a block or square, in memory. Sums are plain `vec`, whose address is never taken, so
+// that they stay in registers.
 typedef vec lanes __attribute__((may_alias));
 INLINE lanes &lanes_at(float *first) { return *reinterpret_cast<lanes *>(first); }
 INLINE vec lanes_at(const float *first) { return *reinterpret_cast<const lanes *>(first); }
@@ -48,7 +49,7 @@ INLINE void gather(Block &to, const X *from, const Head &h, float scale) {
                 i < h.cells ? load(from + i * h.stride + d, h.dim - d) * scale : vec{};
 }
 
-// c_ij = a_i b_j.
+// c_ij = a_i^T b_j.
 INLINE void products(Square &c, const Block &a, const Block &b, const Head &h) {
     alignas(64) float turned[MOST_DIM][WIDTH];
     for (int64_t d = 0; d < h.dim; ++d) lanes_at(turned[d]) = vec{};
@@ -64,7 +65,7 @@ INLINE void products(Square &c, const Block &a, const Block &b, const Head &h) {
     }
 }
 
-// to_i = sum_j c_ij b_j, or c_ji.
+// to_i = sum_j c_ij b_j; with c_ji instead if `turned`.
 template <bool turned, typename X>
 INLINE void mix(X *to, int64_t stride, const Square &c, const Block &b, const Head &h) {
     for (int64_t d = 0; d < h.dim; d += WIDTH)
@@ -85,7 +86,7 @@ INLINE float largest(vec x) {
     return std::max(std::max(c[0], c[1]), std::max(c[2], c[3]));
 }
 
-// Rows of scores to weights that add up to one; zero for lanes without a cell.
+// Turns rows of scores into weights that add up to one; lanes without a cell get zero.
 INLINE void softmax(Square &c, const Head &h) {
     alignas(64) float numbers[WIDTH];
     for (int j = 0; j < WIDTH; ++j) numbers[j] = j;
@@ -99,7 +100,7 @@ INLINE void softmax(Square &c, const Head &h) {
     }
 }
 
-// dc to the gradient of the scores, where c are the weights and dc their gradient.
+// Turns dc, the gradient of the weights c, into the gradient of the scores.
 INLINE void softmax_back(Square &dc, const Square &c, const Head &h) {
     for (int64_t i = 0; i < h.cells; ++i) {
         const vec weights = lanes_at(c.at[i]), x = lanes_at(const_cast<const float *>(dc.at[i]));
@@ -153,7 +154,8 @@ INLINE void rows_back(const Cells &f, int64_t first, int64_t last) {
             products(dc, grad, v, in);
             softmax_back(dc, c, in);
             mix<true>(dx + wide, in.stride, dc, q, in);
-            // Queries carry the scale, and so does what comes back to them, by way of the keys.
+            // `q` was scaled when it was loaded, so the gradients of keys have the scale already;
+            // those of queries get it here.
             for (int64_t i = 0; i < f.cells; ++i) lanes_at(dc.at[i]) *= f.scale;
             mix<false>(dx, in.stride, dc, k, in);
         }

@@ -1,4 +1,4 @@
-// Numbers of the token-wise functions: loads and stores in float and bfloat16, sigmoid and silu.
+// Loads and stores in float and bfloat16, exponential, sigmoid and silu.
 
 #pragma once
 
@@ -13,7 +13,7 @@ struct bfloat16 {
     uint16_t bits;
 };
 
-// Up to WIDTH numbers with zeros behind them.
+// Loads up to WIDTH numbers; the remaining lanes are zero.
 INLINE vec load(const float *from, int64_t count) {
     vec x = {};
     if (count >= WIDTH)
@@ -40,7 +40,7 @@ INLINE void store(float *to, vec x, int64_t count) {
 }
 
 INLINE void store(bfloat16 *to, vec x, int64_t count) {
-    // To the nearest, ties to even; what is not a number stays so.
+    // Rounds to nearest, ties to even; NaN stays NaN.
     const words bits = (words)x, rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     const words chosen = (bits & 0x7fffffff) > 0x7f800000 ? words{} + 0x7fc0 : rounded;
     const shorts result = __builtin_convertvector(chosen, shorts);
@@ -50,10 +50,10 @@ INLINE void store(bfloat16 *to, vec x, int64_t count) {
         std::memcpy(to, &result, count * sizeof(bfloat16));
 }
 
-// exp(x) = 2^n e^r for -87 <= x <= 88.7, with |r| <= ln(2) / 2 and e^r by its Taylor series, to
-// 2e-7 of itself. Not a number gives anything.
+// exp(x) = 2^n e^r for -87 <= x <= 88.7, with |r| <= ln(2) / 2 and e^r by its Taylor series; the
+// relative error is at most 2e-7. The result for NaN is arbitrary.
 INLINE vec exponential(vec x) {
-    // Adding 1.5 * 2^23 rounds to whole numbers, which then stand in the low bits.
+    // Adding 1.5 * 2^23 rounds to a whole number, which is then in the low bits.
     const vec shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
     const vec r = x - n * 0.693145752f - n * 1.42860677e-6f;
     vec e = r * (1.0f / 5040) + 1.0f / 720;
@@ -66,8 +66,8 @@ INLINE vec exponential(vec x) {
     return (vec)((words)e + ((words)shifted << 23));
 }
 
-// 1 / (1 + exp(-x)); zero, and not merely small, where exp(-x) leaves float: callers multiply it by
-// x, however large. Not a number gives anything, since they do.
+// 1 / (1 + exp(-x)); exactly zero where exp(-x) exceeds the range of float, because callers multiply
+// it by x, which may be as large as that. The result for NaN is arbitrary: the product is NaN anyway.
 INLINE vec sigmoid(vec x) {
     const vec s = 1.0f / (1.0f + exponential(x > 87.0f ? vec{} - 87.0f : -x));
     return x < -88.7f ? vec{} : s;

@@ -1,12 +1,12 @@
-// Matrix states token by token, forward and backward (backends/cpp/rules.py is the way in).
+// Matrix states token by token, forward and backward; called by backends/cpp/rules.py.
 //
 //     S_t = S~ + u_t k_t^T,   S~ = S_{t-1} Diag(a_t),   o_t = S_t q_t,
-//     u_t = b_t (v_t - S~ k_t) for the (gated) delta rule,   u_t = v_t for additive memories.
+//     u_t = b_t (v_t - S~ k_t) for the (gated) delta rule,   u_t = v_t for additive rules.
 //
-// One state is small enough for the innermost cache, so this order of work, with no more arithmetic
-// than the definition, is faster on a CPU than the chunked form with its triangular solves. Streams
-// (one head of one task) are independent and are shared out among threads. Key and value dimensions
-// are padded to whole vectors with zeros, which write and read nothing.
+// A state fits into the L1 cache. Going token by token needs no more arithmetic than the definition
+// and is faster on a CPU than the chunked form with its triangular solves. Streams (one head of one
+// task) are independent, and threads share them out. Key and value dimensions are padded with zeros to
+// whole vectors; the padding neither writes nor reads anything.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 extern "C" {
 
-// Elements [batch, token, head, channel] with channel stride 1; strides in elements.
+// An array [batch, token, head, channel] whose channels are contiguous; strides in elements.
 struct View {
     const float *data;
     int64_t batch, token, head;
@@ -23,8 +23,8 @@ struct View {
 struct Problem {
     int64_t batch, tokens, heads, keys, values;
     int64_t gates;  // channels of alpha: 0 without decay, 1 or `keys`
-    View q, k, v;   // q.data is null where nothing is read
-    View beta;      // null for additive memories
+    View q, k, v;   // q.data is null if nothing is read
+    View beta;      // null for additive rules
     View alpha;
     const float *initial;  // [batch, heads, values, keys]
     int64_t threads;
@@ -41,8 +41,8 @@ INLINE const float *at(const View &view, int64_t stream, int64_t heads, int64_t 
            token * view.token;
 }
 
-// Reads `count` floats into N vectors with zeros behind them. Arrays of `vec` whose address nobody
-// takes stay in registers, so what is copied by bytes goes through a buffer.
+// Loads `count` floats into N vectors and fills them up with zeros. The copy goes through a buffer: the
+// address of an array of `vec` must not be taken, or it would not stay in registers.
 template <int N>
 INLINE void load(vec (&to)[N], const float *from, int64_t count) {
     Line buffer[N] = {};

@@ -9,10 +9,10 @@ namespace {
 
 struct Backward {
     Problem p;
-    const float *errors;         // as the forward pass left them, or null for additive memories
+    const float *errors;         // from the forward pass; null for additive rules
     const float *final;          // state after the last token
     const float *final_grad;     // or null
-    View outputs_grad;           // data is null where nothing was read
+    View outputs_grad;           // data is null if nothing was read
     float *dq, *dk, *dv, *dbeta; // [batch, tokens, heads, channels]
     float *dgate;                // of log alpha, [batch, tokens, heads, gates]
     float *dinitial;             // [batch, heads, values, keys]
@@ -49,8 +49,8 @@ INLINE void write(const Backward &f, int64_t stream, int64_t t, const Line *from
     }
 }
 
-// One token backwards. `state` is S_t and becomes S_{t-1}, or where S_{t-1} is KNOWN (`before`) it
-// stays. `grad` is the gradient of S_t from later tokens and becomes that of S_{t-1}.
+// The backward pass of one token. Turns `state`, S_t, into S_{t-1}, unless that is KNOWN (`before`), and
+// `grad`, the gradient of S_t from later tokens, into the gradient of S_{t-1}.
 template <int N, bool DELTA, bool GATED, bool READS, bool KNOWN>
 INLINE void back(const Backward &f, int64_t stream, int64_t t, Line *state, const Line *before,
                  Line *grad) {
@@ -123,21 +123,21 @@ INLINE float square(const float *x, int64_t count) {
     return sum(total) + rest;
 }
 
-// Tokens backwards for as long as the state before a token may be taken for the state after it less
-// what the token wrote; returns how many tokens are left. Every such difference rounds, by about
-// ROUNDING of the larger number. That adds up, and states before a large write, later overwritten,
-// are too small to keep any digit of it: beyond LOST of the state nothing more is subtracted, nor
-// where squares leave the range of float.
+// Goes backwards through the tokens, with the state before a token computed as the state after it minus
+// what the token wrote. Returns the number of tokens that are left when that becomes too inexact: each
+// difference is rounded, with an error of about ROUNDING times the larger number, and these errors add
+// up. Before a large write that was later overwritten, the state may be smaller than they are. So this
+// stops when their bound exceeds LOST times the state, or when squares exceed the range of float.
 template <int N, bool READS>
 INLINE int64_t subtract_writes(const Backward &f, int64_t stream, Line *grad) {
     constexpr double ROUNDING = 0x1p-25, LOST = 0x1p-17;
-    constexpr int64_t OFTEN = 16;  // tokens after which the state is measured again
+    constexpr int64_t OFTEN = 16;  // tokens between two measurements of the state
     const Problem &p = f.p;
     const int64_t size = p.values * N;
     std::vector<Line> state(size);
     load_matrix(state.data(), f.final + stream * p.values * p.keys, p, N);
     const float *numbers = reinterpret_cast<const float *>(state.data());
-    // A bound on |S_t| from above, and the sum of the squares of all bounds so far.
+    // An upper bound on |S_t|, and the sum of the squares of all such bounds so far.
     double norm = std::sqrt(square(numbers, size * WIDTH)), squares = 0;
     for (int64_t t = p.tokens - 1; t >= 0; --t) {
         back<N, true, false, READS, false>(f, stream, t, state.data(), nullptr, grad);
@@ -148,15 +148,15 @@ INLINE int64_t subtract_writes(const Backward &f, int64_t stream, Line *grad) {
         norm += wrote;
         squares += norm * norm;
         if (measure) norm = std::sqrt(square(numbers, size * WIDTH));
-        // Infinity by infinity is not a number, and not less than anything either.
+        // Negated, so that inf / inf, which is NaN, stops here too.
         if (!(squares / (norm * norm) <= (LOST / ROUNDING) * (LOST / ROUNDING))) return t;
     }
     return 0;
 }
 
-// The first `end` tokens backwards, with states that are computed anew. (Dividing by a decay would
-// magnify rounding.) A state is kept per segment of sqrt(end) tokens, and every segment is run
-// forward again. There is at least one token.
+// Goes backwards through the first `end` tokens, at least one, with recomputed states: one state is kept
+// for each segment of sqrt(end) tokens, and each segment is run forward again. (Undoing a decay by a
+// division would magnify rounding errors.)
 template <int N, bool DELTA, bool GATED, bool READS>
 INLINE void repeat_writes(const Backward &f, int64_t stream, int64_t end, Line *grad) {
     const Problem &p = f.p;
@@ -201,7 +201,7 @@ INLINE void repeat_rule(const Backward &f, int64_t stream, int64_t end, Line *gr
     return repeat_writes<N, false, true, false>(f, stream, end, grad);
 }
 
-// Vectors of a row of the state. More than six are always eight, so that less is compiled.
+// Vectors in a row of the state. Seven are rounded up to eight, so that fewer variants are compiled.
 int64_t row_vectors(const Problem &p) {
     const int64_t needed = (p.keys + WIDTH - 1) / WIDTH;
     return needed <= 6 ? needed : MAX_VECTORS;
@@ -247,7 +247,7 @@ void backward_stream(const Backward &f, int64_t stream) {
 
 extern "C" {
 
-// Returns 0, or 1 where memory ran out.
+// Returns 0, or 1 if memory ran out.
 int tabicl_backward(const Problem *problem, const float *errors, const float *final,
                     const float *final_grad, const View *outputs_grad, float *dq, float *dk,
                     float *dv, float *dbeta, float *dgate, float *dinitial) {

@@ -1,4 +1,4 @@
-// Work shared out among the threads of OpenMP, which are those of PyTorch where it brought them.
+// Shares work out among OpenMP threads, which are PyTorch's own if PyTorch was built with OpenMP.
 
 #pragma once
 

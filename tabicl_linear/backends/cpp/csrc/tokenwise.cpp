@@ -1,6 +1,7 @@
-// Token-wise functions between the matrix products of a block, forward and backward, each in one
-// pass over memory (backends/cpp/tokenwise.py is the way in): RMSNorm, SwiGLU, and the feature maps of the
-// delta rules. PyTorch runs them as a dozen passes. Numbers are float or bfloat16, sums are float.
+// Token-wise functions between the matrix products of a block, forward and backward, called by
+// backends/cpp/tokenwise.py: RMSNorm, SwiGLU, and the feature maps of the delta rules. Each takes one
+// pass over memory, where PyTorch takes up to a dozen. Inputs and outputs are float or bfloat16, sums
+// are float.
 
 #include <cmath>
 
@@ -14,9 +15,9 @@ namespace {
 // ---- y = x r w, r = (mean x^2 + eps)^-1/2 ----
 
 struct Norm {
-    const void *x;  // [rows, dim], as `dx`: bfloat16 where lowered_x
+    const void *x;  // [rows, dim], like `dx`: bfloat16 if lowered_x
     const float *weight;
-    void *y;        // [rows, dim], or its gradient: bfloat16 where lowered_y
+    void *y;        // [rows, dim], or its gradient: bfloat16 if lowered_y
     float *scale;   // r of each row
     void *dx;
     float *dweight;  // [pieces, dim]: sums over the rows of a piece
@@ -84,7 +85,7 @@ CLONED void norm_piece_back(const Norm &f, int64_t first, int64_t last, float *d
 // ---- y = silu(gate) up, both in one row ----
 
 struct Gated {
-    const void *x;   // [rows, 2 dim], bfloat16 where lowered, as all here
+    const void *x;   // [rows, 2 dim], bfloat16 if lowered, like all of these
     void *y;         // [rows, dim]
     const void *dy;  // [rows, dim]
     void *dx;        // [rows, 2 dim]
@@ -125,10 +126,10 @@ CLONED void gated_piece_back(const Gated &f, int64_t first, int64_t last) {
     f.lowered ? gated_rows_back<bfloat16>(f, first, last) : gated_rows_back<float>(f, first, last);
 }
 
-// ---- silu of queries, keys and values; unit length of queries and keys, queries scaled ----
+// ---- queries, keys and values: silu of all, then queries and keys to unit length, queries scaled ----
 
 struct Features {
-    const void *x;  // [rows, 3, heads, dim], as `dx`: bfloat16 where lowered
+    const void *x;  // [rows, 3, heads, dim], like `dx`: bfloat16 if lowered
     float *out[3];  // [rows, heads, dim] of queries, keys, values; or gradients, null for zeros
     void *dx;
     int64_t rows, heads, dim, pieces;
@@ -206,8 +207,8 @@ CLONED void features_piece_back(const Features &f, int64_t first, int64_t last) 
               : features_rows_back<float>(f, first, last);
 }
 
-// Rows in as many pieces of equal length as asked for, whatever the number of threads, so that sums
-// over the rows of a piece do not depend on it.
+// Divides the rows into `pieces` of equal length, whatever the number of threads, so that sums over the
+// rows of a piece do not depend on that number.
 template <typename Function, typename Work>
 void each_piece(const Function &f, int64_t threads, const Work &work) {
     share(f.pieces, threads, [&](int64_t i) {
@@ -215,7 +216,7 @@ void each_piece(const Function &f, int64_t threads, const Work &work) {
     });
 }
 
-// The same for work that sums over no rows, and so need not know its piece.
+// The same for work that sums over no rows and therefore need not know its piece.
 template <typename Function>
 void each_piece_alone(const Function &f, int64_t threads,
                       void (*work)(const Function &, int64_t, int64_t)) {
@@ -226,7 +227,7 @@ void each_piece_alone(const Function &f, int64_t threads,
 
 extern "C" {
 
-// That of backends/cpp/loader.py, which refuses a library that was built from other sources.
+// Must equal the version in backends/cpp/loader.py, which refuses a library with another one.
 int tabicl_version() { return 4; }
 
 void tabicl_norm(const Norm *f, int64_t threads) { each_piece_alone(*f, threads, norm_piece); }

@@ -1,7 +1,7 @@
 // Vectors of floats.
 //
-// Functions are local to the source that includes them, and those called from a CLONED one become
-// part of it, so that they are compiled for the processor that it was cloned for.
+// Functions are local to the source file that includes them and are inlined into CLONED functions, so
+// that they are compiled for the processor of each clone.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #if defined(__x86_64__) && defined(__gnu_linux__)
-// One library for every x86-64: the loader picks the clone that the processor can run.
+// One library serves every x86-64 processor: the dynamic loader picks the clone that fits it.
 #define CLONED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), flatten))
 #else
 #define CLONED
@@ -30,7 +30,7 @@ struct alignas(64) Line {
     vec x;
 };
 
-// Halves of a vector joined, and halves of that.
+// Joins the halves of a vector, and then the halves of the result.
 template <typename Join>
 INLINE quarter quartered(vec x, Join join) {
     union {
