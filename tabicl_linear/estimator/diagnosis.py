@@ -61,13 +61,8 @@ def diagnosis(
                 for task in range(len(views)):
                     one = slice(task, task + 1)
                     rows = x[one], problem.y[one], mask[one].to(x.device)
-                    parts += [
-                        part.assign(task=task + 1)
-                        for part in (
-                            _of_reading(model, *rows),
-                            _of_orders(model, *rows, row_orders),
-                        )
-                    ]
+                    parts.append(_of_reading(model, *rows).assign(task=task + 1))
+                    parts.append(_of_orders(model, *rows, row_orders).assign(task=task + 1))
                 found += [part.assign(member=part["task"] + first, digit=digit) for part in parts]
             bar.update(len(views) * len(matrix))
     table = pd.concat(found, ignore_index=True).astype({"layer": "Int64", "head": "Int64"})

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from tabicl_linear.analysis.oracle import Epoch
 
 HELD_OUT_FRACTION = 0.1
-"""Rows that a starting state has not read, at most `pooling.MAX_HELD_OUT`."""
+"""Of the rows, which a starting state has not read; `pooling.MAX_HELD_OUT` at most."""
 LEARNING_RATE = 0.01
+"""How far a step moves a matrix, in units of its size: the best are a dozen steps away."""
 BATCH_ROWS = 512
 PASS_ROWS = 2048
+"""Rows of a pass, so that a pass takes no more time in a longer table."""
 MAX_PASSES = 20
 PATIENCE = 3
-"""Steps and passes: a step moves a matrix by about a hundredth of its size, so a few dozen of them
-reach as far as the oracle does, and the time does not grow with the rows of a long table."""
 
 
 class RefinedClassifier(GrowingClassifier):
@@ -84,10 +84,10 @@ class RefinedClassifier(GrowingClassifier):
 
     def _check_refinable(self, model: InContextModel) -> None:
         """Raise `ConfigError` if states of the model cannot be refined and should be."""
-        from tabicl_linear.analysis.oracle import check_model
-
         if not self.refine:
             return
+        from tabicl_linear.analysis.oracle import check_model
+
         try:
             check_model(model)
         except ConfigError as error:
@@ -148,7 +148,7 @@ def refined(
           the start.
         - held_out_loss: that of the held-out rows after it.
         - relative_update: |S - S_start| / |S_start|, mean over layers.
-        - best: whether its state has the least loss on the held-out rows.
+        - best: whether its state is the one kept, with the least loss on the held-out rows.
         - used: whether the member uses a refined state for this digit.
     """
     states, curves = list[Any](), list[pd.DataFrame]()
