@@ -17,6 +17,7 @@ from experiments.development.comparison import by_table, difference, markdown
 from experiments.development.results import Candidate, Results
 from experiments.development.scoring import METRICS, development_mean, score
 from experiments.development.tables import VARIABLE, Table, load_tables
+from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
 
 
@@ -243,10 +244,28 @@ class TestCommand:
         assert development.main([*options[:1], f"renamed={other}", *options[2:]]) == 0
         assert len(pd.read_csv(output / "results.csv")) == rows + 4
 
+    def test_arguments_reach_one_of_the_classifiers(self, folder, tmp_path):
+        path = tiny_model.save(tiny_model.untrained(), tmp_path / "tiny.ckpt")
+        output = tmp_path / "out"
+        options = ["--model", f"tiny={path}", "--model", f"one={path}"]
+        options += ["--arguments", "one", "n_estimators=1", "ensemble=paper"]
+        options += ["--tables", str(folder), "--only", "two", "--output", str(output)]
+        assert development.main(options) == 0
+        wide = pd.read_csv(output / "tables.csv", index_col="table")
+        table = load_tables(folder, ["two"])[0]
+        one = TabICLLinearClassifier(path, n_estimators=1, ensemble="paper")
+        expected = [score(one, table, split).log_loss for split in table.splits()]
+        assert wide["one log_loss"].item() == pytest.approx(np.mean(expected), abs=1e-6)
+        assert wide["one log_loss"].item() != wide["tiny log_loss"].item()
+        assert pd.read_csv(output / "results.csv")["identity"].nunique() == 2
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [
             ([], "at least one"),
+            (["--model", "default", "--arguments", "b", "refine=true"], "--arguments b"),
+            (["--model", "default", "--arguments", "default", "x=1"], "default x=1: give NAME="),
+            (["--model", "default", "--arguments", "default", "refine"], "refine: give NAME="),
             (["--model", "x.ckpt"], "NAME=PATH"),
             (["--model", "x=nowhere.ckpt"], "no file nowhere.ckpt"),
             (["--model", "default", "--model", "default"], "another name"),

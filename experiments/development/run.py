@@ -9,8 +9,11 @@ and split) are not computed again. Changes of code are not detected: use a new f
 
 import argparse
 import hashlib
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from experiments.development.baselines import BASELINES
 from experiments.development.comparison import by_table, markdown
@@ -39,6 +42,33 @@ def model_candidate(named: str) -> Candidate:
     return Candidate(name, identity, TabICLLinearClassifier(path))
 
 
+def with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
+    """A candidate with other arguments of its classifier, given as NAME=VALUE.
+
+    Args:
+        candidate: The candidate.
+        texts: Arguments; a value is JSON (true, 4, 0.9), or else a text.
+
+    Raises:
+        ConfigError: The text has another form, or the classifier has no such argument.
+    """
+    known = candidate.estimator.get_params(deep=False)
+    given = dict[str, Any]()
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in known:
+            raise ConfigError(
+                f"--arguments {candidate.name} {text}: give NAME=VALUE, with one of "
+                f"{', '.join(sorted(known))}."
+            )
+        try:
+            given[name] = json.loads(value)
+        except json.JSONDecodeError:
+            given[name] = value
+    described = " ".join([candidate.identity, *(f"{n}={v!r}" for n, v in sorted(given.items()))])
+    return Candidate(candidate.name, described, candidate.estimator.set_params(**given))
+
+
 def baseline_candidate(name: str) -> Candidate:
     """A baseline by its name."""
     return Candidate(name, f"{name} {installed_version(name)}", BASELINES[name]())
@@ -50,6 +80,14 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
         "--model", action="append", default=[], help=f"{DEFAULT}, or NAME=PATH; can be repeated"
     )
     parser.add_argument("--baseline", nargs="+", choices=list(BASELINES), default=[])
+    parser.add_argument(
+        "--arguments",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar=("MODEL", "NAME=VALUE"),
+        help="arguments of the classifier for one of the models; can be repeated",
+    )
     parser.add_argument("--against", help="compare with this model, instead of the first")
     parser.add_argument("--tables", type=Path, help=f"folder of tables, instead of {VARIABLE}")
     parser.add_argument("--only", nargs="+", help="names of tables")
@@ -69,6 +107,11 @@ def run(arguments: argparse.Namespace) -> str:
     names = [candidate.name for candidate in candidates]
     if not names or len(set(names)) < len(names):
         raise ConfigError(f"Models {names}: name at least one, and each by another name.")
+    for name, *texts in arguments.arguments:
+        if name not in names:
+            raise ConfigError(f"--arguments {name}: give one of {', '.join(names)}.")
+        place = names.index(name)
+        candidates[place] = with_arguments(candidates[place], texts)
     against = arguments.against or names[0]
     if against not in names:
         raise ConfigError(f"--against {against}: give one of {', '.join(names)}.")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from tabicl_linear.errors import ConfigError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -21,8 +23,17 @@ COLUMNS = 4
 
 
 def panels(number: int, *, width: float = 3.0, height: float = 2.3) -> "tuple[Figure, list[Axes]]":
-    """A figure with so many panels, in rows of at most four, and nothing in the rest."""
-    from matplotlib.figure import Figure
+    """A figure with so many panels, in rows of at most four, and nothing in the rest.
+
+    Raises:
+        ConfigError: Matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "Figures need matplotlib, which is not installed: pip install 'tabicl-linear[train]'."
+        ) from error
 
     across = min(number, COLUMNS)
     down = -(-number // across)

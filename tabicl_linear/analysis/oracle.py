@@ -22,8 +22,6 @@ from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 Start = Literal["training_rows", "all_rows"]
-GRADIENT_ROWS = 512
-"""Rows of a task whose gradients are held at a time; they add up to those of a minibatch."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,9 @@ class OracleOptions:
         weight_decay: Of AdamW.
         held_out: Share of the rows that are held out for early stopping.
         batch_rows: Rows of a minibatch.
+        gradient_rows: Rows of a task whose gradients are held at a time; they add up to those of a
+            minibatch.
+        pass_rows: Rows that a pass draws from the others; all of them if None.
         max_epochs: Passes over the other rows at most.
         patience: Passes without a better loss on the held-out rows after which it stops.
         tolerance: How much lower that loss must be to count as better.
@@ -51,6 +52,8 @@ class OracleOptions:
     weight_decay: float = 1e-5
     held_out: float = 0.1
     batch_rows: int = 4000
+    gradient_rows: int = 512
+    pass_rows: int | None = None
     max_epochs: int = 400
     patience: int = 20
     tolerance: float = 1e-5
@@ -58,9 +61,10 @@ class OracleOptions:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        for name in ("batch_rows", "max_epochs", "patience"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)} must be at least 1.")
+        for name in ("batch_rows", "gradient_rows", "pass_rows", "max_epochs", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}={value} must be at least 1.")
         if not 0 < self.learning_rate < math.inf:
             raise ConfigError(f"learning_rate={self.learning_rate} must be a positive number.")
         for name in ("weight_decay", "tolerance", "seed"):
@@ -112,6 +116,7 @@ def optimise_states(
     y: Int[Tensor, "b c"],
     options: OracleOptions | None = None,
     *,
+    held_out: Int[Tensor, " h"] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> InContextState:
     """Optimise the matrices of a fitted state on the rows that it was fitted on.
@@ -126,6 +131,8 @@ def optimise_states(
         x: The rows of the context, as in `fit`.
         y: Their labels.
         options: How; the defaults if left out.
+        held_out: Positions of the rows to hold out, the same in all tasks; drawn as the options say
+            if left out.
         on_epoch: Called after every pass, and with the start as pass 0.
 
     Returns:
@@ -154,15 +161,19 @@ def optimise_states(
     check_context(x, y, None, limits=Limits(model.device, model.architecture.num_classes))
     with torch.inference_mode(False), torch.enable_grad(), _frozen(model):
         context = ContextRows(model, map_tensors(torch.clone, state), x, y)
-        matrices = _optimise(context, options, on_epoch or (lambda epoch: None))
+        parts = _split(x.shape[1], options, held_out, x.device)
+        matrices = _optimise(context, parts, options, on_epoch or (lambda epoch: None))
     return state._replace(layers=matrices)
 
 
 def _optimise(
-    context: ContextRows, options: OracleOptions, on_epoch: Callable[[Epoch], None]
+    context: ContextRows,
+    parts: tuple[Tensor, Tensor],
+    options: OracleOptions,
+    on_epoch: Callable[[Epoch], None],
 ) -> tuple[LayerState, ...]:
-    """The best states of all tasks."""
-    rows, held_out = _split(context.x.shape[1], options, context.x.device)
+    """The best states of all tasks; `parts` are the rows to optimise on and those held out."""
+    rows, held_out = parts
     start_all = options.start == "all_rows"
     layers = context.state.layers if start_all else context.fit(rows)
     matrices = StateMatrices(layers, absolute=options.absolute_rate)
@@ -176,8 +187,8 @@ def _optimise(
     nothing, first = torch.full_like(lowest, math.nan), torch.ones_like(lowest, dtype=torch.bool)
     on_epoch(Epoch(0, nothing, lowest, first, _relative_updates(start, start)))
     for number in range(1, options.max_epochs + 1):
-        order = rows[torch.randperm(len(rows), generator=generator).to(rows.device)]
-        training = _pass(context, matrices, optimizer, order.split(options.batch_rows)) / len(rows)
+        drawn = torch.randperm(len(rows), generator=generator)[: options.pass_rows]
+        training = _pass(context, matrices, optimizer, rows[drawn.to(rows.device)], options)
         layers = map_tensors(torch.Tensor.detach, matrices.layers())
         loss = context.loss(layers, held_out)
         # What has waited long enough is over for its task, whatever others still gain.
@@ -195,19 +206,20 @@ def _pass(
     context: ContextRows,
     matrices: StateMatrices,
     optimizer: torch.optim.Optimizer,
-    batches: tuple[Tensor, ...],
+    rows: Int[Tensor, " t"],
+    options: OracleOptions,
 ) -> Float[Tensor, " b"]:
-    """One step for every minibatch; the summed loss of every task on the way."""
+    """One step for every minibatch of rows; the mean loss of every task on the way."""
     total = torch.zeros((), device=context.x.device)
-    for batch in batches:
+    for batch in rows.split(options.batch_rows):
         optimizer.zero_grad()
-        for part in batch.split(GRADIENT_ROWS):
+        for part in batch.split(options.gradient_rows):
             losses = context.losses(matrices.layers(), part)
             # Tasks are summed: the step of one does not depend on how many there are.
             (losses.sum() / len(batch)).backward()
             total = total + losses.detach()
         optimizer.step()
-    return total
+    return total / len(rows)
 
 
 def _relative_updates(
@@ -232,19 +244,21 @@ def _chosen(
 
 
 def _split(
-    num_rows: int, options: OracleOptions, device: torch.device
+    num_rows: int, options: OracleOptions, chosen: Tensor | None, device: torch.device
 ) -> tuple[Int[Tensor, " t"], Int[Tensor, " h"]]:
     """Rows to optimise on and rows held out, each in the order of the context."""
-    count = max(1, round(options.held_out * num_rows))
-    if count >= num_rows:
+    if chosen is None:
+        order = torch.randperm(num_rows, generator=torch.Generator().manual_seed(options.seed))
+        chosen = order[: max(1, round(options.held_out * num_rows))]
+    mask = torch.zeros(num_rows, dtype=torch.bool)
+    mask[chosen.cpu()] = True
+    if mask.all() or not mask.any():
         raise DataError(
-            f"{num_rows} rows with held_out={options.held_out}: nothing is left to optimise on; "
-            "give more rows, or hold out less."
+            f"{num_rows} rows of which {int(mask.sum())} are held out: nothing is left to optimise "
+            "on, or to stop by; give more rows, or hold out others."
         )
-    order = torch.randperm(num_rows, generator=torch.Generator().manual_seed(options.seed))
-    parts = order[count:], order[:count]
-    rows, held_out = (part.sort().values.to(device) for part in parts)
-    return rows, held_out
+    rows, held_out = ((~mask).nonzero().squeeze(1), mask.nonzero().squeeze(1))
+    return rows.to(device), held_out.to(device)
 
 
 @contextmanager

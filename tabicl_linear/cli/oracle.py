@@ -77,6 +77,8 @@ def _parser() -> OneLineArgumentParser:
     add("--weight-decay", type=float, help="of AdamW (1e-5)")
     add("--held-out", type=float, help="share of the rows for early stopping (0.1)")
     add("--batch-rows", type=count, help="rows of a minibatch (4000)")
+    add("--gradient-rows", type=count, help="rows whose gradients are held at a time (512)")
+    add("--pass-rows", type=count, help="rows drawn for a pass (all)")
     add("--max-epochs", type=count, help="passes at most (400)")
     add("--patience", type=count, help="passes without improvement before it stops (20)")
     add("--tolerance", type=float, help="of the loss on held-out rows (1e-5)")

@@ -87,6 +87,7 @@ def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
         options.model,
         ensemble=options.ensemble,
         n_estimators=options.n_estimators,
+        refine=options.refine,
         categorical_features=options.categorical,
         device=options.device,
         random_state=options.seed,
@@ -103,6 +104,7 @@ def _check_streamable(options: argparse.Namespace) -> None:
         "--sep": options.sep,
         "--encoding": options.encoding != "utf-8",
         "--na-values": options.na_values,
+        "--refine": options.refine,
         "standard input": STANDARD_INPUT in (options.train, options.test),
     }
     refused = [name for name, value in given.items() if value]
@@ -162,6 +164,11 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         help="members: the classifier's own (8), or the paper's (10)",
     )
     parser.add_argument("--n-estimators", type=int, help="another number of members")
+    parser.add_argument(
+        "--refine",
+        action="store_true",
+        help="optimise the fitted states on the rows of TRAIN; takes minutes (docs/explaining.md)",
+    )
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: cuda if available)")
     parser.add_argument("--seed", type=_seed, default=42, help="ensemble seed (default: 42)")
 

@@ -135,7 +135,18 @@ class EnsembleClassifier(ClassifierMixin, SavedEnsemble, EnsembleArguments, ABC)
         """The columns learnt and the members fitted on rows."""
         preprocessor = TablePreprocessor(self.categorical_features)
         matrix = preprocessor.fit_transform(table, codes)
-        return preprocessor, self._members(learner, preprocessor, matrix, codes, seed)
+        ensemble = self._members(learner, preprocessor, matrix, codes, seed)
+        return preprocessor, self._finished(ensemble, matrix, codes, seed)
+
+    def _finished(
+        self,
+        ensemble: FittedEnsemble[Any],
+        matrix: npt.NDArray[np.float32],
+        codes: npt.NDArray[np.int64],
+        seed: int,
+    ) -> FittedEnsemble[Any]:
+        """The members as they are; subclasses may improve them on the rows that they have read."""
+        return ensemble
 
     def _members(
         self,

@@ -6,23 +6,28 @@ import warnings
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import pandas as pd
 import torch
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator import state_file
-from tabicl_linear.estimator.arguments import resolved_device
+from tabicl_linear.estimator.arguments import resolved_device, threads
 from tabicl_linear.estimator.class_weights import ClassWeight
-from tabicl_linear.estimator.growing import GrowingClassifier
+from tabicl_linear.estimator.diagnosis import diagnosis
+from tabicl_linear.estimator.frames import from_other_library
+from tabicl_linear.estimator.labels import checked_labels, class_codes
 from tabicl_linear.estimator.learner import ContextLearner
 from tabicl_linear.estimator.many_classes import ManyClasses
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
 from tabicl_linear.estimator.presets import EnsembleName
+from tabicl_linear.estimator.refinement import RefinedClassifier
 from tabicl_linear.model import InContextModel
 from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
 
-class TabICLLinearClassifier(GrowingClassifier):
+class TabICLLinearClassifier(RefinedClassifier):
     """Classifies the rows of a table with a pretrained in-context learner, without training.
 
     `fit` encodes the table, writes its rows into the model's states and keeps the states, whose
@@ -38,6 +43,8 @@ class TabICLLinearClassifier(GrowingClassifier):
             calibrates it on up to a fifth of the rows, held out from a first fit, and then fits on
             all rows, which takes twice the time.
         average_logits: Average the members' logits; False averages their probabilities.
+        refine: Optimise the fitted states on the training rows, a tenth of them held out, while the
+            model stays as it is; takes minutes. See docs/explaining.md.
         class_weight: Factors for the probabilities of classes, a dict by label, or "balanced" for
             factors in inverse proportion to their frequency.
         categorical_features: Columns to read as categories whatever they hold: positions, names,
@@ -61,6 +68,8 @@ class TabICLLinearClassifier(GrowingClassifier):
         state_bytes_: Bytes of the fitted states of one member.
         state_nbytes_: Bytes of those of all members.
         n_samples_seen_: Rows read so far.
+        refine_: With `refine`, a row for each pass of each member: the losses on the way, and
+            whether the member uses a refined state (`tabicl_linear.estimator.refinement.refined`).
         prequential_: How well `partial_fit` predicted pieces before it read them, if asked to.
     """
 
@@ -72,6 +81,7 @@ class TabICLLinearClassifier(GrowingClassifier):
         n_estimators: int | None = None,
         softmax_temperature: float | Literal["auto"] | None = None,
         average_logits: bool = True,
+        refine: bool = False,
         class_weight: ClassWeight = None,
         categorical_features: CategoricalFeatures = None,
         device: str | torch.device | None = None,
@@ -85,6 +95,7 @@ class TabICLLinearClassifier(GrowingClassifier):
         self.n_estimators = n_estimators
         self.softmax_temperature = softmax_temperature
         self.average_logits = average_logits
+        self.refine = refine
         self.class_weight = class_weight
         self.categorical_features = categorical_features
         self.device = device
@@ -139,8 +150,55 @@ class TabICLLinearClassifier(GrowingClassifier):
         given = {} if model is None else {"model": model}
         return cls._restored(content, device=device, **given)
 
+    def diagnose(self, X: Any, y: Any, *, row_orders: int = 4) -> pd.DataFrame:
+        """Look into the fitted states, and read rows again to see how they come about.
+
+        Takes about two times `row_orders` as long as `fit` does. Nothing changes.
+
+        Args:
+            X: Rows, usually those of `fit`; with the columns of those. At least ten.
+            y: Their labels.
+            row_orders: Orders of the rows to compare; at least two.
+
+        Returns:
+            A row for each member, digit (of the code of many classes; else 1), layer, head and
+            measure, all counted from 1, and its `value`. Layer and head are missing where a measure
+            belongs to a layer or a member as a whole, and measures that a model has nothing for are
+            left out:
+
+            - norm, effective_rank: Frobenius norm and exp of the entropy of the singular values of
+              the fitted states, means over cells.
+            - write_rate, kept: mean over these rows of the strength with which a layer writes a
+              token, and of the share of its state that it keeps.
+            - cosine_half: cosine between the states after half and after all of these rows.
+            - order_spread: how far the probabilities of up to 200 of these rows move with the order
+              in which the others are read: mean total variation (0 to 1) to their mean.
+
+            `tabicl_linear.analysis.diagnosis.diagnosis_figure` draws it.
+
+        Raises:
+            NotFittedError: The classifier has not been fitted.
+            DataError: The rows cannot be used, or are too few.
+            ConfigError: There are fewer than two orders.
+        """
+        check_is_fitted(self, "ensemble_")
+        self._check_arguments()
+        table = self._validated(X, reset=False)
+        labels = checked_labels(from_other_library(y))
+        check_consistent_length(table, labels)
+        with threads(self.n_jobs):
+            return diagnosis(
+                self.ensemble_.on(str(self._resolved_device())),
+                self.preprocessor_.transform(table),
+                class_codes(labels, self.classes_),
+                self.preprocessor_.categorical,
+                row_orders=row_orders,
+                progress=self.verbose > 0,
+            )
+
     def _make_learner(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         model = self._load_model()
+        self._check_refinable(model)
         self._warn_beyond_training(model, num_rows)
         limit = model.architecture.num_classes
         if num_classes > limit:

@@ -6,6 +6,7 @@ correct each other's errors, as in Dietterich and Bakiri (1995), "Solving multic
 problems via error-correcting output codes", with probabilities of digits in place of their values.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self
 
@@ -28,6 +29,20 @@ class DigitStates(NamedTuple):
     """
 
     digits: tuple[Any, ...]
+
+
+class Problem(NamedTuple):
+    """What a learner has been asked about a table: its classes, or one digit of many.
+
+    Attributes:
+        learner: Who was asked.
+        state: What it has read.
+        y: The labels that it was told, of each row of each member.
+    """
+
+    learner: Any
+    state: Any
+    y: Int[Tensor, "b c"]
 
 
 class ManyClasses(Generic[State]):
@@ -141,3 +156,22 @@ def digit_code(num_classes: int, max_values: int) -> Int[Tensor, "p c"]:
             number, digit = np.divmod(number, max_values)
             rows.append(digit)
     return torch.from_numpy(np.stack(rows))
+
+
+def problems(learner: ContextLearner[Any], state: Any, y: Int[Tensor, "b c"]) -> list[Problem]:
+    """The problem of all classes, or those of the digits.
+
+    Args:
+        learner: Who has read the rows.
+        state: Its state.
+        y: Class indices of the rows.
+    """
+    if not isinstance(learner, ManyClasses):
+        return [Problem(learner, state, y)]
+    pairs = zip(state.digits, learner.code, strict=True)
+    return [Problem(learner.learner, digit, values.to(y.device)[y]) for digit, values in pairs]
+
+
+def rejoined(learner: ContextLearner[Any], states: Sequence[Any]) -> Any:
+    """The state of a learner from those of its `problems`."""
+    return DigitStates(tuple(states)) if isinstance(learner, ManyClasses) else states[0]

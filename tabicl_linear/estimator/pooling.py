@@ -13,7 +13,8 @@ TEMPERATURES = (0.05, 20.0)
 """Range of calibrated temperatures."""
 HELD_OUT_FRACTION = 0.2
 MAX_HELD_OUT = 2000
-"""Rows that a temperature is calibrated on: this fraction of the table, and at most so many."""
+"""Rows that a temperature is calibrated on: this fraction of the table, and at most so many (as for
+other purposes)."""
 
 
 def pooled(member_logits: Array, *, temperature: float, average_logits: bool) -> Array:
@@ -72,17 +73,20 @@ def calibrated_temperature(
     return float(np.exp(found.x)) if found.fun < loss(np.log(fixed)) else fixed
 
 
-def held_out_rows(labels: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.bool_]:
-    """Which rows to calibrate on: drawn at random, never the last row of a class in the context.
+def held_out_rows(
+    labels: npt.NDArray[np.int64], seed: int, *, fraction: float = HELD_OUT_FRACTION
+) -> npt.NDArray[np.bool_]:
+    """Which rows to hold out: drawn at random, never the last row of a class in the context.
 
     Args:
         labels: Class indices of the table.
         seed: Of the draw.
+        fraction: Of the rows, up to `MAX_HELD_OUT` of them.
     """
     order = np.random.default_rng(seed).permutation(len(labels))
     kept = np.zeros(len(labels), dtype=bool)
     kept[order[np.unique(labels[order], return_index=True)[1]]] = True
-    count = min(int(HELD_OUT_FRACTION * len(labels)), MAX_HELD_OUT)
+    count = min(int(fraction * len(labels)), MAX_HELD_OUT)
     held_out = np.zeros(len(labels), dtype=bool)
     held_out[order[~kept[order]][:count]] = True
     return held_out

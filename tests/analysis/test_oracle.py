@@ -86,6 +86,45 @@ def test_the_start_has_not_seen_the_rows_held_out(mixer, readout, axis):
     assert found.ridge is state.ridge
 
 
+def test_rows_to_hold_out_may_be_given():
+    model, (x, y, categorical) = make("DeltaNet", "causal"), context()
+    state, epochs = fitted(model, x, y, categorical), []
+    held_out = torch.tensor([19, 0, 7])
+    others = torch.tensor([row for row in range(20) if row not in (0, 7, 19)])
+    options = {"held_out": held_out, "on_epoch": epochs.append}
+    found = optimise_states(model, state, x, y, STILL, **options)
+    with torch.no_grad():
+        expected = model.fit(x[:, others], y[:, others], statistics=state.statistics)
+        logits = model.predict(found, x[:, held_out])
+    for a, b in zip(matrices(found), matrices(expected), strict=True):
+        assert_close(a, b, CONTRACT)
+    losses = cross_entropy(logits.transpose(1, 2), y[:, held_out], reduction="none").mean(1)
+    assert_close(epochs[0].held_out, losses, RMS[torch.float64])
+    for wrong in (torch.arange(20), torch.arange(0)):
+        with pytest.raises(DataError, match=f"20 rows of which {len(wrong)} are held out"):
+            optimise_states(model, state, x, y, STILL, held_out=wrong)
+
+
+def test_a_pass_may_draw_some_of_the_rows(monkeypatch):
+    model, (x, y, categorical) = make("DeltaNet", "causal"), context()
+    state, drawn, losses = fitted(model, x, y, categorical), [], oracle.ContextRows.losses
+
+    def watched(self, layers, rows):
+        if torch.is_grad_enabled():
+            drawn.append(rows)
+        return losses(self, layers, rows)
+
+    monkeypatch.setattr(oracle.ContextRows, "losses", watched)
+    options = replace(FEW, pass_rows=10, batch_rows=6, max_epochs=2)
+    optimise_states(model, state, x, y, options)
+    assert [len(rows) for rows in drawn] == [6, 4, 6, 4]
+    rows, _ = split(20, options)
+    first, second = (torch.cat(drawn[i : i + 2]).tolist() for i in (0, 2))
+    assert len(set(first)) == 10
+    assert set(first) <= set(rows.tolist())
+    assert first != second
+
+
 def test_the_authors_start_is_the_state_given():
     model, (x, y, categorical) = make("DeltaNet", "causal"), context()
     state = fitted(model, x, y, categorical)
@@ -169,14 +208,12 @@ def test_a_row_does_not_show_its_own_label(axis):
     assert total == pytest.approx(1.0, rel=1e-9)
 
 
-def test_pieces_of_a_minibatch_add_up_to_its_gradient(monkeypatch):
+def test_pieces_of_a_minibatch_add_up_to_its_gradient():
     model, (x, y, categorical) = make("DeltaNet", "causal"), context()
     state = fitted(model, x, y, categorical)
     whole = optimise_states(model, state, x, y, FEW)
-    monkeypatch.setattr(oracle, "GRADIENT_ROWS", 3)
-    for a, b in zip(
-        matrices(optimise_states(model, state, x, y, FEW)), matrices(whole), strict=True
-    ):
+    pieces = optimise_states(model, state, x, y, replace(FEW, gradient_rows=3))
+    for a, b in zip(matrices(pieces), matrices(whole), strict=True):
         assert_close(a, b, RMS[torch.float64])
 
 
@@ -197,6 +234,8 @@ def test_it_works_in_inference_mode_and_moves_no_global_generator():
         ({"learning_rate": 0.0}, "learning_rate=0.0"),
         ({"held_out": 1.0}, "held_out=1.0"),
         ({"batch_rows": 0}, "batch_rows=0"),
+        ({"gradient_rows": 0}, "gradient_rows=0"),
+        ({"pass_rows": 0}, "pass_rows=0"),
         ({"patience": 0}, "patience=0"),
         ({"tolerance": -1.0}, "tolerance=-1.0"),
         ({"start": "rows"}, "start='rows'"),

@@ -99,12 +99,12 @@ def test_labels_keep_their_type(tmp_path, model, labels):
 
 def test_options_reach_the_classifier(folder, model, tables):
     train, test = tables
-    options = ("--categorical", "sepal length (cm)", "--seed", "3", "--device", "cpu")
+    options = ("--categorical", "sepal length (cm)", "--seed", "3", "--device", "cpu", "--refine")
     assert run(folder, model, *options) == 0
-    classifier = TabICLLinearClassifier(
-        model, n_estimators=2, categorical_features=["sepal length (cm)"], random_state=3
-    )
+    arguments = {"categorical_features": ["sepal length (cm)"], "random_state": 3, "refine": True}
+    classifier = TabICLLinearClassifier(model, n_estimators=2, **arguments)
     classifier.fit(train.drop(columns="y"), train.y)
+    assert classifier.refine_["used"].any()
     out = pd.read_csv(folder / "out.csv")
     expected = classifier.predict_proba(test.drop(columns="y"))
     np.testing.assert_allclose(out.iloc[:, 1:], expected, atol=1e-6)

@@ -134,6 +134,7 @@ def test_a_disk_that_fills_is_one_line(folder, model, monkeypatch, capsys):
         (["--id-columns", "a"], "--id-columns"),
         (["--drop", "a"], "--drop"),
         (["--dates", "kind"], "--dates"),
+        (["--refine"], "--refine"),
         (["--encoding", "latin-1", "--na-values", "?"], "--encoding, --na-values"),
     ],
 )

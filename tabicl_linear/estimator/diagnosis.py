@@ -1,0 +1,137 @@
+"""What the states of a classifier look like, and how much its answers depend on the order of rows.
+
+The measures are those of `tabicl_linear.analysis`, taken for every member of an ensemble.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.ensemble import FittedEnsemble, as_seen, progress_bar
+from tabicl_linear.estimator.learner import State
+from tabicl_linear.estimator.many_classes import problems
+from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+MAX_QUERIES = 200
+"""Rows that are predicted from others in several orders; at most a fifth of all."""
+MIN_ROWS = 10
+KEY = ["member", "digit", "layer", "head", "measure"]
+
+
+def diagnosis(
+    ensemble: FittedEnsemble[State],
+    matrix: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+    categorical: npt.NDArray[np.bool_],
+    *,
+    row_orders: int,
+    progress: bool,
+) -> pd.DataFrame:
+    """Look into every member; see `TabICLLinearClassifier.diagnose` for the table.
+
+    Args:
+        ensemble: The fitted members, of a model, on the device to compute on. They do not change.
+        matrix: Rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
+        labels: Class index of each row.
+        categorical: Which columns hold category codes.
+        row_orders: Orders of the rows to compare.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        DataError: There are fewer than ten rows.
+        ConfigError: There are fewer than two orders.
+    """
+    if len(matrix) < MIN_ROWS:
+        raise DataError(f"{len(matrix)} rows: give at least {MIN_ROWS} to look into states.")
+    if row_orders < 2:
+        raise ConfigError(f"row_orders={row_orders}: give at least 2 orders to compare.")
+    found = []
+    with progress_bar("diagnose", len(ensemble.views) * len(matrix), progress) as bar:
+        for group, state in enumerate(ensemble.states):
+            first = group * ensemble.group_size
+            views = ensemble.views[first : first + ensemble.group_size]
+            x, y = as_seen(ensemble, views, matrix, labels)
+            mask = torch.from_numpy(np.stack([categorical[view.columns] for view in views]))
+            for digit, problem in enumerate(problems(ensemble.model, state, y), start=1):
+                model = problem.learner
+                parts = [_of_states(model, problem.state, len(views))]
+                for task in range(len(views)):
+                    one = slice(task, task + 1)
+                    rows = x[one], problem.y[one], mask[one].to(x.device)
+                    parts.append(_of_reading(model, *rows).assign(task=task + 1))
+                    parts.append(_of_orders(model, *rows, row_orders).assign(task=task + 1))
+                found += [part.assign(member=part["task"] + first, digit=digit) for part in parts]
+            bar.update(len(views) * len(matrix))
+    table = pd.concat(found, ignore_index=True).astype({"layer": "Int64", "head": "Int64"})
+    return table[[*KEY, "value"]].sort_values(KEY, ignore_index=True)
+
+
+def _of_states(model: InContextModel, state: InContextState, num_tasks: int) -> pd.DataFrame:
+    """Norms and ranks of states as they were fitted, means over cells; nothing without matrices."""
+    from tabicl_linear.analysis.states import matrices, state_norms
+
+    found = matrices(model, state)
+    if not found:
+        return _nothing()
+    table = state_norms(found, num_tasks=num_tasks).rename(columns={"frobenius": "norm"})
+    means = table.groupby(["task", "layer", "head"])[["norm", "effective_rank"]].mean()
+    return means.rename_axis("measure", axis=1).stack().rename("value").reset_index()
+
+
+def _of_reading(
+    model: InContextModel,
+    x: Float[Tensor, "1 c m"],
+    y: Int[Tensor, "1 c"],
+    categorical: Bool[Tensor, "1 m"],
+) -> pd.DataFrame:
+    """Write rates while the rows are read, and how far the state of their first half has come."""
+    from tabicl_linear.analysis.rate_profiles import write_rates
+    from tabicl_linear.analysis.state_drift import cosine
+    from tabicl_linear.analysis.states import heads_table, matrices
+    from tabicl_linear.analysis.streams import gates, record_streams
+
+    half = x.shape[1] // 2
+    with torch.no_grad():
+        with record_streams(model, keep=gates) as recorded:
+            whole = matrices(model, model.fit(x, y, categorical=categorical))
+        part = matrices(model, model.fit(x[:, :half], y[:, :half], categorical=categorical))
+    tables = [_nothing()]
+    for layer, S in whole.items():
+        table = heads_table({"value": cosine(part[layer], S)}, layer, 1, measure="cosine_half")
+        tables.append(table.groupby(["layer", "head", "measure"])["value"].mean().reset_index())
+    if any(gate is not None for layer in recorded.layers for gate in layer):
+        rates = write_rates(recorded.layers, num_tasks=1, num_bins=1)
+        tables.append(rates.rename(columns={"gate": "measure", "mean": "value"}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _of_orders(
+    model: InContextModel,
+    x: Float[Tensor, "1 c m"],
+    y: Int[Tensor, "1 c"],
+    categorical: Bool[Tensor, "1 m"],
+    row_orders: int,
+) -> pd.DataFrame:
+    """How far predictions of the last rows move with the order of the others."""
+    from tabicl_linear.analysis.row_order import order_sensitivity
+
+    first = x.shape[1] - min(MAX_QUERIES, x.shape[1] // 5)
+    table = order_sensitivity(
+        model,
+        x[:, :first],
+        y[:, :first],
+        x[:, first:],
+        categorical=categorical,
+        permutations=row_orders,
+    )
+    spread = float(table["total_variation"].mean())
+    return pd.DataFrame({"measure": ["order_spread"], "value": [spread]})
+
+
+def _nothing() -> pd.DataFrame:
+    """A table with all columns of a member and no rows."""
+    columns = {"task": int, "layer": int, "head": int, "measure": object, "value": float}
+    return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.items()})

@@ -1,0 +1,212 @@
+"""Fitted states that are optimised on their own context: `refine=True`.
+
+The hidden-state oracle (section 4.1, `analysis/oracle.py`) as an option of the classifier. The
+model is frozen. A tenth of the rows is held out of a starting state, whose matrices are then
+optimised to predict the other rows, read as queries, for as long as that helps on the tenth.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.estimator.ensemble import FittedEnsemble, as_seen, progress_bar
+from tabicl_linear.estimator.growing import GrowingClassifier
+from tabicl_linear.estimator.many_classes import Problem, problems, rejoined
+from tabicl_linear.estimator.memory import retried_smaller
+from tabicl_linear.estimator.pooling import held_out_rows
+from tabicl_linear.estimator.streamed import Pieces
+from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.types import Int, Tensor
+
+if TYPE_CHECKING:
+    from tabicl_linear.analysis.oracle import Epoch
+
+HELD_OUT_FRACTION = 0.1
+"""Of the rows, which a starting state has not read; `pooling.MAX_HELD_OUT` at most."""
+LEARNING_RATE = 0.01
+"""How far a step moves a matrix, in units of its size: the best are a dozen steps away."""
+BATCH_ROWS = 512
+PASS_ROWS = 2048
+"""Rows of a pass, so that a pass takes no more time in a longer table."""
+MAX_PASSES = 20
+PATIENCE = 3
+
+
+class RefinedClassifier(GrowingClassifier):
+    """Adds `refine` to the classifier of a model.
+
+    Attributes:
+        refine_: How the refinement of each member went; see `refined`.
+    """
+
+    refine: bool
+    refine_: pd.DataFrame
+
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        if not isinstance(self.refine, bool | np.bool_):
+            raise ConfigError(f"refine={self.refine!r}: give True or False.")
+
+    def _rows_at_a_time(self, num_rows: int) -> int:
+        rows = super()._rows_at_a_time(num_rows)
+        # So few that each member is fitted alone: each stops, and keeps its start, on its own.
+        return min(rows, num_rows) if self.refine else rows
+
+    def _finished(
+        self,
+        ensemble: FittedEnsemble[Any],
+        matrix: npt.NDArray[np.float32],
+        codes: npt.NDArray[np.int64],
+        seed: int,
+    ) -> FittedEnsemble[Any]:
+        self.__dict__.pop("refine_", None)
+        if not self.refine:
+            return ensemble
+        ensemble, self.refine_ = retried_smaller(
+            lambda rows: refined(
+                ensemble,
+                matrix,
+                codes,
+                seed=seed,
+                gradient_rows=rows,
+                progress=self.verbose > 0,
+            ),
+            min(BATCH_ROWS, self._rows_at_a_time(len(matrix))),
+            what=f"refining states of {len(matrix)} rows x {matrix.shape[1]} columns",
+            device=ensemble.model.device,
+        )
+        return ensemble
+
+    def _check_refinable(self, model: InContextModel) -> None:
+        """Raise `ConfigError` if states of the model cannot be refined and should be."""
+        if not self.refine:
+            return
+        from tabicl_linear.analysis.oracle import check_model
+
+        try:
+            check_model(model)
+        except ConfigError as error:
+            raise ConfigError(f"refine=True: {error}") from error
+
+    def _fit_spilled(self, pieces: Pieces, classes: npt.NDArray[Any] | None) -> None:
+        _refuse_pieces(self.refine)
+        self.__dict__.pop("refine_", None)
+        super()._fit_spilled(pieces, classes)
+
+    def _start(self, X: Any, y: Any, announced: Any) -> None:
+        _refuse_pieces(self.refine)
+        self.__dict__.pop("refine_", None)
+        super()._start(X, y, announced)
+
+    def _continue(self, X: Any, y: Any, announced: Any, *, prequential: bool) -> None:
+        _refuse_pieces(self.refine or hasattr(self, "refine_"))
+        super()._continue(X, y, announced, prequential=prequential)
+
+
+def _refuse_pieces(refine: bool) -> None:
+    if refine:
+        raise ConfigError(
+            "refine=True optimises states on all rows at once, and here they come piece by piece: "
+            "fit one table in memory, or set refine=False and fit anew."
+        )
+
+
+def refined(
+    ensemble: FittedEnsemble[Any],
+    matrix: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+    *,
+    seed: int,
+    gradient_rows: int,
+    progress: bool,
+) -> tuple[FittedEnsemble[Any], pd.DataFrame]:
+    """Members whose states predict rows held out from them better than the states they start from.
+
+    Each member holds out other rows (never the last of a class). Where no pass lowers the loss on
+    them, the member keeps its state of all rows, as without refinement; so do all where no row can
+    be spared. Column statistics and ridge solutions are those of all rows in either case.
+
+    Args:
+        ensemble: Members that were fitted one at a time.
+        matrix: The rows that they have read, `[rows, columns]`.
+        labels: Class index of each row.
+        seed: Of the rows held out and of the minibatches.
+        gradient_rows: Rows whose gradients are held at a time.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The members, and a table with a row for each pass:
+
+        - member, digit, passes: which; members and digits (of the code of many classes, see
+          docs/columns.md) count from 1, pass 0 is the start.
+        - training_loss: mean cross-entropy of the rows optimised on, while the pass went on; NaN at
+          the start.
+        - held_out_loss: that of the held-out rows after it.
+        - relative_update: |S - S_start| / |S_start|, mean over layers.
+        - best: whether its state is the one kept, with the least loss on the held-out rows.
+        - used: whether the member uses a refined state for this digit.
+    """
+    states, curves = list[Any](), list[pd.DataFrame]()
+    total = len(ensemble.views) * len(matrix)
+    with progress_bar("refine", total, progress) as bar:
+        for member, (view, state) in enumerate(zip(ensemble.views, ensemble.states, strict=True)):
+            held_out = held_out_rows(labels, seed + member, fraction=HELD_OUT_FRACTION)
+            positions = torch.from_numpy(held_out[view.row_order(len(labels))]).nonzero().squeeze(1)
+            x, y = as_seen(ensemble, (view,), matrix, labels)
+            found = []
+            for digit, problem in enumerate(problems(ensemble.model, state, y)):
+                better, epochs = _refined(problem, x, positions, seed + member, gradient_rows)
+                found.append(better)
+                curves.append(_curve(member + 1, digit + 1, epochs))
+            states.append(rejoined(ensemble.model, found))
+            bar.update(len(matrix))
+    return replace(ensemble, states=tuple(states)), pd.concat(curves, ignore_index=True)
+
+
+def _refined(
+    problem: Problem, x: Tensor, held_out: Int[Tensor, " h"], seed: int, gradient_rows: int
+) -> "tuple[InContextState, list[Epoch]]":
+    """The state that a member uses for a problem, and the passes that led to it."""
+    # Only those who refine load what looks into models.
+    from tabicl_linear.analysis.oracle import OracleOptions, optimise_states
+
+    epochs: list[Epoch] = []
+    state = problem.state
+    if len(held_out):
+        options = OracleOptions(
+            learning_rate=LEARNING_RATE,
+            batch_rows=BATCH_ROWS,
+            gradient_rows=gradient_rows,
+            pass_rows=PASS_ROWS,
+            max_epochs=MAX_PASSES,
+            patience=PATIENCE,
+            seed=seed,
+        )
+        found = optimise_states(
+            problem.learner, state, x, problem.y, options, held_out=held_out, on_epoch=epochs.append
+        )
+        # The start has read fewer rows than the state that the member has already.
+        state = found if any(bool(epoch.improved) for epoch in epochs[1:]) else state
+    return state, epochs
+
+
+def _curve(member: int, digit: int, epochs: "list[Epoch]") -> pd.DataFrame:
+    """Rows of the table of `refined`; none for no passes."""
+    best = max((epoch.number for epoch in epochs if epoch.improved), default=0)
+    return pd.DataFrame(
+        {
+            "member": np.full(len(epochs), member),
+            "digit": np.full(len(epochs), digit),
+            "passes": np.array([epoch.number for epoch in epochs], dtype=np.int64),
+            "training_loss": np.array([float(epoch.training) for epoch in epochs]),
+            "held_out_loss": np.array([float(epoch.held_out) for epoch in epochs]),
+            "relative_update": np.array([np.mean(epoch.relative_updates) for epoch in epochs]),
+            "best": np.array([epoch.number == best for epoch in epochs], dtype=bool),
+            "used": np.full(len(epochs), best > 0),
+        }
+    )
