@@ -1,0 +1,181 @@
+"""The classifier as it would be without some of its parts, which it has no switches for."""
+
+import hashlib
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns import (
+    CategoryColumn,
+    DroppedColumn,
+    MissingColumn,
+    UsedColumn,
+)
+from tabicl_linear.estimator.ensemble import FittedEnsemble
+from tabicl_linear.estimator.frames import computable
+from tabicl_linear.estimator.learner import ContextLearner
+from tabicl_linear.estimator.preprocessing import Table, TablePreprocessor
+from tabicl_linear.estimator.target_rates import RateColumn
+from tabicl_linear.model import InContextModel
+
+CATEGORIES = "categories"
+"""The model is told which columns hold codes of categories; without: codes are numbers."""
+MISSING = "missing"
+"""Missing is a category, and numbers have columns that say where they are missing; without:
+missing cells are left to the model, and a column of one value or nothing is dropped."""
+RATES = "rates"
+"""Columns of many categories also give rates of the classes."""
+RELEVANCE = "relevance"
+"""Members choose columns by relevance; without: the first that the model takes."""
+CLASSES = "classes"
+"""Any number of classes; without: tables of more than the model takes are refused."""
+
+
+class Step(NamedTuple):
+    """What a step adds to the one before.
+
+    Attributes:
+        name: Name in the table.
+        part: The part of the classifier that it adds, if any.
+        arguments: The arguments of the classifier that it sets.
+    """
+
+    name: str
+    part: str | None = None
+    arguments: Mapping[str, Any] = MappingProxyType({})
+
+
+STEPS = (
+    Step("ordinal codes and numbers, first columns"),
+    Step("+ categories told apart from numbers", CATEGORIES),
+    Step("+ missing values as categories and columns", MISSING),
+    Step("+ rates of classes in many categories", RATES),
+    Step("+ columns by relevance", RELEVANCE),
+    Step("+ many classes: the default", CLASSES),
+    Step('+ softmax_temperature="auto"', arguments={"softmax_temperature": "auto"}),
+    Step("+ refine=True", arguments={"refine": True}),
+)
+"""From first to last; each keeps what those before have added."""
+
+
+class Refused(DataError):
+    """A table that the classifier refuses without one of its parts."""
+
+
+class PartialPreprocessor(TablePreprocessor):
+    """Encodes tables by some of the parts only.
+
+    Args:
+        parts: The parts to use.
+        width: Columns that the model takes.
+    """
+
+    def __init__(self, parts: frozenset[str], width: int) -> None:
+        super().__init__()
+        self._parts, self._width = parts, width
+
+    def fit(
+        self, table: Table, labels: npt.NDArray[np.int64] | None = None
+    ) -> "PartialPreprocessor":
+        """Learn the columns as the classifier does, and leave out what its parts add.
+
+        Raises:
+            Refused: No column is left.
+            DataError: The table cannot be used with all parts either.
+        """
+        super().fit(table, labels)
+        self.columns = tuple(
+            self._without_missing(column)
+            for column in self.columns
+            if not (isinstance(column, RateColumn) and RATES not in self._parts)
+        )
+        self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
+        if RELEVANCE not in self._parts:
+            self.used = self.used[: self._width]
+        if not self.used:
+            raise Refused("No column holds two values besides missing ones; give other columns.")
+        self.categorical = np.array(
+            [
+                CATEGORIES in self._parts and isinstance(c, CategoryColumn | MissingColumn)
+                for c in self.used
+            ]
+        )
+        return self
+
+    def _without_missing(self, column: UsedColumn | DroppedColumn) -> UsedColumn | DroppedColumn:
+        if MISSING in self._parts:
+            return column
+        reason = "missing values are not told apart"
+        if isinstance(column, MissingColumn):
+            return DroppedColumn(column.name, column.position, reason)
+        if isinstance(column, CategoryColumn):
+            if len(column.codes) == 1:
+                return DroppedColumn(column.name, column.position, reason)
+            return replace(column, missing=None)
+        return column
+
+
+class PartialClassifier(TabICLLinearClassifier):
+    """The classifier with some of its parts; subclasses say which."""
+
+    parts: ClassVar[frozenset[str]]
+
+    def _read(
+        self,
+        learner: ContextLearner[Any],
+        table: Table,
+        codes: npt.NDArray[np.int64],
+        seed: int,
+    ) -> tuple[TablePreprocessor, FittedEnsemble[Any]]:
+        preprocessor = PartialPreprocessor(self.parts, learner.max_columns)
+        matrix = preprocessor.fit_transform(table, codes)
+        ensemble = self._members(learner, preprocessor, matrix, codes, seed)
+        return preprocessor, self._finished(ensemble, matrix, codes, seed)
+
+
+def partial_classifier(parts: frozenset[str], arguments: dict[str, Any]) -> PartialClassifier:
+    """The classifier with these parts; its class is made here, as they are no argument."""
+    made: type[PartialClassifier] = type("AtStep", (PartialClassifier,), {"parts": parts})
+    return made(**arguments)
+
+
+def seen(
+    parts: frozenset[str],
+    model: InContextModel,
+    context: pd.DataFrame,
+    y: npt.NDArray[Any],
+    queries: pd.DataFrame,
+) -> str:
+    """A checksum of all that the model gets to see of a split.
+
+    Args:
+        parts: The parts of the classifier.
+        model: The model.
+        context: Training rows.
+        y: Their labels.
+        queries: Rows to predict.
+
+    Raises:
+        Refused: The classifier refuses the table without one of the other parts.
+    """
+    classes, codes = np.unique(y, return_inverse=True)
+    limit = model.architecture.num_classes
+    if len(classes) > limit and CLASSES not in parts:
+        raise Refused(f"The table has {len(classes)} classes and the model takes {limit}.")
+    preprocessor = PartialPreprocessor(parts, model.max_columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the fit warns
+        matrix = preprocessor.fit_transform(computable(context), codes)
+        read = preprocessor.transform(computable(queries))
+    digest = hashlib.sha256(repr((matrix.shape, len(classes))).encode())
+    for array in (matrix, read, preprocessor.categorical):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:12]
