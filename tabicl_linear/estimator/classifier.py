@@ -2,7 +2,6 @@
 
 import copy
 import os
-import warnings
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,8 +12,8 @@ from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator import state_file
 from tabicl_linear.estimator.arguments import resolved_device
 from tabicl_linear.estimator.class_weights import ClassWeight
-from tabicl_linear.estimator.growing import GrowingClassifier
 from tabicl_linear.estimator.learner import ContextLearner
+from tabicl_linear.estimator.long_context import LongContextClassifier, LongContextMode
 from tabicl_linear.estimator.many_classes import ManyClasses
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
 from tabicl_linear.estimator.presets import EnsembleName
@@ -22,7 +21,7 @@ from tabicl_linear.model import InContextModel
 from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
 
-class TabICLLinearClassifier(GrowingClassifier):
+class TabICLLinearClassifier(LongContextClassifier):
     """Classifies the rows of a table with a pretrained in-context learner, without training.
 
     `fit` encodes the table, writes its rows into the model's states and keeps the states, whose
@@ -40,6 +39,10 @@ class TabICLLinearClassifier(GrowingClassifier):
         average_logits: Average the members' logits; False averages their probabilities.
         class_weight: Factors for the probabilities of classes, a dict by label, or "balanced" for
             factors in inverse proportion to their frequency.
+        long_context: How to read more rows than the model was pretrained on: "full" in one context,
+            "blocks" in several of at most that length, whose mean is taken, or "auto", whichever is
+            better on a tenth of the rows, held out from a first fit of each; that takes three times
+            the time. See docs/growing.md.
         categorical_features: Columns to read as categories whatever they hold: positions, names,
             or one boolean per column. Text, booleans and pandas categories are always read so.
         device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
@@ -56,6 +59,7 @@ class TabICLLinearClassifier(GrowingClassifier):
         temperature_: The temperature at the time of fitting.
         n_features_in_: Columns of the training table.
         feature_names_in_: Their names, if the table had names and all of them are strings.
+        long_context_: What `long_context` came to, and the evidence.
         preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
         ensemble_: The fitted members.
         state_bytes_: Bytes of the fitted states of one member.
@@ -73,6 +77,7 @@ class TabICLLinearClassifier(GrowingClassifier):
         softmax_temperature: float | Literal["auto"] | None = None,
         average_logits: bool = True,
         class_weight: ClassWeight = None,
+        long_context: LongContextMode = "full",
         categorical_features: CategoricalFeatures = None,
         device: str | torch.device | None = None,
         random_state: Any = 42,
@@ -86,6 +91,7 @@ class TabICLLinearClassifier(GrowingClassifier):
         self.softmax_temperature = softmax_temperature
         self.average_logits = average_logits
         self.class_weight = class_weight
+        self.long_context = long_context
         self.categorical_features = categorical_features
         self.device = device
         self.random_state = random_state
@@ -139,9 +145,8 @@ class TabICLLinearClassifier(GrowingClassifier):
         given = {} if model is None else {"model": model}
         return cls._restored(content, device=device, **given)
 
-    def _make_learner(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
+    def _make_learner(self, num_classes: int) -> ContextLearner[Any]:
         model = self._load_model()
-        self._warn_beyond_training(model, num_rows)
         limit = model.architecture.num_classes
         if num_classes > limit:
             return ManyClasses(model, num_classes=num_classes, max_classes=limit)
@@ -159,14 +164,3 @@ class TabICLLinearClassifier(GrowingClassifier):
                 "`make demo` or `tabicl-linear fit` and pass model=PATH to its last.ckpt or export."
             )
         return load_model(path).eval()
-
-    def _warn_beyond_training(self, model: InContextModel, num_rows: int) -> None:
-        trained = model.provenance.get("trained_rows")
-        if trained is not None and num_rows > trained[1]:
-            warnings.warn(
-                f"The table has {num_rows} rows and the model was pretrained on tables of at most "
-                f"{trained[1]}: accuracy may fall with more rows; compare with a sample of that "
-                "size, or use a model pretrained on longer tables.",
-                UserWarning,
-                stacklevel=6,
-            )

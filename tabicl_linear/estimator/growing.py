@@ -123,7 +123,7 @@ class GrowingClassifier(StreamedClassifier):
         temperature = self._fixed_temperature
         codes = class_codes(labels, classes)
         class_weights(self.class_weight, classes, np.bincount(codes, minlength=len(classes)))
-        learner = self._make_learner(len(classes), len(labels)).to(self._resolved_device())
+        learner = self._make_learner(len(classes)).to(self._resolved_device())
         if not isinstance(learner, InContextModel):
             raise DataError(
                 f"y has {len(classes)} classes, more than a model can take that reads a table "
@@ -239,7 +239,7 @@ def _model_of(learner: ContextLearner[Any]) -> InContextModel:
         raise UnsupportedReadout(
             f"A {type(learner).__name__} cannot be extended by more rows: fit all rows at once, or "
             "use a model whose layers read causally (tabicl_linear.readouts.Causal) and that takes "
-            "all classes."
+            "all classes, with long_context='full'."
         )
     return learner
 
