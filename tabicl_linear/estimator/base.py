@@ -117,13 +117,12 @@ class EnsembleClassifier(ClassifierMixin, SavedEnsemble, ReadTables, ABC):
         codes: npt.NDArray[np.int64],
         temperature: float,
     ) -> None:
-        """Set the fitted attributes, and remove those of an earlier fit."""
+        """Set the fitted attributes."""
         self.preprocessor_, self.ensemble_ = preprocessor, ensemble
         self.classes_, self.temperature_ = classes, temperature
         self.class_count_ = np.bincount(codes, minlength=len(classes))
         self.state_bytes_ = ensemble.state_bytes
         self.n_samples_seen_ = len(codes)
-        self.__dict__.pop("prequential_", None)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Class probabilities `[rows, classes]`, in the order of `classes_`.

@@ -65,7 +65,8 @@ class TabICLLinearClassifier(LongContextClassifier):
         state_bytes_: Bytes of the fitted states of one member.
         state_nbytes_: Bytes of those of all members.
         n_samples_seen_: Rows read so far.
-        prequential_: How well `partial_fit` predicted pieces before it read them, if asked to.
+        prequential_: How well `partial_fit` predicted pieces before it read them; no rows if
+            it was not asked to.
     """
 
     def __init__(

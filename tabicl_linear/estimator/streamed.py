@@ -175,7 +175,7 @@ def _labelled(file: TableFile, target: Any) -> tuple[Pieces, npt.NDArray[Any], i
     """The pieces of a file without the target, their labels, all classes and the number of rows."""
     if not isinstance(target, str):
         raise DataError(f"y={target!r}: for a file, give the name of the column with the labels.")
-    column = file.column(target)
+    column = file.labels(target)
     absent = int(column.isna().sum())
     if absent:
         raise DataError(
