@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY = PASSIVE
 export PYTHONUNBUFFERED = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fla gpu-check lint format clean
+.PHONY: help install demo results test test-fla gpu-check lint format clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -30,6 +30,13 @@ $(STAMP): pyproject.toml constraints.txt setup.py $(wildcard tabicl_linear/backe
 
 demo: $(STAMP) ## pretrain a small DeltaNet on synthetic tables, score real tables, draw figures
 	$(BIN)/python -m experiments.demo.run --output runs/demo
+
+# Hours on two cores; stopped, it goes on where it was. The model of `make demo` is scored where its
+# checkpoint is there.
+TABLES ?= ../shared/data/real
+DEMO   ?= $(wildcard runs/demo/version_0/last.ckpt)
+results: $(STAMP) ## score models and baselines on the real tables in TABLES, write docs/results
+	$(BIN)/python -m experiments.results.run --tables $(TABLES) $(DEMO:%=--demo %) --output runs/results
 
 # A worker for each core and one thread for each worker.
 test: export OMP_NUM_THREADS = 1

@@ -12,6 +12,7 @@ _HOMES = {
     "RandomFeatureRidge": "tabicl_linear.estimator.random_feature_ridge",
     "TabICLLinearClassifier": "tabicl_linear.estimator.classifier",
     "build_task": "tabicl_linear.config",
+    "dask_predict_proba": "tabicl_linear.estimator.partitions",
     "load_model": "tabicl_linear.checkpoint",
 }
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "TabICLLinearClassifier",
     "__version__",
     "build_task",
+    "dask_predict_proba",
     "load_model",
 ]
 

@@ -9,7 +9,7 @@ import pytest
 from tabicl_linear.cli.verbs import VERBS
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = (ROOT / "tabicl_linear", ROOT, ROOT / "tests")
 NAMED = re.compile(r"`([\w./*-]+(?:/|\.(?:py|cpp|h|yaml|md|sh|sbatch|safetensors)))(?:::\w+)?`")
 MADE_BY_RUNS = {"config.yaml", "runs/bench/"}

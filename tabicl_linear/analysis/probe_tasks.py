@@ -33,6 +33,8 @@ class Probe(NamedTuple):
         categorical: Which columns hold category codes; None where the prior does not say.
         num_queries: Query rows.
         trained: Rows of the longest table of training; None where that is not known.
+        known: Where `fit` keeps the states of one model by context length, and finds them again;
+            None to keep nothing.
     """
 
     x: Float[Tensor, "b n m"]
@@ -40,6 +42,7 @@ class Probe(NamedTuple):
     categorical: Bool[Tensor, "b m"] | None
     num_queries: int
     trained: int | None
+    known: dict[int, InContextState] | None = None
 
     @property
     def num_context(self) -> int:
@@ -60,15 +63,43 @@ class Probe(NamedTuple):
         check_lengths([length], self.num_context)
         return self.x[:, :length], self.y[:, :length]
 
-    def fit(self, model: InContextModel, length: int) -> InContextState:
-        """What a model makes of the first so many rows."""
+    def fit(self, model: InContextModel, length: int, *, anew: bool = False) -> InContextState:
+        """What a model makes of the first so many rows.
+
+        Args:
+            model: The model; if `known` holds states, the one that they are of.
+            length: Rows of context.
+            anew: Compute what is known, too, for a caller that watches the computation.
+        """
+        if self.known is not None and length in self.known and not anew:
+            return self.known[length]
         x, y = self.context(length)
-        return model.fit(x, y, categorical=self.categorical)
+        state = model.fit(x, y, categorical=self.categorical)
+        if self.known is not None:
+            self.known[length] = state
+        return state
+
+    def has_tasks_of(self, other: "Probe") -> bool:
+        """Whether both hold the same tasks, to the bit."""
+        pairs = [(self.x, other.x), (self.y, other.y)]
+        if self.categorical is None or other.categorical is None:
+            if self.categorical is not other.categorical:
+                return False
+        else:
+            pairs.append((self.categorical, other.categorical))
+        # As bytes: a missing value is equal to itself.
+        return self.num_queries == other.num_queries and all(
+            a.shape == b.shape and torch.equal(_bytes(a), _bytes(b)) for a, b in pairs
+        )
 
     def to(self, device: torch.device) -> "Probe":
         """The same tasks on a device."""
         kinds = None if self.categorical is None else self.categorical.to(device)
         return self._replace(x=self.x.to(device), y=self.y.to(device), categorical=kinds)
+
+
+def _bytes(values: Tensor) -> Tensor:
+    return values.contiguous().view(torch.uint8)
 
 
 def default_lengths(trained: int) -> list[int]:

@@ -17,8 +17,7 @@ def timed(call: Callable[[], object]) -> float:
     """Seconds of a call, including its work on a device; for short calls the mean of many."""
     start = timer()
     call()
-    seconds = timer() - start
-    if seconds >= SHORT:
+    if (seconds := timer() - start) >= SHORT:
         return seconds
     repeated = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
     return repeated.blocked_autorange(min_run_time=SHORT).mean
@@ -45,19 +44,11 @@ def peak_bytes(call: Callable[[], object], device: torch.device) -> int | None:
         return None
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
-    before = _kilobytes("self/status", "VmRSS")
+    before = _kilobytes("VmRSS")
     call()
-    return max(_kilobytes("self/status", "VmHWM") - before, 0)
+    return max(_kilobytes("VmHWM") - before, 0)
 
 
-def available_bytes(device: torch.device) -> int | None:
-    """Bytes that are still available on the device; None if unknown."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return _kilobytes("meminfo", "MemAvailable") if sys.platform.startswith("linux") else None
-
-
-def _kilobytes(file: str, field: str) -> int:
-    lines = Path("/proc", file).read_text().splitlines()
-    line = next(line for line in lines if line.startswith(f"{field}:"))
-    return int(line.split()[1]) * 1024
+def _kilobytes(field: str) -> int:
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status[field].split()[0]) * 1024

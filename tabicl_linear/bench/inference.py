@@ -10,13 +10,13 @@ import torch
 
 from tabicl_linear.bench import inference_tables
 from tabicl_linear.bench.cases import Case, Options, measure
-from tabicl_linear.bench.clock import available_bytes
 from tabicl_linear.bench.inference_tables import QUERIES, SOFTMAX
 from tabicl_linear.bench.report import Report
 from tabicl_linear.bench.training import noise
 from tabicl_linear.config import build_task
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.estimator.memory import free_bytes
 from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.model import InContextModel, InContextState
 
@@ -133,7 +133,7 @@ class Meter:
 
     def _reason(self, point: Point, per_row: int, last: Point | None = None) -> str | None:
         """Why a fit is left out, judged by free memory and the last time; None if it is not."""
-        available = available_bytes(self.options.device)
+        available = free_bytes(self.options.device)
         # Appending needs the old cache and the new one at once.
         if available is not None and per_row and 3 * point["state_bytes"] > available:
             return "memory"

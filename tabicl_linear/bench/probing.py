@@ -1,6 +1,7 @@
 """What the callbacks that look at a model cost beside the training steps between two looks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -8,19 +9,19 @@ import pandas as pd
 import torch
 
 from tabicl_linear.analysis.figures import pixels
+from tabicl_linear.analysis.probe_tasks import Probe
 from tabicl_linear.bench.clock import timed
 from tabicl_linear.bench.report import Table, Target
 from tabicl_linear.callbacks.probing import Probing
 from tabicl_linear.config import PROBES, build_callbacks, build_data, trainer_options
-from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.training.task import InContextTask
 
 MOST_SHARE = 0.03
 """Of the training time, that all of them together may take at their intervals."""
 
 NOTES = (
-    "One look: states or streams of the probe tasks, its Parquet file and its figure. Share: of "
-    "the time of the training steps between two looks, at the interval of the config."
+    "One look: states or streams, Parquet file and figure. Callbacks of one interval and the same "
+    "tasks share states, which the first of them fits. Share: of the steps between two looks."
 )
 
 
@@ -35,9 +36,11 @@ def probing_cost(
     data = build_data(*configs, overrides=overrides)
     batches = trainer_options(*configs, overrides=overrides)["accumulate_grad_batches"]
     found = build_callbacks(*configs, overrides=overrides)
-    every = {name: c.every_n_steps for name, c in found.items() if c.every_n_steps}
-    looks = {name: _seconds_of_a_look(found[name], task, data) for name in every}
-    cells = pd.DataFrame({"every n steps": every, "seconds a look": looks})
+    looking = {name: callback for name, callback in found.items() if callback.every_n_steps}
+    drawn = {name: callback.draw(data).to(task.device) for name, callback in looking.items()}
+    rounds = pd.DataFrame([_seconds_of_looks(looking, drawn, task) for _ in range(2)])
+    every = {name: callback.every_n_steps for name, callback in looking.items()}
+    cells = pd.DataFrame({"every n steps": every, "seconds a look": rounds.min()})
     share = cells["seconds a look"] / (cells["every n steps"] * batches * seconds_per_batch)
     cells["share"] = share.map("{:.2%}".format)
     what = f"{len(every)} callbacks that look at the model ({', '.join(PROBES)}), share of time"
@@ -45,17 +48,25 @@ def probing_cost(
     return Table("Looking at the model", cells.reset_index(names="callback"), NOTES), target
 
 
-def _seconds_of_a_look(callback: Probing, task: InContextTask, data: PriorDataModule) -> float:
-    """The shorter of two, with what each writes."""
-    probe = callback.draw(data).to(task.device)
+def _seconds_of_looks(
+    looking: Mapping[str, Probing], drawn: Mapping[str, Probe], task: InContextTask
+) -> dict[str, float]:
+    """A look of each, with what it writes; states that one has fitted serve those after it."""
+    seconds: dict[str, float] = {}
+    used: list[tuple[int, Probe]] = []
+    for name, callback in looking.items():
+        every, own = callback.every_n_steps, drawn[name]
+        alike = [probe for n, probe in used if n == every and probe.has_tasks_of(own)]
+        used.append((every, alike[0] if alike else own._replace(known={})))
+        seconds[name] = timed(partial(_look, callback, task, used[-1][1]))
+    return seconds
 
-    @torch.no_grad()
-    def look() -> None:
-        table = callback.look(task.model, probe)
-        if table is not None:
-            with TemporaryFile() as file:
-                table.to_parquet(file)
-            callback.scalars(table)
-            pixels(callback.figure(table, probe))
 
-    return min(timed(look) for _ in range(2))
+@torch.no_grad()
+def _look(callback: Probing, task: InContextTask, probe: Probe) -> None:
+    table = callback.look(task.model, probe)
+    if table is not None:
+        with TemporaryFile() as file:
+            table.to_parquet(file)
+        callback.scalars(table)
+        pixels(callback.figure(table, probe))

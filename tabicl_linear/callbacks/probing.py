@@ -15,7 +15,7 @@ from tabicl_linear.analysis.probe_tasks import NUM_CLASSES, Probe, default_lengt
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
-from tabicl_linear.model import InContextModel
+from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.training.task import InContextTask
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ class Probing(Callback, ABC):
 
     The tasks are drawn from the run's own prior with a seed that is the same for all runs. The
     first process alone looks, at the weights that are trained (not at an average of them), in the
-    precision of the run. What it sees goes to TensorBoard, as scalars and a figure, and to
+    precision of the run. Callbacks that look at the same tasks in the same step share the states of
+    `probe.fit`. What one sees goes to TensorBoard, as scalars and a figure, and to
     `metrics/<name>/step_<n>.parquet` in the run folder: one whole file for each look, so that
     `pandas.read_parquet("metrics/<name>")` reads them all, after a kill, too. A model that does not
     have what is looked for leaves nothing.
@@ -60,6 +61,7 @@ class Probing(Callback, ABC):
         self.every_n_steps = every_n_steps
         self.num_tasks = num_tasks
         self._probe: Probe | None = None
+        self._known: dict[int, InContextState] = {}
         self._seen_step = 0
 
     @abstractmethod
@@ -130,7 +132,10 @@ class Probing(Callback, ABC):
         self._seen_step = step
         if not due or step % self.every_n_steps:
             return
-        probe = self._draw(trainer).to(pl_module.device)
+        others = self._looking_too(trainer, step)
+        if others[0] is self:
+            self._known = {}
+        probe = self._draw(trainer).to(pl_module.device)._replace(known=others[0]._known)
         devices = [pl_module.device] if pl_module.device.type == "cuda" else []
         # A mixer of a user's own may draw random numbers.
         with (
@@ -139,8 +144,21 @@ class Probing(Callback, ABC):
             trainer.precision_plugin.val_step_context(),
         ):
             table = self.look(_model(pl_module), probe)
+        if others[-1] is self:
+            others[0]._known = {}
         if table is not None:
             self._keep(trainer, step, table, probe)
+
+    def _looking_too(self, trainer: Trainer, step: int) -> "list[Probing]":
+        """The callbacks that look at the same tasks in this step, this one included, in order."""
+        return [
+            other
+            for other in _callbacks(trainer)
+            if isinstance(other, Probing)
+            and other._is_at_work(trainer)
+            and step % other.every_n_steps == 0
+            and other._draw(trainer).has_tasks_of(self._draw(trainer))
+        ]
 
     def _keep(self, trainer: Trainer, step: int, table: pd.DataFrame, probe: Probe) -> None:
         folder = self._folder(trainer)

@@ -38,7 +38,7 @@ class WriteRates(OneLength):
         assert probe.trained is not None
         (length,) = self.lengths(probe.trained)
         with record_streams(model, keep=gates) as recorded:
-            probe.fit(model, length)
+            probe.fit(model, length, anew=True)
         if all(gate is None for layer in recorded.layers for gate in layer):
             return None
         return write_rates(recorded.layers, num_tasks=self.num_tasks, num_bins=NUM_BINS)

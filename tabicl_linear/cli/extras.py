@@ -6,9 +6,11 @@ from tabicl_linear.errors import ConfigError
 
 TRAIN = "train"
 BENCHMARKS = "benchmarks"
+DASK = "dask"
 EXTRAS = {
     TRAIN: ("lightning", "jsonargparse", "torchmetrics", "tensorboard", "matplotlib"),
     BENCHMARKS: ("openml", "matplotlib", "jinja2", "scikit_posthocs", "statsmodels"),
+    DASK: ("dask", "distributed"),
 }
 """Packages of each extra, by the names under which they are imported."""
 

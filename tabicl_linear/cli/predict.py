@@ -53,8 +53,14 @@ def main(argv: list[str]) -> int:
 
 def _predict(options: argparse.Namespace) -> None:
     # The classifier imports torch, which takes seconds, so files and names are checked first.
+    if options.dask:
+        _check_streamable(options, "--dask")
+        _predict_on_cluster(options)
+        return
     if options.stream:
-        _check_streamable(options)
+        _check_streamable(options, "--stream")
+        if suffix_of(options.output) not in (CSV, PARQUET):
+            raise ConfigError(f"--stream writes {CSV} or {PARQUET}, not --output {options.output}.")
     elif options.train == options.test == STANDARD_INPUT:
         raise ConfigError("TRAIN and TEST are both standard input; give a file for one of them.")
     check_writable(options.output, (options.train, options.test))
@@ -80,6 +86,13 @@ def _predict(options: argparse.Namespace) -> None:
         )
 
 
+def _predict_on_cluster(options: argparse.Namespace) -> None:
+    from tabicl_linear.cli import predict_dask
+
+    predict_dask.check_cluster(options)
+    predict_dask.predict_on_cluster(options, _classifier(options))
+
+
 def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 
@@ -95,8 +108,8 @@ def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
     )
 
 
-def _check_streamable(options: argparse.Namespace) -> None:
-    """Refuse what `--stream` cannot honour."""
+def _check_streamable(options: argparse.Namespace, option: str) -> None:
+    """Refuse what `--stream` and `--dask` cannot honour."""
     given = {
         "--id-columns": options.id_columns,
         "--drop": options.drop,
@@ -105,16 +118,15 @@ def _check_streamable(options: argparse.Namespace) -> None:
         "--encoding": options.encoding != "utf-8",
         "--na-values": options.na_values,
         "--refine": options.refine,
+        "--stream": options.stream and option == "--dask",
         "standard input": STANDARD_INPUT in (options.train, options.test),
     }
     refused = [name for name, value in given.items() if value]
     if refused:
         raise ConfigError(
-            f"--stream does not take {', '.join(refused)}: prepare the files beforehand, or leave "
-            "out --stream."
+            f"{option} does not take {', '.join(refused)}: prepare the files beforehand, or leave "
+            f"out {option}."
         )
-    if suffix_of(options.output) not in (CSV, PARQUET):
-        raise ConfigError(f"--stream writes {CSV} or {PARQUET}, not --output {options.output}.")
 
 
 def _table_options(options: argparse.Namespace) -> TableOptions:
@@ -146,6 +158,12 @@ def _parser() -> OneLineArgumentParser:
         "--stream",
         action="store_true",
         help="read and write in pieces, for tables larger than memory (docs/growing.md)",
+    )
+    parser.add_argument(
+        "--dask",
+        metavar="CLUSTER",
+        help="score a partitioned TEST on local:N processes or at tcp://SCHEDULER, and write a "
+        "folder of Parquet files (docs/growing.md)",
     )
     parser.add_argument("--quiet", action="store_true", help="errors only")
     return parser

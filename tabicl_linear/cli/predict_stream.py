@@ -36,10 +36,10 @@ def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClass
     target = options.target
     train.require(target)
     names = [name for name in test.columns if name != target]
-    _check_columns(train, names, target)
+    check_columns(train, names, target)
     classifier.fit(train.path, target)
     classifier.verbose = 0  # one bar for all pieces instead of one for each
-    rows = 0
+    label_type, rows = train.labels(target).dtype, 0
     with (
         _writer(options.output) as write,
         tqdm(
@@ -52,7 +52,7 @@ def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClass
         ) as bar,
     ):
         for piece in test.pieces(names):
-            write(_answers(classifier.classes_, classifier.predict_proba(piece)))
+            write(answers(classifier.classes_, classifier.predict_proba(piece), label_type))
             rows += len(piece)
             bar.update(len(piece))
         if rows == 0:
@@ -65,8 +65,17 @@ def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClass
         )
 
 
-def _check_columns(train: TableFile, names: list[str], target: str) -> None:
-    """Find a mismatch before the fit, which may take long."""
+def check_columns(train: TableFile, names: list[str], target: str) -> None:
+    """Find a mismatch before the fit, which may take long.
+
+    Args:
+        train: The training table.
+        names: Columns of the other table without the target.
+        target: The column of the labels.
+
+    Raises:
+        DataError: The columns differ.
+    """
     known = [name for name in train.columns if name != target]
     lacking, extra = sorted(set(known) - set(names)), sorted(set(names) - set(known))
     if lacking or extra:
@@ -78,8 +87,18 @@ def _check_columns(train: TableFile, names: list[str], target: str) -> None:
         )
 
 
-def _answers(classes: npt.NDArray[Any], probabilities: npt.NDArray[np.float64]) -> pd.DataFrame:
-    columns: dict[str, Any] = {"prediction": classes[probabilities.argmax(axis=1)]}
+def answers(
+    classes: npt.NDArray[Any], probabilities: npt.NDArray[np.float64], label_type: Any
+) -> pd.DataFrame:
+    """The output: `prediction`, then `proba_<label>` for each class.
+
+    Args:
+        classes: The labels.
+        probabilities: `[rows, classes]`.
+        label_type: Type of the column of the labels in the training table.
+    """
+    predicted = pd.Series(classes[probabilities.argmax(axis=1)])
+    columns: dict[str, Any] = {"prediction": predicted.astype(label_type)}
     for index, label in enumerate(classes):
         columns[f"proba_{label}"] = probabilities[:, index]
     return pd.DataFrame(columns)

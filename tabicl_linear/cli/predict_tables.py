@@ -15,7 +15,6 @@ from tabicl_linear.cli.cell_text import (
     dates,
     numbers_with_marks,
     row_numbers,
-    typed_labels,
     without_marks,
 )
 from tabicl_linear.cli.table_files import (
@@ -26,6 +25,7 @@ from tabicl_linear.cli.table_files import (
     suffix_of,
 )
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.label_text import typed_labels
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """What all classifiers of tables share, independently of the learner that reads the context."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,19 +20,19 @@ from sklearn.utils.validation import (
 )
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.arguments import EnsembleArguments, refuse, threads
+from tabicl_linear.estimator.arguments import refuse, threads
 from tabicl_linear.estimator.class_weights import class_weights
-from tabicl_linear.estimator.ensemble import FittedEnsemble, fit_ensemble
+from tabicl_linear.estimator.ensemble import FittedEnsemble
 from tabicl_linear.estimator.frames import computable, computable_array, from_other_library
 from tabicl_linear.estimator.labels import checked_labels, one_line
 from tabicl_linear.estimator.learner import ContextLearner
-from tabicl_linear.estimator.memory import retried_smaller
-from tabicl_linear.estimator.pooling import calibrated_temperature, held_out_rows, pooled
+from tabicl_linear.estimator.pooling import pooled
 from tabicl_linear.estimator.preprocessing import Table, TablePreprocessor
+from tabicl_linear.estimator.reading import ReadTables
 from tabicl_linear.estimator.saved import SavedEnsemble
 
 
-class EnsembleClassifier(ClassifierMixin, SavedEnsemble, EnsembleArguments, ABC):
+class EnsembleClassifier(ClassifierMixin, SavedEnsemble, ReadTables, ABC):
     """Encodes a table and lets a learner read it once for each member of an ensemble.
 
     Subclasses take the arguments below, among others, and make the learner. For arguments and
@@ -98,10 +97,11 @@ class EnsembleClassifier(ClassifierMixin, SavedEnsemble, EnsembleArguments, ABC)
                 f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least "
                 "two."
             )
-        learner = self._make_learner(len(classes), len(labels)).to(self._resolved_device())
+        learner = self._make_learner(len(classes)).to(self._resolved_device())
         seed = self._seed()
         class_weights(self.class_weight, classes, np.bincount(codes))
         with threads(self.n_jobs):
+            learner = self._suited(learner, codes, table, seed)
             temperature = self._temperature(learner, table, codes, seed)
             preprocessor, ensemble = self._read(learner, table, codes, seed)
         self._set_fitted(preprocessor, ensemble, classes, codes, temperature)
@@ -117,90 +117,12 @@ class EnsembleClassifier(ClassifierMixin, SavedEnsemble, EnsembleArguments, ABC)
         codes: npt.NDArray[np.int64],
         temperature: float,
     ) -> None:
-        """Set the fitted attributes, and remove those of an earlier fit."""
+        """Set the fitted attributes."""
         self.preprocessor_, self.ensemble_ = preprocessor, ensemble
         self.classes_, self.temperature_ = classes, temperature
         self.class_count_ = np.bincount(codes, minlength=len(classes))
         self.state_bytes_ = ensemble.state_bytes
         self.n_samples_seen_ = len(codes)
-        self.__dict__.pop("prequential_", None)
-
-    def _read(
-        self,
-        learner: ContextLearner[Any],
-        table: Table,
-        codes: npt.NDArray[np.int64],
-        seed: int,
-    ) -> tuple[TablePreprocessor, FittedEnsemble[Any]]:
-        """The columns learnt and the members fitted on rows."""
-        preprocessor = TablePreprocessor(self.categorical_features)
-        matrix = preprocessor.fit_transform(table, codes)
-        ensemble = self._members(learner, preprocessor, matrix, codes, seed)
-        return preprocessor, self._finished(ensemble, matrix, codes, seed)
-
-    def _finished(
-        self,
-        ensemble: FittedEnsemble[Any],
-        matrix: npt.NDArray[np.float32],
-        codes: npt.NDArray[np.int64],
-        seed: int,
-    ) -> FittedEnsemble[Any]:
-        """The members as they are; subclasses may improve them on the rows that they have read."""
-        return ensemble
-
-    def _members(
-        self,
-        learner: ContextLearner[Any],
-        preprocessor: TablePreprocessor,
-        matrix: npt.NDArray[np.float32],
-        codes: npt.NDArray[np.int64],
-        seed: int,
-        **options: Any,
-    ) -> FittedEnsemble[Any]:
-        """The members fitted on encoded rows; `options` as in `fit_ensemble`."""
-        return retried_smaller(
-            lambda rows: fit_ensemble(
-                learner,
-                matrix,
-                codes,
-                categorical=preprocessor.categorical,
-                num_members=self._preset.n_estimators,
-                seed=seed,
-                rows_per_batch=rows,
-                progress=self.verbose > 0,
-                **options,
-            ),
-            self._rows_at_a_time(len(matrix)),
-            what=f"fitting {len(matrix)} rows x {matrix.shape[1]} columns",
-            device=learner.device,
-        )
-
-    def _temperature(
-        self,
-        learner: ContextLearner[Any],
-        table: Table,
-        codes: npt.NDArray[np.int64],
-        seed: int,
-    ) -> float:
-        """The temperature, for "auto" calibrated on rows held out from a first fit."""
-        fixed = self._preset.softmax_temperature
-        if self.softmax_temperature != "auto":
-            return fixed
-        held_out = held_out_rows(codes, seed)
-        if not held_out.any():
-            return fixed
-        context, queries = table[~held_out], table[held_out]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the fit on all rows warns
-            try:
-                preprocessor, ensemble = self._read(learner, context, codes[~held_out], seed)
-                matrix = preprocessor.transform(queries)
-            except DataError:  # of columns that hold their only other values in these few rows
-                return fixed
-        logits = self._pooled(ensemble, matrix, lambda member_logits: member_logits)
-        return calibrated_temperature(
-            logits, codes[held_out], fixed=fixed, average_logits=self.average_logits
-        )
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Class probabilities `[rows, classes]`, in the order of `classes_`.
@@ -238,23 +160,6 @@ class EnsembleClassifier(ClassifierMixin, SavedEnsemble, EnsembleArguments, ABC)
             scores = self._pooled(self.ensemble_, self.preprocessor_.transform(table), pool)
         return scores + np.log(weights)
 
-    def _pooled(
-        self, ensemble: FittedEnsemble[Any], matrix: npt.NDArray[np.float32], pool: Any
-    ) -> npt.NDArray[np.float64]:
-        device = self._resolved_device()
-        return retried_smaller(
-            lambda rows: ensemble.scores(
-                matrix,
-                pool,
-                device=device,
-                rows_per_batch=rows,
-                progress=self.verbose > 0,
-            ),
-            self._rows_at_a_time(len(matrix)),
-            what=f"predicting {len(matrix)} rows x {matrix.shape[1]} columns",
-            device=device,
-        )
-
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable class label of each row.
 
@@ -264,9 +169,26 @@ class EnsembleClassifier(ClassifierMixin, SavedEnsemble, EnsembleArguments, ABC)
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 
+    def _suited(
+        self,
+        learner: ContextLearner[Any],
+        codes: npt.NDArray[np.int64],
+        table: Table | None,
+        seed: int,
+    ) -> ContextLearner[Any]:
+        """The learner, or one made of it that suits the training rows better.
+
+        Args:
+            learner: From `_make_learner`.
+            codes: Class index of each row.
+            table: The rows; None where they come in pieces.
+            seed: Of the ensemble.
+        """
+        return learner
+
     @abstractmethod
-    def _make_learner(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
-        """The learner for a training table of this size.
+    def _make_learner(self, num_classes: int) -> ContextLearner[Any]:
+        """The learner for a training table of so many classes.
 
         Raises:
             DataError: The learner takes fewer classes.

@@ -5,7 +5,6 @@ as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
 import math
-import warnings
 from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +14,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.notices import warn_user
 from tabicl_linear.estimator.text_formats import (
     ISO,
     date_format,
@@ -127,12 +127,10 @@ def _warn_of_mixed(held: pd.Series, name: Hashable, content: str) -> None:
     is_number = ~np.isnan(_parsed(held, name, ""))
     if is_number.sum() > len(held) / 2 or (content.startswith("mixed") and is_number.any()):
         text = held[~is_number].iloc[0]
-        warnings.warn(
+        warn_user(
             f"Column {name!r} mixes numbers with other values such as {text!r} "
             f"({int((~is_number).sum())} of {len(held)} training rows): it is read as "
-            "categories. Replace those values by NaN if the column is numeric.",
-            UserWarning,
-            stacklevel=2,
+            "categories. Replace those values by NaN if the column is numeric."
         )
 
 

@@ -2,7 +2,6 @@
 
 import copy
 import os
-import warnings
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,6 +18,7 @@ from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.frames import from_other_library
 from tabicl_linear.estimator.labels import checked_labels, class_codes
 from tabicl_linear.estimator.learner import ContextLearner
+from tabicl_linear.estimator.long_context import LongContextMode
 from tabicl_linear.estimator.many_classes import ManyClasses
 from tabicl_linear.estimator.preprocessing import CategoricalFeatures
 from tabicl_linear.estimator.presets import EnsembleName
@@ -47,6 +47,10 @@ class TabICLLinearClassifier(RefinedClassifier):
             model stays as it is; takes minutes. See docs/explaining.md.
         class_weight: Factors for the probabilities of classes, a dict by label, or "balanced" for
             factors in inverse proportion to their frequency.
+        long_context: How to read more rows than the model was pretrained on: "full" in one context,
+            "blocks" in several of at most that length, whose mean is taken, or "auto", whichever is
+            better on a tenth of the rows, held out from a first fit of each; that takes three times
+            the time. See docs/growing.md.
         categorical_features: Columns to read as categories whatever they hold: positions, names,
             or one boolean per column. Text, booleans and pandas categories are always read so.
         device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
@@ -63,6 +67,7 @@ class TabICLLinearClassifier(RefinedClassifier):
         temperature_: The temperature at the time of fitting.
         n_features_in_: Columns of the training table.
         feature_names_in_: Their names, if the table had names and all of them are strings.
+        long_context_: What `long_context` came to, and the evidence.
         preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
         ensemble_: The fitted members.
         state_bytes_: Bytes of the fitted states of one member.
@@ -70,7 +75,8 @@ class TabICLLinearClassifier(RefinedClassifier):
         n_samples_seen_: Rows read so far.
         refine_: With `refine`, a row for each pass of each member: the losses on the way, and
             whether the member uses a refined state (`tabicl_linear.estimator.refinement.refined`).
-        prequential_: How well `partial_fit` predicted pieces before it read them, if asked to.
+        prequential_: How well `partial_fit` predicted pieces before it read them; no rows if
+            it was not asked to.
     """
 
     def __init__(
@@ -83,6 +89,7 @@ class TabICLLinearClassifier(RefinedClassifier):
         average_logits: bool = True,
         refine: bool = False,
         class_weight: ClassWeight = None,
+        long_context: LongContextMode = "full",
         categorical_features: CategoricalFeatures = None,
         device: str | torch.device | None = None,
         random_state: Any = 42,
@@ -97,6 +104,7 @@ class TabICLLinearClassifier(RefinedClassifier):
         self.average_logits = average_logits
         self.refine = refine
         self.class_weight = class_weight
+        self.long_context = long_context
         self.categorical_features = categorical_features
         self.device = device
         self.random_state = random_state
@@ -196,10 +204,9 @@ class TabICLLinearClassifier(RefinedClassifier):
                 progress=self.verbose > 0,
             )
 
-    def _make_learner(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
+    def _make_learner(self, num_classes: int) -> ContextLearner[Any]:
         model = self._load_model()
         self._check_refinable(model)
-        self._warn_beyond_training(model, num_rows)
         limit = model.architecture.num_classes
         if num_classes > limit:
             return ManyClasses(model, num_classes=num_classes, max_classes=limit)
@@ -217,14 +224,3 @@ class TabICLLinearClassifier(RefinedClassifier):
                 "`make demo` or `tabicl-linear fit` and pass model=PATH to its last.ckpt or export."
             )
         return load_model(path).eval()
-
-    def _warn_beyond_training(self, model: InContextModel, num_rows: int) -> None:
-        trained = model.provenance.get("trained_rows")
-        if trained is not None and num_rows > trained[1]:
-            warnings.warn(
-                f"The table has {num_rows} rows and the model was pretrained on tables of at most "
-                f"{trained[1]}: accuracy may fall with more rows; compare with a sample of that "
-                "size, or use a model pretrained on longer tables.",
-                UserWarning,
-                stacklevel=6,
-            )

@@ -1,6 +1,5 @@
 """Learns from the training rows how to encode the columns of a table."""
 
-import warnings
 from collections.abc import Hashable
 from typing import Any, TypeAlias
 
@@ -28,6 +27,7 @@ from tabicl_linear.estimator.columns import (
     to_unit,
 )
 from tabicl_linear.estimator.dates import PARTS, Part, date_part
+from tabicl_linear.estimator.notices import warn_user
 from tabicl_linear.estimator.target_rates import fit_rates
 
 MAX_CATEGORIES = 256
@@ -144,12 +144,10 @@ def _fit_categories(
 
 
 def _warn_of_many(name: Hashable, number: int, kept: int) -> None:
-    warnings.warn(
+    warn_user(
         f"Column {name!r} has {number} categories in the training rows, in which the classes do "
         f"not differ as far as can be told; the {kept} most frequent are kept and the others share "
-        "one code. Drop the column if it is an identifier.",
-        UserWarning,
-        stacklevel=2,
+        "one code. Drop the column if it is an identifier."
     )
 
 

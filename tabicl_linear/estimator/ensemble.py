@@ -2,7 +2,6 @@
 
 import copy
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from tqdm import tqdm
 from tabicl_linear.embedding.inputs import chunk_length
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.learner import ContextLearner, State
+from tabicl_linear.estimator.notices import warn_user
 from tabicl_linear.estimator.relevance import choose_columns, relevance
 from tabicl_linear.estimator.views import PowerColumns, View, draw_views, in_class_order
 from tabicl_linear.kernels.state import map_tensors, num_bytes
@@ -146,7 +146,7 @@ def fit_ensemble(
     if num_columns > width:
         scores = relevance(matrix, labels, categorical)
         chosen = choose_columns(scores, num_members=num_members, width=width, seed=seed)
-        _warn_of_width(num_columns, width, num_members, stacklevel=10)
+        _warn_of_width(num_columns, width, num_members)
     views = draw_views(
         num_members, num_columns=width, num_classes=num_classes, seed=seed, chosen=chosen
     )
@@ -167,7 +167,7 @@ def fit_ensemble(
     return ensemble
 
 
-def _warn_of_width(num_columns: int, width: int, num_members: int, *, stacklevel: int) -> None:
+def _warn_of_width(num_columns: int, width: int, num_members: int) -> None:
     text = (
         f"The table has {num_columns} usable columns and the model takes {width}: each of the "
         f"{num_members} ensemble members uses its own {width}, informative columns more often."
@@ -175,7 +175,7 @@ def _warn_of_width(num_columns: int, width: int, num_members: int, *, stacklevel
     needed = -(-num_columns // width)
     if num_members < needed:
         text += f" Some are not used at all; with n_estimators={needed} or more all are."
-    warnings.warn(text, UserWarning, stacklevel=stacklevel)
+    warn_user(text)
 
 
 def _write(

@@ -29,6 +29,11 @@ from tabicl_linear.estimator.streamed import Pieces, StreamedClassifier, first_r
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.model import InContextModel
 
+NO_SCORES = pd.DataFrame(
+    {"rows_seen": [0], "rows": [0], "log_loss": [0.0], "accuracy": [0.0]}
+).iloc[:0]
+"""What `prequential_` is before a piece has been scored."""
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -60,7 +65,7 @@ class GrowingClassifier(StreamedClassifier):
 
     Attributes:
         prequential_: One row for each piece that was scored before it was read: `rows_seen` before
-            it, `rows` in it, `log_loss` and `accuracy` on it.
+            it, `rows` in it, `log_loss` and `accuracy` on it. No rows where nothing was scored.
     """
 
     prequential_: pd.DataFrame
@@ -94,11 +99,15 @@ class GrowingClassifier(StreamedClassifier):
         """
         self._check_arguments()
         with self._kept_on_errors():
-            if not hasattr(self, "ensemble_"):
-                self._start(X, y, classes)
-            else:
+            if self.__sklearn_is_fitted__():
                 self._continue(X, y, classes, prequential=prequential)
+            else:
+                self._start(X, y, classes)
         return self
+
+    def _set_fitted(self, *fitted: Any) -> None:
+        super()._set_fitted(*fitted)
+        self.prequential_ = NO_SCORES.copy()
 
     def _fit_pieces(self, pieces: Pieces, classes: npt.NDArray[Any] | None) -> None:
         if not self._load_model().is_causal:
@@ -123,7 +132,7 @@ class GrowingClassifier(StreamedClassifier):
         temperature = self._fixed_temperature
         codes = class_codes(labels, classes)
         class_weights(self.class_weight, classes, np.bincount(codes, minlength=len(classes)))
-        learner = self._make_learner(len(classes), len(labels)).to(self._resolved_device())
+        learner = self._make_learner(len(classes)).to(self._resolved_device())
         if not isinstance(learner, InContextModel):
             raise DataError(
                 f"y has {len(classes)} classes, more than a model can take that reads a table "
@@ -158,8 +167,7 @@ class GrowingClassifier(StreamedClassifier):
         codes = class_codes(labels, self.classes_)
         if prequential:
             score = _score(self.predict_proba(table), codes, self.n_samples_seen_)
-            earlier = [self.prequential_] if hasattr(self, "prequential_") else []
-            self.prequential_ = pd.concat([*earlier, score], ignore_index=True)
+            self.prequential_ = pd.concat([self.prequential_, score], ignore_index=True)
         matrix, device = self.preprocessor_.transform(table), self._resolved_device()
         with threads(self.n_jobs):
             self.ensemble_ = retried_smaller(
@@ -180,7 +188,7 @@ class GrowingClassifier(StreamedClassifier):
 
     def _check_extensible(self) -> None:
         """Raise `UnsupportedReadout` if the fitted model, or else the given one, does not grow."""
-        if hasattr(self, "ensemble_"):
+        if self.__sklearn_is_fitted__():
             model = self.ensemble_.model
         else:
             try:
@@ -239,7 +247,7 @@ def _model_of(learner: ContextLearner[Any]) -> InContextModel:
         raise UnsupportedReadout(
             f"A {type(learner).__name__} cannot be extended by more rows: fit all rows at once, or "
             "use a model whose layers read causally (tabicl_linear.readouts.Causal) and that takes "
-            "all classes."
+            "all classes, with long_context='full'."
         )
     return learner
 

@@ -31,17 +31,17 @@ def pooled(member_logits: Array, *, temperature: float, average_logits: bool) ->
     return np.asarray(logsumexp(logs, axis=0)) - np.log(len(logs))
 
 
-def log_loss(
+def log_losses(
     member_logits: Array,
     labels: npt.NDArray[np.int64],
     *,
     temperature: float,
     average_logits: bool,
-) -> float:
-    """Mean negative log-likelihood of class indices, in nats."""
+) -> Array:
+    """Negative log-likelihood of the class index of each row, in nats."""
     scores = pooled(member_logits, temperature=temperature, average_logits=average_logits)
     logs = log_softmax(scores, axis=-1)
-    return -float(np.take_along_axis(logs, labels[:, None], axis=-1).mean())
+    return -np.take_along_axis(logs, labels[:, None], axis=-1)[:, 0]
 
 
 def calibrated_temperature(
@@ -60,33 +60,38 @@ def calibrated_temperature(
     """
 
     def loss(log_temperature: float) -> float:
-        misfit = log_loss(
+        misfit = log_losses(
             member_logits,
             labels,
             temperature=float(np.exp(log_temperature)),
             average_logits=average_logits,
-        )
+        ).mean()
         distance = (log_temperature - np.log(fixed)) / PRIOR_DEVIATION
-        return misfit + distance**2 / (2 * len(labels))
+        return float(misfit + distance**2 / (2 * len(labels)))
 
     found = minimize_scalar(loss, bounds=np.log(TEMPERATURES), method="bounded")
     return float(np.exp(found.x)) if found.fun < loss(np.log(fixed)) else fixed
 
 
 def held_out_rows(
-    labels: npt.NDArray[np.int64], seed: int, *, fraction: float = HELD_OUT_FRACTION
+    labels: npt.NDArray[np.int64],
+    seed: int,
+    *,
+    fraction: float = HELD_OUT_FRACTION,
+    most: int = MAX_HELD_OUT,
 ) -> npt.NDArray[np.bool_]:
     """Which rows to hold out: drawn at random, never the last row of a class in the context.
 
     Args:
         labels: Class indices of the table.
         seed: Of the draw.
-        fraction: Of the rows, up to `MAX_HELD_OUT` of them.
+        fraction: Of the table.
+        most: At most so many rows.
     """
     order = np.random.default_rng(seed).permutation(len(labels))
     kept = np.zeros(len(labels), dtype=bool)
     kept[order[np.unique(labels[order], return_index=True)[1]]] = True
-    count = min(int(fraction * len(labels)), MAX_HELD_OUT)
+    count = min(int(fraction * len(labels)), most)
     held_out = np.zeros(len(labels), dtype=bool)
     held_out[order[~kept[order]][:count]] = True
     return held_out

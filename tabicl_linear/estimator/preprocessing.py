@@ -1,6 +1,5 @@
 """Turns a user's table into a float32 matrix by what was learnt on the training rows."""
 
-import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ from tabicl_linear.estimator.columns import (
     MissingColumn,
     UsedColumn,
 )
+from tabicl_linear.estimator.notices import warn_user
 from tabicl_linear.estimator.target_rates import RateColumn
 
 Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
@@ -81,7 +81,7 @@ class TablePreprocessor:
                     seen.add(where)
                 columns.append(column)
         if notes:
-            warnings.warn(f"Text is read in columns {_listed(notes)}.", UserWarning, stacklevel=2)
+            warn_user(f"Text is read in columns {_listed(notes)}.")
         self.columns = tuple(columns)
         self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
         if not self.used:

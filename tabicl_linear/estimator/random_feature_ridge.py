@@ -127,7 +127,7 @@ class RandomFeatureRidge(StreamedClassifier):
                 "'leave_one_out', which predicts from all of them."
             )
 
-    def _make_learner(self, num_classes: int, num_rows: int) -> ClosedForm:
+    def _make_learner(self, num_classes: int) -> ClosedForm:
         return ClosedForm(
             self.options or RidgeOptions(), max_columns=self.max_columns, num_classes=num_classes
         )

@@ -15,7 +15,7 @@ import torch
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.ensemble import FittedEnsemble, as_seen, progress_bar
-from tabicl_linear.estimator.growing import GrowingClassifier
+from tabicl_linear.estimator.long_context import LongContextClassifier
 from tabicl_linear.estimator.many_classes import Problem, problems, rejoined
 from tabicl_linear.estimator.memory import retried_smaller
 from tabicl_linear.estimator.pooling import held_out_rows
@@ -37,7 +37,7 @@ MAX_PASSES = 20
 PATIENCE = 3
 
 
-class RefinedClassifier(GrowingClassifier):
+class RefinedClassifier(LongContextClassifier):
     """Adds `refine` to the classifier of a model.
 
     Attributes:
@@ -51,6 +51,11 @@ class RefinedClassifier(GrowingClassifier):
         super()._check_arguments()
         if not isinstance(self.refine, bool | np.bool_):
             raise ConfigError(f"refine={self.refine!r}: give True or False.")
+        if self.refine and self.long_context != "full":
+            raise ConfigError(
+                f"refine=True optimises the state of one context, and long_context="
+                f"{self.long_context!r} may make several: give long_context='full'."
+            )
 
     def _rows_at_a_time(self, num_rows: int) -> int:
         rows = super()._rows_at_a_time(num_rows)
@@ -104,7 +109,7 @@ class RefinedClassifier(GrowingClassifier):
         super()._start(X, y, announced)
 
     def _continue(self, X: Any, y: Any, announced: Any, *, prequential: bool) -> None:
-        _refuse_pieces(self.refine or hasattr(self, "refine_"))
+        _refuse_pieces(self.refine or "refine_" in vars(self))
         super()._continue(X, y, announced, prequential=prequential)
 
 

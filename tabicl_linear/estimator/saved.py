@@ -44,6 +44,9 @@ class SavedEnsemble(BaseEstimator):
         classifier.__dict__.update(content.fitted)
         return classifier
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return "ensemble_" in vars(self)
+
     def __getstate__(self) -> dict[str, Any]:
         # A classifier fitted on a GPU must load on a machine without one.
         state = dict(super().__getstate__())

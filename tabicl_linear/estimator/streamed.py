@@ -113,12 +113,12 @@ class StreamedClassifier(EnsembleClassifier):
                 f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least "
                 "two."
             )
-        learner = self._make_learner(len(classes), len(codes)).to(self._resolved_device())
+        learner = self._make_learner(len(classes)).to(self._resolved_device())
         class_weights(self.class_weight, classes, np.bincount(codes, minlength=len(classes)))
+        seed = self._seed()
+        learner = self._suited(learner, codes, None, seed)
         with threads(self.n_jobs):
-            ensemble = self._members(
-                learner, preprocessor, matrix, codes, self._seed(), spill=folder
-            )
+            ensemble = self._members(learner, preprocessor, matrix, codes, seed, spill=folder)
         self._set_fitted(preprocessor, ensemble, classes, codes, temperature)
 
 
@@ -175,7 +175,7 @@ def _labelled(file: TableFile, target: Any) -> tuple[Pieces, npt.NDArray[Any], i
     """The pieces of a file without the target, their labels, all classes and the number of rows."""
     if not isinstance(target, str):
         raise DataError(f"y={target!r}: for a file, give the name of the column with the labels.")
-    column = file.column(target)
+    column = file.labels(target)
     absent = int(column.isna().sum())
     if absent:
         raise DataError(

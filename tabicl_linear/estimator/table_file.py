@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.label_text import typed_labels
 
 CSV = ".csv"
 PARQUET = ".parquet"
@@ -59,8 +60,8 @@ class TableFile:
                 f"{shown}{f' and {more} more' if more > 0 else ''}."
             )
 
-    def column(self, name: str) -> "pd.Series[Any]":
-        """All values of one column.
+    def labels(self, name: str) -> "pd.Series[Any]":
+        """All values of the column of the labels, those of CSV files by the rules of `predict`.
 
         Raises:
             DataError: There is no such column, or the file is unreadable.
@@ -68,7 +69,10 @@ class TableFile:
         self.require(name)
         with _ReadingErrors(self.path):
             if self._is_csv:
-                return pd.read_csv(self.path, usecols=[name], low_memory=False)[name]
+                text = pd.read_csv(
+                    self.path, usecols=[name], dtype=str, keep_default_na=False, na_values=[""]
+                )
+                return typed_labels(text[name])
             return pd.read_parquet(self.path, columns=[name])[name]
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:

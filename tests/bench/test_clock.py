@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from tabicl_linear.bench.clock import available_bytes, peak_bytes, timed
+from tabicl_linear.bench.clock import peak_bytes, timed
 
 CPU = torch.device("cpu")
 MB = 1_000_000
@@ -39,10 +39,6 @@ def test_what_was_held_or_freed_before_does_not_count():
 
 def test_a_call_without_memory_takes_next_to_none():
     assert peak_bytes(lambda: None, CPU) < MB
-
-
-def test_some_memory_is_available():
-    assert available_bytes(CPU) > MB
 
 
 def test_seconds_are_seconds():

@@ -71,7 +71,7 @@ def test_slow_points_are_left_out(models):
 
 
 def test_a_state_without_room_is_left_out(models, monkeypatch):
-    monkeypatch.setattr("tabicl_linear.bench.inference.available_bytes", lambda device: 10_000)
+    monkeypatch.setattr("tabicl_linear.bench.inference.free_bytes", lambda device: 10_000)
     points = Meter(models, Options(CPU, rounds=1), None).measure([32, 64])
     assert points["left_out"].fillna("").tolist() == ["", "memory", "", "memory"]
 

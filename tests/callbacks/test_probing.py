@@ -18,10 +18,12 @@ from tabicl_linear.analysis import gates, record_streams, write_rates
 from tabicl_linear.analysis.probe_tasks import default_lengths, draw_probe
 from tabicl_linear.callbacks.cosine_drift import CosineDrift
 from tabicl_linear.callbacks.length_probe import LengthProbe
+from tabicl_linear.callbacks.probing import Probing
 from tabicl_linear.callbacks.write_rates import WriteRates
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.config import PROBES, build_data
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.model import InContextModel
 from tabicl_linear.priors import GaussianUniformPrior
 
 NAMES = sorted(PROBES)
@@ -75,6 +77,60 @@ def test_what_is_kept_is_what_the_checkpoint_does(run):
     kept = read(run, "write_rates")
     kept = kept[kept["step"] == 2].drop(columns="step").reset_index(drop=True)
     pd.testing.assert_frame_equal(kept, expected, check_exact=True)
+
+
+def test_scores_from_shared_states_are_those_of_the_checkpoint(run):
+    model, data = load_model(run / "step_0000002.ckpt"), build_data(run / "config.yaml")
+    callback = LengthProbe(num_tasks=2)
+    kept = read(run, "length_probe")
+    kept = kept[kept["step"] == 2].drop(columns="step").reset_index(drop=True)
+    with torch.no_grad():
+        expected = callback.look(model, callback.draw(data))
+    pd.testing.assert_frame_equal(kept, expected, check_exact=True)
+
+
+# 48 rows are trained on: lengths are 6, 12, 24, 48, 96 and 192, and for the drift 1,000, too.
+@pytest.mark.parametrize(
+    ("options", "fits"),
+    [
+        ([], 7),
+        (["--cosine_drift.num_tasks=3"], 7 + 6),
+        (["--cosine_drift.every_n_steps=0"], 6),
+        (["--write_rates.every_n_steps=0"], 7),
+        (["--length_probe.lengths=[48,4000]"], 7 + 2),  # other tasks: these have more rows
+    ],
+)
+def test_callbacks_that_look_at_the_same_tasks_share_states(fit, monkeypatch, options, fits):
+    counted, left = [], []
+    original, looks = InContextModel.fit, Probing.on_train_batch_end
+
+    def count(self, x, *arguments, **named):
+        counted.append(x.shape[1])
+        return original(self, x, *arguments, **named)
+
+    def keep(self, *arguments, **named):
+        looks(self, *arguments, **named)
+        left.append(self._known)
+
+    monkeypatch.setattr(InContextModel, "fit", count)
+    monkeypatch.setattr(Probing, "on_train_batch_end", keep)
+    assert fit(*every(1), *options, "--trainer.max_steps", 2) == 0
+    assert len(counted) == 2 * fits
+    # Nothing is held between steps.
+    assert left[len(left) // 2 - 1] == left[-1] == {}
+
+
+def test_the_same_tasks_are_told_from_others():
+    draw = {"trained": 64, "num_tasks": 2, "feature_range": (2, 20), "max_classes": 10}
+    one, same = (draw_probe(GaussianUniformPrior(), [64], **draw) for _ in range(2))
+    assert one.has_tasks_of(same)
+    gap = one.x.clone()
+    gap[0, 0, 0] = torch.nan
+    assert one._replace(x=gap).has_tasks_of(same._replace(x=gap.clone()))
+    others = [{"x": gap}, {"x": one.x[:, 1:], "y": one.y[:, 1:]}, {"y": one.y + 1}]
+    others += [{"num_queries": 99}, {"categorical": torch.ones(2, 10, dtype=torch.bool)}]
+    for other in others:
+        assert not one._replace(**other).has_tasks_of(same), other
 
 
 def test_training_is_the_same_without_and_after_a_resume(fit, tmp_path, run):

@@ -8,10 +8,10 @@ from tabicl_linear.cli.cell_text import (
     dates,
     numbers_with_marks,
     row_numbers,
-    typed_labels,
     without_marks,
 )
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.label_text import typed_labels
 
 
 @pytest.mark.parametrize("kind", ["object", "str"])

@@ -58,6 +58,36 @@ def test_it_answers_as_without(folder, model, suffix, capsys):
     ]
 
 
+@pytest.mark.parametrize(
+    ("suffix", "labels"),
+    [
+        ("csv", ["007", "010", "7"]),
+        ("csv", ["1", "2", "3"]),
+        ("csv", ["1.0", "2.0", "3.0"]),
+        ("csv", ["True", "False", "True"]),
+        ("csv", ["NA", "None", "yes"]),
+        ("parquet", ["007", "010", "7"]),
+        ("parquet", pd.array([1, 2, 3], dtype="Int64")),
+        ("parquet", np.array([1, 2, 3], dtype="int8")),
+        ("parquet", pd.Categorical(["b", "a", "c"])),
+    ],
+)
+def test_labels_are_those_of_predict(folder, model, suffix, labels):
+    train = pd.read_parquet(folder / "train.parquet")
+    train["y"] = pd.Series(labels)[np.arange(70) % 3].to_numpy(dtype=object)
+    if suffix == "parquet":
+        train["y"] = train["y"].astype(pd.Series(labels).dtype)
+    getattr(train, f"to_{suffix}")(folder / f"train.{suffix}", index=False)
+    found = []
+    for option in ([], ["--stream"]):
+        assert run(folder, model, *option, train=f"train.{suffix}", output="out.parquet") == 0
+        found.append(pd.read_parquet(folder / "out.parquet"))
+    whole, pieces = found
+    assert pieces.columns.tolist() == whole.columns.tolist()
+    pd.testing.assert_series_equal(pieces["prediction"], whole["prediction"])
+    assert set(pieces["prediction"]) <= set(train["y"]) or suffix == "csv"
+
+
 def test_quiet_is_quiet(folder, model, capsys):
     assert run(folder, model, "--stream", "--quiet") == 0
     assert capsys.readouterr().err == ""
@@ -103,13 +133,13 @@ def test_a_mismatch_is_found_before_the_fit(folder, model, monkeypatch):
 
 def test_the_output_has_its_name_only_once_it_is_complete(folder, model, monkeypatch):
     seen = []
-    answers = predict_stream._answers
+    answers = predict_stream.answers
 
     def watched(*arguments):
         seen.append(sorted(path.name for path in folder.iterdir()))
         return answers(*arguments)
 
-    monkeypatch.setattr(predict_stream, "_answers", watched)
+    monkeypatch.setattr(predict_stream, "answers", watched)
     assert run(folder, model, "--stream") == 0
     assert len(seen) == 3
     assert not any("out.csv" in names for names in seen)

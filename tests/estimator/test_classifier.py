@@ -138,16 +138,6 @@ def test_same_seed_same_numbers_another_seed_others(checkpoint, wine, wine_class
     assert np.abs(other.predict_proba(test) - expected).max() > 1e-4
 
 
-def test_more_rows_than_the_model_was_trained_on(checkpoint):
-    table = np.random.default_rng(0).normal(size=(1001, 2))
-    labels = (table[:, 0] > 0).astype(int)
-    classifier = TabICLLinearClassifier(checkpoint, n_estimators=1)
-    classifier.fit(table[:1000], labels[:1000])
-    with pytest.warns(UserWarning, match="1001 rows .* at most 1000") as told:
-        classifier.fit(table, labels)
-    assert len(told) == 1
-
-
 def test_fitted_state_is_a_value_without_training_rows(wine_classifier, wine, checkpoint):
     train, test, labels, _ = wine
     pickled = pickle.dumps(wine_classifier)

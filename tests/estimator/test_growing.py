@@ -243,7 +243,7 @@ def test_every_piece_is_scored_before_it_is_read():
     x, y = table(60)
     classifier = TabICLLinearClassifier(make("DeltaNet", "causal"), n_estimators=2)
     classifier.partial_fit(x[:20], y[:20], CLASSES, prequential=True)
-    assert not hasattr(classifier, "prequential_")
+    assert classifier.prequential_.empty
     expected = []
     for start, end in ((20, 45), (45, 60)):
         before = classifier.predict_proba(x[start:end])
@@ -265,13 +265,13 @@ def test_scores_are_optional_and_change_nothing(tmp_path):
     plain, scored = grown(model, x[:40], y[:40], (20,)), grown(model, x[:40], y[:40], (20,))
     plain.partial_fit(x[40:], y[40:])
     scored.partial_fit(x[40:], y[40:], prequential=True)
-    assert not hasattr(plain, "prequential_")
+    assert plain.prequential_.empty
     np.testing.assert_array_equal(plain.predict_proba(x), scored.predict_proba(x))
     scored.save(tmp_path / "s")
     again = TabICLLinearClassifier.load(tmp_path / "s", model=model)
     pd.testing.assert_frame_equal(again.prequential_, scored.prequential_)
     again.fit(x, y)
-    assert not hasattr(again, "prequential_")
+    assert again.prequential_.empty
     figure = prequential_figure(scored.prequential_)
     assert [axes.get_ylabel() for axes in figure.axes] == ["log-loss", "accuracy"]
     line = figure.axes[0].lines[0].get_xydata()

@@ -19,7 +19,7 @@ SMALL = RidgeOptions(num_tanh=32, num_cosine=32, num_trees=8)
 class LimitedRidge(RandomFeatureRidge):
     """The closed form, as if it took at most 10 classes."""
 
-    def _make_learner(self, num_classes, num_rows):
+    def _make_learner(self, num_classes):
         learner = ClosedForm(self.options, max_columns=self.max_columns, num_classes=10)
         return ManyClasses(learner, num_classes=num_classes, max_classes=10)
 

@@ -22,7 +22,7 @@ def test_free_memory_is_told():
 
 @pytest.mark.parametrize(
     ("free", "rows"),
-    [(2**40, 16384), (None, 16384), (2**31, 16384), (2**31 - 1, 8192), (2**28, 2048), (0, 256)],
+    [(2**40, 16384), (None, 16384), (2**32, 16384), (2**32 - 1, 8192), (2**29, 2048), (0, 256)],
 )
 def test_rows_are_at_most_half_of_the_memory(monkeypatch, free, rows):
     monkeypatch.setattr(memory, "free_bytes", lambda device: free)

@@ -10,7 +10,7 @@ from tabicl_linear.estimator.pooling import (
     MAX_HELD_OUT,
     calibrated_temperature,
     held_out_rows,
-    log_loss,
+    log_losses,
     pooled,
 )
 
@@ -56,7 +56,7 @@ def test_never_worse_than_the_fixed_one_and_few_rows_change_little(rng, rows, av
         labels = rng.integers(0, 3, rows)
         found = calibrated_temperature(logits, labels, fixed=0.8, average_logits=average_logits)
         losses = [
-            log_loss(logits, labels, temperature=t, average_logits=average_logits)
+            log_losses(logits, labels, temperature=t, average_logits=average_logits).mean()
             for t in (found, 0.8)
         ]
         assert losses[0] <= losses[1]

@@ -245,6 +245,8 @@ def test_what_cannot_be_refined_is_refused():
     x, y = table()
     with pytest.raises(ConfigError, match="refine='yes': give True or False"):
         fitted(refine="yes")
+    with pytest.raises(ConfigError, match="long_context='blocks' may make several: give"):
+        fitted(long_context="blocks")
     for mixer in ("Softmax", "Ridge"):
         with pytest.raises(ConfigError, match=f"refine=True: {mixer}.* no matrix state"):
             fitted(make(mixer, "final_state"))

@@ -114,7 +114,6 @@ def test_labels_keep_their_type(checkpoint, labels, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [TabICLLinearClassifier, RandomFeatureRidge])
-@pytest.mark.filterwarnings("ignore:The table has 50000 rows:UserWarning")
 def test_the_size_does_not_depend_on_the_rows(kind, checkpoint, tmp_path):
     sizes = []
     for rows in (500, 50_000):

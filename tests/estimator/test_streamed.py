@@ -51,7 +51,7 @@ def test_many_rows_are_the_whole_with_the_columns_of_the_first(kind, checkpoint,
     for rows_per_batch in (32, 16384):
         pieces = make(kind, checkpoint, rows_per_batch=rows_per_batch).fit(cut(x, y, 41, 60))
         whole = make(kind, checkpoint, rows_per_batch=rows_per_batch).fit(x[:41], y[:41])
-        learner = whole._make_learner(3, 90)
+        learner = whole._make_learner(3)
         matrix = whole.preprocessor_.transform(x)
         codes = np.unique(y, return_inverse=True)[1]
         whole.ensemble_ = whole._members(learner, whole.preprocessor_, matrix, codes, whole._seed())

@@ -28,9 +28,9 @@ def test_pieces_are_the_file(path):
     assert whole.a.tolist() == list(range(25))
     assert whole.b.tolist() == list("vwxyz") * 5
     assert [piece.columns.tolist() for piece in file.pieces(["c", "a"])] == [["c", "a"]] * 3
-    assert file.column("b").tolist() == list("vwxyz") * 5
+    assert file.labels("b").tolist() == list("vwxyz") * 5
     with pytest.raises(DataError, match=r"no column 'd'.*a, b, c"):
-        file.column("d")
+        file.labels("d")
 
 
 def test_a_column_without_a_name_has_the_one_of_pandas(tmp_path):

@@ -1,0 +1,196 @@
+"""The page of results: means, figures, scores of every table, and where a model is weak.
+
+Statistics, tables and figures are those of `tabicl-linear report`.
+"""
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from experiments.results import weak
+from tabicl_linear.evaluation.benchmarks import Benchmark
+from tabicl_linear.evaluation.evaluation import EVALUATION
+from tabicl_linear.report import figures, tables
+from tabicl_linear.report.coverage import coverage
+from tabicl_linear.report.document import notes
+from tabicl_linear.report.layout import markdown
+from tabicl_linear.report.metrics import METRICS
+from tabicl_linear.report.paper_tables import paper_tables
+from tabicl_linear.report.results import read
+from tabicl_linear.report.tables import Scored
+
+DRAWN = ("roc_auc", "log_loss")
+"""Metrics with figures."""
+
+
+class Made(NamedTuple):
+    """How a page came to be.
+
+    Attributes:
+        command: Its command line.
+        machine: And commit, in a line.
+        evaluations: Arguments of the calls of `tabicl-linear evaluate`.
+    """
+
+    command: str
+    machine: str
+    evaluations: Sequence[Sequence[str]]
+
+
+def page(
+    folders: Sequence[Path],
+    benchmarks: Sequence[Benchmark],
+    *,
+    models: Sequence[str],
+    baselines: Sequence[str],
+    made: Made,
+) -> dict[str, str]:
+    """The page and its figures.
+
+    Args:
+        folders: Of results that are there.
+        benchmarks: All that the page should have.
+        models: All of this project that it should have; differences are from the first.
+        baselines: All that it should have.
+        made: How.
+
+    Returns:
+        Texts by name: `page`, and the SVG files that it shows.
+
+    Raises:
+        DataError: Results or tables that cannot be read.
+    """
+    results = read(folders, {})
+    scored = [tables.scored(coverage(results, name)) for name in results.protocols]
+    reference = models[0]
+    not_begun = _not_begun(scored, benchmarks, [*models, *baselines])
+    missing = tables.missing_table(scored)
+    warnings = notes(scored, reference) + not_begun
+    if not not_begun and not missing.rows():
+        warnings.append("Nothing is missing: every model has every fold of every table.")
+    parts = [
+        "# Benchmarks",
+        _how(folders, made),
+        *(f"> {line}" for line in warnings),
+        "## Means",
+        markdown(tables.means_table(scored)),
+    ]
+    drawings: dict[str, str] = {}
+    look = figures.styles(results.models)
+    for one in scored:
+        parts += _chapter(one, reference, look, drawings)
+    paper = paper_tables(scored)
+    if paper:
+        parts += ["## Beside the paper", *map(markdown, paper.values())]
+    parts += [f"## What the weak tables of `{reference}` have in common"]
+    parts += _weak(scored, benchmarks, reference, baselines)
+    if missing.rows():
+        parts += ["## Missing", markdown(missing)]
+    return {"page": "\n\n".join(part.strip() for part in parts) + "\n"} | drawings
+
+
+def _how(folders: Sequence[Path], made: Made) -> str:
+    about = [json.loads((folder / EVALUATION).read_text(encoding="utf-8")) for folder in folders]
+    identities: dict[str, str] = {}
+    for one in about:
+        identities |= {name: _identity(text) for name, text in one["models"].items()}
+    calls = "\n".join(shlex.join(["tabicl-linear", "evaluate", *x]) for x in made.evaluations)
+    return (
+        "The paper's protocol on real tables ([evaluation.md](../evaluation.md)), with the "
+        "statistics of [report.md](../report.md). No recipe, default or threshold was chosen on "
+        "these tables. This page and its figures are written by a command, not by hand:\n\n"
+        f"    {made.command}\n\n"
+        f"On: {made.machine}. The command scores what is not scored yet by\n\n```\n{calls}\n```\n\n"
+        f"What was scored: {'; '.join(f'`{name}` {text}' for name, text in identities.items())}. "
+        f"Libraries: {_versions(about)}. Wall-clock seconds depend on what else the machine did; "
+        "CPU seconds hardly do."
+    )
+
+
+def _identity(text: str) -> str:
+    # Weights are told apart by 64 digits, of which a reader needs a few.
+    return f"(SHA-256 {text[:12]})" if len(text) == 64 and " " not in text else f"({text})"
+
+
+def _versions(about: Sequence[dict[str, Any]]) -> str:
+    found: dict[str, list[str]] = {}
+    for one in about:
+        for name, version in one["versions"].items():
+            known = found.setdefault(name, [])
+            known += [] if version in known else [version]
+    return ", ".join(f"{name} {' and '.join(versions)}" for name, versions in found.items())
+
+
+def _not_begun(
+    scored: Sequence[Scored], benchmarks: Sequence[Benchmark], asked: Sequence[str]
+) -> list[str]:
+    """Models without a row on a benchmark, which a report cannot know of."""
+    there = {one.coverage.benchmark: one.coverage.counts() for one in scored}
+    lacking = {x.name: [y for y in asked if y not in there.get(x.name, {})] for x in benchmarks}
+    return [
+        f"{name}: not scored yet: {', '.join(models)}."
+        for name, models in lacking.items()
+        if models
+    ]
+
+
+def _chapter(
+    one: Scored, reference: str, look: figures.Styles, drawings: dict[str, str]
+) -> list[str]:
+    """A benchmark; adds its figures to the drawings."""
+    parts = [f"## {one.title}"]
+    if not one.comparisons:
+        return [*parts, "No table is complete for every model."]
+    models = one.coverage.models
+    against = reference if reference in models else models[0]
+    parts.append(markdown(tables.scores_table(one)))
+    if len(models) > 1:
+        parts.append(markdown(tables.differences_table(one, against)))
+        for metric in (x for x in DRAWN if x in one.comparisons):
+            parts += _drawn(one, metric, against, look, drawings)
+    return [
+        *parts,
+        f"### {one.title}: every table",
+        markdown(tables.datasets_table(one, "roc_auc")),
+    ]
+
+
+def _drawn(
+    one: Scored, metric: str, against: str, look: figures.Styles, drawings: dict[str, str]
+) -> list[str]:
+    comparison, title = one.comparisons[metric], METRICS[metric].title
+    suffix = f"{quote(one.coverage.benchmark, safe='')}-{metric}.svg"
+    ranks, gains = f"critical-difference-{suffix}", f"differences-{suffix}"
+    drawings[ranks] = figures.critical_difference(comparison, look)
+    drawings[gains] = figures.differences(comparison.scores, against, METRICS[metric])
+    return [
+        f"### {one.title}: {title}",
+        "Mean ranks; bars join models that do not differ significantly.",
+        f"![Mean ranks by {title}]({ranks})",
+        f"{title} of each model minus that of `{against}`, table by table; in blue where the model "
+        "is better. Above: tables better : worse.",
+        f"![Differences in {title}]({gains})",
+    ]
+
+
+def _weak(
+    scored: Sequence[Scored],
+    benchmarks: Sequence[Benchmark],
+    model: str,
+    baselines: Sequence[str],
+) -> list[str]:
+    gaps = weak.gaps(scored, benchmarks, model=model, baselines=baselines)
+    if gaps.empty:
+        return [f"Not known yet: no table has scores of `{model}` and of every other model."]
+    found = weak.correlations(gaps)
+    titles = " and ".join(x.title for x in scored if x.coverage.benchmark in set(gaps["benchmark"]))
+    return [
+        f"The gap is the ROC-AUC of `{model}` minus that of the best baseline, on the tables of "
+        f"{titles} together.",
+        " ".join(weak.findings(gaps, found, model)),
+        markdown(weak.weakest_table(gaps, model)),
+        *([markdown(weak.correlations_table(found, len(gaps)))] if len(found) else []),
+    ]

@@ -1,0 +1,135 @@
+"""Score the default weights and baselines on real tables, and write docs/results/benchmarks.md.
+
+    python -m experiments.results.run --tables FOLDER [--demo CHECKPOINT] --output runs/results
+
+If stopped, the same command continues where it was; what is scored is not scored again. Weights
+have a folder of results for each checksum, so that new default weights are scored beside the
+baselines that are there already.
+"""
+
+import argparse
+import hashlib
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from experiments.results.page import Made, page
+from tabicl_linear.cli.evaluate import main as evaluate
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.evaluation.benchmarks import folder_benchmark
+from tabicl_linear.evaluation.evaluation import RESULTS
+from tabicl_linear.files import written_whole
+from tabicl_linear.machine import describe, sentence
+from tabicl_linear.shipped import DEFAULT, checkpoint_path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "results" / "benchmarks.md"
+SUITES = {"openml-cc18-30": "cc18", "tabarena": "tabarena"}
+"""Suites of the folder of tables, and the folders of their results."""
+BASELINES = (
+    *("logistic_regression", "random_forest", "hist_gradient_boosting"),
+    *("random_feature_ridge", "catboost", "xgboost"),
+)
+
+
+class Evaluation(NamedTuple):
+    """One call of `tabicl-linear evaluate`: its folder, and its arguments."""
+
+    suite: str
+    folder: Path
+    arguments: list[str]
+
+
+def evaluations(arguments: argparse.Namespace) -> list[Evaluation]:
+    """The calls, models before baselines.
+
+    Raises:
+        CheckpointError: A file of weights that does not exist.
+    """
+    models = {DEFAULT: DEFAULT} | ({"demo": str(arguments.demo)} if arguments.demo else {})
+    found = []
+    for suite, name in SUITES.items():
+        shared = ["--benchmark", f"folder:{arguments.tables}", "--suite", suite]
+        for model, given in models.items():
+            folder = arguments.output / f"{name}-{model}-{_checksum(given)}"
+            asked = ["--model", given if model == given else f"{model}={given}"]
+            found.append(Evaluation(suite, folder, [*shared, *asked]))
+        folder = arguments.output / name
+        found.append(Evaluation(suite, folder, [*shared, "--baseline", *arguments.baseline]))
+    resources = ["--jobs", str(arguments.jobs)]
+    resources += ["--threads", str(arguments.threads)] if arguments.threads else []
+    return [
+        one._replace(arguments=[*one.arguments, "--output", str(one.folder), *resources])
+        for one in found
+    ]
+
+
+def _checksum(given: str) -> str:
+    path = checkpoint_path(given)
+    if not path.is_file():
+        raise CheckpointError(f"there is no file of weights {path}; make it, or leave it out.")
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:8]
+
+
+def run(arguments: argparse.Namespace, command: str) -> int:
+    """Evaluate what is missing, write the page; return the first exit code that is not 0.
+
+    Raises:
+        ConfigError: Options that do not fit, or a folder of results in use.
+        CheckpointError: Weights that cannot be loaded.
+        DataError: Tables or results that cannot be read, or no results at all.
+    """
+    calls = evaluations(arguments)
+    # Before hours of work, and before the page itself changes the checkout.
+    benchmarks = [folder_benchmark(arguments.tables, suite) for suite in SUITES]
+    made = Made(command, sentence(describe(torch.device("cpu"))), [x.arguments for x in calls])
+    for one in [] if arguments.page_only else calls:
+        code = evaluate(one.arguments)
+        if code:
+            return code
+    folders = [one.folder for one in calls if (one.folder / RESULTS).is_file()]
+    if not folders:
+        raise DataError(f"{arguments.output} holds no results yet; run without --page-only.")
+    models = [DEFAULT, *(["demo"] if arguments.demo else [])]
+    files = page(folders, benchmarks, models=models, baselines=arguments.baseline, made=made)
+    target: Path = arguments.page
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = target if name == "page" else target.parent / name
+        with written_whole(path) as partial:
+            partial.write_text(text, encoding="utf-8", newline="\n")
+    print(f"wrote {target} and {len(files) - 1} figures beside it")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return 0 with the page written; 2 for input that cannot be used."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--tables", type=Path, required=True, help=f"folder with the suites {', '.join(SUITES)}"
+    )
+    parser.add_argument("--demo", type=Path, help="checkpoint of `make demo`")
+    parser.add_argument("--baseline", nargs="+", default=list(BASELINES), metavar="NAME")
+    parser.add_argument("--output", type=Path, default=Path("runs/results"))
+    parser.add_argument("--page", type=Path, default=PAGE, help="figures lie beside it")
+    parser.add_argument(
+        "--page-only", action="store_true", help="from the results that are there; score nothing"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="as in `tabicl-linear evaluate`")
+    parser.add_argument("--threads", type=int, help="as in `tabicl-linear evaluate`")
+    arguments = parser.parse_args(argv)
+    command = shlex.join(["python", "-m", "experiments.results.run", *argv])
+    try:
+        return run(arguments, command)
+    except (ConfigError, CheckpointError, DataError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""`tabicl-linear predict --dask`: a partitioned table is scored by the workers of a cluster."""
+
+import argparse
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from tqdm import tqdm
+
+from tabicl_linear._version import __version__
+from tabicl_linear.cli.extras import DASK, require
+from tabicl_linear.cli.predict_stream import answers, check_columns
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.partitions import broadcast
+from tabicl_linear.estimator.table_file import PARQUET, TableFile
+from tabicl_linear.files import PARTIAL, sweep, written_whole
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from tabicl_linear.estimator.classifier import TabICLLinearClassifier
+
+LOCAL = re.compile(r"local:([1-9]\d*)")
+ADDRESS = re.compile(r"[a-z]+://\S+")
+TIMEOUT = 10
+"""Seconds to wait for a scheduler."""
+
+
+def check_cluster(options: argparse.Namespace) -> None:
+    """Check what `--dask` needs, before anything is computed.
+
+    Raises:
+        ConfigError: Dask is missing, or the option names no cluster.
+        DataError: The table is neither a Parquet file nor a folder, or the output exists or cannot
+            be written.
+    """
+    require(DASK, "predict --dask")
+    if not (LOCAL.fullmatch(options.dask) or ADDRESS.fullmatch(options.dask)):
+        raise ConfigError(
+            f"--dask {options.dask}: give local:N for N processes of this machine, or the address "
+            "of a scheduler, such as tcp://10.0.0.1:8786."
+        )
+    test, output = options.test, options.output
+    if not (test.is_dir() or (test.is_file() and test.suffix.lower() == PARQUET)):
+        raise DataError(f"{test}: --dask reads a {PARQUET} file, or a folder of them.")
+    if output.exists():
+        raise DataError(f"--output {output} exists; name a new folder, which gets the parts.")
+    with suppress(_Tried), _written_whole(output):
+        raise _Tried
+
+
+def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearClassifier") -> None:
+    """Fit here on one file; let workers score the partitions of another, and write their parts.
+
+    Args:
+        options: The command line of `predict`.
+        classifier: The unfitted classifier that they ask for.
+
+    Raises:
+        CheckpointError: The model cannot be loaded.
+        ConfigError: Options are invalid, or there is no scheduler at the address.
+        DataError: A table cannot be read, used or written; nothing is left of the output.
+    """
+    from dask import dataframe
+
+    train = TableFile(options.train)
+    train.require(options.target)
+    try:
+        table = dataframe.read_parquet(options.test.resolve())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{options.test} is not readable as Parquet ({_line(error)}).") from error
+    names = [name for name in table.columns if name != options.target]
+    check_columns(train, names, options.target)
+    with _cluster(options.dask) as client, _written_whole(options.output) as folder:
+        classifier.fit(train.path, options.target)
+        parts = table[names].to_delayed()
+        label_type = train.labels(options.target).dtype
+        rows = _score(client, parts, classifier, label_type, folder, show=not options.quiet)
+        if rows == 0:
+            raise DataError(f"{options.test} has no rows; give at least one.")
+    if not options.quiet:
+        print(
+            f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
+            f"{len(classifier.classes_)} classes; wrote {options.output}: {rows} rows in "
+            f"{len(parts)} parts",
+            file=sys.stderr,
+        )
+
+
+def write_part(
+    rows: pd.DataFrame, classifier: "TabICLLinearClassifier", label_type: Any, path: Path
+) -> int:
+    """Score a partition and write the answers; return the number of rows.
+
+    A part that is computed again, because its worker was lost, replaces the same file.
+    """
+    if len(rows):
+        table = answers(classifier.classes_, classifier.predict_proba(rows), label_type)
+        with written_whole(path) as partial:
+            table.to_parquet(partial, index=False)
+    return len(rows)
+
+
+def _score(
+    client: "Client",
+    parts: list[Any],
+    classifier: "TabICLLinearClassifier",
+    label_type: Any,
+    folder: Path,
+    *,
+    show: bool,
+) -> int:
+    """Write a file for each partition that has rows; return the number of rows."""
+    import dask
+    from dask import delayed
+    from distributed import KilledWorker, as_completed
+
+    task, state = delayed(write_part, pure=False), broadcast(classifier)
+    tasks = [
+        task(part, state, label_type, folder / f"part-{number:06d}{PARQUET}")
+        for number, part in enumerate(parts)
+    ]
+    rows = 0
+    bar = tqdm(total=len(tasks), desc="predict", unit="part", leave=False, disable=not show or None)
+    try:
+        # The states of all members are more than the scheduler would take without a warning.
+        with bar, dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+            for future in as_completed(client.compute(tasks)):
+                rows += future.result()
+                bar.update()
+    except KilledWorker as error:
+        raise DataError(
+            f"A part was given up, as workers died of it repeatedly ({_line(error)}): make smaller "
+            "partitions, or give workers more memory."
+        ) from error
+    except (OSError, CancelledError) as error:
+        raise DataError(
+            f"The cluster failed ({_line(error)}): workers must reach the scheduler, and the table "
+            f"and {folder.parent} under the same names as this process."
+        ) from error
+    return rows
+
+
+@contextmanager
+def _cluster(named: str) -> Iterator["Client"]:
+    """A client of the scheduler at an address, or of new processes."""
+    from distributed import Client, LocalCluster
+
+    local = LOCAL.fullmatch(named)
+    if local is None:
+        try:
+            client = Client(named, timeout=TIMEOUT)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--dask {named}: no scheduler answers ({_line(error)}).") from error
+        with client:
+            _check_workers(client, named)
+            yield client
+        return
+    with (
+        LocalCluster(
+            n_workers=int(local[1]),
+            threads_per_worker=1,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def _check_workers(client: "Client", named: str) -> None:
+    """Check that there are workers and that they compute what this process would."""
+
+    def version() -> str | None:  # sent to the workers as code, as they may lack the package
+        try:
+            from tabicl_linear._version import __version__ as installed
+        except ImportError:
+            return None
+        return installed
+
+    try:
+        client.wait_for_workers(1, timeout=TIMEOUT)
+    except TimeoutError as error:
+        raise ConfigError(f"--dask {named}: the scheduler has no workers; start some.") from error
+    for address, found in client.run(version).items():
+        if found != __version__:
+            raise ConfigError(
+                f"--dask {named}: the worker {address} has "
+                f"{'no tabicl-linear' if found is None else f'tabicl-linear {found}'}, and this "
+                f"is {__version__}: install the same version there."
+            )
+
+
+@contextmanager
+def _written_whole(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside `folder`; renamed to it at the end, removed on errors.
+
+    Raises:
+        DataError: The folder cannot be made.
+    """
+    partial = folder.absolute().with_name(f".{folder.name}.{os.getpid()}{PARTIAL}")
+    try:
+        partial.mkdir()
+    except OSError as error:
+        raise DataError(
+            f"--output {folder} cannot be written: {error.strerror or error}; name another folder."
+        ) from error
+    try:
+        yield partial
+        sweep(partial)  # what killed workers left
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+class _Tried(Exception):
+    """Ends a write before the folder takes its name."""
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())
