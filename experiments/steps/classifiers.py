@@ -60,10 +60,12 @@ STEPS = (
     Step("+ rates of classes in many categories", RATES),
     Step("+ columns by relevance", RELEVANCE),
     Step("+ many classes: the default", CLASSES),
+    Step('+ long_context="auto"', arguments={"long_context": "auto"}),
     Step('+ softmax_temperature="auto"', arguments={"softmax_temperature": "auto"}),
-    Step("+ refine=True", arguments={"refine": True}),
+    # Only the state of one long context can be refined.
+    Step("+ refine=True", arguments={"refine": True, "long_context": "full"}),
 )
-"""From first to last; each keeps what those before have added."""
+"""From first to last; each keeps what those before have added, or sets it anew."""
 
 
 class Refused(DataError):

@@ -13,6 +13,7 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from sklearn.dummy import DummyClassifier
@@ -36,7 +37,8 @@ BESIDE = ("logistic_regression", "random_forest", "hist_gradient_boosting")
 def candidates(base: Candidate, model: InContextModel, table: Table) -> list[Candidate]:
     """A candidate for each step; those that see the same of the table have one identity."""
     found = []
-    parts, arguments = frozenset[str](), {}
+    parts, arguments = frozenset[str](), dict[str, Any]()
+    idle = set[str]() if _is_longer(table, model) else {"long_context"}
     for step in STEPS:
         parts |= {step.part} if step.part else set()
         arguments |= step.arguments
@@ -49,10 +51,17 @@ def candidates(base: Candidate, model: InContextModel, table: Table) -> list[Can
             found.append(Candidate(step.name, "refused", DummyClassifier()))
             continue
         given = base.estimator.get_params(deep=False) | arguments
-        what = " ".join(f"{name}={value!r}" for name, value in sorted(arguments.items()))
+        acting = sorted(arguments.keys() - idle)
+        what = " ".join(f"{name}={arguments[name]!r}" for name in acting)
         identity = f"{base.identity} sees {digest.hexdigest()[:12]} {what}".strip()
         found.append(Candidate(step.name, identity, partial_classifier(parts, given)))
     return found
+
+
+def _is_longer(table: Table, model: InContextModel) -> bool:
+    """Whether contexts of the table are longer than those of pretraining."""
+    trained = model.provenance.get("trained_rows")
+    return trained is None or len(table.splits()[0][0]) > trained[1]
 
 
 def scored(
