@@ -110,7 +110,7 @@ def markdown(scores: pd.DataFrame, acts: dict[str, int]) -> str:
         if before and acts.get(model):
             gain = str(difference(wide, "roc_auc", model, before))
         if before and model in acts:
-            tables = f"{acts[model]} tables"
+            tables = f"{acts[model]} table{'s' * (acts[model] != 1)}"
         lines.append(f"| {model} | {means} | {seconds[model].mean():.2f} | {tables} | {gain} |")
         before = model
     return "\n".join(lines)
