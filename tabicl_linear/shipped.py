@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 DEFAULT = "default"
-WEIGHTS = {DEFAULT: Path(__file__).parent / "checkpoints" / "default.safetensors"}
+FOLDER = Path(__file__).parent / "checkpoints"
+WEIGHTS = {name: FOLDER / f"{name}.safetensors" for name in (DEFAULT, "streaming")}
 """File of each name. It is missing where a package was built without weights."""
 
 

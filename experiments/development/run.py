@@ -23,7 +23,7 @@ from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.evaluation.baselines import installed_version
 from tabicl_linear.files import written_whole
-from tabicl_linear.shipped import DEFAULT, checkpoint_path
+from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 
 def model_candidate(named: str) -> Candidate:
@@ -33,8 +33,8 @@ def model_candidate(named: str) -> Candidate:
         ConfigError: The text has another form, or the file does not exist.
     """
     name, _, given = named.partition("=")
-    if not given and name != DEFAULT:
-        raise ConfigError(f"--model {named}: give {DEFAULT}, or NAME=PATH.")
+    if not given and name not in WEIGHTS:
+        raise ConfigError(f"--model {named}: give {', '.join(WEIGHTS)}, or NAME=PATH.")
     path = checkpoint_path(given or named)
     if not path.is_file():
         raise ConfigError(f"--model {named}: there is no file {path}.")
@@ -76,8 +76,9 @@ def baseline_candidate(name: str) -> Candidate:
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    known = ", ".join(WEIGHTS)
     parser.add_argument(
-        "--model", action="append", default=[], help=f"{DEFAULT}, or NAME=PATH; can be repeated"
+        "--model", action="append", default=[], help=f"{known} or NAME=PATH; can be repeated"
     )
     parser.add_argument("--baseline", nargs="+", choices=list(BASELINES), default=[])
     parser.add_argument(

@@ -24,7 +24,7 @@ from tabicl_linear.estimator.preprocessing import CategoricalFeatures
 from tabicl_linear.estimator.presets import EnsembleName
 from tabicl_linear.estimator.refinement import RefinedClassifier
 from tabicl_linear.model import InContextModel
-from tabicl_linear.shipped import DEFAULT, checkpoint_path
+from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 
 class TabICLLinearClassifier(RefinedClassifier):
@@ -35,8 +35,8 @@ class TabICLLinearClassifier(RefinedClassifier):
     reads them.
 
     Args:
-        model: "default" for the weights that ship with the package, a path to a Lightning
-            checkpoint or a safetensors export, or a model.
+        model: Weights that ship with the package, "default" or "streaming" (which `partial_fit` can
+            extend); a path to a Lightning checkpoint or a safetensors export; or a model.
         ensemble: "default", or "paper" for the authors' ensemble of 10 members.
         n_estimators: Members of the ensemble; None takes those of `ensemble` (8, or 10).
         softmax_temperature: Divides the logits. None takes that of `ensemble` (0.8); "auto"
@@ -216,11 +216,14 @@ class TabICLLinearClassifier(RefinedClassifier):
         if isinstance(self.model, InContextModel):
             return copy.deepcopy(self.model).eval()
         if not isinstance(self.model, str | os.PathLike):
-            raise ConfigError(f"model={self.model!r}: give 'default', a path or an InContextModel.")
+            raise ConfigError(
+                f"model={self.model!r}: give 'default', 'streaming', a path or an InContextModel."
+            )
         path = checkpoint_path(self.model)
-        if self.model == DEFAULT and not path.is_file():
+        if self.model in WEIGHTS and not path.is_file():
             raise CheckpointError(
-                "model='default': this installation carries no weights; pretrain a model with "
-                "`make demo` or `tabicl-linear fit` and pass model=PATH to its last.ckpt or export."
+                f"model={self.model!r}: this installation carries no weights; pretrain a model "
+                "with `make demo` or `tabicl-linear fit`, and pass model=PATH to its last.ckpt or "
+                "export."
             )
         return load_model(path).eval()

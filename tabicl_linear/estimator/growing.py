@@ -55,7 +55,10 @@ class _IfExtensible(Generic[_P, _R]):
         try:
             instance._check_extensible()
         except UnsupportedReadout as error:
-            raise AttributeError(f"This {owner.__name__} has no partial_fit: {error}") from error
+            raise AttributeError(
+                f"This {owner.__name__} has no partial_fit: {error} Weights that ship and have it: "
+                "model='streaming'."
+            ) from error
         method: Callable[_P, _R] = self._method.__get__(instance)
         return method
 

@@ -14,7 +14,7 @@ from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 from tabicl_linear.estimator.presets import EnsembleName
 from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, installed_version
 from tabicl_linear.evaluation.protocol import BenchmarkTable
-from tabicl_linear.shipped import DEFAULT, checkpoint_path
+from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _model(named: str, ensemble: EnsembleName) -> Candidate:
     if not path.is_file():
         raise CheckpointError(f"--model {named}: there is no file {path}.")
     load_model(path)  # whether it can be loaded is better known now than in the first fold
-    name = name or (DEFAULT if named == DEFAULT else path.stem)
+    name = name or (named if named in WEIGHTS else path.stem)
     return Candidate(name, _checksum(path), "model", path, ensemble)
 
 

@@ -42,7 +42,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     models = {
         "default": make("DeltaNet", "final_state", axis="ridge_row"),
-        "causal.ckpt": make("DeltaNet", "causal", axis="ridge_earlier_row"),
+        "streaming": make("DeltaNet", "causal", axis="ridge_earlier_row"),
     }
     monkeypatch.setattr(TabICLLinearClassifier, "_load_model", lambda self: models[self.model])
     train, test = customers(200, seed=0), customers(50, seed=1)

@@ -1,5 +1,6 @@
 """The weights that ship with the package: they load and beat chance by far."""
 
+import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.model_selection import train_test_split
@@ -8,14 +9,31 @@ from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.shipped import WEIGHTS
 
 
+@pytest.mark.parametrize("name", list(WEIGHTS))
 @pytest.mark.parametrize("load", [load_breast_cancer, load_iris, load_wine])
-def test_without_arguments_the_classifier_is_far_above_chance(load):
+def test_without_arguments_the_classifier_is_far_above_chance(load, name):
     x, y = load(return_X_y=True)
-    x = x[:, :20]  # all that the model takes
     train, test, y_train, y_test = train_test_split(x, y, random_state=0, stratify=y)
-    assert TabICLLinearClassifier().fit(train, y_train).score(test, y_test) > 0.85
+    assert TabICLLinearClassifier(name).fit(train, y_train).score(test, y_test) > 0.9
 
 
-def test_the_weights_and_their_card_are_small_and_in_the_package():
-    assert WEIGHTS["default"].stat().st_size < 30e6
-    assert "synthetic" in (WEIGHTS["default"].parent / "README.md").read_text()
+def test_streaming_weights_read_piece_by_piece():
+    x, y = load_breast_cancer(return_X_y=True)
+    classifier = TabICLLinearClassifier("streaming", n_estimators=2)
+    for rows in np.array_split(np.arange(400), 4):
+        classifier.partial_fit(x[rows], y[rows], classes=[0, 1])
+    assert classifier.n_samples_seen_ == 400
+    assert classifier.score(x[400:], y[400:]) > 0.9
+
+
+def test_default_weights_name_those_that_grow():
+    classifier = TabICLLinearClassifier()
+    assert not hasattr(classifier, "partial_fit")
+    with pytest.raises(AttributeError, match="model='streaming'"):
+        classifier.partial_fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize("name", list(WEIGHTS))
+def test_the_weights_and_their_card_are_small_and_in_the_package(name):
+    assert WEIGHTS[name].stat().st_size < 30e6
+    assert f"{name}.safetensors" in (WEIGHTS[name].parent / "README.md").read_text()
