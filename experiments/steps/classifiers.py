@@ -19,7 +19,6 @@ from tabicl_linear.estimator.columns import (
     MissingColumn,
     UsedColumn,
 )
-from tabicl_linear.estimator.ensemble import FittedEnsemble
 from tabicl_linear.estimator.frames import computable
 from tabicl_linear.estimator.learner import ContextLearner
 from tabicl_linear.estimator.preprocessing import Table, TablePreprocessor
@@ -130,17 +129,8 @@ class PartialClassifier(TabICLLinearClassifier):
 
     parts: ClassVar[frozenset[str]]
 
-    def _read(
-        self,
-        learner: ContextLearner[Any],
-        table: Table,
-        codes: npt.NDArray[np.int64],
-        seed: int,
-    ) -> tuple[TablePreprocessor, FittedEnsemble[Any]]:
-        preprocessor = PartialPreprocessor(self.parts, learner.max_columns)
-        matrix = preprocessor.fit_transform(table, codes)
-        ensemble = self._members(learner, preprocessor, matrix, codes, seed)
-        return preprocessor, self._finished(ensemble, matrix, codes, seed)
+    def _new_preprocessor(self, learner: ContextLearner[Any]) -> TablePreprocessor:
+        return PartialPreprocessor(self.parts, learner.max_columns)
 
 
 def partial_classifier(parts: frozenset[str], arguments: dict[str, Any]) -> PartialClassifier:

@@ -1,11 +1,11 @@
 """A long context in blocks: a state for each, and the mean of what they say."""
 
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 
-from tabicl_linear.estimator.learner import ContextLearner, State
+from tabicl_linear.estimator.learner import ContextLearner, OfLearner, State
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
@@ -21,7 +21,7 @@ class BlockStates(NamedTuple):
     present: Bool[Tensor, "b k y"]
 
 
-class ContextBlocks(Generic[State]):
+class ContextBlocks(OfLearner[State]):
     """A learner that reads a long context as several short ones (section 4.1 of the paper, "3K").
 
     Other than in `learner.BlockEnsemble`, where rows are dealt to blocks at random, each class is
@@ -33,23 +33,8 @@ class ContextBlocks(Generic[State]):
     """
 
     def __init__(self, learner: ContextLearner[State], num_blocks: int) -> None:
-        self.learner = learner
+        super().__init__(learner)
         self.num_blocks = num_blocks
-
-    @property
-    def device(self) -> torch.device:
-        """The device it computes on."""
-        return self.learner.device
-
-    @property
-    def max_columns(self) -> int:
-        """Maximum number of columns it takes."""
-        return self.learner.max_columns
-
-    def to(self, device: torch.device, /) -> Self:
-        """Move the learner to a device."""
-        self.learner = self.learner.to(device)
-        return self
 
     def fit(
         self,

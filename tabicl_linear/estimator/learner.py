@@ -1,7 +1,7 @@
 """The interface that the ensemble expects of a learner."""
 
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import torch
 
@@ -37,3 +37,29 @@ class ContextLearner(Protocol[State]):
 
     def predict(self, state: State, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""
+
+
+class OfLearner(Generic[State]):
+    """What learners have in common that ask another one several times.
+
+    Args:
+        learner: Whom they ask.
+    """
+
+    def __init__(self, learner: ContextLearner[State]) -> None:
+        self.learner = learner
+
+    @property
+    def device(self) -> torch.device:
+        """The device it computes on."""
+        return self.learner.device
+
+    @property
+    def max_columns(self) -> int:
+        """Maximum number of columns it takes."""
+        return self.learner.max_columns
+
+    def to(self, device: torch.device, /) -> Self:
+        """Move the learner to a device."""
+        self.learner = self.learner.to(device)
+        return self

@@ -8,13 +8,13 @@ problems via error-correcting output codes", with probabilities of digits in pla
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.learner import ContextLearner, State
+from tabicl_linear.estimator.learner import ContextLearner, OfLearner, State
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 NUM_ORDERS = 2
@@ -45,7 +45,7 @@ class Problem(NamedTuple):
     y: Int[Tensor, "b c"]
 
 
-class ManyClasses(Generic[State]):
+class ManyClasses(OfLearner[State]):
     """A learner of any number of classes, from one that takes few.
 
     Args:
@@ -69,23 +69,8 @@ class ManyClasses(Generic[State]):
                 f"max_classes={max_classes}: a learner must take at least 2 classes; give another "
                 "model."
             )
-        self.learner = learner
+        super().__init__(learner)
         self.code = digit_code(num_classes, max_classes)
-
-    @property
-    def device(self) -> torch.device:
-        """The device it computes on."""
-        return self.learner.device
-
-    @property
-    def max_columns(self) -> int:
-        """Maximum number of columns it takes."""
-        return self.learner.max_columns
-
-    def to(self, device: torch.device, /) -> Self:
-        """Move the learner to a device."""
-        self.learner = self.learner.to(device)
-        return self
 
     def fit(
         self,

@@ -26,10 +26,14 @@ class ReadTables(EnsembleArguments):
         seed: int,
     ) -> tuple[TablePreprocessor, FittedEnsemble[Any]]:
         """The columns learnt and the members fitted on rows."""
-        preprocessor = TablePreprocessor(self.categorical_features)
+        preprocessor = self._new_preprocessor(learner)
         matrix = preprocessor.fit_transform(table, codes)
         ensemble = self._members(learner, preprocessor, matrix, codes, seed)
         return preprocessor, self._finished(ensemble, matrix, codes, seed)
+
+    def _new_preprocessor(self, learner: ContextLearner[Any]) -> TablePreprocessor:
+        """What is to learn the columns for this learner."""
+        return TablePreprocessor(self.categorical_features)
 
     def _finished(
         self,
