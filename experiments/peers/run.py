@@ -5,7 +5,8 @@
 
 Their weights are random, which changes no cost; so accuracy is not compared. Each trial is a
 process of its own: one member of the ensemble, 20 columns, 5 classes, 100 queries. What takes
-longer than `--limit-minutes` is a row that says so. Stopped anywhere, the same command goes on.
+longer than `--limit-minutes` is a row that says so. Stopped anywhere, the same command goes on,
+and tries again what has failed.
 """
 
 import argparse
@@ -64,6 +65,7 @@ def main() -> int:
     path: Path = arguments.output / "trials.json"
     arguments.output.mkdir(parents=True, exist_ok=True)
     known: list[dict[str, object]] = json.loads(path.read_text()) if path.exists() else []
+    known = [row for row in known if not row["error"]]
     done = {(row["model"], row["rows"]) for row in known}
     wanted = [(model, rows) for rows in sorted(arguments.rows) for model in arguments.models]
     for model, rows in tqdm([pair for pair in wanted if pair not in done], unit="trial"):
