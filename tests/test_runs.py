@@ -70,10 +70,10 @@ def test_models_prints_a_row_for_every_run(capsys):
 @pytest.mark.parametrize(
     ("name", "form", "expected"),
     [
-        ("deltanet", "leave_one_out", f"{1_228_800 + 167_800:,}"),
-        ("deltanet", "earlier_rows", f"{1_228_800 + 4_773_824:,}"),
-        ("softmax", "leave_one_out", "38,400 per token + 167,800"),
-        ("deltanet_two_axis", "earlier_rows", "1,228,800 per cell of a row + 4,773,824"),
+        ("deltanet", "leave_one_out", f"{1_228_800 + 168_680:,}"),
+        ("deltanet", "earlier_rows", f"{1_228_800 + 4_774_704:,}"),
+        ("softmax", "leave_one_out", "38,400 per token + 168,680"),
+        ("deltanet_two_axis", "earlier_rows", "1,228,800 per cell of a row + 4,774,704"),
     ],
 )
 def test_state_bytes_count_what_ridge_inputs_keep(name, form, expected):

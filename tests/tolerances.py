@@ -3,7 +3,8 @@
 `rms` bounds the root mean square of the error over that of the truth; `contract` bounds relations
 that hold exactly in real arithmetic, checked in float64; `rounding` is what a handful of float32
 roundings add up to, for losses of digits that could hide below `rms`; `autocast` bounds what the
-roundings of a whole layer to 16 bits add up to, against itself in float32.
+roundings of a whole layer to 16 bits add up to, against itself in float32; `searched` is how far two
+minimisers stop from the same minimum.
 """
 
 import torch
@@ -11,6 +12,7 @@ import torch
 RMS = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 5e-3}
 CONTRACT = 1e-12
 ROUNDING = 1e-6
+SEARCHED = 1e-6
 AUTOCAST = {torch.float16: 4e-3, torch.bfloat16: 2e-2}
 
 

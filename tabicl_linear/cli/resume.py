@@ -22,8 +22,8 @@ from tabicl_linear.recipe import require_trusted
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 NETWORK = ("model.architecture", "model.mixer", "model.readout", "model.strategy")
-OF_TRAINING = ("model.architecture.ridge_inputs.dropout",)
-"""Parts of the network's description that say how it is trained and may change on the way."""
+MAY_CHANGE = tuple(f"model.architecture.ridge_inputs.{name}" for name in ("dropout", "calibration"))
+"""Parts of the network's description that no parameter depends on: trained on, it adapts."""
 SECTIONS = ("model", "data", "trainer", "seed_everything")
 GIVEN_ANEW = ("config", "ckpt_path", "weights_only", "trust_code")
 """Options that a run never inherits from another."""
@@ -130,7 +130,7 @@ class Resume(NamedTuple):
         """
         changes = list(self.changes(config))
         for key, stored, given in changes:
-            if key.startswith(NETWORK) and key not in OF_TRAINING:
+            if key.startswith(NETWORK) and key not in MAY_CHANGE:
                 raise ConfigError(
                     f"{key}={given}, but {self.path} holds a network with {key}={stored}; leave "
                     "the option out, or train from scratch without --ckpt_path."

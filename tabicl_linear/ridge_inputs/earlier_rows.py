@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.ridge_inputs.class_map import scaled
 from tabicl_linear.ridge_inputs.options import RidgeOptions
 from tabicl_linear.ridge_inputs.predictions import (
     CONFIDENCES,
@@ -86,13 +87,15 @@ class EarlierRows(NamedTuple):
             Candidates(zeros(penalties, b, size, num_classes), zeros(penalties, b, num_classes))
             for size in sizes
         )
+        confidence = zeros(b, 1) + CONFIDENCES[0]
         solution = Solution(
             weights=tuple(part.weights[0] for part in candidates),
             offsets=zeros(b, len(sets), num_classes),
             prior=zeros(b, num_classes),
             errors=zeros(b, len(sets)) + 1,
             mixture=zeros(b, len(sets)) + 1 / len(sets),
-            confidence=zeros(b, 1) + CONFIDENCES[0],
+            confidence=confidence,
+            class_map=scaled(confidence, num_classes),
         )
         return cls(
             sums=sums,
@@ -124,6 +127,7 @@ class EarlierRows(NamedTuple):
         predictions = self.solution.predict(f, by.sets)._replace(prior=prior)
         present = prior > 0
         known = r * present
+        mixed = (predictions.mixture.unsqueeze(-1) * predictions.shares).sum(2)
         wrong = predictions.shares - r.unsqueeze(2)
         tried = [
             offset_shares(of_set(f, kinds), part.weights, part.offsets)
@@ -134,7 +138,7 @@ class EarlierRows(NamedTuple):
             errors=self.errors + torch.stack([(z - r).square().sum((-1, -2)) for z in tried]),
             products=self.products + torch.einsum("bnsy,bnty->bst", wrong, wrong),
             scatter=self.scatter + (prior - r).square().sum((-1, -2)),
-            losses=self.losses + confidence_losses(predictions.mixed(), known, present),
+            losses=self.losses + confidence_losses(mixed, known, present),
         )
         is_due = state.sums.rows == by.next_solution(self.solved)
         return predictions, state._solve(by) if is_due else state
@@ -153,14 +157,15 @@ class EarlierRows(NamedTuple):
         ]
         weights, offsets = zip(*chosen, strict=True)
         scatter = self.scatter.clamp(min=SMALLEST_VARIANCE)
-        confidence = self.losses.new_tensor(CONFIDENCES)[self.losses.argmin(0)]
+        confidence = self.losses.new_tensor(CONFIDENCES)[self.losses.argmin(0)].unsqueeze(-1)
         solution = Solution(
             weights=weights,
             offsets=torch.stack(offsets, dim=1),
             prior=self.sums.labels / self.sums.rows,
             errors=(self.errors.amin(1) / scatter).T,
             mixture=best_mixture(self.products),
-            confidence=confidence.unsqueeze(-1),
+            confidence=confidence,
+            class_map=scaled(confidence, self.sums.labels.shape[-1]),
         )
         return self._replace(solved=self.sums.rows, candidates=candidates, solution=solution)
 

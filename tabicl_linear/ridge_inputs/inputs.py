@@ -97,7 +97,7 @@ class RidgeRegressions(nn.Module):
             features = self.of_rows(x[:, :0], thresholds, statistics)
             empty = EarlierRows.empty(features, self.num_classes, sets, len(penalties))
             return self.resume(RidgeState(thresholds, empty), statistics)
-        fitted = solve(chunks, sets, penalties)
+        fitted = solve(chunks, sets, penalties, self.options.calibration)
         return RidgeContext(self, RidgeState(thresholds, fitted.solution), statistics, fitted)
 
     def resume(self, state: RidgeState, statistics: ContextStatistics) -> "RidgeContext":
@@ -247,7 +247,7 @@ class RidgeInputs(RidgeRegressions):
         """What the logits of the head are added to."""
         alone = predictions.logits()
         each = predictions.confidence.unsqueeze(-1) * predictions.shares
-        mixed = (predictions.confidence * predictions.mixed()).unsqueeze(2)
+        mixed = predictions.scores.unsqueeze(2)
         prior = predictions.prior.clamp(min=1e-4).log().expand_as(alone)
         of_class = torch.cat([each, mixed, prior.unsqueeze(2)], dim=2).transpose(2, 3)
         change: Tensor = self.skip(LOGIT_SCALE * of_class).squeeze(-1)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.ridge_inputs.class_map import fit_class_map, scaled
+from tabicl_linear.ridge_inputs.options import Calibration
 from tabicl_linear.ridge_inputs.predictions import (
     CONFIDENCES,
     RidgePredictions,
@@ -58,6 +60,7 @@ def solve(
     chunks: Callable[[], Iterator[Chunk]],
     sets: Sequence[FeatureSet],
     penalties: Sequence[float],
+    calibration: Calibration,
 ) -> LeaveOneOut:
     """Sums over all chunks, then the penalties and the confidence that suit a sample of rows best.
 
@@ -65,6 +68,7 @@ def solve(
         chunks: Gives all rows of the context, in order, at every call.
         sets: What each regression takes of the features.
         penalties: To choose from for each task and set.
+        calibration: How logits are made of shares.
     """
     held, sums = _read(chunks())
     if sums is None:
@@ -72,23 +76,26 @@ def solve(
         regressions, left_out = zip(
             *(solve_rows(f, r, part, penalties) for part in sets), strict=True
         )
-        choice = _choose(torch.stack(left_out), r, regressions[0].shares)
+        choice = _choose(torch.stack(left_out), r, regressions[0].shares, calibration)
         solution = _solution(regressions, choice)
         return LeaveOneOut(sets, solution, solution.about(choice.shares), ())
-    return _solve_sums(
-        sums, _joined(_every(chunks(), -(-sums.rows // MOST_SAMPLED))), sets, penalties
-    )
+    sample = _joined(_every(chunks(), -(-sums.rows // MOST_SAMPLED)))
+    return _solve_sums(sums, sample, sets, penalties, calibration)
 
 
 def _solve_sums(
-    sums: RidgeSums, sample: Chunk, sets: Sequence[FeatureSet], penalties: Sequence[float]
+    sums: RidgeSums,
+    sample: Chunk,
+    sets: Sequence[FeatureSet],
+    penalties: Sequence[float],
+    calibration: Calibration,
 ) -> LeaveOneOut:
     f, r = sample
     solved = [solve_sums(sums, part, penalties) for part in sets]
     pairs = zip(solved, sets, strict=True)
     left_out = torch.stack([each.left_out(of_set(f, part), r) for each, part in pairs])
     regressions = [each.regression for each in solved]
-    choice = _choose(left_out, r, regressions[0].shares)
+    choice = _choose(left_out, r, regressions[0].shares, calibration)
     solution = _solution(regressions, choice)
     if r.shape[1] == sums.rows:
         return LeaveOneOut(sets, solution, solution.about(choice.shares), ())
@@ -104,6 +111,7 @@ class _Choice(NamedTuple):
         errors: Mean squared errors with these, in units of that of the class shares.
         mixture: Of the sets.
         confidence: Of the mixture.
+        class_map: Of the mixture.
         shares: Predictions of the rows with these penalties.
     """
 
@@ -111,11 +119,15 @@ class _Choice(NamedTuple):
     errors: Float[Tensor, "b s"]
     mixture: Float[Tensor, "b s"]
     confidence: Float[Tensor, "b 1"]
+    class_map: Float[Tensor, "b y z"]
     shares: Float[Tensor, "b n s y"]
 
 
 def _choose(
-    left_out: Float[Tensor, "s p b n y"], r: Float[Tensor, "b n y"], prior: Float[Tensor, "b y"]
+    left_out: Float[Tensor, "s p b n y"],
+    r: Float[Tensor, "b n y"],
+    prior: Float[Tensor, "b y"],
+    calibration: Calibration,
 ) -> _Choice:
     errors = (left_out - r).square().sum((-1, -2))
     best = errors.argmin(1)
@@ -123,14 +135,18 @@ def _choose(
     wrong = (chosen - r).flatten(2)
     mixture = best_mixture(torch.einsum("sbi,tbi->bst", wrong, wrong))
     shares = torch.einsum("bs,sbny->bny", mixture, chosen)
-    prior = prior[:, None]
-    scatter = (r - prior).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
-    confidence = confidence_losses(shares, r, prior > 0).argmin(0)
+    scatter = (r - prior[:, None]).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
+    losses = confidence_losses(shares, r, prior[:, None] > 0)
+    confidence = r.new_tensor(CONFIDENCES)[losses.argmin(0)].unsqueeze(-1)
+    class_map = scaled(confidence, r.shape[-1])
+    if calibration == "logistic":
+        class_map = fit_class_map(shares, r, prior > 0, class_map)
     return _Choice(
         penalties=best,
         errors=(errors.amin(1) / scatter).T,
         mixture=mixture,
-        confidence=r.new_tensor(CONFIDENCES)[confidence].unsqueeze(-1),
+        confidence=confidence,
+        class_map=class_map,
         shares=chosen.movedim(0, 2),
     )
 
@@ -145,6 +161,7 @@ def _solution(regressions: Sequence[Regression], choice: _Choice) -> Solution:
         errors=choice.errors,
         mixture=choice.mixture,
         confidence=choice.confidence,
+        class_map=choice.class_map,
     )
 
 

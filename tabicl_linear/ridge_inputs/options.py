@@ -11,6 +11,7 @@ Kind = Literal["values", "tanh", "cosine", "trees"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Form = Literal["leave_one_out", "earlier_rows"]
 Shown = Literal["predictions", "class_shares"]
+Calibration = Literal["confidence", "logistic"]
 SETS: tuple[dict[Kind, float], ...] = (
     {"values": 1.0, "tanh": 1.0, "cosine": 1.0, "trees": 1.0},
     {"values": 0.3, "tanh": 1.0, "cosine": 1.0, "trees": 0.3},
@@ -36,6 +37,9 @@ class RidgeOptions:
         tree_depth: Depth of a tree, which has 2^depth leaves.
         penalties: Penalties to choose from for every task and set, by squared error on rows that
             have been left out, in units of the variance of a row's features.
+        calibration: How logits are made of predicted shares, judged on rows that have been left out.
+            confidence: by the best of some factors. logistic: by a logistic regression of the
+            labels on the shares of all classes, where `form` is leave_one_out.
         growth: By how much the number of rows grows from one solution to the next where `form` is
             earlier_rows.
         shown: What the network is shown: the predictions, or the class shares of the context and no
@@ -52,6 +56,7 @@ class RidgeOptions:
     num_trees: int = 24
     tree_depth: int = 4
     penalties: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0)
+    calibration: Calibration = "confidence"
     growth: float = 1.25
     shown: Shown = "predictions"
     dropout: float = 0.0
@@ -63,6 +68,16 @@ class RidgeOptions:
         if self.shown not in get_args(Shown):
             raise ConfigError(
                 f"ridge_inputs.shown={self.shown!r} must be one of {get_args(Shown)}."
+            )
+        if self.calibration not in get_args(Calibration):
+            raise ConfigError(
+                f"ridge_inputs.calibration={self.calibration!r} must be one of "
+                f"{get_args(Calibration)}."
+            )
+        if self.calibration == "logistic" and self.form != "leave_one_out":
+            raise ConfigError(
+                f"ridge_inputs.calibration='logistic' needs rows that are left out, and form="
+                f"{self.form!r} has none; give calibration: confidence, or form: leave_one_out."
             )
         for name in ("num_tanh", "num_cosine", "num_trees", "tree_depth"):
             value = getattr(self, name)

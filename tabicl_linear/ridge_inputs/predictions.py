@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.ridge_inputs.class_map import mapped
 from tabicl_linear.ridge_inputs.solve import FeatureSet, of_set
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
@@ -26,7 +27,8 @@ class RidgePredictions(NamedTuple):
         errors: Mean squared error of each set on rows that were left out, in units of that of the
             class shares.
         mixture: How much each set counts in the mixture of all, with a sum of one.
-        confidence: What the mixture is multiplied by to make logits of it.
+        confidence: What the mixture is multiplied by to make logits of it, if nothing else is.
+        scores: Logits made of the mixture, of absent classes too.
     """
 
     shares: Float[Tensor, "b n s y"]
@@ -34,6 +36,7 @@ class RidgePredictions(NamedTuple):
     errors: Float[Tensor, "b #n s"]
     mixture: Float[Tensor, "b #n s"]
     confidence: Float[Tensor, "b #n 1"]
+    scores: Float[Tensor, "b n y"]
 
     @classmethod
     def joined(cls, parts: Sequence["RidgePredictions"]) -> "RidgePredictions":
@@ -65,6 +68,7 @@ class RidgePredictions(NamedTuple):
             errors=sets,
             mixture=sets / num_sets,
             confidence=torch.full_like(sets[..., :1], CONFIDENCES[0]),
+            scores=CONFIDENCES[0] * prior,
         )
 
     def without_regressions(self) -> "RidgePredictions":
@@ -77,13 +81,9 @@ class RidgePredictions(NamedTuple):
         pairs = zip(self._each(), others._each(), strict=True)
         return RidgePredictions(*(a.index_copy(0, tasks, b) for a, b in pairs))
 
-    def mixed(self) -> Float[Tensor, "b n y"]:
-        """Class shares that all sets predict together."""
-        return (self.mixture.unsqueeze(-1) * self.shares).sum(2)
-
     def logits(self) -> Float[Tensor, "b n y"]:
         """Logits of the closed form alone."""
-        return (self.confidence * self.mixed()).masked_fill(self.prior == 0, ABSENT_LOGIT)
+        return self.scores.masked_fill(self.prior == 0, ABSENT_LOGIT)
 
 
 class Solution(NamedTuple):
@@ -96,6 +96,7 @@ class Solution(NamedTuple):
         errors: Of each set.
         mixture: Of all sets.
         confidence: One for each task.
+        class_map: What makes logits of the mixture's shares.
     """
 
     weights: tuple[Float[Tensor, "b _f y"], ...]
@@ -104,6 +105,7 @@ class Solution(NamedTuple):
     errors: Float[Tensor, "b s"]
     mixture: Float[Tensor, "b s"]
     confidence: Float[Tensor, "b 1"]
+    class_map: Float[Tensor, "b y z"]
 
     def predict(self, f: Float[Tensor, "b n f"], sets: Sequence[FeatureSet]) -> RidgePredictions:
         """Predictions of unlabelled rows.
@@ -119,7 +121,9 @@ class Solution(NamedTuple):
     def about(self, shares: Float[Tensor, "b n s y"]) -> RidgePredictions:
         """Predicted shares with what is known about them."""
         parts = (self.prior, self.errors, self.mixture, self.confidence)
-        return RidgePredictions(shares, *(part[:, None] for part in parts))
+        mixed = torch.einsum("bs,bnsy->bny", self.mixture, shares)
+        scores = mapped(mixed, self.class_map)
+        return RidgePredictions(shares, *(part[:, None] for part in parts), scores)
 
 
 def offset_shares(

@@ -44,14 +44,16 @@ class Loop:
         self.about = np.ones(count), np.full(count, 1 / count), np.array([CONFIDENCES[0]])
 
     def predict(self, row: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Shares, prior, errors, mixture and confidence."""
+        """Shares, prior, errors, mixture, confidence and scores."""
         counts = np.sum(self.r, axis=0) if self.r else np.zeros(self.classes)
         pairs = zip(self.functions, self.best, strict=True)
         shares = np.stack([every[i](row) for every, i in pairs])
-        return shares, counts / max(counts.sum(), 1), *self.about
+        _, mixture, confidence = self.about
+        scores = confidence * (mixture @ shares)
+        return shares, counts / max(counts.sum(), 1), *self.about, scores
 
     def add(self, row: np.ndarray, label: np.ndarray) -> None:
-        shares, prior, _, mixture, _ = self.predict(row)
+        shares, prior, _, mixture, *_ = self.predict(row)
         for i, every in enumerate(self.functions):
             for j, function in enumerate(every):
                 self.errors[i, j] += ((function(row) - label) ** 2).sum()

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F
+from scipy.optimize import minimize
 from tolerances import RMS
 
 from tabicl_linear.embedding.statistics import context_statistics, standardise
@@ -13,6 +14,7 @@ from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import Architecture, InContextModel
 from tabicl_linear.readouts import FinalState
 from tabicl_linear.ridge_inputs import RidgeOptions
+from tabicl_linear.ridge_inputs.class_map import BIAS_PENALTY, SHARE_PENALTY
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
 from tabicl_linear.ridge_inputs.solve import of_set, solve_rows
 from tabicl_linear.strategies.combined import Combined
@@ -109,9 +111,32 @@ def closed_form(model, batch) -> torch.Tensor:
         names = torch.cumsum(present, 0)[y] - 1  # of the classes that there are
         losses = [F.cross_entropy(c * shares[:, present], names).item() for c in grid]
         confidence = grid[losses.index(min(losses))]
-        alone = confidence * mixed(of_queries, mixture)
-        logits.append(alone.masked_fill(~present, ABSENT_LOGIT))
+        scores = confidence * mixed(of_queries, mixture)
+        if model.ridge.options.calibration == "logistic":
+            left_out, new = (mixed(each, mixture)[:, present] for each in (of_context, of_queries))
+            scores[:, present] = by_logistic_regression(left_out, names, confidence, new)
+        logits.append(scores.masked_fill(~present, ABSENT_LOGIT))
     return torch.stack(logits)
+
+
+def by_logistic_regression(shares, y, confidence, queries) -> torch.Tensor:
+    """Logits of queries by a general minimiser."""
+    classes = shares.shape[1]
+    start = confidence * torch.eye(classes, classes + 1).double()
+    penalty = torch.tensor([SHARE_PENALTY] * classes + [BIAS_PENALTY]).double()
+
+    def loss(values):
+        found = torch.from_numpy(values).view(classes, -1).requires_grad_(True)
+        logits = shares @ found[:, :-1].T + found[:, -1]
+        whole = F.cross_entropy(logits, y, reduction="sum")
+        whole = whole + (penalty * (found - start) ** 2).sum() / 2
+        whole.backward()
+        return whole.item(), found.grad.flatten().numpy()
+
+    options = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9}
+    best = minimize(loss, start.flatten().numpy(), jac=True, method="L-BFGS-B", options=options)
+    found = torch.from_numpy(best.x).view(classes, -1)
+    return queries @ found[:, :-1].T + found[:, -1]
 
 
 def mixed(shares, mixture) -> torch.Tensor:

@@ -9,7 +9,7 @@ from tolerances import CONTRACT, RMS, assert_close
 
 from tabicl_linear.kernels.state import tensors
 from tabicl_linear.ridge_inputs import leave_one_out
-from tabicl_linear.ridge_inputs.leave_one_out import solve
+from tabicl_linear.ridge_inputs.class_map import fit_class_map, mapped, scaled
 from tabicl_linear.ridge_inputs.predictions import CONFIDENCES
 from tabicl_linear.ridge_inputs.solve import Part, RidgeSums, of_set, solve_rows, solve_sums
 
@@ -20,6 +20,7 @@ SETS = (
     (Part(slice(0, 3), 0.3), Part(slice(3, 9), 1.0)),
 )
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
+calibrations = pytest.mark.parametrize("calibration", ["confidence", "logistic"])
 
 
 def table(rows: int, *, tasks: int = 3, noise: float = 1.0):
@@ -36,6 +37,16 @@ def chunks(f, r, size=None):
     return lambda: zip(f.split(size, 1), r.split(size, 1), strict=True)
 
 
+def solve(chunks, sets, penalties, calibration="confidence"):
+    return leave_one_out.solve(chunks, sets, penalties, calibration)
+
+
+def mixed(solved, f, r):
+    """Shares of the context rows, by the mixture of all sets."""
+    known = of_context(solved, f, r)
+    return (known.mixture.unsqueeze(-1) * known.shares).sum(2)
+
+
 def of_context(solved, f, r):
     """Predictions of the context rows."""
     return solved.context(f, r) if solved.known is None else solved.known
@@ -44,15 +55,19 @@ def of_context(solved, f, r):
 def assert_same(one, other, f, r):
     for actual, expected in zip(tensors(one.solution), tensors(other.solution), strict=True):
         assert_close(actual, expected, EXACT)
-    assert_close(of_context(one, f, r).shares, of_context(other, f, r).shares, EXACT)
+    for part in ("shares", "scores"):
+        actual, expected = (getattr(of_context(each, f, r), part) for each in (one, other))
+        assert_close(actual, expected, EXACT)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 8, 9, 10, 200])
 @pytest.mark.parametrize("size", [1, 7, 64])
-def test_chunks_are_the_whole(rows, size):
+@calibrations
+def test_chunks_are_the_whole(rows, size, calibration):
     """9 features: solved from rows below, from sums above, whatever the chunks."""
     f, r = table(rows)
-    whole, pieces = solve(chunks(f, r), SETS, PENALTIES), solve(chunks(f, r, size), SETS, PENALTIES)
+    whole = solve(chunks(f, r), SETS, PENALTIES, calibration)
+    pieces = solve(chunks(f, r, size), SETS, PENALTIES, calibration)
     assert_same(pieces, whole, f, r)
 
 
@@ -122,7 +137,7 @@ def test_each_task_has_the_confidence_of_the_smallest_loss():
         r[task : task + 1] = table(60, tasks=1, noise=noise)[1]
     f = table(60, tasks=1)[0].expand(4, -1, -1)
     solved = solve(chunks(f, r), SETS, PENALTIES)
-    shares = of_context(solved, f, r).mixed()
+    shares = mixed(solved, f, r)
     kept = []
     for task in range(4):
         y = r[task].argmax(-1)
@@ -131,6 +146,21 @@ def test_each_task_has_the_confidence_of_the_smallest_loss():
     assert solved.solution.confidence.squeeze(-1).tolist() == kept
     assert len(set(kept)) > 1
     assert kept[0] > kept[3], "labels of noise deserve none"
+
+
+def test_scores_are_shares_times_the_confidence_or_mapped_by_the_best_map():
+    f, r = table(60, noise=4.0)
+    plain = solve(chunks(f, r), SETS, PENALTIES)
+    shares, confidence = mixed(plain, f, r), plain.solution.confidence
+    assert_close(of_context(plain, f, r).scores, confidence.unsqueeze(-1) * shares, CONTRACT)
+    fine = solve(chunks(f, r), SETS, PENALTIES, "logistic")
+    best = fit_class_map(shares, r, r.any(1), scaled(confidence, 3))
+    assert_close(of_context(fine, f, r).scores, mapped(shares, best), EXACT)
+    y = r.argmax(-1).flatten()
+    losses = [
+        F.cross_entropy(of_context(each, f, r).logits().flatten(0, 1), y) for each in (fine, plain)
+    ]
+    assert losses[0] < losses[1]
 
 
 def test_class_shares_are_those_of_all_rows():
@@ -169,10 +199,13 @@ def test_context_rows_look_like_queries():
     assert errors[0].tolist() == pytest.approx(errors[1].tolist(), rel=0.25)
 
 
-def test_tasks_do_not_see_each_other():
+@calibrations
+def test_tasks_do_not_see_each_other(calibration):
     f, r = table(20)
-    every = solve(chunks(f, r), SETS, PENALTIES).solution
+    r[2, 3] = torch.eye(3)[2]  # one task with all three classes
+    every = solve(chunks(f, r), SETS, PENALTIES, calibration).solution
     for task in range(3):
-        one = solve(chunks(f[task][None], r[task][None]), SETS, PENALTIES).solution
+        alone = chunks(f[task][None], r[task][None])
+        one = solve(alone, SETS, PENALTIES, calibration).solution
         for actual, expected in zip(tensors(every), tensors(one), strict=True):
             assert_close(actual[task : task + 1], expected, EXACT)

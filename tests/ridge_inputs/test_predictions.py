@@ -27,20 +27,24 @@ def predictions(rows: int = 5) -> RidgePredictions:
         torch.rand(2, 1, 2).double(),
         torch.tensor([[[0.25, 0.75]], [[1.0, 0.0]]]).double(),
         torch.tensor([[[2.0]], [[8.0]]]).double(),
+        torch.randn(2, rows, 3).double(),
     )
 
 
-def test_logits_are_the_mixture_of_the_sets_times_the_confidence():
+def mixed(known: RidgePredictions) -> torch.Tensor:
+    return (known.mixture.unsqueeze(-1) * known.shares).sum(2)
+
+
+def test_logits_are_the_scores_of_classes_that_are_present():
     known = predictions()
-    logits = known.logits()
-    for task, row in ((0, 1), (1, 4)):
-        first, other = known.shares[task, row]
-        mixed = 0.25 * first + 0.75 * other if task == 0 else first
-        assert_close(known.mixed()[task, row], mixed, CONTRACT)
-        expected = mixed * (2.0, 8.0)[task]
-        if task == 0:
-            expected[2] = ABSENT_LOGIT
-        assert_close(logits[task, row], expected, CONTRACT)
+    expected = known.scores.clone()
+    expected[0, :, 2] = ABSENT_LOGIT
+    assert torch.equal(known.logits(), expected)
+
+
+def test_class_shares_are_logits_of_themselves():
+    found = predictions().without_regressions()
+    assert torch.equal(found.scores, found.prior)
 
 
 @pytest.mark.parametrize("num_sets", [1, 2, 3])
@@ -76,7 +80,7 @@ def test_sets_that_are_equally_wrong_count_alike_whatever_rounding_says():
 
 def test_a_class_that_the_context_does_not_have_gets_no_probability():
     known = predictions()
-    known.shares[0, :, :, 2] = 1e6
+    known.scores[0, :, 2] = 1e6
     assert (known.logits().softmax(-1)[0, :, 2] < 1e-9).all()
     assert (known.logits().softmax(-1)[1] > 0).all()
 
@@ -110,7 +114,9 @@ def test_a_solution_is_linear_in_the_features_of_each_set():
     sets = ((Part(slice(0, 2), 1.0), Part(slice(5, 6), 0.3)), (Part(slice(2, 4), 7.0),))
     weights = torch.randn(2, 3, 3).double(), torch.randn(2, 2, 3).double()
     offsets = torch.randn(2, 2, 3).double()
-    solution = Solution(weights, offsets, *(part[:, 0] for part in known[1:]))
+    class_map = torch.randn(2, 3, 4).double()
+    about = [part[:, 0] for part in known[1:-1]]
+    solution = Solution(weights, offsets, *about, class_map)
     f = torch.randn(2, 4, 6).double()
     found = solution.predict(f, sets)
     for task in range(2):
@@ -118,7 +124,9 @@ def test_a_solution_is_linear_in_the_features_of_each_set():
             first = f[task, row, [0, 1, 5]] @ weights[0][task] + offsets[task, 0]
             other = f[task, row, 2:4] @ weights[1][task] + offsets[task, 1]
             assert_close(found.shares[task, row], torch.stack([first, other]), CONTRACT)
-    for actual, expected in zip(found[1:], known[1:], strict=True):
+            parts = torch.cat([0.25 * first + 0.75 * other if task == 0 else first, torch.ones(1)])
+            assert_close(found.scores[task, row], class_map[task] @ parts, CONTRACT)
+    for actual, expected in zip(found[1:-1], known[1:-1], strict=True):
         assert torch.equal(actual, expected)
     quiet = [[part._replace(deviation=0.1) for part in kinds] for kinds in sets]
     assert torch.equal(solution.predict(f, quiet).shares, found.shares), "weights know deviations"
@@ -129,7 +137,7 @@ def test_a_solution_is_linear_in_the_features_of_each_set():
 def test_losses_are_cross_entropies_over_the_classes_present(scale):
     known = predictions(50)
     present = known.prior > 0
-    shares = (scale * known.mixed()).masked_fill(~present, 0.0)
+    shares = (scale * mixed(known)).masked_fill(~present, 0.0)
     shares[..., 0] += 1 - shares.sum(-1)  # as predicted shares do, however far beyond 0 and 1
     y = torch.randint(0, 2, (2, 50))
     found = confidence_losses(shares, F.one_hot(y, 3).double(), present)
@@ -143,7 +151,7 @@ def test_losses_are_cross_entropies_over_the_classes_present(scale):
 
 def test_rows_of_no_label_do_not_count():
     known = predictions(20)
-    shares, r = known.mixed(), F.one_hot(torch.randint(0, 2, (2, 20)), 3).double()
+    shares, r = mixed(known), F.one_hot(torch.randint(0, 2, (2, 20)), 3).double()
     some = r.clone()
     some[:, 12:] = 0
     present = known.prior > 0

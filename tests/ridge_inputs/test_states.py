@@ -38,9 +38,9 @@ def test_the_state_of_the_defaults_at_20_columns():
     state = model.fit(torch.randn(1, 600, 20), torch.arange(600)[None] % 10)
     features = 20 * 6 + 96 + 96 + 24 * 2**4
     of_float32 = 4 * 24 * 4  # thresholds
-    # Weights and offsets of the sets; then the prior, errors, mixture and confidence.
-    of_float64 = 8 * (10 * 3 * features + 3 * 10 + 10 + 3 + 3 + 1)
-    assert num_bytes(state.ridge) == of_float32 + of_float64 == 167_800
+    # Weights and offsets of the sets; then the prior, errors, mixture, confidence and class map.
+    of_float64 = 8 * (10 * 3 * features + 3 * 10 + 10 + 3 + 3 + 1 + 10 * 11)
+    assert num_bytes(state.ridge) == of_float32 + of_float64 == 168_680
 
 
 def test_a_moved_model_predicts_the_same_again():

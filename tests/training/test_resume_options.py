@@ -12,15 +12,18 @@ from tabicl_linear.__main__ import main
 from tabicl_linear.cli.resume import Resume
 
 
-def test_dropout_of_ridge_inputs_may_change_on_the_way(fit, load, tmp_path, capfd):
-    """It says how a network is trained; other ridge inputs are another network."""
+def test_ridge_inputs_may_change_on_the_way_where_no_parameter_does(fit, load, tmp_path, capfd):
+    """Their share of the tasks and their scale; other ridge inputs are another network."""
     ridge = ("--config", CONFIGS / "inputs" / "ridge.yaml")
-    dropout = "--model.architecture.ridge_inputs.dropout"
-    assert fit(*ridge, *KEEP, dropout, 0.5) == 0
+    options = "--model.architecture.ridge_inputs"
+    before = (f"{options}.dropout", 0.5, f"{options}.calibration", "confidence")
+    assert fit(*ridge, *KEEP, *before) == 0
     path = tmp_path / "runs" / "version_0" / "step_0000003.ckpt"
-    assert fit("--ckpt_path", path, dropout, 1.0, root="new", base=[]) == 0
+    after = (f"{options}.dropout", 0.25, f"{options}.calibration", "logistic")
+    assert fit("--ckpt_path", path, *after, root="new", base=[]) == 0
     stored = load(tmp_path / "new" / "version_0" / "last.ckpt")
-    assert stored["config"]["model"]["architecture"]["ridge_inputs"]["dropout"] == 1.0
+    ridge_inputs = stored["config"]["model"]["architecture"]["ridge_inputs"]
+    assert (ridge_inputs["dropout"], ridge_inputs["calibration"]) == (0.25, "logistic")
     trees = ("--model.architecture.ridge_inputs.num_trees", 3)
     assert fit("--ckpt_path", path, *trees, root="other", base=[]) == 2
     assert "num_trees=3" in capfd.readouterr().err

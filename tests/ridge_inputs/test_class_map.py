@@ -1,0 +1,107 @@
+"""Logits as a linear function of all class shares, fitted by Newton's method."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from ridge_inputs.ridge_models import by_logistic_regression
+from tolerances import CONTRACT, SEARCHED, assert_close
+
+from tabicl_linear.ridge_inputs import class_map as module
+from tabicl_linear.ridge_inputs.class_map import fit_class_map, mapped, scaled
+
+
+def tasks(rows=80, classes=4, number=5):
+    """Predicted shares, labels as numbers and as shares, and confidences."""
+    g = torch.Generator().manual_seed(rows)
+    y = torch.randint(0, classes, (number, rows), generator=g)
+    r = F.one_hot(y, classes).double()
+    shares = 0.3 * r + 0.2 * torch.randn(r.shape, generator=g, dtype=torch.float64)
+    confidence = torch.tensor([[1.0], [4.0], [16.0], [2.0], [8.0]]).double()[:number]
+    return shares, y, r, confidence
+
+
+def total(shares, r, present, found, start):
+    """The penalised loss of each task."""
+    logits = mapped(shares, found).masked_fill(~present[:, None], -1e9)
+    penalty = torch.full_like(start, module.SHARE_PENALTY)
+    penalty[..., -1] = module.BIAS_PENALTY
+    data = -(logits.log_softmax(-1) * r).sum((1, 2))
+    return data + (penalty * (found - start) ** 2).sum((1, 2)) / 2
+
+
+def test_it_is_what_a_general_minimiser_finds():
+    shares, y, r, confidence = tasks()
+    found = fit_class_map(shares, r, r.any(1), scaled(confidence, 4))
+    for task in range(5):
+        expected = by_logistic_regression(shares[task], y[task], confidence[task], shares[task])
+        assert_close(mapped(shares, found)[task], expected, SEARCHED)
+
+
+def test_a_masked_class_is_found_again():
+    """A linear function of a value never predicts the class in the middle."""
+    y = torch.arange(300)[None] % 3
+    value = y - 1 + 0.3 * torch.randn(1, 300, generator=torch.Generator().manual_seed(0)).double()
+    third = torch.full_like(value, 1 / 3)
+    shares = torch.stack([third - value / 3, third, third + value / 3], dim=-1)
+    r, start = F.one_hot(y, 3).double(), scaled(torch.tensor([[4.0]]).double(), 3)
+    found = fit_class_map(shares, r, r.any(1), start)
+    assert (mapped(shares, start).argmax(-1) == 1).sum() == 0
+    assert (mapped(shares, found).argmax(-1) == y).double().mean() > 0.9
+
+
+@pytest.mark.parametrize("rows", [2, 5, 30])
+def test_never_worse_than_its_start_however_few_the_rows(rows):
+    shares, _, r, confidence = tasks(rows)
+    start, present = scaled(confidence, 4), r.any(1)
+    found = fit_class_map(shares, r, present, start)
+    assert found.isfinite().all()
+    before, after = (total(shares, r, present, each, start) for each in (start, found))
+    assert (after <= before).all()
+    assert (after < before).any()
+
+
+def test_a_single_class_needs_no_map():
+    shares, _, r, confidence = tasks(1)
+    start = scaled(confidence, 4)
+    assert torch.equal(fit_class_map(shares, r, r.any(1), start), start)
+
+
+def test_steps_that_overshoot_are_cut():
+    """Shares far from 0 and 1 under a high confidence: a first step of Newton's would diverge."""
+    shares, _, r, _ = tasks(60)
+    start, present = scaled(torch.full((5, 1), 16.0).double(), 4), r.any(1)
+    found = fit_class_map(5 * shares, r, present, start)
+    slope = torch.autograd.functional.jacobian(
+        lambda at: total(5 * shares, r, present, at, start).sum(), found
+    )
+    first = torch.autograd.functional.jacobian(
+        lambda at: total(5 * shares, r, present, at, start).sum(), start
+    )
+    assert slope.norm() < 1e-3 * first.norm()
+
+
+def test_absent_classes_keep_their_start_and_do_not_count():
+    shares, y, _, confidence = tasks()
+    y[0] %= 3  # without the last
+    y[1][y[1] == 1] = 0  # without one in between
+    r = F.one_hot(y, 4).double()
+    shares = shares * r.any(1, keepdim=True)  # no regression predicts what it has not seen
+    start = scaled(confidence, 4)
+    found = fit_class_map(shares, r, r.any(1), start)
+    assert_close(found[0, 3], start[0, 3], CONTRACT)
+    assert_close(found[1, 1], start[1, 1], CONTRACT)
+    for task in range(5):
+        one = slice(task, task + 1)
+        alone = fit_class_map(shares[one], r[one], r[one].any(1), start[one])
+        present = r[task].any(0)
+        assert_close(
+            mapped(shares[one], alone)[..., present],
+            mapped(shares[one], found[one])[..., present],
+            SEARCHED,
+        )
+
+
+def test_it_starts_as_one_factor_for_all():
+    shares, _, _, confidence = tasks()
+    expected = confidence.unsqueeze(-1) * shares
+    assert torch.equal(mapped(shares, scaled(confidence, 4)), expected)
