@@ -18,6 +18,9 @@ from tabicl_linear.model import InContextModel
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 
+DEFAULTS = RidgeOptions(calibration="logistic")
+
+
 class RandomFeatureRidge(StreamedClassifier):
     """Classifies the rows of a table by ridge regressions on random features, in closed form.
 
@@ -26,7 +29,8 @@ class RandomFeatureRidge(StreamedClassifier):
     baseline that a trained model must beat. It takes any number of classes.
 
     Args:
-        options: Features and penalties; None for the defaults of `RidgeOptions`.
+        options: Features and penalties; None for those of `RidgeOptions` with logits by a logistic
+            regression on the predicted shares (`calibration="logistic"`).
         max_columns: Maximum number of columns that a member of the ensemble sees. In wider tables
             each member uses its own random choice of columns.
         ensemble: "default", or "paper" for 10 members.
@@ -129,5 +133,5 @@ class RandomFeatureRidge(StreamedClassifier):
 
     def _make_learner(self, num_classes: int) -> ClosedForm:
         return ClosedForm(
-            self.options or RidgeOptions(), max_columns=self.max_columns, num_classes=num_classes
+            self.options or DEFAULTS, max_columns=self.max_columns, num_classes=num_classes
         )
