@@ -152,8 +152,8 @@ BASELINES = {
 
 
 NOT_SERVED = {
-    "tabflex": "its library fetches the weights itself and gives no probabilities; run it in an "
-    "environment of its own."
+    "tabflex": "its library (ticl) is on no package index, fetches its weights itself and predicts "
+    "labels without probabilities, which the protocol needs; leave it out."
 }
 """Classifiers of the paper that cannot be run here, and why."""
 
