@@ -1,11 +1,14 @@
 """`tabicl-linear evaluate` refuses what it cannot do, in one line and before it writes anything."""
 
-import fcntl
+import os
+from contextlib import ExitStack
 
 import pandas as pd
 import pytest
 import tiny_model
 from evaluation import benchmark_folder
+
+from tabicl_linear.cli.lock import locked
 
 BASELINE = "logistic_regression"
 
@@ -164,13 +167,26 @@ class TestBadInput:
         assert evaluate(benchmark=f"folder:{folder}") == 2
         assert "The table three is not the one" in error(capsys)
 
-    def test_two_runs_into_one_folder(self, evaluate, tmp_path, capsys):
-        (tmp_path / "out").mkdir()
-        with (tmp_path / "out" / ".lock").open("w") as other:
-            fcntl.flock(other, fcntl.LOCK_EX)
-            assert evaluate() == 2
-            assert "is in use by" in error(capsys)
-            assert evaluate("--shard", "1/2") == 0
+    @pytest.mark.parametrize(
+        ("running", "refused", "allowed"),
+        [
+            (None, [None, "1/2"], []),
+            ("1/2", [None, "1/2"], ["2/2"]),
+        ],
+    )
+    def test_two_runs_into_one_folder(self, evaluate, tmp_path, capsys, running, refused, allowed):
+        out = tmp_path / "out"
+        out.mkdir()
+        with ExitStack() as others:
+            others.enter_context(locked(out, shared=running is not None))
+            if running is not None:
+                others.enter_context(locked(out, f".lock-{running.replace('/', '-of-')}"))
+            for part in refused:
+                assert evaluate(*(["--shard", part] if part else [])) == 2
+                assert f"out is in use by process {os.getpid()}" in error(capsys)
+                assert not (out / "evaluation.json").exists()
+            for part in allowed:
+                assert evaluate("--shard", part) == 0
 
     def test_a_broken_result_is_named(self, evaluate, tmp_path, capsys):
         assert evaluate() == 0
