@@ -257,7 +257,7 @@ class TestWeak:
         assert found["adjusted"].item() > 0.05
         said = " ".join(weak.findings(frame, found, "mine"))
         assert "No property is related to the gap beyond chance" in said
-        assert "closest comes rows" in said
+        assert "the closest is rows" in said
 
     def test_what_is_rounded_to_zero_has_no_sign(self):
         gaps = known_gaps([-0.01, -0.00001, 0.01])

@@ -139,8 +139,8 @@ def correlations_table(found: pd.DataFrame, num_tables: int) -> Table:
     return Table(
         f"Spearman's rank correlation of the gap with properties of {num_tables} tables. Negative: "
         "further behind where there is more of it. Adjusted by Holm's method; bold: at most 0.05. "
-        "The lead of trees is of scores that the gap may contain, so that chance alone relates "
-        "them a little.",
+        "The lead of trees is computed from scores that may also enter the gap, so the two are "
+        "slightly related by chance alone.",
         ["Property", "correlation", "p", "adjusted p"],
         [rows],
     )
@@ -187,8 +187,8 @@ def findings(gaps: pd.DataFrame, found: pd.DataFrame, model: str) -> list[str]:
         strongest = found["rho"].abs().idxmax()
         return [
             *lines,
-            f"No property is related to the gap beyond chance (after Holm's correction); closest "
-            f"comes {PROPERTIES[str(strongest)].title} (correlation "
+            f"No property is related to the gap beyond chance (after Holm's correction); the "
+            f"closest is {PROPERTIES[str(strongest)].title} (correlation "
             f"{signed(found.loc[strongest, 'rho'], 2)}, adjusted p "
             f"{found.loc[strongest, 'adjusted']:.2f}). What the weak tables share, if anything, is "
             "none of these.",

@@ -215,8 +215,8 @@ def drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> li
             Drawing(
                 f"rank-by-rows-{suffix}",
                 f"Rank by {about.title} against rows of the table, smoothed by a Gaussian of width "
-                f"{figures.BANDWIDTH} in log10(rows). Ticks are tables; there is no line farther "
-                f"than {figures.REACH} widths from all of them.",
+                f"{figures.BANDWIDTH} in log10(rows). Ticks are tables; no line is drawn "
+                f"more than {figures.REACH} widths from the nearest one.",
                 figures.rank_by_rows(rows, by_table, look),
             )
         )
