@@ -152,8 +152,8 @@ BASELINES = {
 
 
 NOT_SERVED = {
-    "tabflex": "its library (ticl) is on no package index, fetches its weights itself and predicts "
-    "labels without probabilities, which the protocol needs; leave it out."
+    "tabflex": "its library (ticl) is installed from its repository alone, fetches its weights "
+    "itself and gives labels, not the probabilities that the protocol scores; leave it out."
 }
 """Classifiers of the paper that cannot be run here, and why."""
 

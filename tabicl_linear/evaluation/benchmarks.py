@@ -167,8 +167,8 @@ def _read_index(folder: Path) -> pd.DataFrame:
         gaps = int(index[column].isna().sum())
         if gaps:
             raise DataError(
-                f"{folder / INDEX}: {column} is empty in {gaps} of {len(index)} rows; fill it in, "
-                "or remove them."
+                f"{folder / INDEX}: the column {column} is empty in {gaps} of {len(index)} rows; "
+                "fill it in, or remove those rows."
             )
     return index
 
