@@ -92,6 +92,8 @@ class TestPage:
         assert "TabArena\\* (1 of 38 tables) ROC-AUC" in means
         for model in (DEFAULT, "demo", *BASELINES):
             assert f"\n| {model} |" in means
+        assert "On OpenML-CC18\\* the paper has 30 tables and we 2: these means do not" in means
+        assert "On TabArena\\* the paper has 38 tables and we 1: these means do not" in means
 
     def test_means_are_those_of_the_results(self, made):
         frame = pd.concat(pd.read_csv(x) for x in (made / "out").glob("cc18*/results.csv"))
@@ -113,6 +115,18 @@ class TestPage:
         there = {path.name for path in (made / "page").glob("*.svg")}
         assert set(shown) == there
         assert all((made / "page" / name).read_text().startswith("<?xml") for name in shown)
+
+    def test_numbers_lie_beside_it(self, made):
+        frame = pd.concat(pd.read_csv(x) for x in (made / "out").glob("*/results.csv"))
+        key = ["benchmark", "dataset", "model"]
+        wanted = frame.pivot_table(index=key, columns="metric", values="value", aggfunc="mean")
+        found = pd.read_csv(made / "page" / "scores.csv").set_index(key).sort_index()
+        assert list(found) == ["roc_auc", "accuracy", "log_loss", "ece"]
+        pd.testing.assert_frame_equal(found, wanted[list(found)], check_names=False)
+        pairs = pd.read_csv(made / "page" / "pairs.csv")
+        assert len(pairs) == 2 * 4 * 6  # benchmarks, metrics, pairs of four models
+        assert "[scores.csv](scores.csv)" in page(made)
+        assert "[pairs.csv](pairs.csv)" in page(made)
 
     def test_the_paper_stands_beside_ours(self, made):
         assert "| CatBoost | 0.8833 |" in section(page(made), "## Beside the paper")
@@ -243,7 +257,12 @@ class TestWeak:
         assert found["adjusted"].item() > 0.05
         said = " ".join(weak.findings(frame, found, "mine"))
         assert "No property is related to the gap beyond chance" in said
-        assert "closest comes rows" in said
+        assert "the closest is rows" in said
+
+    def test_what_is_rounded_to_zero_has_no_sign(self):
+        gaps = known_gaps([-0.01, -0.00001, 0.01])
+        said = " ".join(weak.findings(gaps, weak.correlations(gaps), "mine"))
+        assert "the median gap is 0.0000 (quartiles -0.0050 and +0.0050)" in said
 
     def test_few_tables_have_no_correlations(self):
         frame = known_gaps([-0.1, 0.0, 0.1], rows=[1, 2, 3])

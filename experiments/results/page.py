@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import pandas as pd
+
 from experiments.results import weak
 from tabicl_linear.evaluation.benchmarks import Benchmark
 from tabicl_linear.evaluation.evaluation import EVALUATION
-from tabicl_linear.report import figures, tables
+from tabicl_linear.report import document, figures, tables
 from tabicl_linear.report.coverage import coverage
-from tabicl_linear.report.document import notes
 from tabicl_linear.report.layout import markdown
 from tabicl_linear.report.metrics import METRICS
 from tabicl_linear.report.paper_tables import paper_tables
@@ -24,6 +25,8 @@ from tabicl_linear.report.tables import Scored
 
 DRAWN = ("roc_auc", "log_loss")
 """Metrics with figures."""
+SCORES, PAIRS = "scores.csv", "pairs.csv"
+"""Files of the numbers that are not rounded."""
 
 
 class Made(NamedTuple):
@@ -58,7 +61,7 @@ def page(
         made: How.
 
     Returns:
-        Texts by name: `page`, and the SVG files that it shows.
+        Texts by name: `page`, and the files beside it: figures (SVG) and numbers (CSV).
 
     Raises:
         DataError: Results or tables that cannot be read.
@@ -68,7 +71,7 @@ def page(
     reference = models[0]
     not_begun = _not_begun(scored, benchmarks, [*models, *baselines])
     missing = tables.missing_table(scored)
-    warnings = notes(scored, reference) + not_begun
+    warnings = document.notes(scored, reference) + not_begun
     if not not_begun and not missing.rows():
         warnings.append("Nothing is missing: every model has every fold of every table.")
     parts = [
@@ -78,10 +81,10 @@ def page(
         "## Means",
         markdown(tables.means_table(scored)),
     ]
-    drawings: dict[str, str] = {}
+    drawn: dict[str, str] = {}
     look = figures.styles(results.models)
     for one in scored:
-        parts += _chapter(one, reference, look, drawings)
+        parts += _chapter(one, reference, look, drawn)
     paper = paper_tables(scored)
     if paper:
         parts += ["## Beside the paper", *map(markdown, paper.values())]
@@ -89,7 +92,11 @@ def page(
     parts += _weak(scored, benchmarks, reference, baselines)
     if missing.rows():
         parts += ["## Missing", markdown(missing)]
-    return {"page": "\n\n".join(part.strip() for part in parts) + "\n"} | drawings
+    numbers = {
+        SCORES: _scores(scored).to_csv(index=False, lineterminator="\n"),
+        PAIRS: tables.pairs_frame(scored).to_csv(index=False, lineterminator="\n"),
+    }
+    return {"page": "\n\n".join(part.strip() for part in parts) + "\n"} | drawn | numbers
 
 
 def _how(folders: Sequence[Path], made: Made) -> str:
@@ -106,7 +113,10 @@ def _how(folders: Sequence[Path], made: Made) -> str:
         f"On: {made.machine}. The command scores what is not scored yet by\n\n```\n{calls}\n```\n\n"
         f"What was scored: {'; '.join(f'`{name}` {text}' for name, text in identities.items())}. "
         f"Libraries: {_versions(about)}. Wall-clock seconds depend on what else the machine did; "
-        "CPU seconds hardly do."
+        "CPU seconds hardly do.\n\n"
+        f"[{SCORES}]({SCORES}) has every metric of every model on every table, the mean over folds "
+        f"and not rounded; [{PAIRS}]({PAIRS}) every pair of models in every metric, with p before "
+        "and after Holm's correction."
     )
 
 
@@ -137,10 +147,8 @@ def _not_begun(
     ]
 
 
-def _chapter(
-    one: Scored, reference: str, look: figures.Styles, drawings: dict[str, str]
-) -> list[str]:
-    """A benchmark; adds its figures to the drawings."""
+def _chapter(one: Scored, reference: str, look: figures.Styles, drawn: dict[str, str]) -> list[str]:
+    """A benchmark; adds its figures to those that are drawn."""
     parts = [f"## {one.title}"]
     if not one.comparisons:
         return [*parts, "No table is complete for every model."]
@@ -150,7 +158,10 @@ def _chapter(
     if len(models) > 1:
         parts.append(markdown(tables.differences_table(one, against)))
         for metric in (x for x in DRAWN if x in one.comparisons):
-            parts += _drawn(one, metric, against, look, drawings)
+            parts.append(f"### {one.title}: {METRICS[metric].title}")
+            for drawing in document.drawings(one, metric, against, look):
+                drawn[f"{drawing.name}.svg"] = drawing.svg
+                parts += [drawing.caption, f"![{drawing.name}]({quote(drawing.name)}.svg)"]
     return [
         *parts,
         f"### {one.title}: every table",
@@ -158,22 +169,22 @@ def _chapter(
     ]
 
 
-def _drawn(
-    one: Scored, metric: str, against: str, look: figures.Styles, drawings: dict[str, str]
-) -> list[str]:
-    comparison, title = one.comparisons[metric], METRICS[metric].title
-    suffix = f"{quote(one.coverage.benchmark, safe='')}-{metric}.svg"
-    ranks, gains = f"critical-difference-{suffix}", f"differences-{suffix}"
-    drawings[ranks] = figures.critical_difference(comparison, look)
-    drawings[gains] = figures.differences(comparison.scores, against, METRICS[metric])
-    return [
-        f"### {one.title}: {title}",
-        "Mean ranks; bars join models that do not differ significantly.",
-        f"![Mean ranks by {title}]({ranks})",
-        f"{title} of each model minus that of `{against}`, table by table; in blue where the model "
-        "is better. Above: tables better : worse.",
-        f"![Differences in {title}]({gains})",
-    ]
+def _scores(benchmarks: Sequence[Scored]) -> pd.DataFrame:
+    """A row for each model on each table that it has whole, a column for each metric."""
+    return pd.concat(
+        [
+            pd.concat(
+                {metric: frame.stack() for metric, frame in one.coverage.means.items()}, axis=1
+            )
+            .rename_axis(["dataset", "model"])
+            .dropna(how="all")
+            .assign(benchmark=one.coverage.benchmark)
+            .set_index("benchmark", append=True)
+            .reorder_levels(["benchmark", "dataset", "model"])
+            .reset_index()
+            for one in benchmarks
+        ]
+    )
 
 
 def _weak(

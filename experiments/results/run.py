@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace, command: str) -> int:
         path = target if name == "page" else target.parent / name
         with written_whole(path) as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")
-    print(f"wrote {target} and {len(files) - 1} figures beside it")
+    print(f"wrote {target} and {len(files) - 1} files beside it")
     return 0
 
 
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--demo", type=Path, help="checkpoint of `make demo`")
     parser.add_argument("--baseline", nargs="+", default=list(BASELINES), metavar="NAME")
     parser.add_argument("--output", type=Path, default=Path("runs/results"))
-    parser.add_argument("--page", type=Path, default=PAGE, help="figures lie beside it")
+    parser.add_argument("--page", type=Path, default=PAGE, help="figures and numbers lie beside it")
     parser.add_argument(
         "--page-only", action="store_true", help="from the results that are there; score nothing"
     )

@@ -9,7 +9,7 @@ from scipy import stats
 
 from tabicl_linear.evaluation.benchmarks import Benchmark
 from tabicl_linear.report.comparison import ALPHA, holm
-from tabicl_linear.report.layout import DASH, Cell, Table, number, p_value
+from tabicl_linear.report.layout import DASH, Cell, Table, number, p_value, signed
 from tabicl_linear.report.tables import Scored
 
 METRIC = "roc_auc"
@@ -41,7 +41,7 @@ PROPERTIES = {
     "categorical": Property("categorical columns", "with a larger share of categories", 2),
     "missing": Property("missing cells", "with a larger share of missing cells", 2),
     "majority": Property("largest class", "whose largest class is larger", 2),
-    "nonlinear": Property("lead of trees", "on which trees are farther ahead of a linear model", 3),
+    "nonlinear": Property("lead of trees", "on which trees are further ahead of a linear model", 4),
 }
 
 
@@ -131,7 +131,7 @@ def correlations_table(found: pd.DataFrame, num_tables: int) -> Table:
         [
             Cell(PROPERTIES[str(name)].title),
             number(row.rho, 2),
-            Cell(f"{row.p:.2g}", row.p),
+            p_value(row.p)._replace(mark=""),
             p_value(row.adjusted),
         ]
         for name, row in found.iterrows()
@@ -139,8 +139,8 @@ def correlations_table(found: pd.DataFrame, num_tables: int) -> Table:
     return Table(
         f"Spearman's rank correlation of the gap with properties of {num_tables} tables. Negative: "
         "further behind where there is more of it. Adjusted by Holm's method; bold: at most 0.05. "
-        "The lead of trees is of scores that the gap may contain, so that chance alone relates "
-        "them a little.",
+        "The lead of trees is computed from scores that may also enter the gap, so the two are "
+        "slightly related by chance alone.",
         ["Property", "correlation", "p", "adjusted p"],
         [rows],
     )
@@ -150,12 +150,12 @@ def weakest_table(gaps: pd.DataFrame, model: str) -> Table:
     """The tables on which the model is furthest behind, with their properties."""
     rows = []
     for name, row in gaps.head(WEAKEST).iterrows():
-        scores = [number(row[key], 3) for key in ("model", "best")]
+        scores = [number(row[key]) for key in ("model", "best")]
         about = [
             DASH if pd.isna(row[key]) else number(float(row[key]), known.digits)
             for key, known in PROPERTIES.items()
         ]
-        gap = Cell(f"{row.gap:+.3f}", row.gap)
+        gap = Cell(signed(row.gap), row.gap)
         rows.append([Cell(str(name)), Cell(row.baseline), *scores, gap, *about])
     titles = [known.title for known in PROPERTIES.values()]
     return Table(
@@ -171,7 +171,7 @@ def weakest_table(gaps: pd.DataFrame, model: str) -> Table:
 def findings(gaps: pd.DataFrame, found: pd.DataFrame, model: str) -> list[str]:
     """Sentences that follow from the numbers."""
     behind, count = int((gaps["gap"] < 0).sum()), len(gaps)
-    low, middle, high = (f"{x:+.3f}" for x in gaps["gap"].quantile([0.25, 0.5, 0.75]))
+    low, middle, high = (signed(x) for x in gaps["gap"].quantile([0.25, 0.5, 0.75]))
     winners = gaps.head(WEAKEST)["baseline"].value_counts()
     best = ", ".join(f"{name} ({times})" for name, times in winners.items())
     lines = [
@@ -187,17 +187,17 @@ def findings(gaps: pd.DataFrame, found: pd.DataFrame, model: str) -> list[str]:
         strongest = found["rho"].abs().idxmax()
         return [
             *lines,
-            f"No property is related to the gap beyond chance (after Holm's correction); closest "
-            f"comes {PROPERTIES[str(strongest)].title} (correlation "
-            f"{found.loc[strongest, 'rho']:+.2f}, adjusted p "
+            f"No property is related to the gap beyond chance (after Holm's correction); the "
+            f"closest is {PROPERTIES[str(strongest)].title} (correlation "
+            f"{signed(found.loc[strongest, 'rho'], 2)}, adjusted p "
             f"{found.loc[strongest, 'adjusted']:.2f}). What the weak tables share, if anything, is "
             "none of these.",
         ]
     for name, row in clear.iterrows():
         way = "further behind" if row.rho < 0 else "closer to, or further ahead of, the best"
         lines.append(
-            f"It is {way} on tables {PROPERTIES[str(name)].larger} (correlation {row.rho:+.2f}, "
-            f"adjusted p {row.adjusted:.2g})."
+            f"It is {way} on tables {PROPERTIES[str(name)].larger} (correlation "
+            f"{signed(row.rho, 2)}, adjusted p {row.adjusted:.2g})."
         )
     rest = [PROPERTIES[str(name)].title for name in found.index.difference(clear.index, sort=False)]
     if rest:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,8 +56,11 @@ def _evaluate(options: argparse.Namespace) -> int:
     )
     content = plan(evaluation, output)
     output.mkdir(parents=True, exist_ok=True)
-    # Parts of one evaluation may run side by side, each once.
-    with locked(output, ".lock" if of == 1 else f".lock-{number}-of-{of}"):
+    with ExitStack() as held:
+        # Parts of one evaluation may run side by side, each once, but not beside the whole.
+        held.enter_context(locked(output, shared=of > 1))
+        if of > 1:
+            held.enter_context(locked(output, f".lock-{number}-of-{of}"))
         failed = run(evaluation, content, output, _say)
     _say(f"wrote {output / RESULTS}")
     if failed:

@@ -27,22 +27,23 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 @contextmanager
-def locked(folder: Path, name: str = LOCK) -> Iterator[None]:
+def locked(folder: Path, name: str = LOCK, *, shared: bool = False) -> Iterator[None]:
     """Hold the folder's lock within the block; the end of the process releases it, too.
 
     Args:
         folder: That exists.
         name: Of the lock; those of other names do not count.
+        shared: Whether others may hold it, too, if they share it as well.
 
     Raises:
-        ConfigError: Another process holds it.
+        ConfigError: Another process holds it, and one of the two does not share it.
         OSError: The folder cannot be written to.
     """
     path = folder / name
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     _held.add(descriptor)
     try:
-        _acquire(descriptor, folder)
+        _acquire(descriptor, folder, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         yield
@@ -53,9 +54,9 @@ def locked(folder: Path, name: str = LOCK) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _acquire(descriptor: int, folder: Path) -> None:
+def _acquire(descriptor: int, folder: Path, kind: int) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = os.pread(descriptor, 200, 0).decode(errors="replace") or "another process"
         raise ConfigError(

@@ -152,8 +152,8 @@ BASELINES = {
 
 
 NOT_SERVED = {
-    "tabflex": "its library fetches the weights itself and gives no probabilities; run it in an "
-    "environment of its own."
+    "tabflex": "its library (ticl) is installed from its repository alone, fetches its weights "
+    "itself and gives labels, not the probabilities that the protocol scores; leave it out."
 }
 """Classifiers of the paper that cannot be run here, and why."""
 

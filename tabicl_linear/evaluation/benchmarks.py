@@ -1,9 +1,11 @@
 """What is evaluated on: the tables of a benchmark, from OpenML or from a folder."""
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -50,6 +52,8 @@ class Source:
         Raises:
             DataError: The file cannot be read, or its target is missing.
         """
+        if not self.path.is_file():
+            raise DataError(f"The table {self.name} is listed, but there is no file {self.path}.")
         try:
             frame = pd.read_parquet(self.path)
         except (OSError, ValueError) as error:
@@ -99,7 +103,7 @@ def folder_benchmark(folder: Path, suite: str | None) -> Benchmark:
 
     Raises:
         ConfigError: No such suite, or several of which none is chosen.
-        DataError: An index that cannot be read or lacks columns, or that lists a table twice.
+        DataError: An index that cannot be read, lacks columns or cells, or lists a table twice.
     """
     index = _read_index(folder)
     suites = list(dict.fromkeys(index["suite"].dropna())) if "suite" in index else []
@@ -116,17 +120,32 @@ def folder_benchmark(folder: Path, suite: str | None) -> Benchmark:
         raise DataError(f"{folder / INDEX} {what}; mend it.")
     name = suite or (suites[0] if suites else folder.resolve().name)
     name = SUITES.get(name, name)
-    ids = index["openml_id"] if "openml_id" in index else pd.Series(index=index.index, dtype=float)
     sources = tuple(
         Source(
             name=str(row["name"]),
-            path=folder / row["file"],
+            path=folder / str(row["file"]),
             target=str(row["target_column"]),
-            openml_id=None if pd.isna(ids[label]) else int(ids[label]),
+            openml_id=_openml_id(row.get("openml_id"), str(row["name"]), folder),
         )
-        for label, row in index.iterrows()
+        for _, row in index.iterrows()
     )
     return Benchmark(name, BENCHMARKS.get(name, TABARENA), sources)
+
+
+def _openml_id(cell: Any, name: str, folder: Path) -> int | None:
+    """A data id; None where the cell is empty."""
+    if cell is None or pd.isna(cell):
+        return None
+    try:
+        number = float(cell)  # 11.0, where another table of the column has none
+    except ValueError:
+        number = math.nan
+    if not number.is_integer() or number < 0:
+        raise DataError(
+            f"{folder / INDEX}: the openml_id of {name} is {cell!r}; give a whole number, or leave "
+            "it empty."
+        )
+    return int(number)
 
 
 def _read_index(folder: Path) -> pd.DataFrame:
@@ -144,6 +163,13 @@ def _read_index(folder: Path) -> pd.DataFrame:
     missing = [column for column in COLUMNS if column not in index]
     if missing:
         raise DataError(f"{folder / INDEX} lacks the columns {', '.join(missing)}.")
+    for column in COLUMNS:
+        gaps = int(index[column].isna().sum())
+        if gaps:
+            raise DataError(
+                f"{folder / INDEX}: the column {column} is empty in {gaps} of {len(index)} rows; "
+                "fill it in, or remove those rows."
+            )
     return index
 
 

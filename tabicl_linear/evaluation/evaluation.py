@@ -22,6 +22,8 @@ from tabicl_linear.files import sweep, written_whole
 EVALUATION = "evaluation.json"
 RESULTS = "results.csv"
 TRIALS = "trials"
+KEYS = ("benchmark", "protocol", "ensemble", "models", "datasets")
+"""What `evaluation.json` must have to be compared with."""
 LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "torch")
 
 
@@ -75,13 +77,20 @@ def plan(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
         folder: Of the results, which may hold some.
 
     Raises:
-        DataError: A table that cannot be used.
+        DataError: A table that cannot be used, no table at all, or an `evaluation.json` that is
+            none.
         ConfigError: The folder holds results of another protocol, of other models of these names,
             or of other tables.
     """
+    sources = evaluation.benchmark.sources
+    if all(source.fault is not None for source in sources):
+        raise DataError(
+            f"None of the {len(sources)} tables of {evaluation.benchmark.name} can be had; "
+            f"{sources[0].name}: {sources[0].fault}."
+        )
     before = _read(folder / EVALUATION)
     models = _models(evaluation, before, folder)
-    datasets = [describe(evaluation.benchmark, source) for source in evaluation.benchmark.sources]
+    datasets = [describe(evaluation.benchmark, source) for source in sources]
     versions = {name: metadata.version(name) for name in LIBRARIES}
     return evaluation.settings() | {
         "models": models,
@@ -169,7 +178,7 @@ def _models(evaluation: Evaluation, before: dict[str, Any], folder: Path) -> dic
     for name, value in evaluation.settings().items():
         if before and before[name] != value:
             raise ConfigError(
-                f"{folder} holds results of another {name} ({before[name]}, and here {value}); "
+                f"{folder} holds results of another {name} ({_difference(before[name], value)}); "
                 "name another folder."
             )
     models: dict[str, str] = dict(before.get("models", {}))
@@ -180,6 +189,13 @@ def _models(evaluation: Evaluation, before: dict[str, Any], folder: Path) -> dic
                 f"and here {candidate.identity}); name another folder, or the model by NAME=PATH."
             )
     return models
+
+
+def _difference(before: Any, now: Any) -> str:
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        return f"{before}, and here {now}"
+    keys = [key for key in before | now if before.get(key) != now.get(key)]
+    return "; ".join(f"{key}: {before.get(key)}, and here {now.get(key)}" for key in keys)
 
 
 def _datasets(
@@ -211,4 +227,9 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     except ValueError as error:
         raise DataError(f"{path} cannot be read ({error}); name another folder.") from error
+    lacking = [key for key in KEYS if not isinstance(found, dict) or key not in found]
+    if lacking:
+        raise DataError(
+            f"{path} is not of an evaluation (it lacks {', '.join(lacking)}); name another folder."
+        )
     return found

@@ -110,7 +110,8 @@ class OpenMLCache:
         if not path.exists():
             if self.offline:
                 raise DataError(
-                    f"suite {suite} is not in the cache {self.folder}; leave --offline."
+                    f"suite {suite} is not in the cache {self.folder}; read it once without "
+                    "--offline."
                 )
             self._say(f"reading suite {suite} from OpenML")
             with self._scratch() as scratch:

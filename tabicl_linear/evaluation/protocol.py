@@ -82,10 +82,16 @@ def encode(
     """A table from a frame: categories and texts become codes in the order of their categories.
 
     Raises:
-        DataError: The target is not there, or missing in some rows.
+        DataError: The target is not there, or missing in some rows; or there is no other column, or
+            one that cannot be encoded, such as lists.
     """
     if target not in frame:
-        raise DataError(f"The table {name} has no target column {target!r}; mend its index.")
+        raise DataError(
+            f"The table {name} has no target column {target!r}; name one of its columns as the "
+            "target."
+        )
+    if frame.shape[1] == 1:
+        raise DataError(f"The table {name} has no column but its target; leave it out.")
     labels = frame[target]
     absent = int(labels.isna().sum())
     if absent:
@@ -95,7 +101,7 @@ def encode(
         )
     x = frame.drop(columns=target)
     x.columns = pd.Index([str(column) for column in x.columns])
-    codes = {column: _numbers(cells) for column, cells in x.items()}
+    codes = {column: _codes(cells, str(column), name) for column, cells in x.items()}
     return BenchmarkTable(
         name=name,
         openml_id=openml_id,
@@ -107,6 +113,16 @@ def encode(
 
 def _is_declared(cells: pd.Series) -> bool:
     return isinstance(cells.dtype, pd.CategoricalDtype) or dtypes.is_bool_dtype(cells.dtype)
+
+
+def _codes(cells: pd.Series, column: str, table: str) -> npt.NDArray[np.float32]:
+    try:
+        return _numbers(cells)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"The column {column!r} of the table {table} holds neither numbers nor categories "
+            f"({error}); leave it out of the table."
+        ) from error
 
 
 def _numbers(cells: pd.Series) -> npt.NDArray[np.float32]:
@@ -166,13 +182,16 @@ def _check(table: BenchmarkTable, protocol: Protocol) -> None:
     if len(table.y) < MIN_ROWS:
         raise DataError(
             f"The table {table.name} has {len(table.y)} rows; the protocol takes tables of at "
-            f"least {MIN_ROWS}."
+            f"least {MIN_ROWS}, so leave it out."
         )
     names, counts = np.unique(table.y, return_counts=True)
     if len(names) < 2:
-        raise DataError(f"The target of the table {table.name} is constant ({names[0]!r}).")
+        raise DataError(
+            f"The target of the table {table.name} is constant ({names[0]!r}); name another one, "
+            "or leave the table out."
+        )
     if np.sort(counts)[-2] < protocol.folds:
         raise DataError(
             f"All but one class of the table {table.name} have fewer than {protocol.folds} rows, "
-            f"so that there are no {protocol.folds} stratified folds."
+            f"so that there are no {protocol.folds} stratified folds; leave it out."
         )

@@ -113,8 +113,8 @@ def document(results: Results, *, reference: str | None, command: str) -> dict[s
         for name, table in everything.items()
         for suffix, write in FORMATS.items()
     }
-    drawings = [x for chapter in chapters for part in chapter.sections for x in part.drawings]
-    files |= {f"figures/{drawing.name}.svg": drawing.svg for drawing in drawings}
+    drawn = [x for chapter in chapters for part in chapter.sections for x in part.drawings]
+    files |= {f"figures/{drawing.name}.svg": drawing.svg for drawing in drawn}
     files["pairs.csv"] = tables.pairs_frame(benchmarks).to_csv(index=False)
     header = {
         "title": TITLE,
@@ -179,7 +179,7 @@ def _chapter(one: Scored, reference: str | None, look: figures.Styles) -> Chapte
     sections = [
         Section(
             METRICS[metric].title,
-            _drawings(one, metric, against, look),
+            drawings(one, metric, against, look),
             f"tables-{name}-{metric}",
             tables.datasets_table(one, metric),
         )
@@ -188,7 +188,7 @@ def _chapter(one: Scored, reference: str | None, look: figures.Styles) -> Chapte
     return Chapter(one, found, sections)
 
 
-def _drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> list[Drawing]:
+def drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> list[Drawing]:
     """The figures of a metric; none for a single model, no curve where all tables have one size."""
     comparison, about = one.comparisons[metric], METRICS[metric]
     if len(comparison.scores.columns) < 2:
@@ -204,7 +204,7 @@ def _drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> l
         Drawing(
             f"differences-{suffix}",
             f"{about.title} of each model minus that of {against}, table by table; in blue where "
-            "the model is better. Above: tables better : worse.",
+            "the model is better. Above: tables better : worse. A bar with a number on it is cut.",
             figures.differences(comparison.scores, against, about),
         ),
     ]
@@ -215,8 +215,8 @@ def _drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> l
             Drawing(
                 f"rank-by-rows-{suffix}",
                 f"Rank by {about.title} against rows of the table, smoothed by a Gaussian of width "
-                f"{figures.BANDWIDTH} in log10(rows). Ticks are tables; there is no line farther "
-                f"than {figures.REACH} widths from all of them.",
+                f"{figures.BANDWIDTH} in log10(rows). Ticks are tables; no line is drawn "
+                f"more than {figures.REACH} widths from the nearest one.",
                 figures.rank_by_rows(rows, by_table, look),
             )
         )

@@ -15,6 +15,7 @@ from scikit_posthocs import critical_difference_diagram
 from scipy.special import softmax
 
 from tabicl_linear.report.comparison import ALPHA, Comparison
+from tabicl_linear.report.layout import signed
 from tabicl_linear.report.metrics import Metric
 
 BANDWIDTH = 0.1
@@ -22,11 +23,14 @@ BANDWIDTH = 0.1
 REACH = 3
 """Bandwidths to the nearest table beyond which no smoothed rank is drawn."""
 
-# Okabe and Ito's colours without yellow: told apart by the colour-blind, readable on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's colours, grey for their yellow: told apart by the colour-blind, readable on white.
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),
+    *("#E69F00", "#56B4E9", "#000000", "#8C8C8C"),
+)
 LINES = ("-", "--", ":", "-.")
 PANELS = 6
-"""Of one row of a figure of differences."""
+"""At most, of one row of a figure of differences."""
 Styles = dict[str, dict[str, Any]]
 """Colour and line by model."""
 BETTER, WORSE = "#0072B2", "#D55E00"
@@ -115,30 +119,51 @@ def rank_by_rows(rows: pd.Series, ranks: pd.DataFrame, look: Styles) -> str:
 def differences(scores: pd.DataFrame, reference: str, metric: Metric) -> str:
     """Each model minus the reference, table by table, a panel for each model.
 
-    Tables stand in the order of the mean difference, the reference's best at the top.
+    Tables stand in the order of the mean difference, the reference's best at the top. A bar that is
+    far longer than the others is cut and has its length on it, so that the others can be seen.
     """
     others = [model for model in scores if model != reference]
     gaps = scores[others].sub(scores[reference], axis="index")
     better = gaps if metric.higher_is_better else -gaps
     order = better.mean(axis="columns").sort_values(ascending=False, kind="stable").index
     gaps, better = gaps.loc[order], better.loc[order]
-    across = min(len(others), PANELS)
-    down = -(-len(others) // across)
+    down = -(-len(others) // PANELS)
+    across = -(-len(others) // down)
+    reach = _reach(gaps.to_numpy())
     with _plain_text():
         size = (2.4 + 1.9 * across, 0.5 + down * (0.8 + 0.2 * len(gaps)))
         figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(down, across, sharey=True, sharex=True, squeeze=False).flat
         for axes, model in zip(panels, others, strict=False):
-            _gains(axes, gaps[model], better[model])
+            _gains(axes, gaps[model], better[model], reach)
         for axes in panels[len(others) :]:
             axes.set_axis_off()
         figure.supxlabel(f"{metric.title} minus that of {reference}", fontsize="medium")
         return _svg(figure)
 
 
-def _gains(axes: Axes, gaps: pd.Series, better: pd.Series) -> None:
+def _reach(gaps: np.ndarray) -> float:
+    """Length of the longest bar that is drawn whole."""
+    sizes = np.abs(gaps)
+    most = 1.5 * float(np.quantile(sizes, 0.95))
+    return most if sizes.max() > 2 * most > 0 else float(sizes.max())
+
+
+def _gains(axes: Axes, gaps: pd.Series, better: pd.Series, reach: float) -> None:
     """A bar for each table, and how often the model is better and worse."""
-    axes.barh(gaps.index, gaps, color=np.where(better > 0, BETTER, WORSE), height=0.7)
+    shown = gaps.clip(-reach, reach)
+    axes.barh(gaps.index, shown, color=np.where(better > 0, BETTER, WORSE), height=0.7)
+    for table, gap in gaps[gaps.abs() > reach].items():
+        axes.annotate(
+            signed(gap, 2),
+            (np.sign(gap) * reach, table),
+            xytext=(-2 * np.sign(gap), 0),
+            textcoords="offset points",
+            ha="right" if gap > 0 else "left",
+            va="center_baseline",
+            fontsize="x-small",
+            color="white",
+        )
     axes.axvline(0, color="0.3", linewidth=0.8)
     record = f"{(better > 0).sum()} : {(better < 0).sum()}"
     axes.set_title(f"{_wrapped(str(gaps.name))}\n{record}", fontsize="small")

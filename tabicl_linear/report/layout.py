@@ -73,7 +73,13 @@ def number(value: float, digits: int = 4, mark: Mark = "", letters: str = "") ->
     """A number of so many decimals; a dash for NaN."""
     if value != value:
         return DASH
-    return Cell(f"{value:.{digits}f}", float(value), mark, letters)
+    return Cell(f"{value:z.{digits}f}", float(value), mark, letters)
+
+
+def signed(value: float, digits: int = 4) -> str:
+    """A number of so many decimals with its sign; what is rounded to zero has none."""
+    text = f"{value:+z.{digits}f}"
+    return text if float(text) else text.removeprefix("+")
 
 
 def p_value(p: float) -> Cell:

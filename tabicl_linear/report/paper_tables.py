@@ -14,7 +14,14 @@ from tabicl_linear.report.comparison import Comparison, compare
 from tabicl_linear.report.layout import DASH, Cell, Table, number
 from tabicl_linear.report.metrics import METRICS
 from tabicl_linear.report.published import Benchmark, Mean, PublishedModel
-from tabicl_linear.report.tables import PRINTED, Scored, marks, mean_column, pairwise_rows
+from tabicl_linear.report.tables import (
+    PRINTED,
+    Scored,
+    marks,
+    mean_column,
+    other_tables,
+    pairwise_rows,
+)
 
 FAMILIES = ("gla", "deltanet", "gated_deltanet", "mamba2")
 """Of Table 1; a family's run with combined labels and a single target has its bare name."""
@@ -186,12 +193,8 @@ def _measured_column(
 
 
 def _caption(table: int, ours: Sequence[Ours]) -> str:
-    parts = [f"Table {table} of the paper ({published.TITLES[table]}): its means, and those here."]
-    for one in ours:
-        here = len(one.scores[PRINTED[0]])
-        if here != one.benchmark.num_datasets:
-            parts.append(
-                f"On {one.benchmark.title} the paper has {one.benchmark.num_datasets} tables and "
-                f"we {here}: these means do not compare."
-            )
-    return " ".join(parts)
+    warnings = [other_tables(one.benchmark, len(one.scores[PRINTED[0]])) for one in ours]
+    return (
+        f"Table {table} of the paper ({published.TITLES[table]}): its means, and those here."
+        f"{''.join(warnings)}"
+    )

@@ -7,9 +7,9 @@ import pandas as pd
 
 from tabicl_linear.report.comparison import Comparison, Pair, compare
 from tabicl_linear.report.coverage import Coverage
-from tabicl_linear.report.layout import DASH, Cell, Mark, Table, number, p_value
+from tabicl_linear.report.layout import DASH, Cell, Mark, Table, number, p_value, signed
 from tabicl_linear.report.metrics import METRICS
-from tabicl_linear.report.published import BENCHMARKS, published_mean
+from tabicl_linear.report.published import BENCHMARKS, Benchmark, published_mean
 
 PRINTED = ("roc_auc", "accuracy")
 """Metrics of the paper's tables."""
@@ -59,6 +59,11 @@ def means_table(benchmarks: Sequence[Scored]) -> Table:
     """Means of all models on all benchmarks, as in Tables 2 and 3, the paper's beside them."""
     models = _models_in_order(benchmarks)
     header, spans, columns = ["Model"], [("", 1)], [[Cell(model) for model in models]]
+    caption = (
+        "Means over folds and tables that all models have. Bold and underlined: best and second "
+        "best. Models that share a letter do not differ significantly (two-sided Wilcoxon "
+        "signed-rank tests, Holm's correction over all pairs of a benchmark and metric, 5 %)."
+    )
     for one in benchmarks:
         width = 0
         for metric in (m for m in PRINTED if m in one.comparisons):
@@ -71,13 +76,18 @@ def means_table(benchmarks: Sequence[Scored]) -> Table:
             width += 1 + any(paper)
         if width:
             spans.append((one.title, width))
-    return Table(
-        "Means over folds and tables that all models have. Bold and underlined: best and second "
-        "best. Models that share a letter do not differ significantly (two-sided Wilcoxon "
-        "signed-rank tests, Holm's correction over all pairs of a benchmark and metric, 5 %).",
-        header,
-        [list(zip(*columns, strict=True))],
-        spans,
+        if one.coverage.benchmark in BENCHMARKS and one.comparisons:
+            caption += other_tables(BENCHMARKS[one.coverage.benchmark], len(one.coverage.common))
+    return Table(caption, header, [list(zip(*columns, strict=True))], spans)
+
+
+def other_tables(about: Benchmark, count: int) -> str:
+    """Warns, at the end of a caption, of means over another number of tables than the paper's."""
+    if count == about.num_datasets:
+        return ""
+    return (
+        f" On {about.title} the paper has {about.num_datasets} tables and we {count}: these means "
+        "do not compare."
     )
 
 
@@ -184,7 +194,7 @@ def differences_table(one: Scored, reference: str) -> Table:
 def _gap(pair: Pair, reference: str) -> Cell:
     gap = -pair.difference if pair.first == reference else pair.difference
     interval = "" if pair.half_width != pair.half_width else f" ± {pair.half_width:.4f}"
-    return Cell(f"{gap:+.4f}{interval}", gap)
+    return Cell(f"{signed(gap)}{interval}", gap)
 
 
 def _record(pair: Pair, reference: str) -> str:

@@ -71,7 +71,7 @@ def test_versions():
     ("given", "words"),
     [
         ("boosting", "give one of logistic_regression, "),
-        ("tabflex", "fetches the weights itself"),
+        ("tabflex", "fetches its weights itself and gives labels"),
         ("random_forest:weights", "it has no weights; give random_forest"),
         ("absent", "not installed; pip install absent_library"),
         ("absent_extra", r"not installed; pip install 'tabicl-linear\[baselines\]'"),

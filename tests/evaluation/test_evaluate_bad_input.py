@@ -1,11 +1,14 @@
 """`tabicl-linear evaluate` refuses what it cannot do, in one line and before it writes anything."""
 
-import fcntl
+import os
+from contextlib import ExitStack
 
 import pandas as pd
 import pytest
 import tiny_model
 from evaluation import benchmark_folder
+
+from tabicl_linear.cli.lock import locked
 
 BASELINE = "logistic_regression"
 
@@ -63,6 +66,11 @@ class TestBadInput:
             (lambda frame: frame.drop(columns="target"), "has no target column 'target'"),
             (lambda frame: frame.assign(target=None), "is missing in 120 of 120 rows"),
             (lambda frame: frame[:50], "has 50 rows"),
+            (lambda frame: frame[["target"]], "The table three has no column but its target"),
+            (
+                lambda frame: frame.assign(number=[[1, 2]] * len(frame)),
+                "The column 'number' of the table three holds neither numbers nor categories",
+            ),
         ],
     )
     def test_tables(self, evaluate, tmp_path, capsys, change, words):
@@ -70,6 +78,34 @@ class TestBadInput:
         changed(folder, "three", change)
         assert evaluate(benchmark=f"folder:{folder}") == 2
         assert words in error(capsys)
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize(
+        ("column", "cell", "words"),
+        [
+            ("file", None, "file is empty in 1 of 3 rows"),
+            ("target_column", None, "target_column is empty in 1 of 3 rows"),
+            ("file", "gone.parquet", "The table three is listed, but there is no file"),
+            ("openml_id", "x1", "the openml_id of three is 'x1'; give a whole number"),
+            ("openml_id", 1.5, "the openml_id of three is 1.5; give a whole number"),
+            ("openml_id", -3, "the openml_id of three is -3.0; give a whole number"),
+        ],
+    )
+    def test_cells_of_the_index(self, evaluate, tmp_path, capsys, column, cell, words):
+        folder = benchmark_folder.write(tmp_path / "tables")
+        index = pd.read_csv(folder / "index.csv").astype({column: object})
+        index.loc[index["name"] == "three", column] = cell
+        index.to_csv(folder / "index.csv", index=False)
+        assert evaluate(benchmark=f"folder:{folder}") == 2
+        assert words in error(capsys)
+        assert not (tmp_path / "out").exists()
+
+    def test_no_table_at_all(self, evaluate, tmp_path, capsys):
+        options = ("--offline", "--cache", tmp_path / "nowhere")
+        assert evaluate(*options, benchmark="tabarena", suite=None) == 2
+        said = error(capsys)
+        assert "None of the 38 tables of tabarena can be had; Amazon_employee_access: " in said
+        assert "not in the cache" in said
         assert not (tmp_path / "out").exists()
 
     def test_files_that_are_none(self, evaluate, tmp_path, capsys):
@@ -99,6 +135,30 @@ class TestBadInput:
         assert "holds results of another tiny" in error(capsys)
         assert (tmp_path / "out" / "results.csv").read_bytes() == before
 
+    def test_a_folder_of_other_folds(self, evaluate, tmp_path, capsys):
+        assert evaluate() == 0
+        capsys.readouterr()
+        path = tmp_path / "out" / "evaluation.json"
+        path.write_text(path.read_text().replace('"folds": 5', '"folds": 3'))
+        assert evaluate() == 2
+        assert "of another protocol (folds: 3, and here 5); name another folder" in error(capsys)
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("{", "cannot be read"),
+            ("[]", "is not of an evaluation (it lacks benchmark, protocol"),
+            ('{"benchmark": "small"}', "is not of an evaluation (it lacks protocol, ensemble"),
+        ],
+    )
+    def test_a_folder_of_something_else(self, evaluate, tmp_path, capsys, text, words):
+        (tmp_path / "out").mkdir()
+        path = tmp_path / "out" / "evaluation.json"
+        path.write_text(text)
+        assert evaluate() == 2
+        assert words in error(capsys)
+        assert path.read_text() == text
+
     def test_a_table_that_is_another_now(self, evaluate, tmp_path, capsys):
         folder = benchmark_folder.write(tmp_path / "tables")
         assert evaluate(benchmark=f"folder:{folder}") == 0
@@ -107,13 +167,26 @@ class TestBadInput:
         assert evaluate(benchmark=f"folder:{folder}") == 2
         assert "The table three is not the one" in error(capsys)
 
-    def test_two_runs_into_one_folder(self, evaluate, tmp_path, capsys):
-        (tmp_path / "out").mkdir()
-        with (tmp_path / "out" / ".lock").open("w") as other:
-            fcntl.flock(other, fcntl.LOCK_EX)
-            assert evaluate() == 2
-            assert "is in use by" in error(capsys)
-            assert evaluate("--shard", "1/2") == 0
+    @pytest.mark.parametrize(
+        ("running", "refused", "allowed"),
+        [
+            (None, [None, "1/2"], []),
+            ("1/2", [None, "1/2"], ["2/2"]),
+        ],
+    )
+    def test_two_runs_into_one_folder(self, evaluate, tmp_path, capsys, running, refused, allowed):
+        out = tmp_path / "out"
+        out.mkdir()
+        with ExitStack() as others:
+            others.enter_context(locked(out, shared=running is not None))
+            if running is not None:
+                others.enter_context(locked(out, f".lock-{running.replace('/', '-of-')}"))
+            for part in refused:
+                assert evaluate(*(["--shard", part] if part else [])) == 2
+                assert f"out is in use by process {os.getpid()}" in error(capsys)
+                assert not (out / "evaluation.json").exists()
+            for part in allowed:
+                assert evaluate("--shard", part) == 0
 
     def test_a_broken_result_is_named(self, evaluate, tmp_path, capsys):
         assert evaluate() == 0

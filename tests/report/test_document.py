@@ -10,6 +10,7 @@ from report.folders import fail, rows, write
 from scipy.stats import norm
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.report import figures
 from tabicl_linear.report.document import document
 from tabicl_linear.report.figures import BANDWIDTH, smoothed_ranks, styles
 from tabicl_linear.report.metrics import METRICS
@@ -200,6 +201,19 @@ def test_smoothed_ranks_are_kernel_means():
     # Nothing is measured three decades off.
     assert np.isnan(found[2]).all()
     np.testing.assert_allclose(found[:2].sum(1), 3)
+
+
+def test_a_bar_far_longer_than_the_others_is_cut(monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(figures, "_svg", lambda figure: drawn.update(figure=figure) or "")
+    scores = pd.DataFrame(0.01, index=[f"t{i}" for i in range(40)], columns=["a", "b"])
+    scores["a"] = 0.0
+    for longest, cut in ((0.015, []), (0.4, ["+0.40"])):
+        scores.loc["t7", "b"] = longest
+        figures.differences(scores, "a", METRICS["roc_auc"])
+        (axes,) = drawn["figure"].axes
+        assert [text.get_text() for text in axes.texts] == cut
+        assert max(bar.get_width() for bar in axes.patches) == pytest.approx(0.015)
 
 
 def test_many_models_look_different():

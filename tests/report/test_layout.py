@@ -15,6 +15,7 @@ from tabicl_linear.report.layout import (
     latex,
     markdown,
     number,
+    signed,
 )
 
 NASTY = "a|b_<i>&%$#{}\\~^*`"
@@ -27,6 +28,19 @@ TABLE = Table(
     ],
     [("", 1), ("Both*", 2)],
 )
+
+
+@pytest.mark.parametrize(
+    ("value", "plain", "with_sign"),
+    [(-0.00004, "0.0000", "0.0000"), (0.0, "0.0000", "0.0000"), (-0.00006, "-0.0001", "-0.0001")],
+)
+def test_what_is_rounded_to_zero_has_no_sign(value, plain, with_sign):
+    assert number(value).text == plain
+    assert signed(value) == with_sign
+
+
+def test_a_sign_is_always_there():
+    assert (signed(0.25, 2), signed(-0.25, 2), signed(12.0, 0)) == ("+0.25", "-0.25", "+12")
 
 
 def test_markdown():
