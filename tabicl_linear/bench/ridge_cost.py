@@ -107,7 +107,8 @@ def run_fit(
     for rows in sorted(set(sizes or [256 if options.quick else ROWS])):
         context = labelled(rows, models[0])
         group = f"{rows:,} rows, {precision}"
-        cases = _cases(*(partial(fit, model, context, autocast) for model in models), group, rows)
+        ridge, plain = (partial(fit, model, context, autocast) for model in models)
+        cases = _cases(ridge, plain, group, rows)
         measured[group] = measure(cases, options, f"bench fit --ridge, {rows:,} rows")
     title = f"Fitting a context with {_name(configs)}"
     return _report("fit", title, measured, options, configs, overrides)

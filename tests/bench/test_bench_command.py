@@ -156,6 +156,7 @@ def test_prior(measure):
             "TreePrior",
             "Mixture",
             "WithTableEffects",
+            "prior/mixture",
         }
         assert target["measured"] == pytest.approx(seconds[shared] / seconds["sharing=dataset"])
         assert columns in target["what"]
