@@ -144,7 +144,8 @@ class OfSums(NamedTuple):
     ) -> Float[Tensor, "p b n y"]:
         """Predictions of context rows, each from all others, from their features and labels."""
         mean, scale, shares, weights = self.regression
-        f = (f - mean[:, None]).mul_(scale[:, None])
+        # First a copy: operations on both dtypes take twice as long.
+        f = f.to(mean.dtype, copy=True).sub_(mean[:, None]).mul_(scale[:, None])
         leverage = _squared_lengths(self.factors, f.transpose(1, 2)) + 1 / self.rows
         alone = leverage > LARGEST_LEVERAGE
         shares = shares[:, None]
