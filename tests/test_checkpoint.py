@@ -2,11 +2,13 @@
 
 import dataclasses
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 import torch
 from contract.variants import SMALL
 from safetensors.torch import save_file
+from tolerances import RMS, assert_close
 
 from tabicl_linear import recipe as recipes
 from tabicl_linear.checkpoint import export, load_model
@@ -24,6 +26,11 @@ RECIPE = {
     },
     "architecture": dataclasses.asdict(SMALL),
 }
+FIRST_LOGITS = [
+    [0.11345823109149933, -0.25067439675331116, -0.06089767813682556],
+    [-0.05003790557384491, -0.18551047146320343, -0.012599006295204163],
+]
+"""Of the first and last row, by the code of that version."""
 PROVENANCE = {"git_commit": None, "trained_rows": [4, 50], "steps": 3}
 
 
@@ -61,6 +68,16 @@ def test_checkpoint_and_export_give_the_same_model(checkpoint, tmp_path):
     assert torch.equal(_logits(exported), _logits(model))
     assert exported.provenance == PROVENANCE
     assert sorted(p.name for p in tmp_path.iterdir()) == ["last.ckpt", "m.safetensors"]
+
+
+def test_an_export_of_the_first_version_is_the_same_model():
+    """Written when the first default weights were: no checksum, none of the later options."""
+    model = load_model(Path(__file__).parent / "golden" / "first_format.safetensors")
+    assert model.provenance == {"trained_rows": [4, 50], "steps": 3}
+    x = torch.linspace(-2, 2, 24).sin().view(1, 6, 4)
+    with torch.no_grad():
+        found = model.predict(model.fit(x, torch.tensor([[0, 1, 2, 0, 1, 2]])), x)
+    assert_close(found[0, ::5], torch.tensor(FIRST_LOGITS), RMS[torch.float32])
 
 
 def test_loading_leaves_global_random_state_and_threads_alone(checkpoint):

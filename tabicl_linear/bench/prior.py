@@ -28,7 +28,8 @@ LEAST = 2.0
 NOTES = (
     "The imitation follows the steps of the authors' code as far as they are known, with "
     "`nn.Sequential` networks and ranks by sorting; it is not that code. GB/s count the finished "
-    "tables. `WithTableEffects` has `TreePrior` below. The bound is one layer of 200 units.\n\n"
+    "tables. `WithTableEffects` has `TreePrior` below; `prior/mixture` is that of the default "
+    "weights, with the effects on both. The bound is one layer of 200 units.\n\n"
 )
 
 
@@ -69,6 +70,12 @@ def run(options: Options) -> Report:
     )
 
 
+def of_default_weights() -> priors.Prior:
+    """The prior of `configs/prior/mixture.yaml`."""
+    mixture = priors.Mixture([priors.TabPFNv1Prior(), priors.TreePrior(max_categories=256)])
+    return priors.WithTableEffects(mixture, redundant=0.15, recoded=0.7)
+
+
 def cases(shape: TaskShape, num_features: int, batches: int, device: torch.device) -> list[Case]:
     """The wider priors, both sharing modes and both kinds of imitation, some batches each."""
     shape = shape._replace(num_features=num_features)
@@ -80,6 +87,7 @@ def cases(shape: TaskShape, num_features: int, batches: int, device: torch.devic
     make = partial(Case, group=COLUMNS[num_features], units=count, moved=moved)
     wider = priors.TreePrior(), priors.Mixture(), priors.WithTableEffects(priors.TreePrior())
     drawn: dict[str, priors.Prior] = {type(prior).__name__: prior for prior in wider}
+    drawn |= {"prior/mixture": of_default_weights()}
     drawn |= {f"sharing={name}": priors.TabPFNv1Prior(name) for name in ("dataset", "batch")}
     return [
         make(name, partial(_repeat, batches, prior.sample_tasks, shape, generator))

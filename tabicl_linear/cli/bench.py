@@ -41,7 +41,10 @@ def main(argv: list[str]) -> int:
         rounds=arguments.rounds or (3 if arguments.quick else arguments.usual_rounds),
         budget=arguments.budget,
         quick=arguments.quick,
+        cpu_time=arguments.cpu_time,
     )
+    if options.cpu_time and options.device.type != "cpu":
+        raise ConfigError(f"--cpu-time: {options.device} computes beside it; leave it out.")
     report = replace(
         arguments.run(options, arguments),
         command=shlex.join(["tabicl-linear", "bench", *argv]),
@@ -74,6 +77,7 @@ def _parser() -> OneLineArgumentParser:
         "--compile", action="store_true", help="also through torch.compile (takes minutes more)"
     )
     train.add_argument("--curves", action="store_true", help="overlay loss curves instead")
+    _add_ridge(train)
     train.add_argument("--steps", type=count, help="steps of a curve (300)")
     for verb, runner, what in (
         ("fit", _fit, "reading a context, against softmax attention"),
@@ -85,6 +89,7 @@ def _parser() -> OneLineArgumentParser:
         inference.add_argument("--rows", type=count, nargs="+", help="sizes of the context")
         if verb == "fit":
             inference.add_argument("--plot", action="store_true", help="also draw the figure")
+            _add_ridge(inference)
     return parser
 
 
@@ -111,6 +116,9 @@ def _add(
         help="seconds after which a case that has three rounds is skipped, and which one size of "
         "context may take (30)",
     )
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="CPU time of the process, for a busy machine"
+    )
     parser.add_argument("--quick", action="store_true", help="small shapes, seconds in all")
     return parser
 
@@ -125,6 +133,12 @@ def _add_configs(parser: OneLineArgumentParser) -> None:
     )
     parser.add_argument(
         "--override", action="append", default=[], help="such as model.architecture.depth=2"
+    )
+
+
+def _add_ridge(parser: OneLineArgumentParser) -> None:
+    parser.add_argument(
+        "--ridge", action="store_true", help="with and without ridge inputs, against each other"
     )
 
 
@@ -200,8 +214,14 @@ def _train(options: Options, arguments: argparse.Namespace) -> Report:
         raise ConfigError(f"--steps {arguments.steps}: only with --curves; leave it out.")
     if arguments.compile and arguments.curves:
         raise ConfigError("--compile: not together with --curves; leave one of them out.")
+    if arguments.ridge and (arguments.curves or arguments.compile):
+        raise ConfigError("--ridge: not together with --curves or --compile; leave one out.")
     configs, overrides = _model(arguments)
     precisions = list(dict.fromkeys(arguments.precision))
+    if arguments.ridge:
+        from tabicl_linear.bench.ridge_cost import run_train
+
+        return run_train(options, configs=configs, overrides=overrides, precisions=precisions)
     if arguments.curves:
         steps = arguments.steps or (5 if arguments.quick else 300)
         return run_curves(
@@ -217,7 +237,20 @@ def _train(options: Options, arguments: argparse.Namespace) -> Report:
 
 
 def _fit(options: Options, arguments: argparse.Namespace) -> Report:
-    return _inference("fit", options, arguments, plot=arguments.plot)
+    if not arguments.ridge:
+        return _inference("fit", options, arguments, plot=arguments.plot)
+    if arguments.plot:
+        raise ConfigError("--ridge: there is no figure; leave --plot out.")
+    from tabicl_linear.bench.ridge_cost import run_fit
+
+    configs, overrides = _model(arguments)
+    return run_fit(
+        options,
+        configs=configs,
+        overrides=overrides,
+        autocast=_autocast(arguments),
+        sizes=arguments.rows,
+    )
 
 
 def _predict(options: Options, arguments: argparse.Namespace) -> Report:
@@ -233,10 +266,14 @@ def _inference(verb: str, options: Options, arguments: argparse.Namespace, *, pl
         verb=verb,
         configs=configs,
         overrides=overrides,
-        autocast=torch.bfloat16 if arguments.precision == "bf16" else None,
+        autocast=_autocast(arguments),
         sizes=arguments.rows,
         plot=plot,
     )
+
+
+def _autocast(arguments: argparse.Namespace) -> torch.dtype | None:
+    return torch.bfloat16 if arguments.precision == "bf16" else None
 
 
 def _model(arguments: argparse.Namespace) -> tuple[list[Path], list[str]]:

@@ -88,8 +88,9 @@ class RidgeRegressions(nn.Module):
         asked = self._rows(x[:, rows], statistics)
         thresholds = asked.gather(2, columns.expand(len(x), -1).unsqueeze(-1)).squeeze(-1)
 
-        def chunks() -> Iterator[tuple[Tensor, Tensor]]:
-            for part, labels in zip(x.split(size, dim=1), y.split(size, dim=1), strict=True):
+        def chunks(step: int) -> Iterator[tuple[Tensor, Tensor]]:
+            some = x[:, ::step].split(size, dim=1), y[:, ::step].split(size, dim=1)
+            for part, labels in zip(*some, strict=True):
                 yield self.of_rows(part, thresholds, statistics), self.one_hot(labels)
 
         sets, penalties = self.features.sets(x.shape[2]), self.options.penalties

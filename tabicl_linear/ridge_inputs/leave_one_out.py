@@ -57,7 +57,7 @@ class LeaveOneOut(NamedTuple):
 
 
 def solve(
-    chunks: Callable[[], Iterator[Chunk]],
+    chunks: Callable[[int], Iterator[Chunk]],
     sets: Sequence[FeatureSet],
     penalties: Sequence[float],
     calibration: Calibration,
@@ -65,12 +65,12 @@ def solve(
     """Sums over all chunks, then the penalties and the confidence that suit a sample of rows best.
 
     Args:
-        chunks: Gives all rows of the context, in order, at every call.
+        chunks: Gives every so-manieth row of the context, from the first on, in order.
         sets: What each regression takes of the features.
         penalties: To choose from for each task and set.
         calibration: How logits are made of shares.
     """
-    held, sums = _read(chunks())
+    held, sums = _read(chunks(1))
     if sums is None:
         f, r = _joined(held)
         regressions, left_out = zip(
@@ -79,7 +79,7 @@ def solve(
         choice = _choose(torch.stack(left_out), r, regressions[0].shares, calibration)
         solution = _solution(regressions, choice)
         return LeaveOneOut(sets, solution, solution.about(choice.shares), ())
-    sample = _joined(_every(chunks(), -(-sums.rows // MOST_SAMPLED)))
+    sample = _joined(chunks(-(-sums.rows // MOST_SAMPLED)))
     return _solve_sums(sums, sample, sets, penalties, calibration)
 
 
@@ -179,16 +179,6 @@ def _read(chunks: Iterator[Chunk]) -> tuple[list[Chunk], RidgeSums | None]:
             sums = more if sums is None else sums.plus(more)
         held = []
     return held, sums
-
-
-def _every(chunks: Iterator[Chunk], step: int) -> Iterator[Chunk]:
-    """The first of every `step` rows, wherever the chunks begin."""
-    start = 0
-    for f, r in chunks:
-        kept = slice(-start % step, None, step)
-        # Copies: views of the few rows would keep all others in memory.
-        yield f[:, kept].clone(), r[:, kept].clone()
-        start += f.shape[1]
 
 
 def _joined(chunks: Iterable[Chunk]) -> Chunk:

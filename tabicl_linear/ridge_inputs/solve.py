@@ -13,6 +13,7 @@ of their rows. Factors are float64: Cholesky of sums over long contexts needs it
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -50,8 +51,16 @@ FeatureSet = Sequence[Part]
 
 
 def of_set(f: Float[Tensor, "b n f"], features: FeatureSet) -> Float[Tensor, "b n s"]:
-    """The features of a set among all."""
-    return torch.cat([f[..., part.place] for part in features], dim=-1)
+    """The features of a set among all, without a copy where they stand side by side."""
+    return f[..., _places(features)]
+
+
+def _places(features: FeatureSet) -> slice | Int[Tensor, " s"]:
+    """Where the features of a set stand among all."""
+    places = [part.place for part in features]
+    if all(one.stop == other.start for one, other in pairwise(places)):
+        return slice(places[0].start, places[-1].stop)
+    return torch.cat([torch.arange(place.start, place.stop) for place in places])
 
 
 class RidgeSums(NamedTuple):
@@ -79,8 +88,7 @@ class RidgeSums(NamedTuple):
         or constant features outgrow the penalty, and nothing positive definite is left.
         """
         f, r = f.double(), r.double()
-        ft = f.transpose(1, 2)
-        return cls(f.shape[1], f.sum(1), ft @ f, ft @ r, r.sum(1))
+        return cls(f.shape[1], f.sum(1), _symmetric_products(f), f.transpose(1, 2) @ r, r.sum(1))
 
     def plus(self, other: "RidgeSums") -> "RidgeSums":
         """Sums over the rows of both."""
@@ -136,12 +144,14 @@ class OfSums(NamedTuple):
     ) -> Float[Tensor, "p b n y"]:
         """Predictions of context rows, each from all others, from their features and labels."""
         mean, scale, shares, weights = self.regression
-        f = (f.double() - mean[:, None]) * scale[:, None]
-        explained = _solved(self.factors, f.transpose(1, 2)).square().sum(-2)
-        leverage = explained.unsqueeze(-1) + 1 / self.rows
+        # First a copy: operations on both dtypes take twice as long.
+        f = f.to(mean.dtype, copy=True).sub_(mean[:, None]).mul_(scale[:, None])
+        leverage = _squared_lengths(self.factors, f.transpose(1, 2)) + 1 / self.rows
         alone = leverage > LARGEST_LEVERAGE
         shares = shares[:, None]
-        change = (f @ weights - leverage * (r - shares)) / (1 - leverage)
+        # Weights side by side: features would be copied for each penalty otherwise.
+        predicted = torch.einsum("bnf,pbfy->pbny", f, weights)
+        change = (predicted - leverage * (r - shares)) / (1 - leverage)
         return shares + change.masked_fill(alone, 0.0)
 
     def choose(self, penalty: Int[Tensor, " b"]) -> "OfSums":
@@ -152,18 +162,17 @@ class OfSums(NamedTuple):
 
 def solve_sums(sums: RidgeSums, features: FeatureSet, penalties: Sequence[float]) -> OfSums:
     """Solve for one set from sums over all features."""
-    chosen = torch.cat([torch.arange(part.place.start, part.place.stop) for part in features])
-    chosen = chosen.to(sums.gram.device)
+    chosen = _places(features)
     mean = sums.features[:, chosen] / sums.rows
     shares = sums.labels / sums.rows
     column = sums.rows * mean.unsqueeze(-1)
-    gram = sums.gram[:, chosen[:, None], chosen] - column * mean[:, None]
+    gram = sums.gram[:, chosen][..., chosen] - column * mean[:, None]
     variance = gram.diagonal(dim1=-2, dim2=-1) / sums.rows
     scale = _scale(variance, features)
     cross = (sums.cross[:, chosen] - column * shares[:, None]) * scale.unsqueeze(-1)
-    gram = gram * scale.unsqueeze(-1) * scale[:, None]
+    gram.mul_(scale.unsqueeze(-1)).mul_(scale[:, None])
     factors = _factors(gram, _added(penalties, features, gram))
-    weights = torch.cholesky_solve(cross.expand(len(factors), -1, -1, -1), factors)
+    weights = _solved(factors, cross)
     return OfSums(Regression(mean, scale, shares, weights), sums.rows, factors)
 
 
@@ -184,15 +193,14 @@ def solve_rows(
     mean, shares = f.mean(1), r.mean(1)
     f = f - mean[:, None]
     scale = _scale(f.square().mean(1), features)
-    f = f * scale[:, None]
+    f.mul_(scale[:, None])
     gram = f @ f.transpose(1, 2)
     added = _added(penalties, features, gram)
     factors = _factors(gram, added)
-    residual = (r - shares[:, None]).expand(len(added), -1, -1, -1)
-    solved = torch.cholesky_solve(residual, factors)
+    solved = _solved(factors, r - shares[:, None])
     rest = added.view(-1, 1, 1, 1)
     identity = torch.eye(f.shape[1], dtype=f.dtype, device=f.device).expand_as(gram)
-    diagonal = _solved(factors, identity).square().sum(-2).unsqueeze(-1)
+    diagonal = _squared_lengths(factors, identity)
     unseen = rest * diagonal - 1 / f.shape[1]
     left_out = torch.where(
         unseen < 1 - LARGEST_LEVERAGE, shares[:, None], r - rest * solved / unseen
@@ -216,15 +224,41 @@ def _added(penalties: Sequence[float], features: FeatureSet, like: Tensor) -> Fl
     return like.new_tensor(penalties).unsqueeze(-1) * variance
 
 
+def _symmetric_products(f: Float[Tensor, "b n f"]) -> Float[Tensor, "b f f"]:
+    """F'F, each half of its columns with those from there on; the rest is the same by symmetry."""
+    ft, middle = f.transpose(1, 2), f.shape[2] // 2
+    products = f.new_empty(len(f), f.shape[2], f.shape[2])
+    products[:, :middle] = ft[:, :middle] @ f
+    products[:, middle:, :middle] = products[:, :middle, middle:].transpose(1, 2)
+    products[:, middle:, middle:] = ft[:, middle:] @ f[..., middle:]
+    return products
+
+
 def _factors(gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"]) -> Float[Tensor, "p b k k"]:
     sums = gram.expand(len(added), -1, -1, -1).clone()
     sums.diagonal(dim1=-2, dim2=-1).add_(added.unsqueeze(-1))
-    return torch.linalg.cholesky(sums)
+    # LAPACK reads columns: transposed, which changes nothing here, no element has to move.
+    return torch.linalg.cholesky(sums.mT)
 
 
-def _solved(factors: Tensor, right: Tensor) -> Tensor:
+def _solved(
+    factors: Float[Tensor, "p b k k"], right: Float[Tensor, "b k y"]
+) -> Float[Tensor, "p b k y"]:
+    """X of LL'X = R; `cholesky_solve` would copy all factors first."""
     right = right.expand(len(factors), -1, -1, -1)
-    return torch.linalg.solve_triangular(factors, right, upper=False)
+    half = torch.linalg.solve_triangular(factors, right, upper=False)
+    return torch.linalg.solve_triangular(factors.mT, half, upper=True)
+
+
+def _squared_lengths(
+    factors: Float[Tensor, "p b k k"], right: Float[Tensor, "b k n"]
+) -> Float[Tensor, "p b n 1"]:
+    """Squared lengths of the columns of L^-1 R; penalty by penalty, as L^-1 R takes memory."""
+    lengths = [
+        torch.linalg.vector_norm(torch.linalg.solve_triangular(each, right, upper=False), dim=-2)
+        for each in factors
+    ]
+    return torch.stack(lengths).square().unsqueeze(-1)
 
 
 def _chosen(parts: Tensor, penalty: Tensor) -> Tensor:

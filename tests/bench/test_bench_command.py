@@ -51,6 +51,15 @@ FIT = Case(
     ("Fitting a context, float32", "Exponent of the time to fit"),
     has_figure=True,
 )
+RIDGE = ("--ridge", "--config", "configs/deltanet.yaml", "--config", "configs/inputs/ridge.yaml")
+RIDGE_TRAIN = Case(
+    ("train", "--cpu-time", *RIDGE),
+    "ridge-train-deltanet",
+    ("Training step of deltanet.yaml + ridge.yaml, 2 x 64 rows",),
+)
+RIDGE_FIT = Case(
+    ("fit", *RIDGE), "ridge-fit-deltanet", ("Fitting a context with deltanet.yaml + ridge.yaml",)
+)
 PREDICT = Case(
     ("predict", "--precision", "bf16"),
     "predict-deltanet-bfloat16",
@@ -147,6 +156,7 @@ def test_prior(measure):
             "TreePrior",
             "Mixture",
             "WithTableEffects",
+            "prior/mixture",
         }
         assert target["measured"] == pytest.approx(seconds[shared] / seconds["sharing=dataset"])
         assert columns in target["what"]
@@ -172,6 +182,19 @@ def test_train(measure):
     for precision in ("float32", "bf16"):
         check_cases([e for e in entries if e["group"] in (precision, "")], {"dense products alone"})
     check_targets(data, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "groups"), [(RIDGE_TRAIN, 2), (RIDGE_FIT, 1)])
+def test_ridge_inputs_against_none(measure, case, groups):
+    data = measure(case)
+    entries = data["raw"]["cases"]
+    assert [e["name"] for e in entries] == ["with ridge inputs", "without"] * groups
+    check_targets(data, groups)
+    for entry, target in zip(entries[::2], data["targets"], strict=True):
+        ratios = [1 / entry["ratios"]["without"][q] for q in ("low", "high")]
+        assert min(ratios) <= target["measured"] <= max(ratios)
+        assert entry["group"] in target["what"]
 
 
 @pytest.mark.slow
@@ -239,6 +262,9 @@ def test_a_refusal_of_the_process_is_one_line_and_leaves_nothing(tmp_path):
         (("train", "--curves", "--precision", "fp16"), "--precision fp16"),
         (("train", "--config", "nowhere.yaml"), "nowhere.yaml"),
         (("train", "--config", "{delta}", "--override", "model.nonsense=1"), "model.nonsense"),
+        (("train", "--ridge", "--config", "{delta}"), "has no ridge inputs"),
+        (("train", "--ridge", "--curves"), "--ridge: not together"),
+        (("fit", "--ridge", "--plot"), "leave --plot out"),
         (("fit", "--config", "{softmax}"), "name a model"),
         (("fit", "--config", "nowhere.yaml"), "nowhere.yaml"),
         (("predict", "--rows", "many"), "--rows: many"),

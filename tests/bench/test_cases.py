@@ -40,6 +40,18 @@ def test_cases_take_turns_and_every_second_round_runs_backwards():
     assert measured.seconds.to_numpy().min() > 0.02
 
 
+@pytest.mark.parametrize(("cpu_time", "least", "most"), [(True, 0.03, 0.1), (False, 0.13, 60)])
+def test_cpu_time_leaves_out_what_the_process_waits_for(cpu_time, least, most):
+    def call():
+        time.sleep(0.1)
+        end = time.process_time() + 0.03
+        while time.process_time() < end:
+            pass
+
+    measured = measure([Case("a", call)], OPTIONS._replace(cpu_time=cpu_time), "test")
+    assert least <= measured.spread(("", "a")).median < most
+
+
 def test_short_calls_are_repeated_and_their_mean_counts():
     calls = []
     case = Case("a", lambda: (calls.append(0), time.sleep(0.001)))

@@ -1,5 +1,6 @@
 """Models with ridge inputs: what they start from, and what training moves."""
 
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,7 @@ from tolerances import CONTRACT, SEARCHED, assert_close, relative_rms
 
 from tabicl_linear.embedding.labels import ABSENT
 from tabicl_linear.kernels.state import tensors
+from tabicl_linear.ridge_inputs import leave_one_out
 
 
 @axes
@@ -118,3 +120,23 @@ def test_chunks_are_the_whole(axis, context, size):
 def test_training_sees_what_prediction_sees(axis):
     model, batch = noisy(**axis), task()
     assert_close(model(batch), model.predict(*fitted(model, batch)), CONTRACT)
+
+
+@pytest.mark.parametrize("form", ["leave_one_out", "earlier_rows"])
+def test_features_are_held_of_a_few_rows_at_a_time(monkeypatch, form):
+    """Of 400 rows: fewer than there are features (64) or those sampled (40), and a chunk."""
+    monkeypatch.setattr(leave_one_out, "MOST_SAMPLED", 40)
+    batch, model = task(400, num_context=400), untrained(ridge=replace(OPTIONS, form=form))
+    seen, most = [], 0
+
+    def watch(module, inputs, features):
+        nonlocal most
+        seen.append((weakref.ref(features), features.shape[1]))
+        most = max(most, sum(rows for held, rows in seen if held() is not None))
+
+    model.ridge.features.register_forward_hook(watch)
+    with torch.no_grad():
+        model.fit(batch.x, batch.y, rows_per_chunk=20)
+    read = sum(rows for _, rows in seen)
+    assert read >= 400
+    assert 20 <= most <= 64 + 20
