@@ -112,6 +112,9 @@ class TestArrowTypes:
             (pa.list_(pa.int64()), [[1, 2], None]),
             (pa.struct([("a", pa.int64())]), [{"a": 1}, {"a": None}]),
             (pa.dictionary(pa.int8(), pa.string()), ["u", None]),
+            (pa.dictionary(pa.int8(), pa.float64()), [1.5, None]),
+            (pa.string_view(), ["u", None]),
+            (pa.run_end_encoded(pa.int32(), pa.float64()), [1.5, None]),
         ],
         ids=str,
     )
@@ -147,7 +150,7 @@ class TestCellsOfObjects:
         np.testing.assert_allclose(fitted(table).predict_proba(table), expected, atol=1e-12)
 
     def test_a_huge_label_is_not_printed_whole(self):
-        with pytest.raises(DataError, match="Labels such as 1000") as refusal:
+        with pytest.raises(DataError, match="type int, such as 1000") as refusal:
             fitted(np.arange(ROWS)[:, None], [HUGE, 1] * 10)
         assert len(str(refusal.value)) < 400
 
