@@ -90,11 +90,11 @@ class TestOtherLibraries:
         for values in ([1], np.zeros(2), pd.DataFrame(), None, "text"):
             assert from_other_library(values) is values
 
-    def test_polars_is_not_imported(self):
+    def test_polars_is_not_imported_and_no_thread_is_left(self):
         code = (
-            "import sys; from tabicl_linear import RandomFeatureRidge;"
+            "import sys, threading; from tabicl_linear import RandomFeatureRidge;"
             "RandomFeatureRidge(n_estimators=1).fit([[0.0], [1.0]], [0, 1]).predict([[0.5]]);"
-            "sys.exit('polars' in sys.modules)"
+            "sys.exit('polars' in sys.modules or threading.active_count() > 1)"
         )
         assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
