@@ -1,12 +1,17 @@
 """What text in files stands for: missing values, numbers and dates."""
 
 import re
+import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.cells import text_of
+from tabicl_linear.estimator.notices import warn_user
+from tabicl_linear.estimator.text_formats import ISO, date_format, placeholder, read_dates
 
 MISSING_MARKS = ("", "?")
 """Further texts that are missing values in a column of numbers, once blanks are removed."""
@@ -36,30 +41,61 @@ def without_marks(column: pd.Series) -> pd.Series:
     return numbers_with_marks(text.mask(np.array(marked), np.nan))
 
 
-def dates(column: pd.Series, name: str, where: str) -> pd.Series:
-    """A text column as dates and times.
+def dates(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series]:
+    """A column of several files as dates and times (UTC), in one format for all of them.
+
+    Where days and months may be told apart in two ways, the month comes first; a warning says the
+    format if it is not ISO 8601. Text in several formats is read if each text says one date only.
 
     Args:
-        column: The cells.
-        name: Of the column, for the message.
-        where: Name of the file, for the message.
+        columns: For each file its name and the cells.
+        name: Of the column, for messages.
 
     Raises:
-        DataError: A cell is no date; the message names the first one and its row.
+        DataError: A cell is no date, or may be one of two; the message names the first and its row.
     """
-    if dtypes.is_datetime64_any_dtype(column.dtype):
-        return column
-    read = pd.to_datetime(column, errors="coerce", format="ISO8601")
-    if (read.isna() & column.notna()).any():
-        read = pd.to_datetime(column, errors="coerce", format="mixed")
-    wrong = (read.isna() & column.notna()).to_numpy()
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise DataError(
-            f"{where}: --dates {name}: {column.iloc[row]!r} in row {row + 1} is no date; write "
-            "dates as 2024-12-31, or leave the column out of --dates."
+    texts = [_texts(column) for _, column in columns]
+    present = pd.concat(texts, ignore_index=True).dropna()
+    text_format = date_format(present) if len(present) else ISO
+    if text_format is None:
+        read = [
+            _in_any_format(text, name, file) for (file, _), text in zip(columns, texts, strict=True)
+        ]
+    else:
+        if text_format != ISO:
+            warn_user(f"--dates {name}: {present.iloc[0]!r} is read in the format {text_format}.")
+        read = [read_dates(text, text_format) for text in texts]
+    return [stamps.dt.tz_localize(None) for stamps in read]
+
+
+def _texts(column: pd.Series) -> pd.Series:
+    """Cells as text; missing where they are, or hold a mark for it."""
+    texts = pd.Series([text_of(cell).strip() for cell in column], index=column.index, dtype=object)
+    return texts.mask(column.isna() | placeholder(texts), None)
+
+
+def _in_any_format(texts: pd.Series, name: str, file: str) -> pd.Series:
+    plain = read_dates(texts, ISO)  # of which pandas, too, would take some with the day first
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that days come first, or do not
+        month_first, day_first = (
+            plain.fillna(
+                pd.to_datetime(texts, errors="coerce", format="mixed", utc=True, dayfirst=order)
+            )
+            for order in (False, True)
         )
-    return read
+    present = texts.notna()
+    for wrong, what in (
+        (month_first.isna() & present, "is no date"),
+        ((month_first != day_first) & present, "may be one of two dates"),
+    ):
+        if wrong.any():
+            row = int(wrong.to_numpy().argmax())
+            raise DataError(
+                f"{file}: --dates {name}: {texts.iloc[row]!r} in row {row + 1} {what}; write dates "
+                "as 2024-12-31, or leave the column out of --dates."
+            )
+    return month_first
 
 
 def row_numbers(table: pd.DataFrame) -> list[str]:

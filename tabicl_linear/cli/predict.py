@@ -25,6 +25,7 @@ from tabicl_linear.cli.table_files import (
     STANDARD_INPUT,
     check_readable,
     check_writable,
+    name_of,
     suffix_of,
     write_table,
 )
@@ -80,7 +81,7 @@ def _predict(options: argparse.Namespace) -> None:
     if not options.quiet:
         rows, columns = tables.train.shape
         print(
-            f"read {options.train}: {rows} rows, {columns} columns, classes "
+            f"read {name_of(options.train)}: {rows} rows, {columns} columns, classes "
             f"{shown(classifier.classes_)}; wrote {options.output}: {len(tables.test)} rows",
             file=sys.stderr,
         )
@@ -100,10 +101,14 @@ def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
         options.model,
         ensemble=options.ensemble,
         n_estimators=options.n_estimators,
+        softmax_temperature=options.softmax_temperature,
         refine=options.refine,
+        class_weight=options.class_weight,
+        long_context=options.long_context,
         categorical_features=options.categorical,
         device=options.device,
         random_state=options.seed,
+        n_jobs=options.n_jobs,
         verbose=0 if options.quiet else 1,
     )
 
@@ -118,6 +123,8 @@ def _check_streamable(options: argparse.Namespace, option: str) -> None:
         "--encoding": options.encoding != "utf-8",
         "--na-values": options.na_values,
         "--refine": options.refine,
+        "--softmax-temperature auto": options.softmax_temperature == "auto",
+        "--long-context auto": options.long_context == "auto",
         "--stream": options.stream and option == "--dask",
         "standard input": STANDARD_INPUT in (options.train, options.test),
     }
@@ -134,6 +141,7 @@ def _table_options(options: argparse.Namespace) -> TableOptions:
         target=options.target,
         id_columns=options.id_columns,
         drop=options.drop,
+        categorical=options.categorical or (),
         dates=options.dates,
         sep=options.sep,
         encoding=options.encoding,
@@ -183,11 +191,29 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--n-estimators", type=int, help="another number of members")
     parser.add_argument(
+        "--softmax-temperature",
+        type=_temperature,
+        metavar="NUMBER|auto",
+        help="divides the logits (default: 0.8); auto calibrates it in a second fit",
+    )
+    parser.add_argument(
+        "--class-weight",
+        choices=("balanced",),
+        help="balanced: probabilities as if all classes were equally frequent",
+    )
+    parser.add_argument(
+        "--long-context",
+        choices=("full", "blocks", "auto"),
+        default="full",
+        help="how to read more rows than in pretraining (docs/growing.md)",
+    )
+    parser.add_argument(
         "--refine",
         action="store_true",
         help="optimise the fitted states on the rows of TRAIN; takes minutes (docs/explaining.md)",
     )
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: cuda if available)")
+    parser.add_argument("--n-jobs", type=int, help="CPU threads; -1 for all (default: torch's)")
     parser.add_argument("--seed", type=_seed, default=42, help="ensemble seed (default: 42)")
 
 
@@ -218,6 +244,15 @@ def _seed(text: str) -> int:
     if not 0 <= seed < 2**32:
         raise argparse.ArgumentTypeError(f"{seed}: give an integer from 0 to {2**32 - 1}")
     return seed
+
+
+def _temperature(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        return float(text)  # the classifier checks its range
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a positive number or auto") from error
 
 
 def _sep(text: str) -> str:

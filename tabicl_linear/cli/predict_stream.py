@@ -37,13 +37,16 @@ def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClass
     train.require(target)
     names = [name for name in test.columns if name != target]
     check_columns(train, names, target)
+    lines = test.num_rows()
+    if lines == 0:
+        raise _no_rows(test)
     classifier.fit(train.path, target)
     classifier.verbose = 0  # one bar for all pieces instead of one for each
     label_type, rows = train.labels(target).dtype, 0
     with (
         _writer(options.output) as write,
         tqdm(
-            total=test.num_rows(),
+            total=lines,
             desc="predict",
             unit="row",
             unit_scale=True,
@@ -56,13 +59,17 @@ def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClass
             rows += len(piece)
             bar.update(len(piece))
         if rows == 0:
-            raise DataError(f"{test.path} has a header but no rows; give at least one row.")
+            raise _no_rows(test)  # blank lines only
     if not options.quiet:
         print(
             f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
             f"{len(classifier.classes_)} classes; wrote {options.output}: {rows} rows",
             file=sys.stderr,
         )
+
+
+def _no_rows(file: TableFile) -> DataError:
+    return DataError(f"{file.path} has a header but no rows; give at least one row.")
 
 
 def check_columns(train: TableFile, names: list[str], target: str) -> None:

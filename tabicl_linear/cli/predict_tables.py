@@ -21,6 +21,7 @@ from tabicl_linear.cli.table_files import (
     PARQUET,
     STANDARD_INPUT,
     ReadOptions,
+    name_of,
     read_table,
     suffix_of,
 )
@@ -36,6 +37,7 @@ class TableOptions:
         target: Column of the labels.
         id_columns: Columns that identify rows: never features, kept in the output.
         drop: Columns to leave out.
+        categorical: Columns to read as categories.
         dates: Columns of dates that are written as text.
         sep: Character between fields of CSV and TSV files; None for the usual one.
         encoding: Of their text.
@@ -45,6 +47,7 @@ class TableOptions:
     target: str
     id_columns: Sequence[str] = ()
     drop: Sequence[str] = ()
+    categorical: Sequence[str] = ()
     dates: Sequence[str] = ()
     sep: str | None = None
     encoding: str = "utf-8"
@@ -88,23 +91,24 @@ def read_tables(train_path: Path, test_path: Path, options: TableOptions) -> Pre
     _require(options.id_columns, test, test_path, "--id-columns")
     for name, value in (("--drop", options.drop), ("--dates", options.dates)):
         _require(value, train, train_path, name)
-    ids = test[list(options.id_columns)]
+    ids = test[list(dict.fromkeys(options.id_columns))]
     left_out = [options.target, *options.id_columns, *options.drop]
     train = train.drop(columns=left_out, errors="ignore")
     test = test.drop(columns=left_out, errors="ignore")
     if train.shape[1] == 0:
         raise DataError(
-            f"{train_path} has no column besides the target {options.target!r} and those left out; "
-            "add some."
+            f"{name_of(train_path)} has no column besides the target {options.target!r} and those "
+            "left out; add some."
         )
     _compare(train, test, train_path, test_path)
+    _require(options.categorical, train, train_path, "--categorical")
     for name in train.columns:
         train[name], test[name] = _cells(name, train, test, train_path, test_path, options)
     suspects = row_numbers(train)
     if suspects:
         warnings.warn(
-            f"{train_path}: {', '.join(repr(name) for name in suspects)} looks like row numbers; "
-            "name such columns in --id-columns or --drop.",
+            f"{name_of(train_path)}: {', '.join(repr(name) for name in suspects)} looks like row "
+            "numbers; name such columns in --id-columns or --drop.",
             UserWarning,
             stacklevel=2,
         )
@@ -137,8 +141,8 @@ def _labels(train: pd.DataFrame, path: Path, options: TableOptions) -> pd.Series
     if target not in train.columns:
         hint = "" if options.sep or _is_parquet(path) else "; another separator is given by --sep"
         raise DataError(
-            f"{path} has no target column {target!r}; its columns (commas separate them) are "
-            f"{shown(train.columns)}{hint}."
+            f"{name_of(path)} has no target column {target!r}; its columns (commas separate them) "
+            f"are {shown(train.columns)}{hint}."
         )
     if target in (*options.id_columns, *options.drop):
         raise DataError(f"--target {target} is also in --id-columns or --drop; name it once.")
@@ -148,8 +152,8 @@ def _labels(train: pd.DataFrame, path: Path, options: TableOptions) -> pd.Series
     absent = int(labels.isna().sum())
     if absent:
         raise DataError(
-            f"Target column {target!r} of {path} is missing in {absent} of {len(labels)} rows; "
-            "remove those rows."
+            f"Target column {target!r} of {name_of(path)} is missing in {absent} of {len(labels)} "
+            "rows; remove those rows."
         )
     taken = {"prediction", *(f"proba_{label}" for label in labels.unique())}
     clash = [name for name in options.id_columns if name in taken]
@@ -164,7 +168,8 @@ def _require(names: Sequence[str], table: pd.DataFrame, path: Path, option: str)
     for name in names:
         if name not in table.columns:
             raise DataError(
-                f"{option} {name}: {path} has no such column; it has {shown(table.columns)}."
+                f"{option} {name}: {name_of(path)} has no such column; it has "
+                f"{shown(table.columns)}."
             )
 
 
@@ -175,8 +180,9 @@ def _compare(train: pd.DataFrame, test: pd.DataFrame, train_path: Path, test_pat
         parts = [f"missing {shown([repr(name) for name in lacking])}"] if lacking else []
         parts += [f"unknown {shown([repr(name) for name in extra])}"] if extra else []
         raise DataError(
-            f"The columns of {test_path} differ from those of {train_path}: {'; '.join(parts)}. "
-            "Give the same columns in any order, or leave some out by --drop or --id-columns."
+            f"The columns of {name_of(test_path)} differ from those of {name_of(train_path)}: "
+            f"{'; '.join(parts)}. Give the same columns in any order, or leave some out by --drop "
+            "or --id-columns."
         )
 
 
@@ -191,7 +197,10 @@ def _cells(
     """A column of both tables as numbers, dates or what it is."""
     learnt, asked = train[name], test[name]
     if name in options.dates:
-        return dates(learnt, name, str(train_path)), dates(asked, name, str(test_path))
+        if all(dtypes.is_datetime64_any_dtype(column.dtype) for column in (learnt, asked)):
+            return learnt, asked
+        learnt, asked = dates([(name_of(train_path), learnt), (name_of(test_path), asked)], name)
+        return learnt, asked
     if not _is_parquet(train_path):
         learnt = numbers_with_marks(learnt)
     if not _is_parquet(test_path) and dtypes.is_numeric_dtype(learnt.dtype):

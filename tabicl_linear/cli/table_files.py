@@ -6,7 +6,6 @@ What a file format cannot say, the caller does (`ReadOptions`), and every fault 
 import csv
 import gzip
 import io
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,12 +16,14 @@ from typing import Any, BinaryIO
 import pandas as pd
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator import csv_text
 from tabicl_linear.estimator.label_text import MISSING_WORDS
 from tabicl_linear.files import written_whole
 
 CSV, TSV, PARQUET, GZIP = ".csv", ".tsv", ".parquet", ".gz"
 STANDARD_INPUT = Path("-")
 _GZIP_MAGIC = b"\x1f\x8b"
+_HINT = ", or give another by --sep"
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ def read_table(path: Path, options: ReadOptions = DEFAULT) -> pd.DataFrame:
                 f"{path} is not a readable {suffix[1:]} file ({_one_line(error)})."
             ) from error
     if len(table) == 0:
-        raise DataError(f"{_named(path)} has a header but no rows; give at least one row.")
+        raise DataError(f"{name_of(path)} has a header but no rows; give at least one row.")
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
-        raise _twice(_named(path), twice[0])
+        raise csv_text.repeated(name_of(path), twice[0])
     return table
 
 
@@ -133,10 +134,10 @@ def check_writable(path: Path, inputs: Sequence[Path]) -> None:
     Raises:
         DataError: It cannot, or it is one of the inputs.
     """
-    suffix_of(path)
     try:
         if path.is_dir():
             raise DataError(f"--output {path} is a folder; give a file name in it.")
+        suffix_of(path)
         if not path.parent.is_dir():
             raise DataError(f"--output {path}: folder {path.parent} does not exist; create it.")
         for source in inputs:
@@ -185,50 +186,18 @@ def _read_text(named: str, content: bytes, options: ReadOptions, sep: str) -> pd
             "which it is, for example --encoding latin-1."
         ) from error
     except (pd.errors.ParserError, csv.Error) as error:
-        raise _parser_fault(named, error) from error
+        raise csv_text.fault(named, error, _HINT) from error
 
 
 def _header(named: str, stream: BinaryIO, options: ReadOptions, sep: str) -> list[str]:
-    """Column names as pandas will give them.
-
-    Raises:
-        DataError: A name occurs twice (pandas would rename the second), or the first row is longer
-            than the header (pandas would take its first fields as names of the rows).
-    """
     # utf-8-sig also reads text without the mark.
     encoding = "utf-8-sig" if options.encoding.lower() in ("utf-8", "utf8") else options.encoding
     with io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
-        lines = (line for line in csv.reader(text, delimiter=sep) if line)
-        header = next(lines, [])
-        first = next(lines, [])
-        if len(first) > len(header):
-            raise _longer(named, 2, len(first), len(header))
-    twice = sorted({name for name in header if name and header.count(name) > 1})
-    if twice:
-        raise _twice(named, twice[0])
-    return [name or f"Unnamed: {position}" for position, name in enumerate(header)]
+        return csv_text.header(named, text, sep=sep, hint=_HINT)
 
 
-def _parser_fault(named: str, error: Exception) -> DataError:
-    counts = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
-    if counts:
-        header, line, fields = (int(number) for number in counts.groups())
-        return _longer(named, line, fields, header)
-    return DataError(f"{named} is not a readable table ({_one_line(error)}).")
-
-
-def _longer(named: str, line: int, fields: int, header: int) -> DataError:
-    return DataError(
-        f"{named}: line {line} has {fields} fields and the header {header}; put quotes around "
-        "fields that hold the separator, or give another by --sep."
-    )
-
-
-def _twice(named: str, column: object) -> DataError:
-    return DataError(f"{named}: column name {column!r} occurs more than once; rename it.")
-
-
-def _named(path: Path) -> str:
+def name_of(path: Path) -> str:
+    """What messages call a file."""
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 

@@ -15,6 +15,7 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.notices import warn_user
+from tabicl_linear.estimator.short_floats import decimals
 from tabicl_linear.estimator.text_formats import (
     ISO,
     date_format,
@@ -178,6 +179,7 @@ def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[n
         )
     if dtypes.is_numeric_dtype(cells.dtype):
         values = cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        values = decimals(values, cells.dtype)
     else:
         values = _parsed(cells, name, text_format)
         wrong = np.isnan(values) & ~absent

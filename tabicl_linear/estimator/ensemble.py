@@ -281,10 +281,14 @@ def _joined(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
     return torch.from_numpy(np.stack(tables) if len(tables) > 1 else tables[0][None])
 
 
+class _Bar(tqdm):
+    monitor_interval = 0  # or even a bar that is not shown starts a thread that stays
+
+
 def progress_bar(what: str, total: int | None, progress: bool) -> tqdm:
     """A bar on stderr that counts rows."""
     # disable=None: no bar if stderr is not a terminal.
-    return tqdm(
+    return _Bar(
         total=total,
         desc=what,
         unit="row",

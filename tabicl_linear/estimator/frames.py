@@ -49,8 +49,8 @@ def from_other_library(values: Any) -> Any:
 def computable(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with cells that pandas can compute with.
 
-    Integers beyond float64 become infinite, which counts as missing, and Arrow's booleans, lists,
-    structures and times become those of pandas and Python.
+    Integers beyond float64 become infinite, which counts as missing. Arrow's dictionaries become
+    categories, and its booleans, lists, structures and times those of pandas and Python.
 
     Raises:
         DataError: Two columns of one name, or names of several types.
@@ -96,6 +96,8 @@ def computable_array(array: np.ndarray) -> np.ndarray:
 def _from_arrow(cells: pd.Series, kind: pa.DataType) -> pd.Series:
     if pa.types.is_boolean(kind):
         return cells.astype("boolean")
+    if pa.types.is_dictionary(kind):
+        return pa.array(cells.array).to_pandas().set_axis(cells.index)
     plain = (
         pa.types.is_integer,
         pa.types.is_floating,
@@ -104,10 +106,12 @@ def _from_arrow(cells: pd.Series, kind: pa.DataType) -> pd.Series:
         pa.types.is_large_string,
         pa.types.is_date,
         pa.types.is_timestamp,
-        pa.types.is_dictionary,
     )
     if any(is_kind(kind) for is_kind in plain):
         return cells
+    if pa.types.is_string_view(kind) or pa.types.is_run_end_encoded(kind):
+        # pandas holds these, but computes nothing with them.
+        return pd.Series(pa.array(cells.array).to_pylist(), index=cells.index, dtype=object)
     return cells.astype(object).where(cells.notna(), None)
 
 

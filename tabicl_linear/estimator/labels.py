@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.extensions import ExtensionDtype
+from pandas.api.types import is_bool_dtype, is_integer_dtype, is_unsigned_integer_dtype
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
@@ -17,10 +19,13 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
     """The labels as an array of one type.
 
     Raises:
-        DataError: Labels are missing, infinite, of several types, or are not class labels.
-        ValueError: `y` has more than one column.
+        DataError: Labels are missing, infinite, of several types, or are not class labels, or `y`
+            has more than one column.
     """
-    labels = column_or_1d(y, warn=True)
+    try:
+        labels = column_or_1d(_as_given(y), warn=True)
+    except ValueError as error:
+        raise DataError(one_line(error)) from error
     absent = pd.isna(labels)
     if absent.any():
         raise DataError(
@@ -31,7 +36,7 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise DataError("Input y contains infinity; give class labels.")
     if labels.dtype == object:
-        _refuse_mixed(labels)
+        _refuse_objects(labels)
     try:
         check_classification_targets(labels)
     except TypeError as error:  # bytes
@@ -50,7 +55,7 @@ def class_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDAr
     Raises:
         DataError: A label is not one of them.
     """
-    codes = pd.Index(classes).get_indexer(pd.Index(labels)).astype(np.int64)
+    codes = _index(classes).get_indexer(_index(labels)).astype(np.int64)
     if (codes < 0).any():
         raise DataError(
             f"y holds {labels[codes < 0].tolist()[0]!r}, which is not one of the classes "
@@ -60,12 +65,38 @@ def class_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDAr
     return codes
 
 
-def _refuse_mixed(labels: npt.NDArray[Any]) -> None:
+def _as_given(y: Any) -> Any:
+    """The labels without what NumPy makes of them: text of NaN in a list, decimals of nullables."""
+    if isinstance(y, list | tuple) and len({type(label) for label in y}) > 1:
+        labels = np.empty(len(y), dtype=object)
+        labels[:] = y
+        return labels
+    dtype = getattr(y, "dtype", None)
+    if isinstance(dtype, ExtensionDtype) and not pd.isna(y).any():
+        if is_bool_dtype(dtype):
+            return np.asarray(y, dtype=bool)
+        if is_integer_dtype(dtype):
+            is_unsigned = is_unsigned_integer_dtype(dtype)
+            return np.asarray(y, dtype=np.uint64 if is_unsigned else np.int64)
+    return y
+
+
+def _index(labels: npt.NDArray[Any]) -> pd.Index:
+    # pandas has no index of float16.
+    return pd.Index(labels.astype(np.float32) if labels.dtype == np.float16 else labels)
+
+
+def _refuse_objects(labels: npt.NDArray[Any]) -> None:
     kinds = {"str" if isinstance(label, str) else type(label).__name__ for label in labels}
     if len(kinds) > 1:
         raise DataError(
             f"y mixes labels of types {' and '.join(sorted(kinds))}; make them one type, for "
             "example text: [str(label) for label in y]."
+        )
+    if not kinds <= {"str", "bytes"}:  # scikit-learn refuses bytes
+        raise DataError(
+            f"y holds labels of type {kinds.pop()}, such as {reprlib.repr(labels.tolist()[0])}; "
+            "make them text, integers or booleans, for example [str(label) for label in y]."
         )
 
 

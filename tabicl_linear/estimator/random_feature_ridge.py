@@ -17,7 +17,6 @@ from tabicl_linear.estimator.streamed import StreamedClassifier
 from tabicl_linear.model import InContextModel
 from tabicl_linear.ridge_inputs import RidgeOptions
 
-
 DEFAULTS = RidgeOptions(calibration="logistic")
 
 

@@ -1,5 +1,6 @@
 """Tables in files, read piece by piece."""
 
+import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator import csv_text
 from tabicl_linear.estimator.label_text import typed_labels
 
 CSV = ".csv"
@@ -40,15 +42,18 @@ class TableFile:
         self.columns = self._names()
         twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if twice:
-            raise DataError(f"{path}: column name {twice[0]!r} occurs more than once; rename it.")
+            raise csv_text.repeated(str(path), twice[0])
 
     def num_rows(self) -> int:
         """How many rows it has; for CSV, lines after the first, an upper bound."""
         if not self._is_csv:
             with self._parquet() as file:
                 return int(file.metadata.num_rows)
+        lines, block = 0, b"\n"
         with self.path.open("rb") as file:
-            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1
+            for block in iter(lambda: file.read(1 << 20), b""):
+                lines += block.count(b"\n")
+        return lines - 1 + (not block.endswith(b"\n"))
 
     def require(self, name: str) -> None:
         """Raise `DataError` if there is no such column."""
@@ -70,7 +75,12 @@ class TableFile:
         with _ReadingErrors(self.path):
             if self._is_csv:
                 text = pd.read_csv(
-                    self.path, usecols=[name], dtype=str, keep_default_na=False, na_values=[""]
+                    self.path,
+                    usecols=[name],
+                    index_col=False,
+                    dtype=str,
+                    keep_default_na=False,
+                    na_values=[""],
                 )
                 return typed_labels(text[name])
             return pd.read_parquet(self.path, columns=[name])[name]
@@ -84,9 +94,10 @@ class TableFile:
         names = self.columns if columns is None else list(columns)
         with _ReadingErrors(self.path):
             if self._is_csv:
-                # low_memory=False: one type for each column of a piece.
+                # All columns, since `usecols` would cut rows that are too long. low_memory=False:
+                # one type for each column of a piece.
                 with pd.read_csv(
-                    self.path, usecols=names, chunksize=ROWS_PER_PIECE, low_memory=False
+                    self.path, index_col=False, chunksize=ROWS_PER_PIECE, low_memory=False
                 ) as reader:
                     yield from (piece[names] for piece in reader if len(piece))
                 return
@@ -99,10 +110,11 @@ class TableFile:
             if not self._is_csv:
                 with self._parquet() as file:
                     return list(file.schema_arrow.names)
-            # Read as a row: pandas would rename a second `y` to `y.1`.
-            header = pd.read_csv(self.path, header=None, nrows=1, dtype=str, keep_default_na=False)
-            # Without a name in the file, pandas calls it so.
-            return [str(name) or f"Unnamed: {i}" for i, name in enumerate(header.iloc[0])]
+            with self.path.open(encoding="utf-8-sig", newline="") as lines:
+                names = csv_text.header(str(self.path), lines)
+        if not names:
+            raise DataError(f"{self.path} is empty; give a header line and rows.")
+        return names
 
     def _parquet(self) -> Any:
         # Imported here, since only files need it.
@@ -121,8 +133,8 @@ class _ReadingErrors:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, pd.errors.EmptyDataError):
-            raise DataError(f"{self._path} is empty; give a header line and rows.") from error
+        if isinstance(error, pd.errors.ParserError | csv.Error):
+            raise csv_text.fault(str(self._path), error) from error
         # Errors of pandas' and pyarrow's readers are ValueErrors; ours say what is wrong already.
         if isinstance(error, ValueError | OSError) and not isinstance(error, DataError):
             reason = " ".join(str(error).split())

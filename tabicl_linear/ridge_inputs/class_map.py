@@ -1,8 +1,9 @@
 """Logits from predicted class shares: a linear function of all shares, fitted to each context.
 
-Least squares on class indicators masks classes that lie between others, and a rare class's share never
-reaches that of a common one. What is left out of a context shows both, and a logistic regression of
-its labels on its predicted shares mends them (stacked generalisation, Wolpert 1992).
+Least squares on class indicators masks classes that lie between others, and the share of a rare
+class seldom reaches that of a common one. Rows that are left out of a context show both, and a
+logistic regression of their labels on their predicted shares mends them (stacked generalisation,
+Wolpert 1992).
 """
 
 import torch
@@ -102,7 +103,7 @@ class _Search:
         b, classes, width = class_map.shape
         slope = (probabilities - self.r).mT @ self.x + self.penalty * (class_map - self.start)
         outer = (probabilities.unsqueeze(-1) * self.x.unsqueeze(2)).flatten(2)
-        curvature = -(outer.mT @ outer).unflatten(1, (classes, width)).unflatten(3, (classes, width))
+        curvature = -(outer.mT @ outer).view(b, classes, width, classes, width)
         own = (outer.mT @ self.x).unflatten(1, (classes, width))
         curvature.diagonal(dim1=1, dim2=3).add_(own.movedim(1, -1))
         curvature = curvature.flatten(3).flatten(1, 2)

@@ -37,8 +37,8 @@ class RidgeOptions:
         tree_depth: Depth of a tree, which has 2^depth leaves.
         penalties: Penalties to choose from for every task and set, by squared error on rows that
             have been left out, in units of the variance of a row's features.
-        calibration: How logits are made of predicted shares, judged on rows that have been left out.
-            confidence: by the best of some factors. logistic: by a logistic regression of the
+        calibration: How logits are made of predicted shares, judged on rows that have been left
+            out. confidence: by the best of some factors. logistic: by a logistic regression of the
             labels on the shares of all classes, where `form` is leave_one_out.
         growth: By how much the number of rows grows from one solution to the next where `form` is
             earlier_rows.

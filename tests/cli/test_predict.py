@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -110,6 +111,26 @@ def test_options_reach_the_classifier(folder, model, tables):
     np.testing.assert_allclose(out.iloc[:, 1:], expected, atol=1e-6)
 
 
+def test_options_have_the_names_of_the_arguments(folder, model, monkeypatch):
+    made = []
+    fit = TabICLLinearClassifier.fit
+    monkeypatch.setattr(
+        TabICLLinearClassifier, "fit", lambda self, *data: made.append(self) or fit(self, *data)
+    )
+    options = {
+        "softmax_temperature": "auto",
+        "class_weight": "balanced",
+        "long_context": "blocks",
+        "n_jobs": 1,
+        "n_estimators": 1,
+        "ensemble": "paper",
+    }
+    words = [(f"--{name.replace('_', '-')}", str(value)) for name, value in options.items()]
+    assert run(folder, model, *chain(*words)) == 0
+    arguments = made[0].get_params()
+    assert {name: arguments[name] for name in options} == options
+
+
 def frame(**columns):
     return lambda path: pd.DataFrame(columns).to_csv(path, index=False)
 
@@ -182,7 +203,12 @@ def test_bad_paths(folder, model, capsys, options, message):
     [
         (["--n-estimators", "0"], "n_estimators=0"),
         (["--device", "toaster"], "not a torch device"),
-        (["--categorical", "size"], "'size', which is not a column"),
+        (["--softmax-temperature", "-1"], "softmax_temperature=-1.0"),
+        (["--softmax-temperature", "warm"], "'warm': give a positive number or auto"),
+        (["--class-weight", "even"], "invalid choice: 'even'"),
+        (["--long-context", "short"], "invalid choice: 'short'"),
+        (["--n-jobs", "0"], "n_jobs=0"),
+        (["--categorical", "size"], "train.csv has no such column; it has sepal length (cm)"),
         (["--model", "nowhere.ckpt"], "nowhere.ckpt"),
     ],
 )

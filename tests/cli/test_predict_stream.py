@@ -165,6 +165,8 @@ def test_a_disk_that_fills_is_one_line(folder, model, monkeypatch, capsys):
         (["--drop", "a"], "--drop"),
         (["--dates", "kind"], "--dates"),
         (["--refine"], "--refine"),
+        (["--softmax-temperature", "auto"], "--softmax-temperature auto"),
+        (["--long-context", "auto"], "--long-context auto"),
         (["--encoding", "latin-1", "--na-values", "?"], "--encoding, --na-values"),
     ],
 )

@@ -163,6 +163,11 @@ BAD = {
         "x,z\n1,a\n",
         "--drop w: train.csv has no such column; it has x",
     ),
+    "no categorical": (
+        ["--categorical", "z", "--drop", "z"],
+        "x,z\n1,a\n",
+        "--categorical z: train.csv has no such column; it has x",
+    ),
     "no dates": (["--dates", "w"], "x,z\n1,a\n", "--dates w: train.csv has no such column"),
     "no date": (["--dates", "z"], "x,z\n1,a\n", "train.csv: --dates z: 'a' in row 1 is no date"),
     "target twice": (["--drop", "y"], "x,z\n1,a\n", "--target y is also in --id-columns or --drop"),

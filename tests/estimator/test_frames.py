@@ -90,11 +90,11 @@ class TestOtherLibraries:
         for values in ([1], np.zeros(2), pd.DataFrame(), None, "text"):
             assert from_other_library(values) is values
 
-    def test_polars_is_not_imported(self):
+    def test_polars_is_not_imported_and_no_thread_is_left(self):
         code = (
-            "import sys; from tabicl_linear import RandomFeatureRidge;"
+            "import sys, threading; from tabicl_linear import RandomFeatureRidge;"
             "RandomFeatureRidge(n_estimators=1).fit([[0.0], [1.0]], [0, 1]).predict([[0.5]]);"
-            "sys.exit('polars' in sys.modules)"
+            "sys.exit('polars' in sys.modules or threading.active_count() > 1)"
         )
         assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
@@ -112,6 +112,9 @@ class TestArrowTypes:
             (pa.list_(pa.int64()), [[1, 2], None]),
             (pa.struct([("a", pa.int64())]), [{"a": 1}, {"a": None}]),
             (pa.dictionary(pa.int8(), pa.string()), ["u", None]),
+            (pa.dictionary(pa.int8(), pa.float64()), [1.5, None]),
+            (pa.string_view(), ["u", None]),
+            (pa.run_end_encoded(pa.int32(), pa.float64()), [1.5, None]),
         ],
         ids=str,
     )
@@ -147,7 +150,7 @@ class TestCellsOfObjects:
         np.testing.assert_allclose(fitted(table).predict_proba(table), expected, atol=1e-12)
 
     def test_a_huge_label_is_not_printed_whole(self):
-        with pytest.raises(DataError, match="Labels such as 1000") as refusal:
+        with pytest.raises(DataError, match="type int, such as 1000") as refusal:
             fitted(np.arange(ROWS)[:, None], [HUGE, 1] * 10)
         assert len(str(refusal.value)) < 400
 

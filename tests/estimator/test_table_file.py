@@ -40,6 +40,12 @@ def test_a_column_without_a_name_has_the_one_of_pandas(tmp_path):
     assert [piece.columns.tolist() for piece in file.pieces()] == [["Unnamed: 0", "a"]]
 
 
+@pytest.mark.parametrize(("text", "rows"), [("a\n", 0), ("a", 0), ("a\n1", 1), ("a\n1\n2\n", 2)])
+def test_rows_of_csv(text, rows, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    assert TableFile(tmp_path / "t.csv").num_rows() == rows
+
+
 def test_few_of_many_columns_are_named(tmp_path):
     (tmp_path / "t.csv").write_text(",".join(f"c{i}" for i in range(30)))
     with pytest.raises(DataError, match="c8, c9 and 20 more"):
@@ -51,6 +57,10 @@ def test_few_of_many_columns_are_named(tmp_path):
     [
         ("t.csv", b"", "is empty"),
         ("t.csv", b"a,a\n1,2\n", "'a' occurs more than once"),
+        ("t.csv", b"\xef\xbb\xbf", "is empty"),
+        ("t.csv", b"a,b\n1,2,3\n", "line 2 has 3 fields and the header 2; put quotes around"),
+        ("t.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 fields and the header 2"),
+        ("t.csv", b'a,b\n1,"2\n', "inside string.*close the quote"),
         ("t.csv", b"a,b\n\xff,1\n", "not a readable csv"),
         ("t.parquet", b"PAR1", "not a readable parquet"),
         ("t.xls", b"", "unknown suffix '.xls'"),
