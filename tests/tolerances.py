@@ -3,8 +3,8 @@
 `rms` bounds the root mean square of the error over that of the truth; `contract` bounds relations
 that hold exactly in real arithmetic, checked in float64; `rounding` is what a handful of float32
 roundings add up to, for losses of digits that could hide below `rms`; `autocast` bounds what the
-roundings of a whole layer to 16 bits add up to, against itself in float32; `searched` is how far two
-minimisers stop from the same minimum.
+roundings of a whole layer to 16 bits add up to, against itself in float32; `searched` is how
+far two minimisers stop from the same minimum.
 """
 
 import torch

@@ -120,10 +120,15 @@ class Solution(NamedTuple):
 
     def about(self, shares: Float[Tensor, "b n s y"]) -> RidgePredictions:
         """Predicted shares with what is known about them."""
-        parts = (self.prior, self.errors, self.mixture, self.confidence)
         mixed = torch.einsum("bs,bnsy->bny", self.mixture, shares)
-        scores = mapped(mixed, self.class_map)
-        return RidgePredictions(shares, *(part[:, None] for part in parts), scores)
+        return RidgePredictions(
+            shares,
+            prior=self.prior[:, None],
+            errors=self.errors[:, None],
+            mixture=self.mixture[:, None],
+            confidence=self.confidence[:, None],
+            scores=mapped(mixed, self.class_map),
+        )
 
 
 def offset_shares(
