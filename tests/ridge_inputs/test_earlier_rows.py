@@ -222,7 +222,7 @@ def test_the_state_of_the_defaults_at_20_columns_does_not_grow():
     sums = features + features**2 + 10 * features + 10
     each = 3 * 10 * (features + 1)  # weights and offsets of three sets
     records = 3 * 4 + 3 * 3 + 1 + len(CONFIDENCES)
-    solution = each + 10 + 3 + 3 + 1
+    solution = each + 10 + 3 + 3 + 1 + 10 * 11
     assert sizes == {of_float32 + 8 * (sums + 4 * each + records + solution)}
     assert sizes == {4_774_704}
 
