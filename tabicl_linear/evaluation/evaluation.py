@@ -184,9 +184,10 @@ def _models(evaluation: Evaluation, before: dict[str, Any], folder: Path) -> dic
     models: dict[str, str] = dict(before.get("models", {}))
     for candidate in evaluation.candidates:
         if models.setdefault(candidate.name, candidate.identity) != candidate.identity:
+            remedy = ", or the model by NAME=PATH" if candidate.kind == "model" else ""
             raise ConfigError(
                 f"{folder} holds results of another {candidate.name} ({models[candidate.name]}, "
-                f"and here {candidate.identity}); name another folder, or the model by NAME=PATH."
+                f"and here {candidate.identity}); name another folder{remedy}."
             )
     return models
 

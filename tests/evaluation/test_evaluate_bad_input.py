@@ -135,6 +135,16 @@ class TestBadInput:
         assert "holds results of another tiny" in error(capsys)
         assert (tmp_path / "out" / "results.csv").read_bytes() == before
 
+    def test_a_folder_of_other_options_of_a_baseline(self, evaluate, tmp_path, capsys):
+        assert evaluate() == 0
+        capsys.readouterr()
+        path = tmp_path / "out" / "evaluation.json"
+        path.write_text(path.read_text().replace('"sklearn ', '"sklearn 0.'))
+        assert evaluate() == 2
+        said = error(capsys)
+        assert "of another logistic_regression (sklearn 0." in said
+        assert "name another folder." in said
+
     def test_a_folder_of_other_folds(self, evaluate, tmp_path, capsys):
         assert evaluate() == 0
         capsys.readouterr()
