@@ -104,7 +104,7 @@ class TestBadInput:
         options = ("--offline", "--cache", tmp_path / "nowhere")
         assert evaluate(*options, benchmark="tabarena", suite=None) == 2
         said = error(capsys)
-        assert "None of the 38 tables of tabarena can be had; Amazon_employee_access: " in said
+        assert "None of the 38 tables of tabarena can be used; Amazon_employee_access: " in said
         assert "not in the cache" in said
         assert not (tmp_path / "out").exists()
 
