@@ -63,12 +63,12 @@ def trained():
     return model.eval()
 
 
-def save(model, path: Path) -> Path:
+def save(model, path: Path, recipe=RECIPE) -> Path:
     """Write a file that `load_model` reads."""
     torch.save(
         {
             "state_dict": {f"model.{name}": value for name, value in model.state_dict().items()},
-            "hyper_parameters": RECIPE,
+            "hyper_parameters": recipe,
             "provenance": PROVENANCE,
         },
         path,
