@@ -1,6 +1,7 @@
 """The development protocol: splits, scores, what is kept, and comparisons table by table."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from experiments.development.scoring import METRICS, development_mean, score
 from experiments.development.tables import VARIABLE, Table, load_tables
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator import random_feature_ridge
 
 
 @pytest.fixture
@@ -243,6 +245,21 @@ class TestCommand:
         other = tiny_model.save(tiny_model.untrained(seed=1), path)
         assert development.main([*options[:1], f"renamed={other}", *options[2:]]) == 0
         assert len(pd.read_csv(output / "results.csv")) == rows + 4
+
+    def test_a_baseline_with_other_options_is_scored_again(self, folder, tmp_path, monkeypatch):
+        output = tmp_path / "out"
+        options = ["--baseline", "random_feature_ridge", "logistic_regression"]
+        options += ["--tables", str(folder), "--only", "two", "--output", str(output)]
+        assert development.main(options) == 0
+        first = pd.read_csv(output / "results.csv")
+        assert len(first) == 4
+        changed = replace(random_feature_ridge.DEFAULTS, num_trees=2)
+        monkeypatch.setattr(random_feature_ridge, "DEFAULTS", changed)
+        assert development.main(options) == 0
+        added = pd.read_csv(output / "results.csv")[4:]
+        assert added["identity"].str.match(r"random_feature_ridge 0.*, options \w{8}$").all()
+        assert len(added) == 2
+        assert not set(added["identity"]) & set(first["identity"])
 
     def test_arguments_reach_one_of_the_classifiers(self, folder, tmp_path):
         path = tiny_model.save(tiny_model.untrained(), tmp_path / "tiny.ckpt")

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,8 @@ from scipy import stats
 
 from experiments.results import run as results
 from experiments.results import weak
+from tabicl_linear._version import __version__
+from tabicl_linear.estimator import random_feature_ridge
 from tabicl_linear.evaluation.benchmarks import folder_benchmark
 from tabicl_linear.report import figures
 from tabicl_linear.report.comparison import holm
@@ -79,10 +82,12 @@ class TestPage:
     def test_it_says_how_it_was_made(self, made):
         text = page(made)
         assert "python -m experiments.results.run --tables" in text
-        assert text.count("\ntabicl-linear evaluate --benchmark folder:") == 6
+        assert text.count("\ntabicl-linear evaluate --benchmark folder:") == 8
         assert re.search(r"commit ([0-9a-f]{12}(-dirty)?|unknown); \d{4}-", text)
         assert re.search(r"`default` \(SHA-256 [0-9a-f]{12}\)", text)
         assert "`logistic_regression` (sklearn " in text
+        ridge = rf"`random_feature_ridge` \(tabicl_linear {__version__}, options [0-9a-f]{{8}}\)"
+        assert re.search(ridge, text)
         assert "> Nothing is missing" in text
         assert "## Missing" not in text
 
@@ -159,11 +164,29 @@ class TestGoingOn:
         assert old != new
         assert "\n| demo |" not in page(tmp_path)
 
+    def test_new_options_of_a_baseline_are_scored_beside_the_rest(
+        self, made, tables, weights, monkeypatch, tmp_path
+    ):
+        shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+        monkeypatch.setitem(WEIGHTS, DEFAULT, weights[0])
+        options = replace(random_feature_ridge.DEFAULTS, num_trees=2)
+        monkeypatch.setattr(random_feature_ridge, "DEFAULTS", options)
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/trials/*.json")}
+        assert call(tables, tmp_path, "--demo", weights[1]) == 0
+        after = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/trials/*.json")}
+        assert before.items() <= after.items()
+        assert {path.name.split("--")[0] for path in after.keys() - before} == {BASELINES[1]}
+        assert len(after.keys() - before) == 3 * 5
+        old, new = (re.search(r"options (\w{8})\)", page(x))[1] for x in (made, tmp_path))
+        assert old != new
+
 
 @pytest.mark.usefixtures("blank_figures")
 class TestUnfinished:
     def test_what_was_not_begun_is_said(self, made, tables, weights, monkeypatch, tmp_path):
-        shutil.copytree(made / "out" / "cc18", tmp_path / "out" / "cc18")
+        for folder in (made / "out").glob("cc18*"):
+            if DEFAULT not in folder.name and "demo" not in folder.name:
+                shutil.copytree(folder, tmp_path / "out" / folder.name)
         monkeypatch.setitem(WEIGHTS, DEFAULT, weights[0])
         assert call(tables, tmp_path, "--page-only", baselines=[*BASELINES, "catboost"]) == 0
         text = page(tmp_path)

@@ -1,6 +1,6 @@
 """A tiny model that has learnt to classify clusters: enough for tests that need sensible answers.
 
-Trained once per process (a few seconds), from fixed seeds.
+Trained once (some ten seconds), from fixed seeds; processes of one test run share the weights.
 """
 
 from functools import cache
@@ -11,7 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from tabicl_linear import recipe as recipes
 from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.files import written_whole
 
+SHARED: Path | None = None
+"""File of the trained weights for all processes of a test run; None where there is one process."""
 RECIPE = {
     "mixer": {
         "class_path": "tabicl_linear.mixers.delta.DeltaNet",
@@ -49,7 +52,19 @@ def untrained(seed: int = 0, readout: str = "FinalState", **architecture):
 @cache
 def trained():
     """The model after a short training on clusters. Do not change it."""
-    model = untrained().train()
+    model = untrained()
+    if SHARED is not None and SHARED.exists():
+        model.load_state_dict(torch.load(SHARED, weights_only=True))
+        return model
+    _train(model)
+    if SHARED is not None:
+        with written_whole(SHARED) as partial:
+            torch.save(model.state_dict(), partial)
+    return model.eval()
+
+
+def _train(model):
+    model.train()
     generator = torch.Generator().manual_seed(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
     for step in range(STEPS):
@@ -60,15 +75,14 @@ def trained():
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    return model.eval()
 
 
-def save(model, path: Path) -> Path:
+def save(model, path: Path, recipe=RECIPE) -> Path:
     """Write a file that `load_model` reads."""
     torch.save(
         {
             "state_dict": {f"model.{name}": value for name, value in model.state_dict().items()},
-            "hyper_parameters": RECIPE,
+            "hyper_parameters": recipe,
             "provenance": PROVENANCE,
         },
         path,

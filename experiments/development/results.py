@@ -21,7 +21,8 @@ class Candidate:
 
     Attributes:
         name: Name in the printed tables.
-        identity: What its scores depend on: a checksum of the model's file, or a version.
+        identity: What its scores depend on: a checksum of the model's file, or name and version
+            of a baseline.
         estimator: The unfitted estimator.
     """
 

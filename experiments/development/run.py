@@ -3,8 +3,9 @@
     python -m experiments.development.run --model default --model new=runs/new/last.ckpt \
         --baseline random_forest --output runs/development
 
-If stopped, the same command continues; known results (by the checksum of the model's file, table
-and split) are not computed again. Changes of code are not detected: use a new folder after one.
+If stopped, the same command continues; known results (by the checksum of the model's file or the
+version of the baseline, table and split) are not computed again. Changes of code are not detected:
+use a new folder after one.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from experiments.development.results import Candidate, Results
 from experiments.development.tables import VARIABLE, load_tables
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.evaluation.baselines import installed_version
+from tabicl_linear.evaluation.baselines import baseline_version
 from tabicl_linear.files import written_whole
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
@@ -71,7 +72,7 @@ def with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
 
 def baseline_candidate(name: str) -> Candidate:
     """A baseline by its name."""
-    return Candidate(name, f"{name} {installed_version(name)}", BASELINES[name]())
+    return Candidate(name, f"{name} {baseline_version(name)}", BASELINES[name]())
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:

@@ -2,9 +2,9 @@
 
     python -m experiments.results.run --tables FOLDER [--demo CHECKPOINT] --output runs/results
 
-If stopped, the same command continues where it was; what is scored is not scored again. Weights
-have a folder of results for each checksum, so that new default weights are scored beside the
-baselines that are there already.
+If stopped, the same command continues where it was; what is scored is not scored again. Weights,
+and baselines with options of this project, have a folder of results for each checksum, so that new
+ones are scored beside what is there already.
 """
 
 import argparse
@@ -20,6 +20,8 @@ import torch
 from experiments.results.page import Made, page
 from tabicl_linear.cli.evaluate import main as evaluate
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.evaluation.baselines import BASELINES as KNOWN
+from tabicl_linear.evaluation.baselines import options_checksum
 from tabicl_linear.evaluation.benchmarks import folder_benchmark
 from tabicl_linear.evaluation.evaluation import RESULTS
 from tabicl_linear.files import written_whole
@@ -58,14 +60,24 @@ def evaluations(arguments: argparse.Namespace) -> list[Evaluation]:
             folder = arguments.output / f"{name}-{model}-{_checksum(given)}"
             asked = ["--model", given if model == given else f"{model}={given}"]
             found.append(Evaluation(suite, folder, [*shared, *asked]))
-        folder = arguments.output / name
-        found.append(Evaluation(suite, folder, [*shared, "--baseline", *arguments.baseline]))
+        for end, baselines in _by_folder(arguments.baseline).items():
+            folder = arguments.output / f"{name}{end}"
+            found.append(Evaluation(suite, folder, [*shared, "--baseline", *baselines]))
     resources = ["--jobs", str(arguments.jobs)]
     resources += ["--threads", str(arguments.threads)] if arguments.threads else []
     return [
         one._replace(arguments=[*one.arguments, "--output", str(one.folder), *resources])
         for one in found
     ]
+
+
+def _by_folder(baselines: Sequence[str]) -> dict[str, list[str]]:
+    """Baselines that share a folder of results, by the end of its name."""
+    found: dict[str, list[str]] = {}
+    for name in baselines:
+        checksum = options_checksum(name) if name in KNOWN else None
+        found.setdefault(f"-{name}-{checksum}" if checksum else "", []).append(name)
+    return found
 
 
 def _checksum(given: str) -> str:

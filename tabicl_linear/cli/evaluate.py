@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     Raises:
         ConfigError: Options that do not fit, or a folder in use or of another protocol.
         CheckpointError: A model that cannot be loaded.
-        DataError: A benchmark that cannot be read, or a table that cannot be used.
+        DataError: A benchmark that cannot be read, or a table of a folder that cannot be used.
     """
     options = _parser().parse_args(argv)
     try:
@@ -54,7 +54,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         threads=options.threads or max(1, (os.cpu_count() or 1) // options.jobs),
         again=options.retry_failed,
     )
-    content = plan(evaluation, output)
+    evaluation, content = plan(evaluation, output)
     output.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
         # Parts of one evaluation may run side by side, each once, but not beside the whole.

@@ -5,10 +5,13 @@ by their mean; what a frame has as categories becomes one column each for linear
 for trees.
 """
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib import metadata
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sklearn.base import ClassifierMixin
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
@@ -18,11 +21,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
+from tabicl_linear._version import __version__
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.estimator import random_feature_ridge
 from tabicl_linear.estimator.random_feature_ridge import RandomFeatureRidge
 
 NUMBERS = make_column_selector(dtype_include="number")
 CATEGORIES = make_column_selector(dtype_include=["category", "object", "string"])
+OURS = "tabicl_linear"
 SEED = 42
 """Of the baselines that the paper has, as in its authors' code."""
 
@@ -70,6 +76,10 @@ def _hist_gradient_boosting(threads: int | None = None) -> Pipeline:
 
 def _random_feature_ridge(threads: int | None = None) -> RandomFeatureRidge:
     return RandomFeatureRidge(n_jobs=threads)
+
+
+def _ridge_options() -> dict[str, Any]:
+    return RandomFeatureRidge().get_params() | {"options": asdict(random_feature_ridge.DEFAULTS)}
 
 
 def _catboost(threads: int | None = None) -> Pipeline:
@@ -130,6 +140,8 @@ class Baseline(NamedTuple):
         reads_categories: Whether it is told which columns are categories. The others see codes as
             numbers, as all models of the paper do.
         has_weights: Whether it needs a file of weights.
+        options: What it computes with, as JSON has it, where that may change while the version of
+            the library does not.
     """
 
     make: Callable[..., ClassifierMixin]
@@ -137,13 +149,16 @@ class Baseline(NamedTuple):
     extra: bool = False
     reads_categories: bool = False
     has_weights: bool = False
+    options: Callable[[], Mapping[str, Any]] | None = None
 
 
 BASELINES = {
     "logistic_regression": Baseline(_logistic_regression),
     "random_forest": Baseline(_random_forest),
     "hist_gradient_boosting": Baseline(_hist_gradient_boosting),
-    "random_feature_ridge": Baseline(_random_feature_ridge, reads_categories=True),
+    "random_feature_ridge": Baseline(
+        _random_feature_ridge, OURS, reads_categories=True, options=_ridge_options
+    ),
     "catboost": Baseline(_catboost, "catboost", extra=True, reads_categories=True),
     "xgboost": Baseline(_xgboost, "xgboost", extra=True, reads_categories=True),
     "tabpfn": Baseline(_tabpfn, "tabpfn", reads_categories=True, has_weights=True),
@@ -158,13 +173,34 @@ NOT_SERVED = {
 """Classifiers of the paper that cannot be run here, and why."""
 
 
-def installed_version(name: str) -> str:
-    """Version of the library of a baseline.
+def baseline_version(name: str) -> str:
+    """What the results of a baseline depend on, beside its weights: results of another are others.
+
+    Returns:
+        The version of its library, such as "1.9.1", with `options_checksum` where there is one:
+        "0.1.0, options 1a2b3c4d".
 
     Raises:
-        ConfigError: It is not installed; says what to install.
+        ConfigError: The library is not installed; says what to install.
     """
     baseline = BASELINES[name]
+    version = _installed(name, baseline)
+    checksum = options_checksum(name)
+    return version if checksum is None else f"{version}, options {checksum}"
+
+
+def options_checksum(name: str) -> str | None:
+    """First digits of the SHA-256 of a baseline's options; None where its version tells all."""
+    options = BASELINES[name].options
+    if options is None:
+        return None
+    return hashlib.sha256(json.dumps(options(), sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _installed(name: str, baseline: Baseline) -> str:
+    """Version of the library of a baseline."""
+    if baseline.package == OURS:
+        return __version__  # also where the package is used without being installed
     if find_spec(baseline.package) is None:
         what = "'tabicl-linear[baselines]'" if baseline.extra else baseline.package
         raise ConfigError(

@@ -37,7 +37,7 @@ class Source:
         path: Parquet file.
         target: Column of the labels.
         openml_id: Data id at OpenML.
-        fault: Why there is no file; then nothing of it can be read.
+        fault: Why there is no file, or none that can be used; then nothing of it is read.
     """
 
     name: str
@@ -75,11 +75,14 @@ class Benchmark:
         name: In the results.
         protocol: Caps and folds.
         sources: The tables.
+        forgiving: Whether a table that cannot be used fails alone, and the others are scored. A
+            folder can be mended, so that such a table in it is refused before anything is computed.
     """
 
     name: str
     protocol: Protocol
     sources: tuple[Source, ...]
+    forgiving: bool = False
 
     def table(self, source: Source) -> BenchmarkTable:
         """A table as the protocol uses it.
@@ -192,4 +195,4 @@ def benchmark(
         return folder_benchmark(Path(named.removeprefix(FOLDER)), suite)
     if named not in BENCHMARKS:
         raise ConfigError(f"--benchmark {named}: give {', '.join(BENCHMARKS)} or {FOLDER}PATH.")
-    return Benchmark(named, BENCHMARKS[named], openml(named, suite))
+    return Benchmark(named, BENCHMARKS[named], openml(named, suite), forgiving=True)

@@ -12,7 +12,7 @@ from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 from tabicl_linear.estimator.presets import EnsembleName
-from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, installed_version
+from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, baseline_version
 from tabicl_linear.evaluation.protocol import BenchmarkTable
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
@@ -23,7 +23,7 @@ class Candidate:
 
     Attributes:
         name: In the results.
-        identity: Of what decides its scores: a checksum of its file, or a version.
+        identity: Of what decides its scores: a checksum of its file, or `baseline_version`.
         kind: "model" for one of this project, or the name of a baseline.
         path: File of its weights, where it has one.
         ensemble: EnsembleName of a model's ensemble.
@@ -93,7 +93,7 @@ def _baseline(named: str) -> Candidate:
     if kind not in BASELINES:
         raise ConfigError(f"--baseline {named}: give one of {', '.join(BASELINES)}.")
     baseline = BASELINES[kind]
-    version = f"{baseline.package} {installed_version(kind)}"
+    version = f"{baseline.package} {baseline_version(kind)}"
     if not baseline.has_weights:
         if given:
             raise ConfigError(f"--baseline {named}: it has no weights; give {kind}.")

@@ -3,7 +3,7 @@
 import json
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -69,34 +69,40 @@ class Evaluation:
         }
 
 
-def plan(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
-    """What `evaluation.json` is to say. Reads every table once and writes nothing.
+def plan(evaluation: Evaluation, folder: Path) -> tuple[Evaluation, dict[str, Any]]:
+    """What can be run, and what `evaluation.json` is to say. Reads every table, writes nothing.
 
     Args:
         evaluation: What is asked for.
         folder: Of the results, which may hold some.
 
+    Returns:
+        The evaluation, in which tables that cannot be used have the fault; and the content.
+
     Raises:
-        DataError: A table that cannot be used, no table at all, or an `evaluation.json` that is
-            none.
+        DataError: No table that can be used, one that cannot in a benchmark that is not forgiving,
+            or an `evaluation.json` that is none.
         ConfigError: The folder holds results of another protocol, of other models of these names,
             or of other tables.
     """
-    sources = evaluation.benchmark.sources
-    if all(source.fault is not None for source in sources):
-        raise DataError(
-            f"None of the {len(sources)} tables of {evaluation.benchmark.name} can be had; "
-            f"{sources[0].name}: {sources[0].fault}."
-        )
+    benchmark = evaluation.benchmark
     before = _read(folder / EVALUATION)
     models = _models(evaluation, before, folder)
-    datasets = [describe(evaluation.benchmark, source) for source in sources]
+    described = [_described(benchmark, source) for source in benchmark.sources]
+    sources = tuple(source for source, _ in described)
+    if all(source.fault is not None for source in sources):
+        raise DataError(
+            f"None of the {len(sources)} tables of {benchmark.name} can be used; "
+            f"{sources[0].name}: {sources[0].fault}."
+        )
     versions = {name: metadata.version(name) for name in LIBRARIES}
-    return evaluation.settings() | {
+    datasets = [sizes for _, sizes in described]
+    content = evaluation.settings() | {
         "models": models,
         "versions": {"python": platform.python_version(), "tabicl_linear": __version__, **versions},
         "datasets": _datasets(before.get("datasets", []), datasets, folder),
     }
+    return replace(evaluation, benchmark=replace(benchmark, sources=sources)), content
 
 
 def run(
@@ -105,8 +111,8 @@ def run(
     """Run the trials that the folder lacks, and write what it holds.
 
     Args:
-        evaluation: What is asked for.
-        content: Of its `plan`.
+        evaluation: Of `plan`.
+        content: Of `plan`.
         folder: Of the results.
         say: Takes lines about how far it is.
 
@@ -127,7 +133,7 @@ def run(
     missing = [
         task
         for task, result in known.items()
-        # What failed for want of a table may go well now.
+        # What failed for want of a table that can be used may go well now.
         if result is None or result.unread or (result.error and evaluation.again)
     ]
     progress = Progress([task.candidate.name for task in missing], len(known), evaluation.jobs, say)
@@ -151,17 +157,23 @@ def gather(folder: Path, models: Sequence[str]) -> None:
         table.to_csv(partial, index=False, lineterminator="\n")
 
 
-def describe(benchmark: Benchmark, source: Source) -> dict[str, Any]:
-    """Sizes of a table as the protocol uses it.
+def _described(benchmark: Benchmark, source: Source) -> tuple[Source, dict[str, Any]]:
+    """A table, with the fault if it cannot be used, and its sizes as the protocol uses it.
 
     Raises:
-        DataError: It cannot be used.
+        DataError: It cannot be used, and the benchmark is not forgiving.
     """
     known: dict[str, Any] = {"name": source.name, "openml_id": source.openml_id}
+    unknown = known | {"rows": None, "columns": None, "classes": None, "checksum": None}
     if source.fault is not None:
-        return known | {"rows": None, "columns": None, "classes": None, "checksum": None}
-    table = benchmark.table(source)
-    return known | {
+        return source, unknown
+    try:
+        table = benchmark.table(source)
+    except DataError as error:
+        if not benchmark.forgiving:
+            raise
+        return replace(source, fault=str(error).rstrip(".")), unknown
+    return source, known | {
         "rows": len(table.y),
         "columns": table.x.shape[1],
         "classes": len(set(table.y)),
@@ -184,9 +196,10 @@ def _models(evaluation: Evaluation, before: dict[str, Any], folder: Path) -> dic
     models: dict[str, str] = dict(before.get("models", {}))
     for candidate in evaluation.candidates:
         if models.setdefault(candidate.name, candidate.identity) != candidate.identity:
+            remedy = ", or the model by NAME=PATH" if candidate.kind == "model" else ""
             raise ConfigError(
                 f"{folder} holds results of another {candidate.name} ({models[candidate.name]}, "
-                f"and here {candidate.identity}); name another folder, or the model by NAME=PATH."
+                f"and here {candidate.identity}); name another folder{remedy}."
             )
     return models
 

@@ -55,7 +55,7 @@ class Result:
         fold: From 0.
         values: Metrics and times; empty if it failed.
         error: Why it failed; empty if it did not.
-        unread: Whether it failed because there was no table.
+        unread: Whether it failed because there was no table, or none that can be used.
     """
 
     model: str

@@ -8,12 +8,14 @@ import threading
 import time
 from pathlib import Path
 
+import dask
 import numpy as np
 import pandas as pd
 import pytest
 import tiny_model
 from dask import dataframe
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 
 from tabicl_linear import TabICLLinearClassifier, dask_predict_proba
 from tabicl_linear.__main__ import main
@@ -27,6 +29,9 @@ pytestmark = [
     ),
 ]
 
+METHOD = "distributed.worker.multiprocessing-method"
+PRELOADED = [f"tabicl_linear.estimator.{name}" for name in ("classifier", "partitions")]
+PRELOADED += ["distributed", "dask.dataframe"]
 PARTS = 12
 ROWS = 20
 
@@ -38,17 +43,22 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client():
-    """Two worker processes, which are started anew when they are killed."""
-    with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+    """Two worker processes, which are started anew when they are killed.
+
+    They are forked from a process that has imported what they need, which takes seconds in each.
+    """
+    with dask.config.set({METHOD: "forkserver"}):
+        get_mp_context().set_forkserver_preload(PRELOADED)
+        with (
+            LocalCluster(
+                n_workers=2,
+                threads_per_worker=1,
+                dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            yield client
 
 
 def table(rows, seed):
@@ -164,7 +174,8 @@ def test_parts_are_whole_and_complete_though_a_worker_is_killed(
 @pytest.mark.slow
 def test_processes_of_this_machine(folder, model, capfd):
     _, expected = in_process(folder, model)
-    assert run(folder, model, "--dask", "local:1", "--quiet") == 0
+    with dask.config.set({METHOD: "spawn"}):  # as without these tests
+        assert run(folder, model, "--dask", "local:1", "--quiet") == 0
     np.testing.assert_allclose(pd.read_parquet(folder / "out").iloc[:, 1:], expected, atol=1e-6)
     assert capfd.readouterr().err == ""
 

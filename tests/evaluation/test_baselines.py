@@ -1,15 +1,20 @@
 """Baselines on real tables of scikit-learn, with the real libraries."""
 
 import importlib.util
+import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from evaluation import benchmark_folder
 
+from tabicl_linear._version import __version__
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.estimator import random_feature_ridge
+from tabicl_linear.estimator.random_feature_ridge import RandomFeatureRidge
 from tabicl_linear.evaluation import baselines
-from tabicl_linear.evaluation.baselines import BASELINES, Baseline, installed_version
+from tabicl_linear.evaluation.baselines import BASELINES, Baseline, baseline_version
 from tabicl_linear.evaluation.benchmarks import folder_benchmark
 from tabicl_linear.evaluation.candidates import candidates
 from tabicl_linear.evaluation.metrics import score, try_out
@@ -64,7 +69,25 @@ def test_categories_that_the_context_lacks_are_taken(tables):
 
 
 def test_versions():
-    assert installed_version("random_forest") == __import__("sklearn").__version__
+    assert baseline_version("random_forest") == __import__("sklearn").__version__
+    (ridge,) = candidates([], ["random_feature_ridge"], "default")
+    assert re.fullmatch(rf"tabicl_linear {__version__}, options [0-9a-f]{{8}}", ridge.identity)
+
+
+def test_options_of_our_own_baseline_are_part_of_its_identity(monkeypatch):
+    def identity():
+        return candidates([], ["random_feature_ridge"], "default")[0].identity
+
+    first = identity()
+    assert identity() == first
+    with monkeypatch.context() as patch:
+        changed = replace(random_feature_ridge.DEFAULTS, seed=1)
+        patch.setattr(random_feature_ridge, "DEFAULTS", changed)
+        assert identity() != first
+    assert identity() == first
+    arguments = RandomFeatureRidge(max_columns=39).get_params()
+    monkeypatch.setattr(RandomFeatureRidge, "get_params", lambda self: arguments)
+    assert identity() != first
 
 
 @pytest.mark.parametrize(

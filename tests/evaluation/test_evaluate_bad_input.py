@@ -104,7 +104,7 @@ class TestBadInput:
         options = ("--offline", "--cache", tmp_path / "nowhere")
         assert evaluate(*options, benchmark="tabarena", suite=None) == 2
         said = error(capsys)
-        assert "None of the 38 tables of tabarena can be had; Amazon_employee_access: " in said
+        assert "None of the 38 tables of tabarena can be used; Amazon_employee_access: " in said
         assert "not in the cache" in said
         assert not (tmp_path / "out").exists()
 
@@ -134,6 +134,16 @@ class TestBadInput:
         )
         assert "holds results of another tiny" in error(capsys)
         assert (tmp_path / "out" / "results.csv").read_bytes() == before
+
+    def test_a_folder_of_other_options_of_a_baseline(self, evaluate, tmp_path, capsys):
+        assert evaluate() == 0
+        capsys.readouterr()
+        path = tmp_path / "out" / "evaluation.json"
+        path.write_text(path.read_text().replace('"sklearn ', '"sklearn 0.'))
+        assert evaluate() == 2
+        said = error(capsys)
+        assert "of another logistic_regression (sklearn 0." in said
+        assert "name another folder." in said
 
     def test_a_folder_of_other_folds(self, evaluate, tmp_path, capsys):
         assert evaluate() == 0

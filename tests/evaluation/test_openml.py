@@ -1,7 +1,9 @@
 """Tables from OpenML: the real client against a server of our own, with every fault of the net."""
 
+import json
 import os
 import time
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -210,6 +212,73 @@ class TestSuites:
         server.faults["/api/v1/xml/study"] = (412, 1000)
         with pytest.raises(DataError, match="has no suite 3"):
             read(suite="3")
+
+
+class TestUnusable:
+    """Tables that OpenML gives, but that the protocol cannot use."""
+
+    FILES: ClassVar = {
+        12: dense().replace(",no\n", ",?\n", 1),
+        13: dense().replace(",no\n", ",yes\n"),
+        14: dense(50),
+    }
+    REASONS: ClassVar = {
+        "gaps": "The target 'play' of the table gaps is missing in 1 of 120 rows",
+        "constant": "The target of the table constant is constant ('yes')",
+        "short": "The table short has 50 rows",
+    }
+
+    @pytest.fixture
+    def call(self, server, evaluate, tmp_path, monkeypatch):
+        """Evaluate the baseline on the tables of the server that have a name."""
+
+        def call(names):
+            monkeypatch.setitem(TABLES, "openml-cc18", names)
+            options = ("--cache", tmp_path / "cache")
+            return evaluate(*options, benchmark="openml-cc18", suite=None)
+
+        server.tables |= {number: Table(arff) for number, arff in self.FILES.items()}
+        return call
+
+    def test_they_are_failed_rows_and_the_others_run(self, call, server, tmp_path, capsys):
+        assert call({12: "gaps", 11: "weather", 13: "constant", 14: "short"}) == 0
+        assert "15 trials failed" in capsys.readouterr().err
+        table = pd.read_csv(tmp_path / "out" / "results.csv")
+        reasons = table.groupby("dataset")["error"].unique()
+        assert table.loc[table["dataset"] == "weather", "error"].isna().all()
+        for name, reason in self.REASONS.items():
+            (found,) = reasons[name]
+            assert found.startswith(reason)
+        failed = table[table["error"].notna()]
+        assert failed[["value", "seconds"]].isna().all(axis=None)
+        assert set(failed["fold"]) == set(range(5))
+        assert table.loc[table["error"].isna(), "value"].notna().all()
+        content = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+        sizes = {one["name"]: one["rows"] for one in content["datasets"]}
+        assert sizes == {"gaps": None, "weather": 120, "constant": None, "short": None}
+
+    def test_one_that_has_been_mended_is_scored(self, call, server, tmp_path):
+        names = {12: "gaps", 11: "weather"}
+        assert call(names) == 0
+        server.requests.clear()
+        assert call(names) == 0  # it is in the cache, and as it was
+        assert not server.requests
+        before = pd.read_csv(tmp_path / "out" / "results.csv")
+        assert before["error"].notna().sum() == len(before) / 2
+        server.tables[12] = Table(dense())
+        (tmp_path / "cache" / "12.parquet").unlink()
+        assert call(names) == 0
+        after = pd.read_csv(tmp_path / "out" / "results.csv")
+        assert after["error"].isna().all()
+        kept = before["dataset"] == "weather"
+        numbers = ["fold", "value", "seconds"]  # not scored again: even the seconds are the same
+        pd.testing.assert_frame_equal(before.loc[kept, numbers], after.loc[kept, numbers])
+
+    def test_none_that_can_be_used_is_bad_input(self, call, tmp_path, capsys):
+        assert call({13: "constant", 14: "short"}) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert "None of the 2 tables of openml-cc18 can be used; constant: The target" in said
+        assert not (tmp_path / "out").exists()
 
 
 def test_what_a_killed_reader_left_is_swept(read, tmp_path):
