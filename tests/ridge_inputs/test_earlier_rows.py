@@ -247,21 +247,29 @@ def opened(model: RidgeRegressions, x, y):
     return model.open(x, y, statistics), statistics
 
 
-def test_the_state_of_the_defaults_at_20_columns_does_not_grow():
+def sizes_of_states(options: RidgeOptions) -> set[int]:
+    """Bytes at 20 columns and 10 classes after few and many rows."""
     sizes = set()
-    model = regressions(20, 10).float()
+    model = regressions(20, 10, options).float()
     for rows in (5, 40, 120):
         x, y = torch.randn(1, rows, 20), torch.arange(rows)[None] % 10
         context, _ = opened(model, x, y)
         context.read(x, y)
         sizes.add(num_bytes(context.state))
+    return sizes
+
+
+def test_the_state_of_the_defaults_at_20_columns_does_not_grow():
     features, of_float32 = 20 * 6 + 96 + 96 + 24 * 2**4, 4 * 24 * 4  # thresholds
     sums = features + features**2 + 10 * features + 10
     each = 3 * 10 * (features + 1)  # weights and offsets of three sets
     records = 3 * 4 + 3 * 3 + 1 + len(CONFIDENCES)
     solution = each + 10 + 3 + 3 + 1 + 10 * 11
-    assert sizes == {of_float32 + 8 * (sums + 4 * each + records + solution)}
-    assert sizes == {4_774_704}
+    expected = of_float32 + 8 * (sums + 4 * each + records + solution)
+    assert sizes_of_states(DEFAULTS) == {expected} == {4_774_704}
+    recent = 1024 * (10 * 4 + 2)  # shares and classes
+    logistic = replace(DEFAULTS, calibration="logistic")
+    assert sizes_of_states(logistic) == {expected + recent} == {4_817_712}
 
 
 @pytest.mark.parametrize("rows", [1, 15, 16, 17, 31, 32, 45])
