@@ -130,21 +130,22 @@ class EarlierRows(NamedTuple):
         predictions = self.solution.predict(f, by.sets)._replace(prior=prior)
         present = prior > 0
         known = r * present
-        # Before the first solution, shares of zero say nothing about what later ones mean.
-        judged = known if self.solved else torch.zeros_like(known)
         mixed = (predictions.mixture.unsqueeze(-1) * predictions.shares).sum(2)
         wrong = predictions.shares - r.unsqueeze(2)
         tried = [
             offset_shares(of_set(f, kinds), part.weights, part.offsets)
             for part, kinds in zip(self.candidates, by.sets, strict=True)
         ]
+        recent = self.recent
+        if recent is not None and self.solved:  # shares before, all zero, say nothing about others
+            recent = recent.plus(mixed, known)
         state = self._replace(
             sums=self.sums.plus(RidgeSums.of(f, r)),
             errors=self.errors + torch.stack([(z - r).square().sum((-1, -2)) for z in tried]),
             products=self.products + torch.einsum("bnsy,bnty->bst", wrong, wrong),
             scatter=self.scatter + (prior - r).square().sum((-1, -2)),
             losses=self.losses + confidence_losses(mixed, known, present),
-            recent=None if self.recent is None else self.recent.plus(mixed, judged),
+            recent=recent,
         )
         is_due = state.sums.rows == by.next_solution(self.solved)
         return predictions, state._solve(by) if is_due else state
