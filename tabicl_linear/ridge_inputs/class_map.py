@@ -44,7 +44,7 @@ def fit_class_map(
 
     Args:
         shares: Predictions of rows that were left out, float64.
-        r: Their one-hot labels.
+        r: Their one-hot labels; zero for rows that do not count, whose shares are zero too.
         present: Classes that the context has; others keep their start.
         start: Where the search begins, and what the penalty pulls to.
     """
@@ -65,7 +65,8 @@ class _Search:
     """Newton's method on all tasks, each with a step of its own."""
 
     def __init__(self, shares: Tensor, r: Tensor, present: Tensor, start: Tensor) -> None:
-        self.x = torch.cat([shares, torch.ones_like(shares[..., :1])], dim=-1)
+        # One, but for rows that do not count.
+        self.x = torch.cat([shares, r.sum(-1, keepdim=True)], dim=-1)
         self.r, self.start = r, start
         self.absent = ~present[:, None]
         self.penalty = torch.full_like(start[0, 0], SHARE_PENALTY)

@@ -2,8 +2,8 @@
 
 The regressions are solved anew when the context has grown by a factor. Until then every row,
 whether written or only read, is predicted by the last solution: a query equals an appended row, and
-pieces of a context equal the whole. Penalty and confidence are those that have predicted best so
-far, each row by solutions that had not seen it.
+pieces of a context equal the whole. Penalty, confidence and class map are those that have predicted
+best so far, each row by solutions that had not seen it; the class map suits the last rows.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from tabicl_linear.ridge_inputs.predictions import (
     confidence_losses,
     offset_shares,
 )
+from tabicl_linear.ridge_inputs.recent_rows import RecentRows
 from tabicl_linear.ridge_inputs.solve import (
     SMALLEST_VARIANCE,
     FeatureSet,
@@ -52,6 +53,7 @@ class EarlierRows(NamedTuple):
         products: Sums of products of the errors of any two sets so far.
         scatter: Squared error of the class shares so far.
         losses: Log-loss at each confidence so far.
+        recent: The last rows, where a class map is fitted to them.
         solution: The best of the last solutions.
     """
 
@@ -62,14 +64,14 @@ class EarlierRows(NamedTuple):
     products: Float[Tensor, "b s s"]
     scatter: Float[Tensor, " b"]
     losses: Float[Tensor, "e b"]
+    recent: RecentRows | None
     solution: Solution
 
     @classmethod
-    def empty(
-        cls, f: Float[Tensor, "b n f"], num_classes: int, sets: Sequence[FeatureSet], penalties: int
-    ) -> "EarlierRows":
+    def empty(cls, f: Float[Tensor, "b n f"], num_classes: int, by: "Rules") -> "EarlierRows":
         """Before the first row, for rows of such features."""
-        b = len(f)
+        b, sets, penalties = len(f), by.sets, len(by.options.penalties)
+        is_logistic = by.options.calibration == "logistic"
 
         def zeros(*shape: int) -> Tensor:
             return f.new_zeros(shape, dtype=torch.float64)
@@ -105,6 +107,7 @@ class EarlierRows(NamedTuple):
             products=zeros(b, len(sets), len(sets)),
             scatter=zeros(b),
             losses=zeros(len(CONFIDENCES), b),
+            recent=RecentRows.empty(f, num_classes) if is_logistic else None,
             solution=solution,
         )
 
@@ -133,12 +136,16 @@ class EarlierRows(NamedTuple):
             offset_shares(of_set(f, kinds), part.weights, part.offsets)
             for part, kinds in zip(self.candidates, by.sets, strict=True)
         ]
+        recent = self.recent
+        if recent is not None and self.solved:  # shares before, all zero, say nothing about others
+            recent = recent.plus(mixed, known)
         state = self._replace(
             sums=self.sums.plus(RidgeSums.of(f, r)),
             errors=self.errors + torch.stack([(z - r).square().sum((-1, -2)) for z in tried]),
             products=self.products + torch.einsum("bnsy,bnty->bst", wrong, wrong),
             scatter=self.scatter + (prior - r).square().sum((-1, -2)),
             losses=self.losses + confidence_losses(mixed, known, present),
+            recent=recent,
         )
         is_due = state.sums.rows == by.next_solution(self.solved)
         return predictions, state._solve(by) if is_due else state
@@ -158,6 +165,9 @@ class EarlierRows(NamedTuple):
         weights, offsets = zip(*chosen, strict=True)
         scatter = self.scatter.clamp(min=SMALLEST_VARIANCE)
         confidence = self.losses.new_tensor(CONFIDENCES)[self.losses.argmin(0)].unsqueeze(-1)
+        class_map = scaled(confidence, self.sums.labels.shape[-1])
+        if self.recent is not None:
+            class_map = self.recent.class_map(self.sums.labels > 0, class_map)
         solution = Solution(
             weights=weights,
             offsets=torch.stack(offsets, dim=1),
@@ -165,7 +175,7 @@ class EarlierRows(NamedTuple):
             errors=(self.errors.amin(1) / scatter).T,
             mixture=best_mixture(self.products),
             confidence=confidence,
-            class_map=scaled(confidence, self.sums.labels.shape[-1]),
+            class_map=class_map,
         )
         return self._replace(solved=self.sums.rows, candidates=candidates, solution=solution)
 
@@ -174,7 +184,7 @@ class Rules(NamedTuple):
     """How a context of rows is solved.
 
     Attributes:
-        options: Penalties and growth.
+        options: Penalties, calibration and growth.
         sets: What each regression takes of the features.
     """
 

@@ -96,7 +96,7 @@ class RidgeRegressions(nn.Module):
         sets, penalties = self.features.sets(x.shape[2]), self.options.penalties
         if self.is_causal:
             features = self.of_rows(x[:, :0], thresholds, statistics)
-            empty = EarlierRows.empty(features, self.num_classes, sets, len(penalties))
+            empty = EarlierRows.empty(features, self.num_classes, Rules(self.options, sets))
             return self.resume(RidgeState(thresholds, empty), statistics)
         fitted = solve(chunks, sets, penalties, self.options.calibration)
         return RidgeContext(self, RidgeState(thresholds, fitted.solution), statistics, fitted)

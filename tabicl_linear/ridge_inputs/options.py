@@ -39,7 +39,8 @@ class RidgeOptions:
             have been left out, in units of the variance of a row's features.
         calibration: How logits are made of predicted shares, judged on rows that have been left
             out. confidence: by the best of some factors. logistic: by a logistic regression of the
-            labels on the shares of all classes, where `form` is leave_one_out.
+            labels on the shares of all classes. Where `form` is earlier_rows, the state then keeps
+            the predicted shares and the labels of the last 1,024 rows.
         growth: By how much the number of rows grows from one solution to the next where `form` is
             earlier_rows.
         shown: What the network is shown: the predictions, or the class shares of the context and no
@@ -73,11 +74,6 @@ class RidgeOptions:
             raise ConfigError(
                 f"ridge_inputs.calibration={self.calibration!r} must be one of "
                 f"{get_args(Calibration)}."
-            )
-        if self.calibration == "logistic" and self.form != "leave_one_out":
-            raise ConfigError(
-                f"ridge_inputs.calibration='logistic' needs rows that are left out, and form="
-                f"{self.form!r} has none; give calibration: confidence, or form: leave_one_out."
             )
         for name in ("num_tanh", "num_cosine", "num_trees", "tree_depth"):
             value = getattr(self, name)

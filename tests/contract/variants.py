@@ -96,6 +96,7 @@ AXES: dict[str, dict[str, Any]] = {
     "ridge_cells": {"ridge_inputs": FEW, **CELLS},
     "ridge_earlier_row": {"ridge_inputs": EARLIER},
     "ridge_earlier_cells": {"ridge_inputs": EARLIER, **CELLS},
+    "ridge_earlier_logistic": {"ridge_inputs": replace(EARLIER, calibration="logistic")},
 }
 """What a row becomes: options of the architecture by name."""
 KINDS = ("DeltaNet", "GatedLinearAttention", "Ridge", "Softmax")

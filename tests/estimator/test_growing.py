@@ -117,9 +117,10 @@ def test_a_fit_can_be_continued():
     assert classifier.n_samples_seen_ == 50
 
 
-def test_saving_in_between_changes_nothing(tmp_path):
+@pytest.mark.parametrize("axis", ["ridge_earlier_row", "ridge_earlier_logistic"])
+def test_saving_in_between_changes_nothing(axis, tmp_path):
     x, y = table(60)
-    model = make("DeltaNet", "causal", axis="ridge_earlier_row")
+    model = make("DeltaNet", "causal", axis=axis)
     one = grown(model, x[:40], y[:40], (20,))
     one.save(tmp_path / "s")
     two = TabICLLinearClassifier.load(tmp_path / "s", model=model, device="cpu")

@@ -2,9 +2,10 @@
 
 import numpy as np
 import torch
+from ridge_inputs.ridge_models import logistic_regression
 from scipy.special import logsumexp
 
-from tabicl_linear.ridge_inputs import RidgePredictions
+from tabicl_linear.ridge_inputs import RidgePredictions, recent_rows
 from tabicl_linear.ridge_inputs.earlier_rows import Rules
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, CONFIDENCES
 
@@ -42,14 +43,15 @@ class Loop:
         self.losses, self.scatter = np.zeros(len(CONFIDENCES)), 0.0
         count = len(rules.sets)
         self.about = np.ones(count), np.full(count, 1 / count), np.array([CONFIDENCES[0]])
+        self.map = CONFIDENCES[0] * np.eye(classes, classes + 1)
+        self.judged = []  # of every row its shares, as a state keeps them, and whether it counts
 
     def predict(self, row: np.ndarray) -> tuple[np.ndarray, ...]:
         """Shares, prior, errors, mixture, confidence and scores."""
         counts = np.sum(self.r, axis=0) if self.r else np.zeros(self.classes)
         pairs = zip(self.functions, self.best, strict=True)
         shares = np.stack([every[i](row) for every, i in pairs])
-        _, mixture, confidence = self.about
-        scores = confidence * (mixture @ shares)
+        scores = self.map @ [*(self.about[1] @ shares), 1]
         return shares, counts / max(counts.sum(), 1), *self.about, scores
 
     def add(self, row: np.ndarray, label: np.ndarray) -> None:
@@ -59,7 +61,9 @@ class Loop:
                 self.errors[i, j] += ((function(row) - label) ** 2).sum()
         self.wrong.append(shares - label)
         self.scatter += ((prior - label) ** 2).sum()
-        if prior @ label > 0:  # its class has been seen
+        is_known = prior @ label > 0  # its class has been seen
+        self.judged.append((np.float32(mixture @ shares), is_known and len(self.r) >= 16))
+        if is_known:
             for i, confidence in enumerate(CONFIDENCES):
                 logits = np.where(prior > 0, confidence * (mixture @ shares), ABSENT_LOGIT)
                 self.losses[i] += logsumexp(logits) - logits @ label
@@ -85,6 +89,21 @@ class Loop:
         confidence = CONFIDENCES[self.losses.argmin()]
         errors = self.errors.min(1) / self.scatter
         self.about = errors, np.array(quarters()[least]) / 4, np.array([confidence])
+        self.map = confidence * np.eye(self.classes, self.classes + 1)
+        if options.calibration == "logistic":
+            self.fit_map(confidence)
+
+    def fit_map(self, confidence: float) -> None:
+        """Of the classes so far, on the last rows."""
+        present = np.flatnonzero(np.sum(self.r, axis=0))
+        every = zip(self.judged, self.r, strict=True)
+        judged, labels = zip(*list(every)[-recent_rows.MOST :], strict=True)
+        shares, counts = (np.array(part) for part in zip(*judged, strict=True))
+        shares, y = shares[counts][:, present], np.array(labels)[counts][:, present].argmax(1)
+        found = logistic_regression(
+            torch.from_numpy(shares).double(), torch.from_numpy(y), confidence
+        )
+        self.map[np.ix_(present, [*present, self.classes])] = found.numpy()
 
 
 def by_loop(f, r, rules: Rules) -> tuple[RidgePredictions, list[Loop]]:

@@ -121,6 +121,12 @@ def closed_form(model, batch) -> torch.Tensor:
 
 def by_logistic_regression(shares, y, confidence, queries) -> torch.Tensor:
     """Logits of queries by a general minimiser."""
+    found = logistic_regression(shares, y, confidence)
+    return queries @ found[:, :-1].T + found[:, -1]
+
+
+def logistic_regression(shares, y, confidence) -> torch.Tensor:
+    """Factors of the shares and, in the last column, constants."""
     classes = shares.shape[1]
     start = confidence * torch.eye(classes, classes + 1).double()
     penalty = torch.tensor([SHARE_PENALTY] * classes + [BIAS_PENALTY]).double()
@@ -135,8 +141,7 @@ def by_logistic_regression(shares, y, confidence, queries) -> torch.Tensor:
 
     options = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9}
     best = minimize(loss, start.flatten().numpy(), jac=True, method="L-BFGS-B", options=options)
-    found = torch.from_numpy(best.x).view(classes, -1)
-    return queries @ found[:, :-1].T + found[:, -1]
+    return torch.from_numpy(best.x).view(classes, -1)
 
 
 def mixed(shares, mixture) -> torch.Tensor:

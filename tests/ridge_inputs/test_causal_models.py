@@ -16,6 +16,7 @@ from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import Causal, FinalState
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
+from tabicl_linear.ridge_inputs.recent_rows import MOST
 from tabicl_linear.strategies.combined import Combined
 from tabicl_linear.strategies.interleaved import Interleaved
 from tabicl_linear.tables import Tables
@@ -23,7 +24,8 @@ from tabicl_linear.tables import Tables
 EXACT = RMS[torch.float64]
 MOVES = 1e-6
 AXIS = "ridge_earlier_row"
-axes = pytest.mark.parametrize("axis", [AXIS, "ridge_earlier_cells"])
+LOGISTIC = "ridge_earlier_logistic"
+axes = pytest.mark.parametrize("axis", [AXIS, "ridge_earlier_cells", LOGISTIC])
 strategies = pytest.mark.parametrize("strategy", ["comb_st", "comb_mt", "int_st", "int_mt"])
 
 
@@ -154,14 +156,32 @@ def test_an_extended_state_is_that_of_the_whole_under_the_statistics_of_the_firs
 
 
 @strategies
-def test_states_do_not_grow(strategy):
-    model = make("DeltaNet", "causal", strategy, axis=AXIS)
+@pytest.mark.parametrize("axis", [AXIS, LOGISTIC])
+def test_states_do_not_grow(strategy, axis):
+    model = make("DeltaNet", "causal", strategy, axis=axis)
     batch = task(200, num_context=20)
     state = fitted(model, batch)
     later = model.fit(batch.x[:, 20:], batch.y[:, 20:], state=state)
     assert num_bytes(later) == num_bytes(state)
     assert later.ridge.solution.sums.rows == 200
     assert num_bytes(fitted(model, task(5, num_context=4)).ridge) == num_bytes(state.ridge)
+
+
+def test_the_last_rows_are_part_of_a_state_only_where_a_class_map_is_fitted():
+    batch = task(60, num_context=50)
+    plain, kept = (fitted(make("DeltaNet", "causal", axis=a), batch) for a in (AXIS, LOGISTIC))
+    assert plain.ridge.solution.recent is None
+    assert num_bytes(kept) - num_bytes(plain) == 2 * MOST * (4 * 4 + 2)
+
+
+@pytest.mark.parametrize("strategy", ["single", "multi"])
+def test_an_untrained_model_with_class_maps_has_their_logits(strategy):
+    model, batch = untrained(Combined(strategy), calibration="logistic"), task(60, num_context=50)
+    known = known_of(model, batch).rows(slice(50, None))
+    assert_close(model(batch), known.scores, CONTRACT)
+    factors = (known.mixture.unsqueeze(-1) * known.shares).sum(2) * known.confidence
+    assert relative_rms(known.scores, factors) > MOVES
+    assert_close(model.predict(fitted(model, batch), batch.x[:, 50:]), known.scores, EXACT)
 
 
 @pytest.mark.parametrize("strategy", ["single", "multi"])

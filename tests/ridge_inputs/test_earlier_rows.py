@@ -1,14 +1,21 @@
 """Rows predicted from those before them, against a loop that solves from scratch."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from ridge_inputs.earlier_rows_loop import by_loop
-from tolerances import RMS, assert_close, relative_rms
+from tolerances import RMS, SEARCHED, assert_close, relative_rms
 
 from tabicl_linear.embedding.statistics import context_statistics
 from tabicl_linear.kernels.state import map_tensors, num_bytes, tensors
-from tabicl_linear.ridge_inputs import RidgeOptions, RidgePredictions, RidgeRegressions
+from tabicl_linear.ridge_inputs import (
+    RidgeOptions,
+    RidgePredictions,
+    RidgeRegressions,
+    recent_rows,
+)
 from tabicl_linear.ridge_inputs.earlier_rows import EarlierRows, Rules
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, CONFIDENCES
 from tabicl_linear.ridge_inputs.solve import Part
@@ -23,7 +30,9 @@ SETS = (
 PENALTIES = (0.01, 1.0, 100.0)
 OPTIONS = RidgeOptions("earlier_rows", penalties=PENALTIES, growth=1.25)
 RULES = Rules(OPTIONS, SETS)
+LOGISTIC = Rules(replace(OPTIONS, calibration="logistic"), SETS)
 CLASSES = 3
+calibrations = pytest.mark.parametrize("rules", [RULES, LOGISTIC], ids=["confidence", "logistic"])
 
 
 def table(rows: int, *, tasks: int = 4, noise: float = 2.0):
@@ -41,7 +50,7 @@ def table(rows: int, *, tasks: int = 4, noise: float = 2.0):
 
 
 def empty(f, rules: Rules = RULES) -> EarlierRows:
-    return EarlierRows.empty(f[:, :0], CLASSES, rules.sets, len(rules.options.penalties))
+    return EarlierRows.empty(f[:, :0], CLASSES, rules)
 
 
 def write(f, r, rules: Rules = RULES) -> tuple[RidgePredictions, EarlierRows]:
@@ -51,6 +60,12 @@ def write(f, r, rules: Rules = RULES) -> tuple[RidgePredictions, EarlierRows]:
 def assert_same(one: RidgePredictions, other: RidgePredictions) -> None:
     for name, mine, its in zip(one._fields, one, other, strict=True):
         assert_close(mine, its.expand_as(mine), EXACT, name)
+
+
+@pytest.fixture
+def few_recent(monkeypatch):
+    """A state that keeps fewer rows than the tables have."""
+    monkeypatch.setattr(recent_rows, "MOST", 40)
 
 
 @pytest.mark.parametrize("growth", [1.01, 1.25, 3.0])
@@ -66,6 +81,20 @@ def test_predictions_are_those_of_the_loop(growth):
         assert_close(predicted.shares[i], torch.from_numpy(np.stack(rows)), EXACT)
 
 
+@pytest.mark.parametrize("growth", [1.01, 1.25])
+def test_logits_by_class_maps_are_those_of_the_loop(growth, few_recent):
+    f, r = table(150)
+    rules = Rules(replace(LOGISTIC.options, growth=growth), SETS)
+    (found, state), (expected, loops) = write(f, r, rules), by_loop(f, r, rules)
+    assert_same(found._replace(scores=found.shares), expected._replace(scores=expected.shares))
+    assert_close(found.scores, expected.scores, SEARCHED)
+    assert (found.prior[:, 20:] == 0).any(), "classes that come after the first solution"
+    for solution_map, loop in zip(state.solution.class_map, loops, strict=True):
+        assert_close(solution_map, torch.from_numpy(loop.map), SEARCHED)
+    factors = write(f, r, rules._replace(options=replace(rules.options, calibration="confidence")))
+    assert relative_rms(found.scores, factors[0].scores) > 0.1
+
+
 def test_choices_differ_from_task_to_task_and_from_solution_to_solution():
     """Otherwise the loop would show little."""
     found, loops = by_loop(*table(150), RULES)
@@ -75,13 +104,14 @@ def test_choices_differ_from_task_to_task_and_from_solution_to_solution():
     assert (found.prior[:, 9:12] == 0).any(), "classes that come late"
 
 
+@calibrations
 @pytest.mark.parametrize("size", [1, 5, 16, 33, 99])
-def test_pieces_are_the_whole(size):
+def test_pieces_are_the_whole(size, rules, few_recent):
     f, r = table(100)
-    whole, final = write(f, r)
-    parts, state = [], empty(f)
+    whole, final = write(f, r, rules)
+    parts, state = [], empty(f, rules)
     for piece, labels in zip(f.split(size, 1), r.split(size, 1), strict=True):
-        known, state = state.write(piece, labels, RULES)
+        known, state = state.write(piece, labels, rules)
         parts.append(known)
     assert_same(RidgePredictions.joined(parts), whole)
     assert (state.solved, state.sums.rows) == (final.solved, final.sums.rows)
@@ -89,44 +119,49 @@ def test_pieces_are_the_whole(size):
         assert_close(mine, its, EXACT)
 
 
+@calibrations
 @pytest.mark.parametrize("seed", range(5))
-def test_pieces_of_any_lengths_are_the_whole(seed):
+def test_pieces_of_any_lengths_are_the_whole(seed, rules, few_recent):
     f, r = table(100)
     cuts = np.sort(np.random.default_rng(seed).choice(np.arange(1, 100), 6, replace=False)).tolist()
-    parts, state = [], empty(f)
+    parts, state = [], empty(f, rules)
     for piece, labels in zip(f.tensor_split(cuts, 1), r.tensor_split(cuts, 1), strict=True):
-        known, state = state.write(piece, labels, RULES)
+        known, state = state.write(piece, labels, rules)
         parts.append(known)
-    assert_same(RidgePredictions.joined(parts), write(f, r)[0])
+    assert_same(RidgePredictions.joined(parts), write(f, r, rules)[0])
 
 
-def test_writing_leaves_the_state_before_as_it_was():
+@calibrations
+def test_writing_leaves_the_state_before_as_it_was(rules):
     f, r = table(60)
-    _, state = write(f[:, :40], r[:, :40])
+    _, state = write(f[:, :40], r[:, :40], rules)
     before = map_tensors(torch.clone, state)
-    state.write(f[:, 40:], r[:, 40:], RULES)
+    state.write(f[:, 40:], r[:, 40:], rules)
     assert all(map(torch.equal, tensors(state), tensors(before)))
 
 
+@calibrations
 @pytest.mark.parametrize("row", [0, 1, 15, 16, 31, 32, 60])
-def test_own_and_later_labels_and_later_rows_move_no_prediction(row):
+def test_own_and_later_labels_and_later_rows_move_no_prediction(row, rules):
     f, r = table(100)
-    known, _ = write(f, r)
+    known, _ = write(f, r, rules)
     later = r.clone()
     later[:, row:] = r[:, row:].roll(1, -1)
     beyond = f.clone()
     beyond[:, row + 1 :] = 1e3
-    for other in (write(f, later)[0], write(beyond, r)[0]):
+    for other in (write(f, later, rules)[0], write(beyond, r, rules)[0]):
         for mine, its in zip(other, known, strict=True):
             assert_close(mine[:, : row + 1], its[:, : row + 1], EXACT)
         assert relative_rms(other.shares, known.shares) > MOVES
 
 
-def test_tasks_do_not_see_each_other():
+@calibrations
+def test_tasks_do_not_see_each_other(rules):
     f, r = table(60)
-    known, _ = write(f, r)
+    r[1] = r[1] @ torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 1, 0]]).double()  # a class less
+    known, _ = write(f, r, rules)
     for task in range(4):
-        one, _ = write(f[task : task + 1], r[task : task + 1])
+        one, _ = write(f[task : task + 1], r[task : task + 1], rules)
         assert_same(one, RidgePredictions(*(part[task : task + 1] for part in known)))
 
 
@@ -145,19 +180,21 @@ def test_before_the_first_solution_only_class_shares_of_earlier_rows_are_known()
     assert (known.shares[:, 16:] != 0).any(-1).all()
 
 
+@calibrations
 @pytest.mark.parametrize("rows", [1, 2, 15, 16, 17])
-def test_the_shortest_contexts_predict(rows):
+def test_the_shortest_contexts_predict(rows, rules):
     f, r = table(rows)
-    known, state = write(f, r)
+    known, state = write(f, r, rules)
     assert all(part.isfinite().all() for part in (*known, *tensors(state)))
     assert state.solution.predict(f, SETS).logits().isfinite().all()
 
 
-def test_features_that_do_not_vary_and_classes_that_are_alone_are_no_trouble():
+@calibrations
+def test_features_that_do_not_vary_and_classes_that_are_alone_are_no_trouble(rules):
     f, r = table(80)
     f[0], f[1, :40] = 3.0, -1.0
     r[2] = torch.tensor([0.0, 1.0, 0.0])
-    known, state = write(f, r)
+    known, state = write(f, r, rules)
     assert all(part.isfinite().all() for part in (*known, *tensors(state)))
     mixed = (known.mixture.unsqueeze(-1) * known.shares).sum(2)
     assert_close(mixed[2, 16:], r[2, 16:], EXACT)
@@ -210,21 +247,29 @@ def opened(model: RidgeRegressions, x, y):
     return model.open(x, y, statistics), statistics
 
 
-def test_the_state_of_the_defaults_at_20_columns_does_not_grow():
+def sizes_of_states(options: RidgeOptions) -> set[int]:
+    """Bytes at 20 columns and 10 classes after few and many rows."""
     sizes = set()
-    model = regressions(20, 10).float()
+    model = regressions(20, 10, options).float()
     for rows in (5, 40, 120):
         x, y = torch.randn(1, rows, 20), torch.arange(rows)[None] % 10
         context, _ = opened(model, x, y)
         context.read(x, y)
         sizes.add(num_bytes(context.state))
+    return sizes
+
+
+def test_the_state_of_the_defaults_at_20_columns_does_not_grow():
     features, of_float32 = 20 * 6 + 96 + 96 + 24 * 2**4, 4 * 24 * 4  # thresholds
     sums = features + features**2 + 10 * features + 10
     each = 3 * 10 * (features + 1)  # weights and offsets of three sets
     records = 3 * 4 + 3 * 3 + 1 + len(CONFIDENCES)
     solution = each + 10 + 3 + 3 + 1 + 10 * 11
-    assert sizes == {of_float32 + 8 * (sums + 4 * each + records + solution)}
-    assert sizes == {4_774_704}
+    expected = of_float32 + 8 * (sums + 4 * each + records + solution)
+    assert sizes_of_states(DEFAULTS) == {expected} == {4_774_704}
+    recent = 1024 * (10 * 4 + 2)  # shares and classes
+    logistic = replace(DEFAULTS, calibration="logistic")
+    assert sizes_of_states(logistic) == {expected + recent} == {4_817_712}
 
 
 @pytest.mark.parametrize("rows", [1, 15, 16, 17, 31, 32, 45])

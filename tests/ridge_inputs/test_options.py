@@ -31,10 +31,6 @@ NAN, INF = float("nan"), float("inf")
         ({"form": "both"}, r"ridge_inputs\.form='both' must be one of \('leave_one_out'"),
         ({"form": ["earlier_rows"]}, r"form=\['earlier_rows'\] must be one of"),
         ({"calibration": "platt"}, r"calibration='platt' must be one of \('confidence'"),
-        (
-            {"calibration": "logistic", "form": "earlier_rows"},
-            r"calibration='logistic' needs rows that are left out, and form=.earlier_rows. has",
-        ),
         ({"num_tanh": 0}, r"num_tanh=0 must be a whole number of at least 1; .*leave it out of"),
         ({"num_cosine": -1}, r"num_cosine=-1 must be a whole number of at least 1"),
         ({"num_trees": 0}, r"num_trees=0 must be a whole number of at least 1"),
