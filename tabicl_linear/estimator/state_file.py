@@ -23,7 +23,7 @@ from tabicl_linear.files import give_usual_mode, written_whole
 from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Tensor
 
-FORMAT = "tabicl_linear.state/2"
+FORMAT = "tabicl_linear.state/3"
 """Rises when files of this version cannot be read by earlier ones, or the other way round."""
 DTYPES = (torch.float32, torch.float64)
 
