@@ -54,8 +54,7 @@ def test_a_task_keeps_its_predictions_or_is_told_the_class_shares():
         assert torch.equal(kept[~dropped], mine[~dropped])
     assert torch.equal(half.errors[dropped], torch.ones_like(half.errors[dropped]))
     assert torch.equal(half.scores[dropped], half.prior[dropped])
-    mixed = (half.mixture.unsqueeze(-1) * half.shares).sum(2)
-    assert_close(mixed[dropped], shares[dropped].mean(2), RMS[torch.float64])
+    assert_close(half.mixed()[dropped], shares[dropped].mean(2), RMS[torch.float64])
 
 
 def test_which_tasks_depends_on_the_batch_alone():

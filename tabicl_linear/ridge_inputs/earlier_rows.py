@@ -130,7 +130,7 @@ class EarlierRows(NamedTuple):
         predictions = self.solution.predict(f, by.sets)._replace(prior=prior)
         present = prior > 0
         known = r * present
-        mixed = (predictions.mixture.unsqueeze(-1) * predictions.shares).sum(2)
+        mixed = predictions.mixed()
         wrong = predictions.shares - r.unsqueeze(2)
         tried = [
             offset_shares(of_set(f, kinds), part.weights, part.offsets)

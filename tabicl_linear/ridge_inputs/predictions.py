@@ -81,6 +81,10 @@ class RidgePredictions(NamedTuple):
         pairs = zip(self._each(), others._each(), strict=True)
         return RidgePredictions(*(a.index_copy(0, tasks, b) for a, b in pairs))
 
+    def mixed(self) -> Float[Tensor, "b n y"]:
+        """Class shares that all sets predict together."""
+        return (self.mixture.unsqueeze(-1) * self.shares).sum(2)
+
     def logits(self) -> Float[Tensor, "b n y"]:
         """Logits of the closed form alone."""
         return self.scores.masked_fill(self.prior == 0, ABSENT_LOGIT)

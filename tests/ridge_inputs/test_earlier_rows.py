@@ -196,7 +196,7 @@ def test_features_that_do_not_vary_and_classes_that_are_alone_are_no_trouble(rul
     r[2] = torch.tensor([0.0, 1.0, 0.0])
     known, state = write(f, r, rules)
     assert all(part.isfinite().all() for part in (*known, *tensors(state)))
-    mixed = (known.mixture.unsqueeze(-1) * known.shares).sum(2)
+    mixed = known.mixed()
     assert_close(mixed[2, 16:], r[2, 16:], EXACT)
     assert_close(mixed[0, 16:32], r[0, :16].mean(0).expand(16, -1), EXACT)
 

@@ -43,8 +43,7 @@ def solve(chunks, sets, penalties, calibration="confidence"):
 
 def mixed(solved, f, r):
     """Shares of the context rows, by the mixture of all sets."""
-    known = of_context(solved, f, r)
-    return (known.mixture.unsqueeze(-1) * known.shares).sum(2)
+    return of_context(solved, f, r).mixed()
 
 
 def of_context(solved, f, r):

@@ -31,15 +31,18 @@ def predictions(rows: int = 5) -> RidgePredictions:
     )
 
 
-def mixed(known: RidgePredictions) -> torch.Tensor:
-    return (known.mixture.unsqueeze(-1) * known.shares).sum(2)
-
-
 def test_logits_are_the_scores_of_classes_that_are_present():
     known = predictions()
     expected = known.scores.clone()
     expected[0, :, 2] = ABSENT_LOGIT
     assert torch.equal(known.logits(), expected)
+
+
+def test_sets_are_mixed_by_their_parts():
+    known = predictions()
+    first, other = known.shares.unbind(2)
+    assert_close(known.mixed()[0], (0.25 * first + 0.75 * other)[0], CONTRACT)
+    assert_close(known.mixed()[1], first[1], CONTRACT)
 
 
 def test_class_shares_are_logits_of_themselves():
@@ -137,7 +140,7 @@ def test_a_solution_is_linear_in_the_features_of_each_set():
 def test_losses_are_cross_entropies_over_the_classes_present(scale):
     known = predictions(50)
     present = known.prior > 0
-    shares = (scale * mixed(known)).masked_fill(~present, 0.0)
+    shares = (scale * known.mixed()).masked_fill(~present, 0.0)
     shares[..., 0] += 1 - shares.sum(-1)  # as predicted shares do, however far beyond 0 and 1
     y = torch.randint(0, 2, (2, 50))
     found = confidence_losses(shares, F.one_hot(y, 3).double(), present)
@@ -151,7 +154,7 @@ def test_losses_are_cross_entropies_over_the_classes_present(scale):
 
 def test_rows_of_no_label_do_not_count():
     known = predictions(20)
-    shares, r = mixed(known), F.one_hot(torch.randint(0, 2, (2, 20)), 3).double()
+    shares, r = known.mixed(), F.one_hot(torch.randint(0, 2, (2, 20)), 3).double()
     some = r.clone()
     some[:, 12:] = 0
     present = known.prior > 0
