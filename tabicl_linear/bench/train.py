@@ -1,34 +1,19 @@
-"""`tabicl-linear bench train`: a training step against its own dense matrix products.
-
-With `--curves`: does training in 16 bits follow training in float32?
-"""
+"""`tabicl-linear bench train`: a training step against its own dense matrix products."""
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import torch
-from lightning.pytorch.callbacks import LambdaCallback
 
-from tabicl_linear.analysis import loss_curves
 from tabicl_linear.backends.choice import missing
-from tabicl_linear.bench.cases import Case, Measured, Options, copy, measure, progress
+from tabicl_linear.bench.cases import Case, Measured, Options, copy, measure
 from tabicl_linear.bench.probing import probing_cost
-from tabicl_linear.bench.report import Report, Table, Target, case_table
-from tabicl_linear.bench.training import (
-    DenseProducts,
-    Step,
-    flops,
-    make_trainer,
-    noise,
-    within_training,
-)
+from tabicl_linear.bench.report import Report, Target, case_table
+from tabicl_linear.bench.training import DenseProducts, Step, flops, noise, within_training
 from tabicl_linear.config import build_data, build_task, trainer_options
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.machine import processor
-from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.task import AUTOCAST, InContextTask
 
 MOST_TIMES = {"float32": 2.0, "bf16": 3.0}
@@ -42,14 +27,6 @@ NOTES = (
     "computes (dense layers, forward and both gradients), recorded in this run and repeated with "
     "the same shapes, strides and dtype. GFLOP/s count only these products, for steps too."
     "\n\n"
-)
-
-CURVE_NOTES = (
-    "Same data in the same order, same initial weights, optimiser and schedule; only autocast "
-    "differs. The line with other initial weights shows which differences are insignificant. "
-    "`difference`: mean over the second half of the steps, each step on the same batch, with its "
-    "standard error; `furthest`: the largest difference of means over "
-    f"{loss_curves.SMOOTHING} steps."
 )
 
 
@@ -132,37 +109,3 @@ def _target(precision: str, measured: Measured, fastest: Case, *, applies: bool)
     ratio = measured.ratio(fastest.key, (precision, DENSE)).median
     what = f"{fastest.name} in {precision}, in times of its {DENSE}"
     return Target(what, MOST_TIMES[precision], ratio, at_least=False, applies=applies)
-
-
-def run_curves(
-    options: Options,
-    *,
-    configs: Sequence[Path],
-    overrides: Sequence[str] = (),
-    precisions: Sequence[str] = ("float32", "bf16"),
-    steps: int = 300,
-) -> Report:
-    """Train from the same seed in every precision; compare the losses with the first one's."""
-    runs = [(name, name, overrides) for name in precisions]
-    runs.append(("float32, other initial weights", "float32", [*overrides, "seed_everything=1"]))
-    losses: dict[str, list[float]] = {name: [] for name, *_ in runs}
-    clipping = trainer_options(*configs, overrides=overrides)["gradient_clip_val"]
-    with progress("bench train --curves", len(runs) * steps) as bar, without_noise():
-        for name, precision, own in runs:
-
-            def keep(*arguments: Any, curve: list[float] = losses[name]) -> None:
-                curve.append(float(arguments[2]["loss"]))
-                bar.update()
-
-            callback = LambdaCallback(on_train_batch_end=keep)
-            trainer = make_trainer(options.device, precision, callback, clipping, max_steps=steps)
-            data = build_data(*configs, overrides=overrides)
-            trainer.fit(build_task(*configs, overrides=own), datamodule=data)
-    curves = pd.DataFrame(losses)
-    return Report(
-        name=f"curves-{configs[-1].stem}",
-        settings={"configs": [str(c) for c in configs], "steps": steps},
-        tables=[Table("Loss curves", loss_curves.compared(curves), CURVE_NOTES)],
-        raw={"losses": losses},
-        figure=loss_curves.figure(curves),
-    )

@@ -76,9 +76,6 @@ def _parser() -> OneLineArgumentParser:
     train.add_argument(
         "--compile", action="store_true", help="also through torch.compile (takes minutes more)"
     )
-    train.add_argument("--curves", action="store_true", help="overlay loss curves instead")
-    _add_ridge(train)
-    train.add_argument("--steps", type=count, help="steps of a curve (300)")
     for verb, runner, what in (
         ("fit", _fit, "reading a context, against softmax attention"),
         ("predict", _predict, "predicting rows from a context, against softmax attention"),
@@ -89,7 +86,6 @@ def _parser() -> OneLineArgumentParser:
         inference.add_argument("--rows", type=count, nargs="+", help="sizes of the context")
         if verb == "fit":
             inference.add_argument("--plot", action="store_true", help="also draw the figure")
-            _add_ridge(inference)
     return parser
 
 
@@ -133,12 +129,6 @@ def _add_configs(parser: OneLineArgumentParser) -> None:
     )
     parser.add_argument(
         "--override", action="append", default=[], help="such as model.architecture.depth=2"
-    )
-
-
-def _add_ridge(parser: OneLineArgumentParser) -> None:
-    parser.add_argument(
-        "--ridge", action="store_true", help="with and without ridge inputs, against each other"
     )
 
 
@@ -202,7 +192,7 @@ def _kernels(options: Options, arguments: argparse.Namespace) -> Report:
 
 
 def _train(options: Options, arguments: argparse.Namespace) -> Report:
-    from tabicl_linear.bench.train import run, run_curves
+    from tabicl_linear.bench.train import run
     from tabicl_linear.bench.training import PRECISIONS
 
     unknown = sorted(set(arguments.precision) - set(PRECISIONS))
@@ -210,23 +200,8 @@ def _train(options: Options, arguments: argparse.Namespace) -> Report:
         raise ConfigError(f"--precision {unknown[0]}: choose from {', '.join(PRECISIONS)}.")
     if "fp16" in arguments.precision and options.device.type == "cpu":
         raise ConfigError("--precision fp16: it is not available for training on a CPU; use bf16.")
-    if arguments.steps is not None and not arguments.curves:
-        raise ConfigError(f"--steps {arguments.steps}: only with --curves; leave it out.")
-    if arguments.compile and arguments.curves:
-        raise ConfigError("--compile: not together with --curves; leave one of them out.")
-    if arguments.ridge and (arguments.curves or arguments.compile):
-        raise ConfigError("--ridge: not together with --curves or --compile; leave one out.")
     configs, overrides = _model(arguments)
     precisions = list(dict.fromkeys(arguments.precision))
-    if arguments.ridge:
-        from tabicl_linear.bench.ridge_cost import run_train
-
-        return run_train(options, configs=configs, overrides=overrides, precisions=precisions)
-    if arguments.curves:
-        steps = arguments.steps or (5 if arguments.quick else 300)
-        return run_curves(
-            options, configs=configs, overrides=overrides, precisions=precisions, steps=steps
-        )
     return run(
         options,
         configs=configs,
@@ -237,20 +212,7 @@ def _train(options: Options, arguments: argparse.Namespace) -> Report:
 
 
 def _fit(options: Options, arguments: argparse.Namespace) -> Report:
-    if not arguments.ridge:
-        return _inference("fit", options, arguments, plot=arguments.plot)
-    if arguments.plot:
-        raise ConfigError("--ridge: there is no figure; leave --plot out.")
-    from tabicl_linear.bench.ridge_cost import run_fit
-
-    configs, overrides = _model(arguments)
-    return run_fit(
-        options,
-        configs=configs,
-        overrides=overrides,
-        autocast=_autocast(arguments),
-        sizes=arguments.rows,
-    )
+    return _inference("fit", options, arguments, plot=arguments.plot)
 
 
 def _predict(options: Options, arguments: argparse.Namespace) -> Report:
@@ -266,14 +228,10 @@ def _inference(verb: str, options: Options, arguments: argparse.Namespace, *, pl
         verb=verb,
         configs=configs,
         overrides=overrides,
-        autocast=_autocast(arguments),
+        autocast=torch.bfloat16 if arguments.precision == "bf16" else None,
         sizes=arguments.rows,
         plot=plot,
     )
-
-
-def _autocast(arguments: argparse.Namespace) -> torch.dtype | None:
-    return torch.bfloat16 if arguments.precision == "bf16" else None
 
 
 def _model(arguments: argparse.Namespace) -> tuple[list[Path], list[str]]:

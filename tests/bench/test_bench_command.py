@@ -40,25 +40,15 @@ KERNELS = Case(
     ("delta rule: 2 x 96 tokens", "gated delta rule: ", "GLA: "),
 )
 TRAIN = Case(
-    ("train",),
+    ("train", "--cpu-time"),
     "train-deltanet",
     ("Training step of deltanet.yaml, 2 x 64 rows", "Looking at the model"),
 )
-CURVES = Case(("train", "--curves"), "curves-deltanet", ("Loss curves",), has_figure=True)
 FIT = Case(
     ("fit", "--plot"),
     "fit-deltanet",
     ("Fitting a context, float32", "Exponent of the time to fit"),
     has_figure=True,
-)
-RIDGE = ("--ridge", "--config", "configs/deltanet.yaml", "--config", "configs/inputs/ridge.yaml")
-RIDGE_TRAIN = Case(
-    ("train", "--cpu-time", *RIDGE),
-    "ridge-train-deltanet",
-    ("Training step of deltanet.yaml + ridge.yaml, 2 x 64 rows",),
-)
-RIDGE_FIT = Case(
-    ("fit", *RIDGE), "ridge-fit-deltanet", ("Fitting a context with deltanet.yaml + ridge.yaml",)
 )
 PREDICT = Case(
     ("predict", "--precision", "bf16"),
@@ -185,29 +175,6 @@ def test_train(measure):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "groups"), [(RIDGE_TRAIN, 2), (RIDGE_FIT, 1)])
-def test_ridge_inputs_against_none(measure, case, groups):
-    data = measure(case)
-    entries = data["raw"]["cases"]
-    assert [e["name"] for e in entries] == ["with ridge inputs", "without"] * groups
-    check_targets(data, groups)
-    for entry, target in zip(entries[::2], data["targets"], strict=True):
-        ratios = [1 / entry["ratios"]["without"][q] for q in ("low", "high")]
-        assert min(ratios) <= target["measured"] <= max(ratios)
-        assert entry["group"] in target["what"]
-
-
-@pytest.mark.slow
-def test_curves(measure):
-    losses = measure(CURVES)["raw"]["losses"]
-    assert list(losses) == ["float32", "bf16", "float32, other initial weights"]
-    first, second, other = losses.values()
-    assert len(first) == len(second) == len(other) == 5
-    near, far = (sum(abs(a - b) for a, b in zip(first, x, strict=True)) for x in (second, other))
-    assert near < far / 5
-
-
-@pytest.mark.slow
 def test_fit(measure):
     data = measure(FIT)
     check_points(data)
@@ -258,13 +225,9 @@ def test_a_refusal_of_the_process_is_one_line_and_leaves_nothing(tmp_path):
         (("prior", "--device", "tpu"), "--device tpu"),
         (("prior", "--nonsense"), "--nonsense"),
         (("train", "--precision", "float8"), "choose from float32"),
-        (("train", "--steps", "3"), "--curves"),
-        (("train", "--curves", "--precision", "fp16"), "--precision fp16"),
+        (("train", "--precision", "fp16"), "--precision fp16"),
         (("train", "--config", "nowhere.yaml"), "nowhere.yaml"),
         (("train", "--config", "{delta}", "--override", "model.nonsense=1"), "model.nonsense"),
-        (("train", "--ridge", "--config", "{delta}"), "has no ridge inputs"),
-        (("train", "--ridge", "--curves"), "--ridge: not together"),
-        (("fit", "--ridge", "--plot"), "leave --plot out"),
         (("fit", "--config", "{softmax}"), "name a model"),
         (("fit", "--config", "nowhere.yaml"), "nowhere.yaml"),
         (("predict", "--rows", "many"), "--rows: many"),

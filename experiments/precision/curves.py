@@ -1,13 +1,9 @@
 """Training losses of several runs, step by step, against those of the first."""
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
+from matplotlib.figure import Figure
 
 from tabicl_linear.analysis.figures import panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SMOOTHING = 20
 """Steps in a running mean."""
@@ -36,7 +32,7 @@ def compared(losses: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(cells)
 
 
-def figure(losses: pd.DataFrame) -> "Figure":
+def figure(losses: pd.DataFrame) -> Figure:
     """Running means of the curves over each other, and their differences from the first."""
     drawn, (left, right) = panels(2, width=4.2, height=3.2)
     smooth = losses.rolling(SMOOTHING, min_periods=1).mean()
