@@ -123,9 +123,8 @@ class InContextModel(PlacedModule):
     ) -> InContextState:
         """Write labelled rows and return the state.
 
-        Besides its arguments, a causal model needs memory for one chunk of rows; others also need
-        it for one hidden token per row (two if the readout is bidirectional; see "Long contexts" in
-        docs/architecture.md). If gradients are recorded, everything is kept.
+        A causal model needs memory for one chunk of rows, others also for one hidden token a row
+        (two if bidirectional; docs/architecture.md, "Long contexts"). Gradients keep everything.
 
         Args:
             x: Features; NaN and infinities count as missing. Any floating dtype: rows are
@@ -136,8 +135,8 @@ class InContextModel(PlacedModule):
                 fitting all rows at once with the statistics of the first.
             statistics: Statistics to use instead of those of these rows, for a context that comes
                 in pieces or a part of one; see `statistics`. They include the categories.
-            rows_per_chunk: Maximum number of rows of each task in the network at a time, by default
-                2048 on a CPU and 16384 elsewhere. The result does not depend on it, up to rounding.
+            rows_per_chunk: Maximum number of rows of each task in the network at a time; never more
+                than `inputs.chunk_rows`. The result does not depend on it, up to rounding.
             spill: Folder for a temporary file that holds the hidden tokens of models that are not
                 causal, instead of memory. Only without gradients.
 
@@ -146,9 +145,10 @@ class InContextModel(PlacedModule):
             ConfigError: `rows_per_chunk` is less than one.
             UnsupportedReadout: `state` is given, but a layer reads tokens written later.
         """
-        size = inputs.chunk_length(self.device, rows_per_chunk)
         limits = inputs.Limits(self.device, self.architecture.num_classes)
         inputs.check_context(x, y, categorical, limits=limits)
+        cells = self.embedding.num_cells(x.shape[2])
+        size = inputs.chunk_rows(self.device, rows_per_chunk, cells, x.shape[1])
         initial = None
         if state is not None:
             self._check_state(state)
@@ -186,9 +186,9 @@ class InContextModel(PlacedModule):
             DataError: The rows do not have the columns of the context, or the state is foreign.
             ConfigError: `rows_per_chunk` is less than one.
         """
-        size = inputs.chunk_length(self.device, rows_per_chunk)
         self._check_state(state)
         inputs.check_queries(x, state.statistics.fill.shape, self.device)
+        size = inputs.chunk_rows(self.device, rows_per_chunk, self.embedding.num_cells(x.shape[2]))
         # Chunks of equal length, since matrix products of very few rows use other kernels.
         pieces = x.tensor_split(max(1, -(-x.shape[1] // size)), dim=1)
         with self.computing():

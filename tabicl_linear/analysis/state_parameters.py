@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional
 
-from tabicl_linear.embedding.inputs import chunk_length
+from tabicl_linear.embedding.inputs import chunk_rows
 from tabicl_linear.kernels.matrix import matrix_of
 from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.mixers.base import LayerState
@@ -26,7 +26,7 @@ class ContextRows:
         with torch.no_grad():
             model.predict(state, x[:, :1])  # refuses what does not belong together
         self.model, self.state, self.x, self.y = model, state, x, y
-        self.size = chunk_length(model.device)
+        self.size = chunk_rows(model.device)
         self.tables = model.tables(state.statistics)
         self.known = self._ridge_predictions()
 

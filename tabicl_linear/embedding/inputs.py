@@ -8,8 +8,12 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.types import Tensor
 
 CPU_ROWS, GPU_ROWS = 2048, 16384
-"""Default number of rows of a task in the network at a time: few enough for a CPU's cache, and
-enough to keep a GPU busy."""
+"""Rows of a task in the network at a time: few enough for a CPU's cache, and enough to keep a GPU
+busy."""
+
+CPU_TOKENS, MIN_CPU_ROWS = 4096, 64
+"""On a CPU, rows of several cells are fewer: as many as have so many tokens, but not less than the
+second. With 10 cells a row, 512 rows at a time predict 1.16 times as fast as 2048."""
 
 
 class Limits(NamedTuple):
@@ -112,10 +116,29 @@ def _described(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} tensor of shape {tuple(tensor.shape)}"
 
 
-def chunk_length(device: torch.device, most: int | None = None) -> int:
-    """Rows of a task in the network at a time: `most`, or the default for the device."""
+def chunk_rows(
+    device: torch.device,
+    most: int | None = None,
+    num_cells: int = 1,
+    num_rows: int | None = None,
+) -> int:
+    """Rows of a task in the network at a time.
+
+    Args:
+        device: Where it computes.
+        most: Maximum, if there is one.
+        num_cells: Tokens of a row.
+        num_rows: Rows of a context. A short one is taken at once for any number of cells, since
+            in pieces most readouts would project its tokens twice.
+
+    Raises:
+        ConfigError: `most` is no whole number of at least 1.
+    """
+    rows = CPU_ROWS if device.type == "cpu" else GPU_ROWS
+    if device.type == "cpu" and (num_rows is None or num_rows > rows):
+        rows = min(rows, max(MIN_CPU_ROWS, CPU_TOKENS // num_cells))
     if most is None:
-        return CPU_ROWS if device.type == "cpu" else GPU_ROWS
+        return rows
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise ConfigError(f"rows_per_chunk={most} must be a whole number of at least 1.")
-    return most
+    return min(rows, most)

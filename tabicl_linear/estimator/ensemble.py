@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from tqdm import tqdm
 
-from tabicl_linear.embedding.inputs import chunk_length
+from tabicl_linear.embedding.inputs import chunk_rows
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.learner import ContextLearner, State
 from tabicl_linear.estimator.notices import warn_user
@@ -265,7 +265,7 @@ def _append(file: IO[bytes], data: memoryview) -> None:
 
 def rows_at_a_time(device: torch.device, rows_per_batch: int, num_members: int) -> int:
     """Rows of each member in the network at a time."""
-    return min(chunk_length(device), max(1, rows_per_batch // num_members))
+    return min(chunk_rows(device), max(1, rows_per_batch // num_members))
 
 
 def _read(model: ContextLearner[State], state: State, x: torch.Tensor) -> torch.Tensor:

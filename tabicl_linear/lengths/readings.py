@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from tabicl_linear.analysis.oracle import OracleOptions, optimise_states
-from tabicl_linear.embedding.inputs import chunk_length
+from tabicl_linear.embedding.inputs import chunk_rows
 from tabicl_linear.learner import BlockEnsemble
 from tabicl_linear.lengths.datasets import LengthDataset
 from tabicl_linear.model import InContextModel, InContextState
@@ -62,7 +62,7 @@ def read_prefixes(
         dataset.x[:, :known],
         dataset.y[:, :known],
         dataset.categorical,
-        rows_per_chunk=chunk_length(model.device),
+        rows_per_chunk=chunk_rows(model.device),
     )
     state, start = None, 0
     for length in lengths:
@@ -126,11 +126,11 @@ class _SideBySide:
         *,
         categorical: Bool[Tensor, "b m"] | None = None,
     ) -> InContextState:
-        size = max(1, chunk_length(self.model.device) // len(x))
+        size = max(1, chunk_rows(self.model.device) // len(x))
         return self.model.fit(x, y, categorical=categorical, rows_per_chunk=size)
 
     def predict(self, state: InContextState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
-        size = max(1, chunk_length(self.model.device) // len(x))
+        size = max(1, chunk_rows(self.model.device) // len(x))
         return self.model.predict(state, x, rows_per_chunk=size)
 
 

@@ -7,7 +7,7 @@ import torch
 from tolerances import RMS, assert_close
 
 from tabicl_linear import recipe as recipes
-from tabicl_linear.embedding.inputs import LABEL_TYPES, Limits, check_context
+from tabicl_linear.embedding.inputs import LABEL_TYPES, Limits, check_context, chunk_rows
 from tabicl_linear.errors import DataError
 from tabicl_linear.kernels.state import tensors
 
@@ -122,3 +122,21 @@ def test_extreme_float32_columns_predict_as_the_same_column_near_one(causal, sca
         scaled = values * factor
         assert scaled.isfinite().all()
         assert_close(causal.predict(causal.fit(scaled, y), scaled), expected, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("device", "most", "num_cells", "num_rows", "expected"),
+    [
+        ("cpu", None, 1, None, 2048),
+        ("cpu", None, 10, None, 409),
+        ("cpu", None, 1000, None, 64),
+        ("cpu", None, 10, 2048, 2048),
+        ("cpu", None, 10, 2049, 409),
+        ("cpu", 100, 10, 2049, 100),
+        ("cpu", 5000, 10, 2049, 409),
+        ("cuda", None, 10, 20_000, 16_384),
+        ("cuda", 5000, 10, 20_000, 5000),
+    ],
+)
+def test_rows_of_many_cells_are_few_at_a_time(device, most, num_cells, num_rows, expected):
+    assert chunk_rows(torch.device(device), most, num_cells, num_rows) == expected

@@ -107,7 +107,7 @@ def test_blocks_are_those_of_the_ensemble():
 
 def test_many_blocks_take_no_more_rows_at_a_time(monkeypatch):
     model, data, most = make("DeltaNet", "causal"), dataset(), 0
-    monkeypatch.setattr("tabicl_linear.lengths.readings.chunk_length", lambda device: 16)
+    monkeypatch.setattr("tabicl_linear.lengths.readings.chunk_rows", lambda device: 16)
 
     def watch(_, inputs):
         nonlocal most
