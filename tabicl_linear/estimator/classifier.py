@@ -39,7 +39,7 @@ class TabICLLinearClassifier(RefinedClassifier):
             extend); a path to a Lightning checkpoint or a safetensors export; or a model.
         ensemble: "default", or "paper" for the authors' ensemble of 10 members.
         n_estimators: Members of the ensemble; None takes those of `ensemble` (8, or 10).
-        softmax_temperature: Divides the logits. None takes that of `ensemble` (0.8); "auto"
+        softmax_temperature: Divides the logits. None takes that of `ensemble` (0.9); "auto"
             calibrates it on up to a fifth of the rows, held out from a first fit, and then fits on
             all rows, which takes twice the time.
         average_logits: Average the members' logits; False averages their probabilities.

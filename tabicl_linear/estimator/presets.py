@@ -21,7 +21,7 @@ class Preset(NamedTuple):
 
 
 PRESETS: dict[EnsembleName, Preset] = {
-    "default": Preset(n_estimators=8, softmax_temperature=0.8),
+    "default": Preset(n_estimators=8, softmax_temperature=0.9),
     # The authors' evaluation of real tables (`pfns/evaluation/real_world_presets.py`).
     "paper": Preset(n_estimators=10, softmax_temperature=0.8),
 }

@@ -53,7 +53,7 @@ def test_ensemble_is_the_mean_over_its_members(checkpoint, wine):
     mean = (first + second) / 2
     assert np.abs(first - second).max() > 1e-2
     np.testing.assert_allclose(logits(slice(0, 2)), mean, atol=1e-5)
-    scaled = np.exp(mean / 0.8)
+    scaled = np.exp(mean / pair.temperature_)
     expected = scaled / scaled.sum(1, keepdims=True)
     np.testing.assert_allclose(pair.predict_proba(test), expected, atol=1e-5)
 

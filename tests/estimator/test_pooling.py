@@ -88,13 +88,13 @@ def test_auto_is_calibrated_on_rows_that_were_not_read(checkpoint, rng, average_
     fixed = TabICLLinearClassifier(checkpoint, **options).fit(table, labels)
     auto = TabICLLinearClassifier(checkpoint, softmax_temperature="auto", **options)
     auto.fit(table, labels)
-    assert fixed.temperature_ == 0.8
-    assert auto.temperature_ != 0.8
+    assert fixed.temperature_ == 0.9
+    assert auto.temperature_ != 0.9
     same = TabICLLinearClassifier(checkpoint, softmax_temperature=auto.temperature_, **options)
     expected = same.fit(table, labels).predict_proba(table)
     np.testing.assert_array_equal(auto.predict_proba(table), expected)
     # The states are those of all rows: only the temperature differs.
-    assert auto.set_params(softmax_temperature=0.8).predict_proba(table).tolist() == (
+    assert auto.set_params(softmax_temperature=0.9).predict_proba(table).tolist() == (
         fixed.predict_proba(table).tolist()
     )
 
@@ -102,7 +102,7 @@ def test_auto_is_calibrated_on_rows_that_were_not_read(checkpoint, rng, average_
 def test_auto_where_no_row_can_be_spared(checkpoint):
     table = [[0.0], [1.0]]
     auto = TabICLLinearClassifier(checkpoint, softmax_temperature="auto", n_estimators=1)
-    assert auto.fit(table, [0, 1]).temperature_ == 0.8
+    assert auto.fit(table, [0, 1]).temperature_ == 0.9
 
 
 def test_members_averaged_as_probabilities(checkpoint, rng):
