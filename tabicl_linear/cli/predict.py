@@ -194,7 +194,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--softmax-temperature",
         type=_temperature,
         metavar="NUMBER|auto",
-        help="divides the logits (default: 0.8); auto calibrates it in a second fit",
+        help="divides the logits (default: 0.9); auto calibrates it in a second fit",
     )
     parser.add_argument(
         "--class-weight",
