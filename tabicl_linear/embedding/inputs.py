@@ -13,7 +13,7 @@ busy."""
 
 CPU_TOKENS, MIN_CPU_ROWS = 4096, 64
 """On a CPU, rows of several cells are fewer: as many as have so many tokens, but not less than the
-second. With 10 cells a row, 512 rows at a time predict 1.16 times as fast as 2048."""
+second (docs/performance.md, "Rows in the network at a time")."""
 
 
 class Limits(NamedTuple):
