@@ -1,11 +1,13 @@
 """Tasks in processes of their own: one that dies costs its task and not the run."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from threading import Thread
 from typing import Generic, TypeVar
 
 Task = TypeVar("Task")
@@ -104,9 +106,18 @@ def _end(worker: _Worker[Task]) -> None:
 def _work(run: Callable[[Task], Result], connection: Connection) -> None:
     # Ctrl-C goes to all processes of a terminal; the first one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
             task: Task = connection.recv()
         except (EOFError, ConnectionResetError):
             return
         connection.send(run(task))
+
+
+def _end_with_parent() -> None:
+    """End this process when that which started it is gone, however it was killed."""
+    parent = parent_process()
+    assert parent is not None, "a worker is started by `finished`"
+    wait([parent.sentinel])
+    os._exit(1)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -41,3 +43,23 @@ def test_processes_end_with_whoever_asks():
     stream.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+ASKS = """
+import time
+from tabicl_linear.evaluation.workers import finished
+
+for number, _ in enumerate(finished([0, 0, 300, 300], time.sleep, 2)):
+    if number == 1:
+        print("both sleep now", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_with_whoever_asks_when_that_is_killed(number):
+    with subprocess.Popen([sys.executable, "-c", ASKS], stdout=subprocess.PIPE, text=True) as asks:
+        assert asks.stdout.readline() == "both sleep now\n"
+        asks.send_signal(number)
+        # They have inherited the pipe, which is at its end when the last of them is.
+        assert asks.communicate(timeout=60)[0] == ""
+    assert asks.returncode == -number
