@@ -237,8 +237,12 @@ def _symmetric_products(f: Float[Tensor, "b n f"]) -> Float[Tensor, "b f f"]:
 def _factors(gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"]) -> Float[Tensor, "p b k k"]:
     sums = gram.expand(len(added), -1, -1, -1).clone()
     sums.diagonal(dim1=-2, dim2=-1).add_(added.unsqueeze(-1))
-    # LAPACK reads columns: transposed, which changes nothing here, no element has to move.
-    return torch.linalg.cholesky(sums.mT)
+    # LAPACK reads columns: transposed, which changes nothing here, no element has to move. In
+    # place: copying the lower half, element by element, takes torch longer than the factors take.
+    factors = sums.mT
+    failed = torch.empty(factors.shape[:-2], dtype=torch.int32, device=factors.device)
+    torch.linalg.cholesky_ex(factors, check_errors=True, out=(factors, failed))
+    return factors
 
 
 def _solved(
