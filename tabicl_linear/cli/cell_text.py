@@ -9,7 +9,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.cells import text_of
+from tabicl_linear.estimator.category_names import text_of
 from tabicl_linear.estimator.notices import warn_user
 from tabicl_linear.estimator.text_formats import ISO, date_format, placeholder, read_dates
 

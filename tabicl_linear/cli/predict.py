@@ -26,7 +26,6 @@ from tabicl_linear.cli.table_files import (
     check_readable,
     check_writable,
     name_of,
-    suffix_of,
     write_table,
 )
 from tabicl_linear.errors import ConfigError
@@ -60,7 +59,7 @@ def _predict(options: argparse.Namespace) -> None:
         return
     if options.stream:
         _check_streamable(options, "--stream")
-        if suffix_of(options.output) not in (CSV, PARQUET):
+        if options.output.suffix.lower() not in (CSV, PARQUET):
             raise ConfigError(f"--stream writes {CSV} or {PARQUET}, not --output {options.output}.")
     elif options.train == options.test == STANDARD_INPUT:
         raise ConfigError("TRAIN and TEST are both standard input; give a file for one of them.")
@@ -264,6 +263,7 @@ def _sep(text: str) -> str:
 
 def _encoding(text: str) -> str:
     try:
+        "".encode(text)  # there are codecs of other things than text
         return codecs.lookup(text).name
     except LookupError as error:
         raise argparse.ArgumentTypeError(

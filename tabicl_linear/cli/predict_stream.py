@@ -54,7 +54,7 @@ def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClass
             disable=True if options.quiet else None,
         ) as bar,
     ):
-        for piece in test.pieces(names):
+        for piece in test.pieces(names, train.texts()):
             write(answers(classifier.classes_, classifier.predict_proba(piece), label_type))
             rows += len(piece)
             bar.update(len(piece))

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from tabicl_linear.cli.table_files import (
 )
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.label_text import typed_labels
+from tabicl_linear.estimator.labels import checked_labels
+from tabicl_linear.estimator.table_file import is_text
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,13 @@ def read_tables(train_path: Path, test_path: Path, options: TableOptions) -> Pre
         DataError: A file cannot be read, a column is missing, or labels are.
     """
     train = read_table(train_path, options.reading)
-    test = read_table(test_path, options.reading)
+    # A column of texts in TRAIN may hold in TEST what looks like numbers, where 007 would be 7.
+    texts = [name for name in train.columns if is_text(train[name])]
+    test = read_table(test_path, replace(options.reading, texts=texts))
     labels = _labels(train, train_path, options)
     _require(options.id_columns, test, test_path, "--id-columns")
-    for name, value in (("--drop", options.drop), ("--dates", options.dates)):
-        _require(value, train, train_path, name)
+    _require([name for name in options.drop if name not in test], train, train_path, "--drop")
+    _require(options.dates, train, train_path, "--dates")
     ids = test[list(dict.fromkeys(options.id_columns))]
     left_out = [options.target, *options.id_columns, *options.drop]
     train = train.drop(columns=left_out, errors="ignore")
@@ -155,6 +159,7 @@ def _labels(train: pd.DataFrame, path: Path, options: TableOptions) -> pd.Series
             f"Target column {target!r} of {name_of(path)} is missing in {absent} of {len(labels)} "
             "rows; remove those rows."
         )
+    checked_labels(labels)
     taken = {"prediction", *(f"proba_{label}" for label in labels.unique())}
     clash = [name for name in options.id_columns if name in taken]
     if clash:

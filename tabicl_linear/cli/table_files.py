@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import sys
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,12 +37,14 @@ class ReadOptions:
         na_values: Texts that count as missing, besides `MISSING_WORDS`.
         as_text: Columns to read as they are written: identifiers and labels. Only an empty field is
             missing there, as are `na_values`.
+        texts: Columns whose values stay text whatever they look like, as categories do.
     """
 
     sep: str | None = None
     encoding: str = "utf-8"
     na_values: Sequence[str] = ()
     as_text: Sequence[str] = ()
+    texts: Sequence[str] = ()
 
 
 DEFAULT = ReadOptions()
@@ -160,7 +163,7 @@ def _read_text(named: str, content: bytes, options: ReadOptions, sep: str) -> pd
     if content.startswith(_GZIP_MAGIC):
         try:
             content = gzip.decompress(content)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{named} is not a whole gzip file ({error}).") from error
     if not content.strip():
         raise DataError(f"{named} is empty; give a header line and rows.")
@@ -171,7 +174,7 @@ def _read_text(named: str, content: bytes, options: ReadOptions, sep: str) -> pd
             sep=sep,
             encoding=options.encoding,
             index_col=False,
-            dtype=dict.fromkeys(options.as_text, str),
+            dtype=dict.fromkeys((*options.as_text, *options.texts), str),
             keep_default_na=False,
             na_values={
                 name: ["", *options.na_values, *([] if name in options.as_text else MISSING_WORDS)]
@@ -184,6 +187,10 @@ def _read_text(named: str, content: bytes, options: ReadOptions, sep: str) -> pd
         raise DataError(
             f"{named} is not {options.encoding} text (byte {error.object[error.start]:#04x}); say "
             "which it is, for example --encoding latin-1."
+        ) from error
+    except UnicodeError as error:  # such as UTF-16 without a mark at its start
+        raise DataError(
+            f"{named} is not {options.encoding} text ({error}); say which it is by --encoding."
         ) from error
     except (pd.errors.ParserError, csv.Error) as error:
         raise csv_text.fault(named, error, _HINT) from error

@@ -4,9 +4,8 @@ A column is read by what it *holds*, not by the dtype it came with: text that is
 as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
-import math
 from collections.abc import Hashable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,9 +47,6 @@ class Reading(NamedTuple):
     kind: Kind
     text_format: str = ""
     note: str = ""
-
-
-_BOOLEANS = {"0": "False", "1": "True", "false": "False", "true": "True"}
 
 
 def read_as(cells: pd.Series, name: Hashable) -> Reading:
@@ -249,34 +245,3 @@ def _parsed(cells: pd.Series, name: Hashable, decimal: str) -> npt.NDArray[np.fl
             if isinstance(value, str):
                 values[row] = written_number(value, decimal)
     return values
-
-
-def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[Any]:
-    """The cells as text, so that 1, 1.0 and '1' are one category; None where missing."""
-    absent = missing(cells)
-    if dtypes.is_object_dtype(cells.dtype):  # cells may be unhashable: one by one
-        names = np.array([text_of(value) for value in cells], dtype=object)
-    else:
-        codes, distinct = pd.factorize(cells)
-        # Code -1 (missing) selects the appended name.
-        names = np.array([*(text_of(value) for value in distinct), None], dtype=object)[codes]
-    if boolean:
-        names = np.array([_BOOLEANS.get(str(v).lower(), v) for v in names], dtype=object)
-    names[absent] = None
-    return names
-
-
-def text_of(value: object) -> str:
-    """Text that is the same for 1, 1.0 and '1'."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def number_of(text: str) -> float | None:
-    """The number that a text stands for, or None if it is not a number."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return None if math.isnan(number) else number

@@ -8,14 +8,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import chi2_contingency
 
-from tabicl_linear.estimator.cells import (
-    Reading,
-    category_names,
-    number_of,
-    numbers,
-    stamps,
-    text_of,
-)
+from tabicl_linear.estimator.category_names import category_names, number_of, text_of
+from tabicl_linear.estimator.cells import Reading, numbers, stamps
 from tabicl_linear.estimator.columns import (
     UNSEEN,
     CategoryColumn,

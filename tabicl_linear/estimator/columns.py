@@ -14,12 +14,8 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.cells import (
-    category_names,
-    number_of,
-    numbers,
-    stamps,
-)
+from tabicl_linear.estimator.category_names import category_names, looked_up, number_of
+from tabicl_linear.estimator.cells import numbers, stamps
 from tabicl_linear.estimator.dates import Part, date_part
 from tabicl_linear.estimator.target_rates import RateColumn
 
@@ -113,7 +109,7 @@ class CategoryColumn:
     def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
         """Ordinal codes; `other` where the category is unknown, NaN if missing was never seen."""
         names = category_names(cells, boolean=self.kind == "boolean")
-        codes = pd.Series(names, dtype=object).map(self.codes).to_numpy(np.float64, copy=True)
+        codes = looked_up(names, self.codes)
         absent = pd.isna(names)
         unknown = np.isnan(codes) & ~absent
         self._refuse_other_dtype(cells, names, unknown)

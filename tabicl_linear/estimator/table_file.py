@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator import csv_text
@@ -25,7 +26,7 @@ class TableFile:
         path: The file.
 
     Attributes:
-        columns: Names of its columns.
+        columns: Names of its columns; those that pandas made of an index are none.
 
     Raises:
         DataError: The file is missing, empty or unreadable, has an unknown suffix or the same
@@ -52,8 +53,8 @@ class TableFile:
         lines, block = 0, b"\n"
         with self.path.open("rb") as file:
             for block in iter(lambda: file.read(1 << 20), b""):
-                lines += block.count(b"\n")
-        return lines - 1 + (not block.endswith(b"\n"))
+                lines += block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
+        return lines - 1 + (not block.endswith((b"\n", b"\r")))
 
     def require(self, name: str) -> None:
         """Raise `DataError` if there is no such column."""
@@ -85,19 +86,41 @@ class TableFile:
                 return typed_labels(text[name])
             return pd.read_parquet(self.path, columns=[name])[name]
 
-    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
-        """Frames of at most `ROWS_PER_PIECE` rows, in order, of some columns or all.
+    def texts(self) -> list[str]:
+        """Columns whose first piece holds text.
+
+        Raises:
+            DataError: The file is unreadable.
+        """
+        first = next(self.pieces(texts=()), None)
+        return [] if first is None else [name for name in self.columns if is_text(first[name])]
+
+    def pieces(
+        self, columns: Sequence[str] | None = None, texts: Sequence[str] | None = None
+    ) -> Iterator[pd.DataFrame]:
+        """Frames of at most `ROWS_PER_PIECE` rows, in order.
+
+        Args:
+            columns: Names of some columns; all if left out.
+            texts: Columns of a CSV file that are text whatever a piece of them looks like, as 007
+                would be 7 in a piece of such; those of `texts()` if left out.
 
         Raises:
             DataError: The file is unreadable.
         """
         names = self.columns if columns is None else list(columns)
+        if texts is None:
+            texts = self.texts() if self._is_csv else ()
         with _ReadingErrors(self.path):
             if self._is_csv:
                 # All columns, since `usecols` would cut rows that are too long. low_memory=False:
                 # one type for each column of a piece.
                 with pd.read_csv(
-                    self.path, index_col=False, chunksize=ROWS_PER_PIECE, low_memory=False
+                    self.path,
+                    index_col=False,
+                    dtype=dict.fromkeys(texts, str),
+                    chunksize=ROWS_PER_PIECE,
+                    low_memory=False,
                 ) as reader:
                     yield from (piece[names] for piece in reader if len(piece))
                 return
@@ -109,7 +132,10 @@ class TableFile:
         with _ReadingErrors(self.path):
             if not self._is_csv:
                 with self._parquet() as file:
-                    return list(file.schema_arrow.names)
+                    schema = file.schema_arrow
+                # Descriptions of an index that is no column are no texts.
+                index = (schema.pandas_metadata or {}).get("index_columns", [])
+                return [name for name in schema.names if name not in index]
             with self.path.open(encoding="utf-8-sig", newline="") as lines:
                 names = csv_text.header(str(self.path), lines)
         if not names:
@@ -121,6 +147,12 @@ class TableFile:
         from pyarrow.parquet import ParquetFile
 
         return ParquetFile(self.path)
+
+
+def is_text(column: "pd.Series[Any]") -> bool:
+    """Whether a column of a table that was read holds text."""
+    values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+    return bool(dtypes.infer_dtype(values, skipna=True) == "string")
 
 
 class _ReadingErrors:

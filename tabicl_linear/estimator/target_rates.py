@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import f as f_distribution
 
-from tabicl_linear.estimator.cells import category_names
+from tabicl_linear.estimator.category_names import category_names, looked_up
 
 MIN_CATEGORIES = 12
 """Columns of more categories than this get rates; the codes of fewer say as much."""
@@ -57,7 +57,7 @@ class RateColumn:
     def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
         """Rates in float64; the mean rate where the category is unknown."""
         names = category_names(cells)
-        rates = pd.Series(names, dtype=object).map(self.rates).to_numpy(np.float64, copy=True)
+        rates = looked_up(names, self.rates)
         absent = pd.isna(names)
         rates[np.isnan(rates) & ~absent] = self.mean
         rates[absent] = self.missing

@@ -88,6 +88,20 @@ def test_labels_are_those_of_predict(folder, model, suffix, labels):
     assert set(pieces["prediction"]) <= set(train["y"]) or suffix == "csv"
 
 
+def test_texts_of_train_are_texts_in_every_piece_of_test(folder, model):
+    """A piece of test whose cells all look like numbers: 007 stays what it is in train."""
+    codes = np.array(["007", "012", "A3"])
+    train = pd.DataFrame({"code": codes[np.arange(60) % 3], "y": np.arange(60) % 3})
+    test = pd.DataFrame({"code": np.repeat(codes, 20)})
+    train.to_csv(folder / "train.csv", index=False)
+    test.to_csv(folder / "test.csv", index=False)
+    for output, options in (("whole.csv", ()), ("pieces.csv", ("--stream",))):
+        assert run(folder, model, *options, output=output) == 0
+    whole, pieces = (pd.read_csv(folder / name) for name in ("whole.csv", "pieces.csv"))
+    assert whole.iloc[0, 1:].tolist() != whole.iloc[20, 1:].tolist()
+    np.testing.assert_allclose(pieces.iloc[:, 1:], whole.iloc[:, 1:], atol=1e-6)
+
+
 def test_quiet_is_quiet(folder, model, capsys):
     assert run(folder, model, "--stream", "--quiet") == 0
     assert capsys.readouterr().err == ""
@@ -179,8 +193,10 @@ def test_options_that_it_cannot_honour_are_refused(folder, model, options, messa
 
 
 def test_other_forms_of_files_are_refused(folder, model, capsys):
-    assert run(folder, model, "--stream", output="out.tsv") == 2
-    assert "--stream writes .csv or .parquet" in capsys.readouterr().err
+    for name in ("out.tsv", "out.csv.gz"):
+        assert run(folder, model, "--stream", output=name) == 2
+        assert "--stream writes .csv or .parquet" in capsys.readouterr().err
+        assert not (folder / name).exists()
     arguments = ["-", folder / "test.csv", "--target", "y", "--output", folder / "out.csv"]
     assert main(["predict", *map(str, arguments), "--stream"]) == 2
     assert "--stream does not take standard input" in capsys.readouterr().err

@@ -151,6 +151,46 @@ def test_columns_that_look_like_row_numbers_are_named(files, model, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("learnt", "asked", "other"),
+    [
+        (["007", "A12"], ["007", "012"], "A12"),
+        (["TRUE", "FALSE", "unknown"], ["TRUE", "FALSE"], "unknown"),
+        (["1.826,92", "17,5"], ["5.000", "500"], "5,5"),
+        (["2024-01-31", "2024-02-28"], ["20240131"], "2024-02-28"),
+    ],
+)
+def test_what_a_cell_means_does_not_depend_on_the_other_cells(files, learnt, asked, other):
+    files(train="x,y\n" + "".join(f'"{cell}",{row % 2}\n' for row, cell in enumerate(learnt)))
+    text = "x\n" + "".join(f'"{cell}"\n' for cell in asked)
+    files(test=text)
+    alone = tables().test.x
+    files(test=text + f'"{other}"\n')
+    assert alone.tolist() == tables().test.x.tolist()[:-1] == asked
+
+
+def test_numbers_declared_categories_meet_new_texts(files, model):
+    rows = "01234,no\n98765,yes\n" * 20
+    folder = files(train="zip,y\n" + rows, test="zip\n01234\n98765\n")
+    assert predict(model, "--categorical", "zip") == 0
+    alone = pd.read_csv(folder / "out.csv")
+    files(test="zip\n01234\n98765\nK1A\n")
+    assert predict(model, "--categorical", "zip") == 0
+    pd.testing.assert_frame_equal(pd.read_csv(folder / "out.csv")[:2], alone)
+
+
+def test_a_column_of_test_alone_can_be_dropped(files):
+    files(train="x,y\n1,0\n2,1\n", test="x,more\n1,2\n")
+    assert tables(drop=["more"]).test.columns.tolist() == ["x"]
+
+
+def test_labels_that_are_lists_are_refused(files, tmp_path):
+    files(test="x\n1\n")
+    pd.DataFrame({"x": [1, 2], "y": [[1], [2]]}).to_parquet(tmp_path / "train.parquet")
+    with pytest.raises(DataError, match="labels of type ndarray"):
+        read_tables(Path("train.parquet"), Path("test.csv"), TableOptions("y"))
+
+
 BAD = {
     "columns of the test": (
         [],
@@ -176,6 +216,7 @@ BAD = {
     "separator": (["--sep", ";"], "x,z\n1,a\n", "train.csv has no target column 'y'"),
     "long separator": (["--sep", ";;"], "x,z\n1,a\n", "';;': give one character"),
     "encoding": (["--encoding", "klingon"], "x,z\n1,a\n", "klingon: no such encoding"),
+    "codec": (["--encoding", "rot13"], "x,z\n1,a\n", "rot13: no such encoding"),
 }
 
 

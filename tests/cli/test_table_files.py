@@ -82,6 +82,7 @@ def test_text_columns_are_read_as_written(tmp_path):
         (b"a,b\n1,2,\n3,4,\n", "line 2 has 3 fields and the header 2"),
         (b"a,a\n1,2\n", "column name 'a' occurs more than once"),
         (b"\x1f\x8bno", "not a whole gzip file"),
+        (gzip.compress(b"a,b\n1,2\n")[:10] + b"\xff" * 20, "not a whole gzip file"),
         (b'a,b\n"1,2\n', "not a readable table"),
     ],
     ids=lambda value: str(value)[:20],
@@ -92,6 +93,12 @@ def test_files_that_cannot_be_read(tmp_path, content, message):
         read_table(tmp_path / "t.csv")
     assert "\n" not in str(refusal.value)
     assert "t.csv" in str(refusal.value)
+
+
+def test_text_of_another_encoding(tmp_path):
+    (tmp_path / "t.csv").write_bytes("a\n1\n".encode("utf-16-le"))
+    with pytest.raises(DataError, match=r"utf-16 text .*by --encoding"):
+        read_table(tmp_path / "t.csv", ReadOptions(encoding="utf-16"))
 
 
 def test_an_output_that_cannot_be_written_is_found_before(tmp_path):

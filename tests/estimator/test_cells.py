@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.cells import category_names, missing, number_of, read_as
+from tabicl_linear.estimator.cells import missing, read_as
 
 
 @pytest.mark.parametrize(
@@ -95,24 +95,6 @@ def test_kinds(values, dtype, kind):
 )
 def test_missing(cells, expected):
     assert missing(cells).astype(int).tolist() == expected
-
-
-def test_category_names_are_one_text_for_one_value():
-    expected = ["1", "2", None]
-    for values, dtype in (
-        ([1, 2, None], "Int64"),
-        ([1.0, 2.0, np.nan], "float32"),
-        (["1", "2", None], "str"),
-        ([1.0, "2", None], "object"),
-        ([1, 2, None], "category"),
-    ):
-        assert category_names(pd.Series(values, dtype=dtype)).tolist() == expected
-    spelled = pd.Series(["TRUE", "0", None, True], dtype=object)
-    assert category_names(spelled, boolean=True).tolist() == ["True", "False", None, "True"]
-
-
-def test_number_of():
-    assert [number_of(text) for text in ("3", "-1e2", "x", "nan")] == [3.0, -100.0, None, None]
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,9 @@ def test_a_column_without_a_name_has_the_one_of_pandas(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "rows"), [("a\n", 0), ("a", 0), ("a\n1", 1), ("a\n1\n2\n", 2)])
-def test_rows_of_csv(text, rows, tmp_path):
-    (tmp_path / "t.csv").write_text(text)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_rows_of_csv(text, rows, end, tmp_path):
+    (tmp_path / "t.csv").write_bytes(text.replace("\n", end).encode())
     assert TableFile(tmp_path / "t.csv").num_rows() == rows
 
 
@@ -75,3 +76,30 @@ def test_unreadable_files_are_named_with_the_reason(name, content, message, tmp_
         TableFile(tmp_path / "none.csv")
     with pytest.raises(DataError, match="is a folder"):
         TableFile(tmp_path)
+
+
+def test_texts_stay_texts_in_pieces_that_look_like_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 2)
+    (tmp_path / "t.csv").write_text("a,b\nA12,1\n007,2\n007,3\n012,\n")
+    file = TableFile(tmp_path / "t.csv")
+    assert file.texts() == ["a"]
+    assert [piece.a.tolist() for piece in file.pieces()] == [["A12", "007"], ["007", "012"]]
+    assert [piece.b.dtype.kind for piece in file.pieces()] == ["i", "f"]
+    assert [piece.b.tolist()[0] for piece in file.pieces(texts=["b"])] == ["1", "3"]
+    pd.DataFrame({"a": ["x"], "b": [1], "c": pd.Categorical(["u"])}).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    assert TableFile(tmp_path / "t.parquet").texts() == ["a", "c"]
+
+
+@pytest.mark.parametrize("name", [None, "id"])
+def test_an_index_that_pandas_wrote_is_no_column(tmp_path, name):
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+    frame.index = pd.Index([5, 7, 6], name=name)
+    frame.to_parquet(tmp_path / "t.parquet")
+    file = TableFile(tmp_path / "t.parquet")
+    assert file.columns == ["a", "b"]
+    (piece,) = file.pieces()
+    assert piece.columns.tolist() == ["a", "b"]
+    assert piece.a.tolist() == [1, 2, 3]
+    assert file.labels("b").tolist() == ["x", "y", "z"]
