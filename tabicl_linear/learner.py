@@ -32,10 +32,12 @@ class BlockState(NamedTuple):
     Attributes:
         states: One state for each block length, its blocks side by side in the batch.
         num_blocks: Blocks of each state.
+        labels: Their labels, where they decide which blocks have a class.
     """
 
     states: tuple[Any, ...]
     num_blocks: tuple[int, ...]
+    labels: tuple[Int[Tensor, "i r"], ...]
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,13 @@ class BlockEnsemble:
     Attributes:
         learner: The learner that reads each block.
         max_rows: Maximum number of rows of a block (3,000 in the paper).
+        abstain: Let blocks that lack a class say nothing about it: for learners that exclude such
+            classes, of which one block would decide for all.
     """
 
     learner: InContextLearner
     max_rows: int = 3000
+    abstain: bool = False
 
     def __post_init__(self) -> None:
         if self.max_rows < 1:
@@ -66,27 +71,41 @@ class BlockEnsemble:
         categorical: Bool[Tensor, "b m"] | None = None,
     ) -> BlockState:
         """Fit every block."""
-        states, counts = [], []
+        states, counts, labels = [], [], []
         for rows in self.blocks(x.shape[1]):
             count = len(rows)
+            labels.append(y[:, rows].flatten(0, 1))
             state = self.learner.fit(
                 x[:, rows].flatten(0, 1),
-                y[:, rows].flatten(0, 1),
+                labels[-1],
                 categorical=None
                 if categorical is None
                 else categorical.repeat_interleave(count, dim=0),
             )
             states.append(state)
             counts.append(count)
-        return BlockState(tuple(states), tuple(counts))
+        return BlockState(tuple(states), tuple(counts), tuple(labels))
 
     def predict(self, state: BlockState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
-        """Mean logits over all blocks."""
-        total = torch.zeros((), device=x.device)
-        for fitted, count in zip(state.states, state.num_blocks, strict=True):
+        """Mean logits over all blocks; with `abstain` over those that have the class.
+
+        The class is as many times too frequent in these as there are blocks for each of them, which
+        is taken back. Classes that no block has keep their mean.
+        """
+        blocks = sum(state.num_blocks)
+        total, evidence, having = (torch.zeros((), device=x.device) for _ in range(3))
+        for fitted, count, labels in zip(*state, strict=True):
             logits = self.learner.predict(fitted, x.repeat_interleave(count, dim=0))
             total = total + logits.unflatten(0, (-1, count)).sum(1)
-        return total / sum(state.num_blocks)
+            if self.abstain:
+                has = torch.zeros_like(logits[:, 0], dtype=torch.bool).scatter(1, labels, True)
+                logs = logits.log_softmax(-1).where(has[:, None], 0.0)
+                evidence = evidence + logs.unflatten(0, (-1, count)).sum(1)
+                having = having + has.unflatten(0, (-1, count)).sum(1, keepdim=True)
+        mean = total / blocks
+        if not self.abstain:
+            return mean
+        return torch.where(having > 0, evidence / having + (having / blocks).log(), mean)
 
     def blocks(self, num_rows: int) -> list[Int[Tensor, "i r"]]:
         """Row indices of the blocks, one tensor for each block length; the same at every call."""

@@ -132,7 +132,7 @@ class InContextModel(PlacedModule):
             y: Class indices from 0.
             categorical: Which columns hold category codes; none if left out.
             state: Fitted state to extend by these rows, with its statistics: the result is that of
-                fitting all rows at once with the statistics of the first.
+                fitting all rows at once with the statistics (and trees) of the first.
             statistics: Statistics to use instead of those of these rows, for a context that comes
                 in pieces or a part of one; see `statistics`. They include the categories.
             rows_per_chunk: Maximum number of rows of each task in the network at a time; never more

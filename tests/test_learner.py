@@ -51,6 +51,30 @@ def test_a_context_of_one_block_is_left_whole():
     assert torch.equal(ensemble.predict(ensemble.fit(x, y), queries), whole)
 
 
+def test_a_class_that_blocks_lack_is_judged_by_those_that_have_it():
+    model, batch = make("DeltaNet", "final_state", axis="cells"), task(60, num_context=50)
+    assert model.architecture.mask_absent_classes
+    x, queries = batch.x[:, :50], batch.x[:, 50:]
+    y = torch.arange(50).remainder(2).expand(len(x), -1).clone()
+    pieces = BlockEnsemble(model, 12).blocks(50)
+    rare = pieces[0][0, 3]
+    y[:, rare] = 2
+    ensemble = BlockEnsemble(model, 12, abstain=True)
+    logits = ensemble.predict(ensemble.fit(x, y), queries)
+    logs, has = [], []
+    for piece in pieces:
+        for rows in piece:
+            state = model.fit(x[:, rows], y[:, rows])
+            logs.append(model.predict(state, queries).log_softmax(-1))
+            has.append(bool((rows == rare).any()))
+    assert sum(has) == 1
+    logs = torch.stack(logs)
+    assert_close(logits[..., :2], logs[..., :2].mean(0), CONTRACT)
+    alone = logs[has.index(True)][..., 2]
+    assert_close(logits[..., 2], alone + torch.tensor(1 / len(has)).log(), CONTRACT)
+    assert (logits[..., 3:] < logits[..., :3].amin() - 100).all()  # no block has these
+
+
 def test_blocks_without_rows_are_refused():
     with pytest.raises(ConfigError, match="max_rows=0"):
         BlockEnsemble(None, 0)

@@ -48,7 +48,8 @@ def saturated_layers(one: Inspection, plan: Plan) -> dict[int, str]:
     """Layers whose state is full or whose late tokens are all, or not at all, written; and why.
 
     Full: the effective rank at the reference length is at least 90 % of what the state's shape
-    allows. Late: the last tenth of that context, with a mean write rate below 0.01 or above 0.99.
+    allows. Late: the last tenth of that context, with a mean write rate below 0.01 or above 0.99,
+    under rules that erase.
     """
     found: dict[int, list[str]] = {}
     if "drift" in one.tables:
@@ -60,7 +61,9 @@ def saturated_layers(one: Inspection, plan: Plan) -> dict[int, str]:
                 found.setdefault(layer, []).append(f"rank {rank:.0f} of {limit}")
     if "write_rates" in one.tables:
         for layer, rate in _late_rates(one.tables["write_rates"]).items():
-            if not SHUT <= rate <= OPEN:
+            # Where writing does not erase, it is no share: Mamba-2's step sizes start at 0.001.
+            erases = one.model.backbone.layers()[layer - 1].mixer.rule.erases
+            if erases and not SHUT <= rate <= OPEN:
                 found.setdefault(layer, []).append(f"writes {rate:.3f}")
     return {layer: ", ".join(why) for layer, why in sorted(found.items())}
 

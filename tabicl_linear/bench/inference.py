@@ -40,8 +40,14 @@ def build_models(configs: Sequence[Path], overrides: Sequence[str], device: torc
         raise ConfigError(f"--config {configs[0]}: no softmax.yaml in its folder to compare with.")
     a = ours.architecture
     sizes = {"dim": a.dim, "num_heads": a.num_heads, "hidden_dim": a.hidden_dim}
-    sizes["depth"] = round(a.depth * 5 / 4)
-    base = build_task(path, overrides=[f"model.architecture.{k}={v}" for k, v in sizes.items()])
+    sizes |= {"depth": round(a.depth * 5 / 4), "decoder_dim": a.decoder_dim}
+    same = [f"model.architecture.{name}={size}" for name, size in sizes.items()]
+    # Both models get tables of the same size (`Meter`).
+    same += [
+        f"data.shapes.max_features={a.num_features}",
+        f"data.shapes.max_classes={a.num_classes}",
+    ]
+    base = build_task(path, overrides=same)
     models = {configs[-1].stem: ours, SOFTMAX: base.model}
     return {name: model.to(device).eval() for name, model in models.items()}
 

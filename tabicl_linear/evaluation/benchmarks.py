@@ -117,6 +117,11 @@ def folder_benchmark(folder: Path, suite: str | None) -> Benchmark:
         raise ConfigError(f"--suite {suite}: {folder / INDEX} has no such suite ({listed}).")
     if suite is not None:
         index = index[index["suite"] == suite]
+    elif suites and index["suite"].isna().any():
+        raise ConfigError(
+            f"{folder} has tables of the suite {listed} and tables of none: give --suite {listed}, "
+            "or name a suite for all."
+        )
     twice = index["name"][index["name"].duplicated()]
     if len(twice) or index.empty:
         what = f"lists {twice.iloc[0]} twice" if len(twice) else "lists no table"
@@ -153,7 +158,8 @@ def _openml_id(cell: Any, name: str, folder: Path) -> int | None:
 
 def _read_index(folder: Path) -> pd.DataFrame:
     try:
-        index = pd.read_csv(folder / INDEX)
+        # Suites of OpenML are numbers, and there are tables called 1999.
+        index = pd.read_csv(folder / INDEX, dtype={"suite": str, "name": str})
     except OSError as error:
         raise DataError(
             f"{folder / INDEX} cannot be read ({error.strerror}); it lists name, file and "

@@ -77,7 +77,9 @@ def candidates(
 
 
 def _model(named: str, ensemble: EnsembleName) -> Candidate:
-    name, _, given = named.rpartition("=")
+    # Names of folders and files may hold "=", as those of Lightning's checkpoints do.
+    is_path = "=" not in named or checkpoint_path(named).is_file()
+    name, given = ("", named) if is_path else named.split("=", 1)
     path = checkpoint_path(given)
     if not path.is_file():
         raise CheckpointError(f"--model {named}: there is no file {path}.")

@@ -9,6 +9,7 @@ import torch
 
 from tabicl_linear.analysis.oracle import OracleOptions, optimise_states
 from tabicl_linear.embedding.inputs import chunk_rows
+from tabicl_linear.embedding.statistics import ContextStatistics
 from tabicl_linear.learner import BlockEnsemble
 from tabicl_linear.lengths.datasets import LengthDataset
 from tabicl_linear.model import InContextModel, InContextState
@@ -43,7 +44,8 @@ def read_prefixes(
 
     A causal model writes every row once and is read on the way, so that all lengths together cost
     little more than the longest. Rows then are standardised by one set of statistics throughout. A
-    model that is not causal is fitted anew at each length.
+    model that is not causal is fitted anew at each length. So is one with ridge inputs where the
+    last reading is to be that of a plain fit, as its trees ask about rows of the first piece.
 
     Args:
         model: The model.
@@ -54,7 +56,7 @@ def read_prefixes(
             stream; or those of each, which means fitting it anew at each length, too.
     """
     if statistics == "each" or not model.is_causal:
-        yield from _refitted(model, dataset, lengths)
+        yield from _refitted(model, dataset, lengths, None)
         return
     clock = _Clock(model.device)
     known = lengths[-1] if statistics == "longest" else lengths[0]
@@ -64,6 +66,9 @@ def read_prefixes(
         dataset.categorical,
         rows_per_chunk=chunk_rows(model.device),
     )
+    if statistics == "longest" and model.ridge is not None:
+        yield from _refitted(model, dataset, lengths, by)
+        return
     state, start = None, 0
     for length in lengths:
         rows, labels = dataset.x[:, start:length], dataset.y[:, start:length]
@@ -79,7 +84,8 @@ def read_blocks(
     model: InContextModel, dataset: LengthDataset, lengths: tuple[int, ...], block_rows: int
 ) -> Iterator[Reading]:
     """Predictions of blocks of the context, averaged (section 4.1, "3K"), at each length."""
-    ensemble = BlockEnsemble(_SideBySide(model), block_rows)
+    abstain = model.architecture.mask_absent_classes
+    ensemble = BlockEnsemble(_SideBySide(model), block_rows, abstain)
     for length in lengths:
         clock = _Clock(model.device)
         state = ensemble.fit(
@@ -100,12 +106,18 @@ def read_oracle(
 
 
 def _refitted(
-    model: InContextModel, dataset: LengthDataset, lengths: tuple[int, ...]
+    model: InContextModel,
+    dataset: LengthDataset,
+    lengths: tuple[int, ...],
+    by: ContextStatistics | None,
 ) -> Iterator[Reading]:
     for length in lengths:
         clock = _Clock(model.device)
         state = model.fit(
-            dataset.x[:, :length], dataset.y[:, :length], categorical=dataset.categorical
+            dataset.x[:, :length],
+            dataset.y[:, :length],
+            categorical=dataset.categorical if by is None else None,
+            statistics=by,
         )
         yield clock.reading(length, model, state, dataset)
 

@@ -8,6 +8,7 @@ import pandas as pd
 import yaml
 
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.lengths.datasets import COVERED_ROWS
 from tabicl_linear.lengths.parts import read_settings, results
 
 
@@ -66,7 +67,8 @@ class Reference(NamedTuple):
             if _decisive(theirs) != _decisive(ours):
                 raise ConfigError(
                     f"{folder}, which --reference names, is a run over other datasets: seed, rows, "
-                    "columns and classes must be those of this run."
+                    "columns and classes must be those of this run, and the shortest length too if "
+                    f"it is below {COVERED_ROWS}."
                 )
             read = results(folder)
             known += [] if read.empty else list(read["model"].unique())
@@ -106,7 +108,8 @@ class Reference(NamedTuple):
 
 
 def _decisive(datasets: object) -> object:
-    """What decides the datasets: everything but the lengths they are read at."""
-    if not isinstance(datasets, dict):
+    """What decides the datasets: of the lengths they are read at only the shortest does."""
+    if not isinstance(datasets, dict) or not datasets.get("lengths"):
         return datasets
-    return {key: value for key, value in datasets.items() if key != "lengths"}
+    covered = min(COVERED_ROWS, datasets["lengths"][0])
+    return {**datasets, "lengths": None, "covered_rows": covered}

@@ -8,7 +8,7 @@ import torch
 
 from tabicl_linear import build_task
 from tabicl_linear.bench.cases import Options, Spread
-from tabicl_linear.bench.inference import Meter, state_growth
+from tabicl_linear.bench.inference import Meter, build_models, state_growth
 from tabicl_linear.bench.inference_tables import completed, panels, power_law, slopes, table
 
 CPU = torch.device("cpu")
@@ -49,6 +49,15 @@ def test_states_hold_those_of_ridge_inputs(configs, form, expected):
     for name in ("deltanet", "softmax"):
         plain, growth = state_growth(model(name, configs), None)
         assert state_growth(model(name, configs, SMALL + ridge), None) == (plain + expected, growth)
+
+
+@pytest.mark.parametrize(("columns", "classes"), [(5, 3), (40, 12)])
+def test_both_models_take_the_tables_of_ours(configs, columns, classes):
+    sizes = [f"data.shapes.max_features={columns}", f"data.shapes.max_classes={classes}"]
+    models = build_models([configs / "deltanet.yaml"], SMALL + sizes, CPU)
+    for found in models.values():
+        assert found.architecture.num_features == columns
+        assert found.architecture.num_classes == classes
 
 
 def test_points_are_measured_at_all_sizes(models):

@@ -166,6 +166,15 @@ def test_a_full_layer_and_a_shut_one_are_saturated():
     assert sum("not looked at" in line for line in lines) == 5
 
 
+def test_small_step_sizes_of_mamba_are_no_shut_layer():
+    model, plan = make("Mamba2", "final_state").float(), noise_plan(60)
+    with torch.no_grad():
+        one = inspect_model("it", model, plan, only=["write_rates"])
+    rates = one.tables["write_rates"]
+    rates["mean"] = 0.001
+    assert saturated_layers(one, plan) == {}
+
+
 def test_names_of_checkpoints_are_text_on_the_page():
     plan = noise_plan(20)
     one = inspect_model("<b>&", make("Softmax", "causal").float(), plan)

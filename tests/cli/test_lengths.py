@@ -110,7 +110,7 @@ def test_a_killed_run_goes_on(tmp_path, fs):
     pd.testing.assert_frame_equal(same, pd.read_parquet(again / "results.parquet")[COLUMNS])
 
 
-def test_a_reference_set_from_another_run(tmp_path, fs, causal):
+def test_a_reference_set_from_another_run(tmp_path, fs, causal, capsys):
     first, second = tmp_path / "first", tmp_path / "second"
     assert call("--checkpoint", causal, "--output", first, "--datasets", 2) == 0
     reference = tmp_path / "reference.yaml"
@@ -123,9 +123,13 @@ def test_a_reference_set_from_another_run(tmp_path, fs, causal):
     assert ours["normalised_roc_auc"][0] == pytest.approx(expected)
     assert call(*options[:4], "--reference", reference, "--datasets", 3) == 2  # one too many
     settings = json.loads((first / "run.json").read_text())
-    settings["datasets"]["seed"] = 1
-    (first / "run.json").write_text(json.dumps(settings))
-    assert call(*options) == 2
+    lengths = settings["datasets"]["lengths"]
+    for change in ({"seed": 1}, {"lengths": [lengths[0] - 1, *lengths[1:]]}):
+        changed = settings | {"datasets": settings["datasets"] | change}
+        (first / "run.json").write_text(json.dumps(changed))
+        capsys.readouterr()
+        assert call(*options) == 2
+        assert "is a run over other datasets" in capsys.readouterr().err
 
 
 def test_the_cost_of_all_lengths(fs, causal, capsys, tmp_path):

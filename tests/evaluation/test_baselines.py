@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import tiny_model
 from evaluation import benchmark_folder
 
 from tabicl_linear._version import __version__
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator import random_feature_ridge
 from tabicl_linear.estimator.random_feature_ridge import RandomFeatureRidge
 from tabicl_linear.evaluation import baselines
@@ -123,3 +124,14 @@ def test_weights_reach_the_baseline(monkeypatch, tmp_path):
     assert candidate.name == "weighty"
     path.write_bytes(b"v")
     assert candidates([], [f"weighty:{path}"], "default")[0].identity != candidate.identity
+
+
+def test_paths_of_models_may_hold_equals_signs(tmp_path):
+    folder = tmp_path / "lr=0.1"
+    folder.mkdir()
+    path = tiny_model.save(tiny_model.trained(), folder / "epoch=0-step=4.ckpt")
+    plain, named = candidates([str(path), f"it={path}"], [], "default")
+    assert (plain.name, named.name) == ("epoch=0-step=4", "it")
+    assert plain.path == named.path == path
+    with pytest.raises(CheckpointError, match="there is no file none"):
+        candidates(["it=none"], [], "default")
