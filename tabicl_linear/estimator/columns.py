@@ -125,10 +125,14 @@ class CategoryColumn:
             return
         first = names[unknown][0]
         if self.kind == "boolean":
-            raise DataError(
-                f"Column {self.name!r} held booleans in the training table and holds {first!r} "
-                "here; give True, False or a missing value."
-            )
+            # The other truth value is merely unseen where training rows have only one.
+            odd = [name for name in names[unknown] if name not in ("False", "True")]
+            if odd:
+                raise DataError(
+                    f"Column {self.name!r} held booleans in the training table and holds "
+                    f"{odd[0]!r} here; give True, False or a missing value."
+                )
+            return
         if any(number_of(name) is not None for name in self.codes):
             return
         if dtypes.is_numeric_dtype(cells.dtype) and not dtypes.is_bool_dtype(cells.dtype):

@@ -168,6 +168,17 @@ def test_booleans_are_categories_of_any_spelling(cells):
         column.encode(pd.Series(["yes"]))
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_truth_value_that_training_rows_lack_is_an_unseen_category(seen):
+    column = fit_column(pd.Series([seen, None, seen], dtype="boolean"), "a", 0)
+    for other in (not seen, str(not seen), float(not seen)):
+        assert column.encode(pd.Series([other])).tolist() == [-1]
+    both = pd.Series([seen, not seen, None], dtype="boolean")
+    assert column.encode(both).tolist() == [0, -1, 1]
+    with pytest.raises(DataError, match=r"'a' held booleans .* holds 'yes' here"):
+        column.encode(pd.Series([str(not seen), "yes"]))
+
+
 def test_numbers_that_turn_into_text_are_refused_with_the_first_one():
     column = fit_column(pd.Series([1, 2]), "age", 0)
     assert column.encode(pd.Series(["1", "2"])).tolist() == [-1, 1]
