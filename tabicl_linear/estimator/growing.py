@@ -24,8 +24,9 @@ from tabicl_linear.estimator.frames import from_other_library
 from tabicl_linear.estimator.labels import checked_labels, class_codes
 from tabicl_linear.estimator.learner import ContextLearner
 from tabicl_linear.estimator.memory import retried_smaller
+from tabicl_linear.estimator.pieces import Pieces
 from tabicl_linear.estimator.preprocessing import TablePreprocessor
-from tabicl_linear.estimator.streamed import Pieces, StreamedClassifier, first_rows
+from tabicl_linear.estimator.streamed import StreamedClassifier, first_rows
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.model import InContextModel
 

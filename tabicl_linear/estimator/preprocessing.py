@@ -139,20 +139,7 @@ class TablePreprocessor:
         """
         if self._labels is None or not isinstance(table, pd.DataFrame):
             return table
-        labels = list(table.columns)
-        if labels == self._labels:
-            return table
-        lacking = [label for label in self._labels if label not in set(labels)]
-        extra = [label for label in labels if label not in set(self._labels)]
-        if lacking or extra or len(labels) != len(self._labels):
-            parts = [f"missing {_shown(lacking)}"] if lacking else []
-            parts += [f"unknown {_shown(extra)}"] if extra else []
-            parts = parts or ["a name occurs twice"]
-            raise DataError(
-                f"The columns differ from those of the training table: {'; '.join(parts)}. Give "
-                "the same columns, in any order."
-            )
-        return table[self._labels]
+        return in_order(table, self._labels, "the training table")
 
     def _declared(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
         width = frame.shape[1]
@@ -178,6 +165,33 @@ class TablePreprocessor:
                 )
             declared[position] = True
         return declared
+
+
+def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.DataFrame:
+    """The frame with its columns in the order of some labels.
+
+    Args:
+        frame: A frame.
+        labels: The columns that it should have.
+        whose: What has these columns, for the message.
+
+    Raises:
+        DataError: Columns are missing or unknown; the message lists them.
+    """
+    given, expected = list(frame.columns), list(labels)
+    if given == expected:
+        return frame
+    lacking = [label for label in expected if label not in set(given)]
+    extra = [label for label in given if label not in set(expected)]
+    if lacking or extra or len(given) != len(expected):
+        parts = [f"missing {_shown(lacking)}"] if lacking else []
+        parts += [f"unknown {_shown(extra)}"] if extra else []
+        parts = parts or ["a name occurs twice"]
+        raise DataError(
+            f"The columns differ from those of {whose}: {'; '.join(parts)}. Give the same "
+            "columns, in any order."
+        )
+    return frame[expected]
 
 
 def _framed(table: Table) -> pd.DataFrame:

@@ -18,8 +18,8 @@ from tabicl_linear.estimator.ensemble import FittedEnsemble, as_seen, progress_b
 from tabicl_linear.estimator.long_context import LongContextClassifier
 from tabicl_linear.estimator.many_classes import Problem, problems, rejoined
 from tabicl_linear.estimator.memory import retried_smaller
+from tabicl_linear.estimator.pieces import Pieces
 from tabicl_linear.estimator.pooling import held_out_rows
-from tabicl_linear.estimator.streamed import Pieces
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Int, Tensor
 

@@ -9,8 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from sklearn.utils.validation import check_consistent_length
 from tqdm import tqdm
 
 from tabicl_linear.errors import DataError
@@ -18,15 +16,13 @@ from tabicl_linear.estimator.arguments import refuse, threads
 from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.ensemble import progress_bar, stored
-from tabicl_linear.estimator.frames import from_other_library
 from tabicl_linear.estimator.labels import checked_labels, class_codes
-from tabicl_linear.estimator.preprocessing import TablePreprocessor
+from tabicl_linear.estimator.pieces import Pieces, checked_pieces, joined
+from tabicl_linear.estimator.preprocessing import Table, TablePreprocessor
 from tabicl_linear.estimator.table_file import TableFile
 
 FIRST_ROWS = 50_000
 """Columns are learnt from the first pieces that have this many rows together."""
-
-Pieces = Iterator[tuple[Any, Any]]
 
 
 class StreamedClassifier(EnsembleClassifier):
@@ -62,7 +58,7 @@ class StreamedClassifier(EnsembleClassifier):
         elif isinstance(X, Iterator):
             if y is not None:
                 raise DataError("An iterator gives pairs (X, y) of pieces: leave y out.")
-            pieces, classes, rows = _checked(X), None, None
+            pieces, classes, rows = checked_pieces(X), None, None
         else:
             return super().fit(X, y)
         self._check_arguments()
@@ -96,16 +92,14 @@ class StreamedClassifier(EnsembleClassifier):
 
         def encoded() -> Iterator[npt.NDArray[np.float32]]:
             for rows, answers in chain([(table, y)], pieces):
-                known = checked_labels(from_other_library(answers))
                 checked = self._validated(rows, answers, reset=False)
-                check_consistent_length(checked, known)
                 # The codes of a long table are smaller than its labels.
-                labels.append(known if classes is None else class_codes(known, classes))
+                labels.append(answers if classes is None else class_codes(answers, classes))
                 yield preprocessor.transform(checked)
 
         matrix = stored(encoded(), len(preprocessor.used), folder)
         if classes is None:
-            classes, codes = np.unique(_joined(labels), return_inverse=True)
+            classes, codes = np.unique(_joined_labels(labels), return_inverse=True)
         else:
             codes = np.concatenate(labels)
         if len(classes) < 2:
@@ -122,46 +116,29 @@ class StreamedClassifier(EnsembleClassifier):
         self._set_fitted(preprocessor, ensemble, classes, codes, temperature)
 
 
-def first_rows(pieces: Pieces) -> tuple[tuple[Any, Any], Pieces]:
+def first_rows(pieces: Pieces) -> tuple[tuple[Table, npt.NDArray[Any]], Pieces]:
     """The first pieces joined until they have `FIRST_ROWS` rows, and the iterator of the others.
 
     Raises:
-        DataError: There is no piece, or frames and arrays are mixed.
+        DataError: There is no piece, or the pieces cannot be joined.
     """
-    tables, labels, count = list[Any](), list[Any](), 0
+    tables, labels, count = list[Any](), list[npt.NDArray[Any]](), 0
     for X, y in pieces:
-        tables.append(from_other_library(X))
-        labels.append(checked_labels(from_other_library(y)))
-        count += len(labels[-1])
+        tables.append(X)
+        labels.append(y)
+        count += len(y)
         if count >= FIRST_ROWS:
             break
     if not tables:
         raise DataError("The iterator gave no piece; give at least one pair (X, y).")
-    if len(tables) == 1:
-        return (tables[0], labels[0]), pieces
-    frames = [isinstance(table, pd.DataFrame) for table in tables]
-    if any(frames) and not all(frames):
-        raise DataError("Some pieces are frames and others are not; give all in one form.")
-    table = pd.concat(tables, ignore_index=True) if all(frames) else np.concatenate(tables)
-    return (table, _joined(labels)), pieces
+    return (joined(tables), _joined_labels(labels)), pieces
 
 
-def _joined(labels: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _joined_labels(labels: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Labels of all pieces, of one type; NumPy would make text of numbers among texts."""
     if len({part.dtype.kind for part in labels}) > 1:
         labels = [part.astype(object) for part in labels]
     return checked_labels(np.concatenate(labels))
-
-
-def _checked(pieces: Iterator[Any]) -> Pieces:
-    """The pieces, each of which must be a pair."""
-    for piece in pieces:
-        if not isinstance(piece, tuple) or len(piece) != 2:
-            raise DataError(
-                f"The iterator gave a {type(piece).__name__}; it must give pairs (X, y) of a table "
-                "and its labels."
-            )
-        yield piece
 
 
 def _counted(pieces: Pieces, bar: tqdm) -> Pieces:
