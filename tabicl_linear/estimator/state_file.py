@@ -68,6 +68,7 @@ def write(estimator: BaseEstimator, path: Path) -> None:
         "class": type(estimator).__name__,
         "model": str(parameters.get("model", "")),
         "model_sha256": json.dumps([identity(model) for model in packer.models]),
+        "model_dtype": next((_dtype(model) for model in packer.models), ""),
         "content": json.dumps(content),
     }
     metadata["checksum"] = checksum(packer.tensors, metadata)
@@ -96,7 +97,7 @@ def read(
         kind: Name of the class that reads it.
         find_model: Gives the model by the name that the file has for it ("" for none).
         device: Where to put the model and the states.
-        dtype: Of the model and the states; None for that of the model.
+        dtype: Of the model and the states; None for that in which they were saved.
 
     Raises:
         CheckpointError: The file is missing, damaged or not of this kind and version, or the model
@@ -110,7 +111,8 @@ def read(
     digests = json.loads(metadata["model_sha256"])
     models: list[InContextModel] = []
     if digests:
-        model = find_model(metadata["model"])
+        # Older files of this format name no dtype: their models are as they ship.
+        model = _in_dtype(find_model(metadata["model"]), metadata.get("model_dtype", ""))
         if [identity(model)] != digests:
             raise CheckpointError(
                 f"{path} was fitted with the model of checksum {digests[0][:12]} "
@@ -141,6 +143,22 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         raise CheckpointError(
             f"{path} is damaged or not a file that `save` has written ({error}); save again."
         ) from error
+
+
+def _in_dtype(model: InContextModel, name: str) -> InContextModel:
+    """The model in the dtype in which it was saved, of which the checksum is.
+
+    Args:
+        model: The model as it ships, or was given.
+        name: The dtype; one that `read` does not give leaves the model as it is.
+    """
+    dtypes = {str(dtype): dtype for dtype in DTYPES}
+    return model if name == _dtype(model) or name not in dtypes else model.to(dtypes[name])
+
+
+def _dtype(model: InContextModel) -> str:
+    """The dtype of a model's weights."""
+    return str(next(model.parameters()).dtype)
 
 
 def _check(

@@ -1,5 +1,6 @@
 """A fitted classifier goes to a file and comes back: same answers, no rows, nothing executable."""
 
+import copy
 import json
 import os
 import stat
@@ -12,10 +13,11 @@ import pytest
 import tiny_model
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tolerances import ROUNDING
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
+from tabicl_linear.checkpoint import checksum
 from tabicl_linear.errors import CheckpointError, DataError
 from tabicl_linear.ridge_inputs import RidgeOptions
 
@@ -150,6 +152,45 @@ def test_any_dtype_loads_it(dtype, inputs, tmp_path):
         after.predict_proba(queries), before.predict_proba(queries), atol=ROUNDING, rtol=0
     )
     assert next(model.parameters()).dtype == torch.float32  # the user's own is left alone
+
+
+@pytest.mark.parametrize("readout", ["FinalState", "Causal"])
+def test_one_loaded_in_another_dtype_is_saved_in_it(readout, tmp_path):
+    model = tiny_model.untrained(readout=readout)
+    first = TabICLLinearClassifier(model, n_estimators=2, device="cpu").fit(*table(60))
+    first.save(tmp_path / "a")
+    double = TabICLLinearClassifier.load(tmp_path / "a", model=model, dtype=torch.float64)
+    if readout == "Causal":
+        double.partial_fit(*table(30, seed=2))
+    double.save(tmp_path / "b")
+    queries = table(20, seed=1)[0]
+    answers = double.predict_proba(queries)
+    for given in (model, copy.deepcopy(model).double()):
+        again = TabICLLinearClassifier.load(tmp_path / "b", model=given)
+        assert next(again.ensemble_.model.parameters()).dtype == torch.float64
+        np.testing.assert_array_equal(again.predict_proba(queries), answers)
+    single = TabICLLinearClassifier.load(tmp_path / "b", model=model, dtype=torch.float32)
+    single.save(tmp_path / "c")
+    again = TabICLLinearClassifier.load(tmp_path / "c", model=model)
+    assert next(again.ensemble_.model.parameters()).dtype == torch.float32
+    np.testing.assert_array_equal(again.predict_proba(queries), single.predict_proba(queries))
+    np.testing.assert_allclose(again.predict_proba(queries), answers, atol=ROUNDING, rtol=0)
+    assert next(model.parameters()).dtype == torch.float32  # the user's own is left alone
+    other = tiny_model.untrained(seed=1, readout=readout)
+    with pytest.raises(CheckpointError, match="fitted with the model of checksum"):
+        TabICLLinearClassifier.load(tmp_path / "b", model=other)
+
+
+def test_a_file_that_names_no_dtype_is_of_the_model_as_it_is(saved, tmp_path):
+    with safe_open(saved, framework="pt") as file:
+        metadata = file.metadata()
+    tensors = load_file(saved)
+    del metadata["model_dtype"], metadata["checksum"]
+    metadata["checksum"] = checksum(tensors, metadata)
+    save_file(tensors, tmp_path / "old", metadata=metadata)
+    queries = table(20, seed=1)[0]
+    old, new = (TabICLLinearClassifier.load(path) for path in (tmp_path / "old", saved))
+    np.testing.assert_array_equal(old.predict_proba(queries), new.predict_proba(queries))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
