@@ -128,7 +128,7 @@ class TabICLLinearClassifier(RefinedClassifier):
             model: The model that it was fitted with, if that is now in another place, or was given
                 as an object.
             device: Where to compute, whatever device it was fitted on; see the class.
-            dtype: torch.float32 or torch.float64; that of the model if left out.
+            dtype: torch.float32 or torch.float64; that in which it was saved if left out.
 
         Raises:
             CheckpointError: The file is missing, damaged, or of another version or class, or the
@@ -187,7 +187,8 @@ class TabICLLinearClassifier(RefinedClassifier):
         Raises:
             NotFittedError: The classifier has not been fitted.
             DataError: The rows cannot be used, or are too few.
-            ConfigError: There are fewer than two orders.
+            ConfigError: There are fewer than two orders, or the table was read in blocks
+                (`long_context`).
         """
         check_is_fitted(self, "ensemble_")
         self._check_arguments()

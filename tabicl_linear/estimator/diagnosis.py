@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.context_blocks import ContextBlocks
 from tabicl_linear.estimator.ensemble import FittedEnsemble, as_seen, progress_bar
 from tabicl_linear.estimator.learner import State
 from tabicl_linear.estimator.many_classes import problems
@@ -42,8 +43,13 @@ def diagnosis(
 
     Raises:
         DataError: There are fewer than ten rows.
-        ConfigError: There are fewer than two orders.
+        ConfigError: There are fewer than two orders, or the members have read the rows in blocks.
     """
+    if isinstance(ensemble.model, ContextBlocks):
+        raise ConfigError(
+            f"The table was read in {ensemble.model.num_blocks} blocks with states of their own, "
+            "which diagnose does not look into: fit with long_context='full'."
+        )
     if len(matrix) < MIN_ROWS:
         raise DataError(f"{len(matrix)} rows: give at least {MIN_ROWS} to look into states.")
     if row_orders < 2:

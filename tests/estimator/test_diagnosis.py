@@ -153,6 +153,17 @@ def test_what_cannot_be_looked_into_is_refused():
         classifier.diagnose(x, y[:-1])
 
 
+@pytest.mark.parametrize("classes", [3, 6])
+def test_blocks_are_refused_with_the_remedy(classes):
+    model = make("DeltaNet", "final_state")
+    model.provenance = {"trained_rows": [4, 25]}
+    classifier = fitted(model, classes=classes, long_context="blocks")
+    assert classifier.long_context_.choice == "blocks"
+    with pytest.raises(ConfigError, match=r"read in 2 blocks .*: fit with long_context='full'\.$"):
+        classifier.diagnose(*table(classes=classes))
+    fitted(model, classes=classes, long_context="full").diagnose(*table(classes=classes))
+
+
 def test_the_figure_has_a_panel_for_each_measure():
     found = fitted(make("GatedDeltaNet", "final_state")).diagnose(*table())
     axes = diagnosis_figure(found).axes
