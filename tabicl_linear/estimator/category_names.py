@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -42,8 +43,9 @@ def looked_up(
 ) -> npt.NDArray[np.float64]:
     """The value of each category by its name; NaN where there is none.
 
-    A name that is not there counts as the one that is the same number, or the same truth value:
-    files turn 007 into 7 and TRUE into True wherever all cells look like that.
+    A name that is not there counts as the one that is the same number, truth value or time: files
+    turn 007 into 7 and TRUE into True wherever all cells look like that, and the text of a date is
+    another in each of its types.
     """
     found = pd.Series(names, dtype=object).map(dict(values)).to_numpy(np.float64, copy=True)
     unknown = np.isnan(found) & ~pd.isna(names)
@@ -57,12 +59,21 @@ def looked_up(
 
 
 def _meaning(name: str) -> object:
-    """The number or truth value that a name stands for; else the name."""
+    """The number, time or truth value that a name stands for; else the name."""
     try:
         number = Decimal(name)  # exact, however many digits
     except InvalidOperation:
-        return _BOOLEANS.get(name.lower(), name)
+        return date_of(name) or _BOOLEANS.get(name.lower(), name)
     return number if number.is_finite() else name
+
+
+def date_of(text: str) -> datetime | None:
+    """The time that a text stands for (ISO 8601), in UTC without zone, or None if it is no date."""
+    try:
+        time = datetime.fromisoformat(text)
+        return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):  # of years before 1 in UTC
+        return None
 
 
 def number_of(text: str) -> float | None:

@@ -196,6 +196,8 @@ def stamps(cells: pd.Series, name: Hashable, text_format: str) -> pd.Series:
     Raises:
         DataError: A cell is not a date; the message names the column and the first such value.
     """
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        cells = cells.astype(object)  # of dates or of text: what the categories are
     try:
         if _holds_dates(cells):
             read = pd.to_datetime(cells, utc=True)

@@ -14,7 +14,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.category_names import category_names, looked_up, number_of
+from tabicl_linear.estimator.category_names import category_names, date_of, looked_up, number_of
 from tabicl_linear.estimator.cells import numbers, stamps
 from tabicl_linear.estimator.dates import Part, date_part
 from tabicl_linear.estimator.target_rates import RateColumn
@@ -138,6 +138,8 @@ class CategoryColumn:
         if dtypes.is_numeric_dtype(cells.dtype) and not dtypes.is_bool_dtype(cells.dtype):
             holds = "numbers"
         elif dtypes.is_datetime64_any_dtype(cells.dtype):
+            if any(date_of(name) is not None for name in self.codes):
+                return
             holds = "dates"
         else:
             return

@@ -1,8 +1,10 @@
+import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from tabicl_linear.estimator.category_names import category_names, looked_up, number_of
+from tabicl_linear.estimator.category_names import category_names, date_of, looked_up, number_of
 
 
 def test_category_names_are_one_text_for_one_value():
@@ -23,6 +25,14 @@ def test_number_of():
     assert [number_of(text) for text in ("3", "-1e2", "x", "nan")] == [3.0, -100.0, None, None]
 
 
+def test_date_of():
+    noon = datetime.datetime(2024, 2, 29, 12)
+    for text in ("2024-02-29 12:00:00", "2024-02-29T12:00Z", "2024-02-29 21:00:00+09:00"):
+        assert date_of(text) == noon
+    for text in ("2024-02-30", "29.2.2024", "12:00", "a", "", "NaT", "0001-01-01 00:00+09:00"):
+        assert date_of(text) is None
+
+
 @pytest.mark.parametrize(
     ("known", "asked", "expected"),
     [
@@ -33,6 +43,9 @@ def test_number_of():
         (["7", "007"], pd.Series([7]), [0]),
         (["07", "007"], pd.Series([7]), [np.nan]),  # may be either
         (["1", "x"], pd.Series([True]), [np.nan]),
+        (["2024-05-06", "x"], pd.Series([pd.Timestamp(2024, 5, 6), pd.Timestamp(0)]), [0, np.nan]),
+        (["2024-05-06 07:08:09", "x"], pd.Series(["2024-05-06T09:08:09+02:00"], dtype="str"), [0]),
+        (["2024-05-06", "2024-05-06T00:00"], pd.Series([pd.Timestamp(2024, 5, 6)]), [np.nan]),
         (["inf", "nan text"], pd.Series(["Infinity"], dtype="str"), [np.nan]),
         (
             ["12345678901234567890"],

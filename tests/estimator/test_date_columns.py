@@ -58,3 +58,37 @@ def test_dates_as_text_are_the_dates_at_fit_and_at_prediction():
         np.testing.assert_array_equal(columns[0].encode(pd.Series(["", None])), [NAN, NAN])
         with pytest.raises(DataError, match=r"'when' held dates .* \('soon'\); give dates"):
             columns[0].encode(pd.Series([texts[0], "soon"]))
+
+
+def of_every_type(days):
+    """Days as what tables hold: with and without zone, as objects, categories and text."""
+    utc, absent = days.dt.tz_localize("UTC"), days.isna()
+    plain = [days, utc, utc.dt.tz_convert("Asia/Tokyo"), utc.dt.tz_convert("America/Lima")]
+    objects = [days.astype(object), days.dt.date.astype(object), days.dt.strftime("%Y-%m-%d")]
+    objects.append(pd.Series(list(days.to_numpy()), dtype=object))
+    cells = [*plain, *(each.where(~absent, None) for each in objects)]
+    return [*cells, *(each.astype("category") for each in cells)]
+
+
+def test_dates_declared_as_categories_are_those_of_any_type_and_may_be_new():
+    days = pd.Series(pd.to_datetime(["2024-01-02", None, "2024-01-01"]))
+    others = pd.Series(pd.to_datetime(["2024-01-01", "2025-06-07", None]))
+    for given in of_every_type(days):
+        (column,) = fit_all(given, "when", declared_categorical=True)
+        for same in of_every_type(days):
+            assert column.encode(same).tolist() == [1, 2, 0]
+        for new in of_every_type(others):
+            assert column.encode(new).tolist() == [0, -1, 2]
+        with pytest.raises(DataError, match=r"'when' held categories .* holds numbers"):
+            column.encode(pd.Series([1.5]))
+
+
+def test_dates_as_categories_are_the_dates_at_prediction():
+    days = pd.Series(pd.to_datetime(["2024-01-31", None, "2021-07-05"]))
+    columns = fit_all(days, "when", labels=np.array([0, 1, 0]))
+    assert isinstance(columns[-1], MissingColumn)
+    for cells in of_every_type(days):
+        for column in columns:
+            np.testing.assert_array_equal(column.encode(cells), column.encode(days))
+    with pytest.raises(DataError, match=r"'when' held dates .* holds no dates here \(1\)"):
+        columns[0].encode(pd.Series([1, None], dtype="category"))
