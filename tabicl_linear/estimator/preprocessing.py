@@ -21,7 +21,9 @@ from tabicl_linear.estimator.notices import warn_user
 from tabicl_linear.estimator.target_rates import RateColumn
 
 Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
-CategoricalFeatures: TypeAlias = Sequence[int] | Sequence[str] | npt.NDArray[np.bool_] | None
+CategoricalFeatures: TypeAlias = (
+    Sequence[int] | Sequence[str] | npt.NDArray[np.bool_] | pd.Index | pd.Series | None
+)
 
 
 class TablePreprocessor:
@@ -67,19 +69,13 @@ class TablePreprocessor:
         if len(twice):
             raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
         declared = self._declared(frame)
-        notes, columns, seen = [], list[Column](), set()
+        notes, columns, seen = [], list[Column](), set[bytes]()
         for position, (name, cells) in enumerate(frame.items()):
             reading = Reading("categorical") if declared[position] else read_as(cells, name)
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
-            for column in fit_columns(cells, name, position, reading=reading, labels=labels):
-                if isinstance(column, MissingColumn):
-                    # Columns are often missing together: once is enough.
-                    where = column.encode(cells).tobytes()
-                    if where in seen:
-                        continue
-                    seen.add(where)
-                columns.append(column)
+            found = fit_columns(cells, name, position, reading=reading, labels=labels)
+            columns += _not_told_before(found, cells, seen)
         if notes:
             warn_user(f"Text is read in columns {_listed(notes)}.")
         self.columns = tuple(columns)
@@ -165,6 +161,29 @@ class TablePreprocessor:
                 )
             declared[position] = True
         return declared
+
+
+def _not_told_before(
+    found: Sequence[Column], cells: pd.Series, seen: set[bytes]
+) -> Sequence[Column]:
+    """The records of a column without those of missing values that another column has.
+
+    Args:
+        found: The records.
+        cells: The training rows of the column.
+        seen: Where values are missing in the columns before it; extended.
+    """
+    kept = []
+    for column in found:
+        if isinstance(column, MissingColumn):
+            # Columns are often missing together: once is enough.
+            where = column.encode(cells).tobytes()
+            if where in seen:
+                continue
+            seen.add(where)
+        kept.append(column)
+    reason = "all present values are the same, and an earlier column is missing in the same rows"
+    return kept or [DroppedColumn(found[0].name, found[0].position, reason)]
 
 
 def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.DataFrame:

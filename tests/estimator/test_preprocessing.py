@@ -54,6 +54,24 @@ def test_columns_that_are_missing_together_are_told_once():
     assert missing == ["age", "height"]
 
 
+def test_a_column_that_another_one_says_all_of_has_a_record():
+    lacking = np.where([True, False, True, False], np.nan, 5.0)
+    dates = pd.Series([pd.NaT, pd.Timestamp(0)] * 2)
+    frame = pd.DataFrame({"a": lacking, "b": 2 * lacking, "c": range(4), "d": dates})
+    preprocessor = TablePreprocessor().fit(frame)
+    kinds = [(column.name, type(column).__name__) for column in preprocessor.columns]
+    assert kinds == [
+        ("a", "MissingColumn"),
+        ("b", "DroppedColumn"),
+        ("c", "NumericColumn"),
+        ("d", "DroppedColumn"),
+    ]
+    assert [column.position for column in preprocessor.columns] == [0, 1, 2, 3]
+    assert "missing in the same rows" in preprocessor.columns[1].reason
+    assert [column.name for column in preprocessor.used] == ["a", "c"]
+    np.testing.assert_array_equal(preprocessor.transform(frame)[:, 0], [1, 0, 1, 0])
+
+
 def test_text_that_is_read_is_told_in_one_line():
     frame = pd.DataFrame({"price": ["$5", "$7"], "when": ["2024-01-01", "2025-01-01"], "n": [1, 2]})
     with pytest.warns(UserWarning, match="^Text is read") as told:
