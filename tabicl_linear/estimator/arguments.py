@@ -51,6 +51,8 @@ class EnsembleArguments(BaseEstimator):
             raise ConfigError(
                 f"n_jobs={self.n_jobs!r}: give a number of threads, -1 for all, or None."
             )
+        if not isinstance(self.verbose, int | np.integer | np.bool_):
+            raise ConfigError(f"verbose={self.verbose!r}: give 1 to show progress, or 0.")
 
     def _check_counts(self, *names: str) -> None:
         """Refuse arguments that are not positive integers."""

@@ -1,6 +1,7 @@
 """Weights of classes, which shift predictions towards some of them."""
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -33,14 +34,15 @@ def class_weights(
         # A class that was announced, and has no rows yet, counts as one row.
         return np.asarray(counts.sum() / (len(classes) * np.maximum(counts, 1)))
     if not isinstance(class_weight, Mapping):
-        raise ConfigError(f"class_weight={class_weight!r}: give 'balanced', a dict or None.")
+        given = " ".join(repr(class_weight).split())  # a series of pandas takes several lines
+        raise ConfigError(f"class_weight={given}: give 'balanced', a dict or None.")
     known = classes.tolist()
     for label, weight in class_weight.items():
         if label not in known:
             raise ConfigError(
                 f"class_weight has {label!r}, which is not a class; the classes are {known[:10]}."
             )
-        if not 0 < weight < np.inf:
+        if not (isinstance(weight, Real) and 0 < weight < np.inf):
             raise ConfigError(
                 f"class_weight[{label!r}]={weight!r}: give a positive number, by which the "
                 "probability of the class is multiplied."

@@ -25,6 +25,12 @@ LABELS = np.array([0, 1] * 6)
         ({"class_weight": [1, 2]}, r"class_weight=\[1, 2\]"),
         ({"class_weight": {2: 1.0}}, r"class_weight has 2, which is not a class; .* \[0, 1\]"),
         ({"class_weight": {1: 0}}, r"class_weight\[1\]=0: give a positive number"),
+        ({"class_weight": {0: "2"}}, r"class_weight\[0\]='2': give a positive number"),
+        ({"class_weight": {0: None}}, r"class_weight\[0\]=None: give a positive number"),
+        ({"class_weight": {0: np.nan}}, r"class_weight\[0\]=nan: give a positive number"),
+        ({"class_weight": pd.Series({0: 1.0, 1: 2.0})}, "float64: give 'balanced', a dict or None"),
+        ({"verbose": None}, "verbose=None: give 1 to show progress, or 0"),
+        ({"verbose": "yes"}, "verbose='yes': give 1"),
         ({"softmax_temperature": np.inf}, "softmax_temperature=inf"),
         ({"softmax_temperature": np.nan}, "softmax_temperature=nan"),
         ({"n_jobs": 1.5}, r"n_jobs=1\.5"),
@@ -39,6 +45,22 @@ def test_arguments_of_the_wrong_kind(checkpoint, options, message):
     with pytest.raises(ConfigError, match=message) as refusal:
         classifier.fit(TABLE, LABELS)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"verbose": False},
+        {"verbose": np.bool_(False)},
+        {"verbose": np.int64(0)},
+        {"class_weight": {0: np.float32(2), 1: np.int64(3)}},
+        {"class_weight": {0: True}},
+    ],
+    ids=str,
+)
+def test_numbers_and_flags_of_any_type_are_taken(checkpoint, options):
+    fitted = TabICLLinearClassifier(checkpoint, n_estimators=1, **options).fit(TABLE, LABELS)
+    assert fitted.predict(TABLE).shape == LABELS.shape
 
 
 @pytest.mark.parametrize(
