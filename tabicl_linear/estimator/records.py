@@ -45,7 +45,7 @@ class Packer:
         self.models: list[InContextModel] = []
 
     def pack(self, value: Any, where: str) -> Any:
-        """The JSON of a value.
+        """The JSON of a value; indexes and series of pandas become lists.
 
         Args:
             value: What to store.
@@ -71,6 +71,8 @@ class Packer:
             return {_KIND: "tensor", "name": self._keep(value.detach().cpu())}
         if isinstance(value, np.ndarray | np.generic):
             return self._array(value, where)
+        if isinstance(value, pd.Index | pd.Series):
+            return self._items(value.tolist(), where)
         if isinstance(value, pd.DataFrame):
             columns = {name: cells.to_numpy() for name, cells in value.items()}
             return {_KIND: "frame", "columns": self.pack(columns, where)}

@@ -14,6 +14,7 @@ import tiny_model
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from sklearn.base import clone
 from tolerances import ROUNDING
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
@@ -242,6 +243,31 @@ def test_a_model_that_is_gone_is_asked_for(checkpoint, tmp_path):
     given.save(tmp_path / "t")
     with pytest.raises(CheckpointError, match="given as an object"):
         TabICLLinearClassifier.load(tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    "make_declared",
+    [
+        lambda x: x.columns[[0, 2]],
+        lambda x: pd.Index([0, 2]),
+        lambda x: pd.Series(["number", "text"]),
+        lambda x: pd.Series(x.columns.isin(["number", "text"]), index=x.columns),
+        lambda x: x.columns.isin(["number", "text"]),
+    ],
+)
+def test_declared_columns_of_any_container_are_saved(make_declared, tmp_path):
+    x, y = table(60)
+    declared = make_declared(x)
+    options = {"n_estimators": 2, "device": "cpu"}
+    before = RandomFeatureRidge(FEW, categorical_features=declared, **options).fit(x, y)
+    before.save(tmp_path / "s")
+    assert before.categorical_features is declared
+    after = RandomFeatureRidge.load(tmp_path / "s", device="cpu")
+    assert list(after.categorical_features) == list(declared)
+    queries = table(20, seed=1)[0]
+    np.testing.assert_array_equal(after.predict_proba(queries), before.predict_proba(queries))
+    again = clone(after).fit(x, y)
+    assert again.preprocessor_.columns == before.preprocessor_.columns
 
 
 def test_what_cannot_be_stored_is_named_and_nothing_is_written(checkpoint, tmp_path):
