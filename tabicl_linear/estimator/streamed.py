@@ -47,7 +47,8 @@ class StreamedClassifier(EnsembleClassifier):
         Raises:
             TypeError: Another argument was given.
             DataError: The table or the labels cannot be used: only one class, more classes than
-                the learner takes, missing labels, or columns that cannot be read.
+                the learner takes, missing labels, columns that cannot be read, or pieces whose
+                columns are not those of the first.
             ConfigError: A constructor argument is out of range.
             CheckpointError: The model cannot be loaded.
         """
