@@ -32,8 +32,6 @@ from tabicl_linear.types import Float, Tensor
 
 AUTOCAST = {"bf16-mixed": (torch.bfloat16,), "16-mixed": (torch.float16,)}
 """Reduced dtype of the Trainer's precisions that have one."""
-
-
 OPTIMISER_STATE = {
     "amsgrad": "max_exp_avg_sq",
     "centered": "grad_avg",
