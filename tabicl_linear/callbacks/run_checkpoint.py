@@ -30,11 +30,11 @@ class StoppedBySignal(BaseException):
         self.signum = signum
 
 
-class Progress(NamedTuple):
+class StepProgress(NamedTuple):
     """Where a run stands right after an optimiser step.
 
     Attributes:
-        step: Optimiser steps taken; -1 if not known.
+        step: Optimiser steps taken.
         loops: State of the training loop.
         data: State of the data module, under the key that Lightning stores it by.
     """
@@ -86,10 +86,11 @@ class RunCheckpoint(Checkpoint):
         self._saved_step = 0
         self._saved_at = 0.0
         self._folder = Path()
-        self._progress = Progress(-1, {}, {})
+        self._progress: StepProgress | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Get the run folder from the first process, which made it."""
+        """Get the run folder from the first process, which made it; forget earlier training."""
+        self._progress = None
         self._folder = Path(trainer.strategy.broadcast(str(trainer.default_root_dir)))
 
     def on_load_checkpoint(
@@ -109,7 +110,7 @@ class RunCheckpoint(Checkpoint):
                 f"them; resume with {before}, or with --checkpoint.other_processes true."
             )
         key = type(trainer.datamodule).__qualname__  # type: ignore[attr-defined]
-        self._progress = Progress(
+        self._progress = StepProgress(
             checkpoint["global_step"],
             checkpoint["loops"]["fit_loop"],
             {key: checkpoint[key]} if key in checkpoint else {},
@@ -156,7 +157,7 @@ class RunCheckpoint(Checkpoint):
         unfinished and would resume with an epoch of one batch. Callbacks that save before this one
         has seen a step find no such progress: that of the trainer is then as it should be.
         """
-        if self._progress.step == trainer.global_step:
+        if self._progress is not None and self._progress.step == trainer.global_step:
             checkpoint["loops"]["fit_loop"] = self._progress.loops
             checkpoint.update(self._progress.data)
 
@@ -260,10 +261,10 @@ class RunCheckpoint(Checkpoint):
         )
 
 
-def _progress(trainer: Trainer) -> Progress:
+def _progress(trainer: Trainer) -> StepProgress:
     datamodule = trainer.datamodule  # type: ignore[attr-defined]
     data = {} if datamodule is None else {type(datamodule).__qualname__: datamodule.state_dict()}
-    return Progress(trainer.global_step, trainer.fit_loop.state_dict(), data)
+    return StepProgress(trainer.global_step, trainer.fit_loop.state_dict(), data)
 
 
 def _link(source: Path, target: Path) -> None:
