@@ -8,19 +8,12 @@ import sys
 import time
 
 import pytest
-import torch
-from command_line import CONFIGS
-from resumed_runs import KEEP, assert_same
 
 from tabicl_linear.callbacks.run_checkpoint import RunCheckpoint
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.training.task import InContextTask
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
-    # A resumed run in a folder of its own keeps its checkpoints there.
-    pytest.mark.filterwarnings("ignore:The dirpath has changed from"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
@@ -187,60 +180,6 @@ def test_early_stopping_waits_for_the_window_and_keeps_its_last_step(
     checkpoint = load(tmp_path / "runs" / "version_0" / "last.ckpt")
     assert checkpoint["global_step"] == step
     assert checkpoint["PriorDataModule"]["next_index"] == 2 * step
-
-
-def lightning_s_own(interval, **options):
-    """Options of a run whose checkpoints Lightning's callback takes, too."""
-    arguments = {"save_top_k": -1, **options}
-    callback = {"class_path": "ModelCheckpoint", "init_args": arguments}
-    return ("--trainer.callbacks", json.dumps([callback]), "--trainer.val_check_interval", interval)
-
-
-PASSING = ("--config", CONFIGS / "mitigation" / "state_passing.yaml")
-EPOCHS = ("--trainer.limit_train_batches", 6)
-
-
-@pytest.mark.parametrize(
-    ("options", "saved"),
-    [
-        (lightning_s_own(100, every_n_train_steps=2), [2, 4, 6]),
-        (lightning_s_own(3, monitor="val/loss"), [1, 3, 4, 6]),
-        ((*PASSING, *lightning_s_own(3, monitor="val/loss")), [1, 3, 4, 6]),
-        ((*EPOCHS, *lightning_s_own(6, save_on_train_epoch_end=True)), [3, 6]),
-    ],
-    ids=["as steps end", "inside windows", "inside windows, passing states", "as epochs end"],
-)
-def test_lightning_s_checkpoints_resume_bit_identically(fit, load, tmp_path, options, saved):
-    """Windows hold two batches."""
-    assert fit(*KEEP, *options) == 0
-    whole = tmp_path / "runs" / "version_0"
-    final = load(whole / "last.ckpt")
-    paths = {load(path)["global_step"]: path for path in (whole / "checkpoints").iterdir()}
-    assert sorted(paths) == saved
-    for step, path in paths.items():
-        assert load(path)["PriorDataModule"] == {"next_index": 2 * step}
-        if step == 6:
-            continue
-        assert fit("--ckpt_path", path, root=f"from_{step}", base=[]) == 0
-        other = load(tmp_path / f"from_{step}" / "version_0" / "last.ckpt")
-        assert_same(final, other)
-        states = [c.get("state_passing", {"memories": ()})["memories"] for c in (final, other)]
-        assert len(states[0]) == (options[:2] == PASSING)
-        assert all(map(torch.equal, *states))
-
-
-def test_a_checkpoint_in_the_first_window_of_a_resumed_run_is_that_of_its_start(
-    fit, load, tmp_path
-):
-    """Validation follows every batch, and so the first, which closes no window."""
-    assert fit(*KEEP, *lightning_s_own(1, monitor="val/loss")) == 0
-    whole = tmp_path / "runs" / "version_0"
-    resumed = ("--ckpt_path", whole / "step_0000004.ckpt", "--trainer.max_steps", 5)
-    assert fit(*resumed, root="resumed", base=[]) == 0
-    first = tmp_path / "resumed" / "version_0" / "checkpoints" / "epoch=0-step=4.ckpt"
-    again = ("--ckpt_path", first, "--trainer.max_steps", 6)
-    assert fit(*again, root="again", base=[]) == 0
-    assert_same(load(whole / "last.ckpt"), load(tmp_path / "again" / "version_0" / "last.ckpt"))
 
 
 def test_last_is_another_name_of_the_copy_that_is_kept(fit, tmp_path):
