@@ -32,10 +32,10 @@ class Provenance(Callback):
 
     A checkpoint gets two keys of plain data: `config`, the whole config tree, and `provenance` with
     `package_version`, `git_commit` (None outside a git checkout; `-dirty` marks changed files),
-    `prior` (class path and arguments), `seed`, `processes`, `steps`, `datasets`, `trained_rows`
-    (fewest and most context rows met in training) and `trained_features` (fewest and most columns),
-    both None before the first batch. If the weights are an average, `averaged_updates` is the
-    number of updates that it covers.
+    `prior` (class path and arguments), `seed`, `processes`, `steps`, `datasets` (of the steps
+    taken), `trained_rows` (fewest and most context rows met in training) and `trained_features`
+    (fewest and most columns), both None before the first batch. If the weights are an average,
+    `averaged_updates` is the number of updates that it covers.
 
     Args:
         config: The config tree as plain data.
@@ -50,6 +50,8 @@ class Provenance(Callback):
         self._git_commit = git_commit(Path(__file__).parent)
         self._ranges: dict[str, list[int]] = {}
         self._datasets = 0
+        self._in_window = 0
+        self._seen_step = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Save the config; a replaced one is kept as `config.1.yaml`, `config.2.yaml` ..."""
@@ -66,6 +68,10 @@ class Provenance(Callback):
                 logger.log_hyperparams(hyperparameters(self.config), metrics=unset)
                 logger.experiment.add_text("config", f"```yaml\n{self.text}\n```")
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin an accumulation window."""
+        self._in_window, self._seen_step = 0, trainer.global_step
+
     def on_train_batch_end(
         self,
         trainer: Trainer,
@@ -74,8 +80,11 @@ class Provenance(Callback):
         batch: TaskBatch,
         batch_idx: int,
     ) -> None:
-        """Widen the trained ranges."""
-        self._datasets += len(batch.y) * trainer.world_size
+        """Widen the trained ranges; count the datasets if an accumulation window is closed."""
+        self._in_window += len(batch.y) * trainer.world_size
+        if trainer.global_step != self._seen_step:
+            self._datasets += self._in_window
+            self._in_window, self._seen_step = 0, trainer.global_step
         for name, value in (("rows", batch.num_context), ("features", batch.x.shape[2])):
             low, high = self._ranges.get(name, [value, value])
             self._ranges[name] = [min(low, value), max(high, value)]

@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -30,13 +30,27 @@ class StoppedBySignal(BaseException):
         self.signum = signum
 
 
+class StepProgress(NamedTuple):
+    """Where a run stands right after an optimiser step.
+
+    Attributes:
+        step: Optimiser steps taken.
+        loops: State of the training loop.
+        data: State of the data module, under the key that Lightning stores it by.
+    """
+
+    step: int
+    loops: dict[str, Any]
+    data: dict[str, Any]
+
+
 class RunCheckpoint(Checkpoint):
     """Replaces `last.ckpt` in the run folder atomically, always right after an optimiser step.
 
     It is written when one of the intervals has passed, before a validation, after the last step
     (whatever ends the run), and when SIGTERM or SIGINT arrives; `StoppedBySignal` then ends the
     run. A second signal, more than a second later, ends it at once. No checkpoint is taken inside
-    an accumulation window.
+    an accumulation window; one that another callback takes there resumes from the window's start.
 
     Args:
         every_n_steps: Optimiser steps between checkpoints.
@@ -72,19 +86,20 @@ class RunCheckpoint(Checkpoint):
         self._saved_step = 0
         self._saved_at = 0.0
         self._folder = Path()
-        self._progress: dict[str, Any] = {}
+        self._progress: StepProgress | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Get the run folder from the first process, which made it."""
+        """Get the run folder from the first process, which made it; forget earlier training."""
+        self._progress = None
         self._folder = Path(trainer.strategy.broadcast(str(trainer.default_root_dir)))
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Refuse a checkpoint of another number of processes unless `other_processes` is set.
+        """Start from the checkpoint's progress, unless it is of another number of processes.
 
         Raises:
-            ConfigError: The number differs.
+            ConfigError: The number differs, and `other_processes` is not set.
         """
         # Checkpoints of early versions do not hold the number.
         before = checkpoint["provenance"].get("processes", trainer.world_size)
@@ -94,6 +109,12 @@ class RunCheckpoint(Checkpoint):
                 f"{trainer.world_size}: its steps would use other datasets, and another number of "
                 f"them; resume with {before}, or with --checkpoint.other_processes true."
             )
+        key = type(trainer.datamodule).__qualname__  # type: ignore[attr-defined]
+        self._progress = StepProgress(
+            checkpoint["global_step"],
+            checkpoint["loops"]["fit_loop"],
+            {key: checkpoint[key]} if key in checkpoint else {},
+        )
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install signal handlers; Lightning's would stop inside an accumulation window."""
@@ -119,7 +140,7 @@ class RunCheckpoint(Checkpoint):
             self._hold_stop(trainer)
             return
         self._seen_step = trainer.global_step
-        self._progress = trainer.fit_loop.state_dict()
+        self._progress = _progress(trainer)
         trainer.should_stop = self._stop_wanted or trainer.should_stop
         overdue, signum = self._agree(trainer, pl_module)
         if signum or overdue or self._due(trainer):
@@ -129,13 +150,16 @@ class RunCheckpoint(Checkpoint):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Store the progress as it was at the last batch, even if an epoch has ended since.
+        """Store the progress as it was right after the last optimiser step.
 
-        If the number of steps is limited, Lightning counts a finished epoch as unfinished and would
-        resume with an epoch of one batch.
+        Later, a batch of the next accumulation window may have been used, whose gradient is not
+        stored; or an epoch has ended, which Lightning, if the number of steps is limited, counts as
+        unfinished and would resume with an epoch of one batch. Callbacks that save before this one
+        has seen a step find no such progress: that of the trainer is then as it should be.
         """
-        if self._progress:
-            checkpoint["loops"]["fit_loop"] = self._progress
+        if self._progress is not None and self._progress.step == trainer.global_step:
+            checkpoint["loops"]["fit_loop"] = self._progress.loops
+            checkpoint.update(self._progress.data)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -235,6 +259,12 @@ class RunCheckpoint(Checkpoint):
             f"Stopped by {signal.Signals(signum).name} after step {trainer.global_step}; resume "
             f"with: tabicl-linear fit --ckpt_path {self._folder / LAST}",
         )
+
+
+def _progress(trainer: Trainer) -> StepProgress:
+    datamodule = trainer.datamodule  # type: ignore[attr-defined]
+    data = {} if datamodule is None else {type(datamodule).__qualname__: datamodule.state_dict()}
+    return StepProgress(trainer.global_step, trainer.fit_loop.state_dict(), data)
 
 
 def _link(source: Path, target: Path) -> None:

@@ -32,6 +32,8 @@ WHOLE = (
     *("optimizer_states", "lr_schedulers", "callbacks", "PriorDataModule"),
 )
 """Parts of a checkpoint without which a run cannot be resumed."""
+LIMITS = ("data.shapes.max_features", "data.shapes.max_classes")
+"""Limits of the tasks that size the network, by a link from data to architecture."""
 REMEDY = "give a last.ckpt that `tabicl-linear fit` wrote"
 OWN_SCHEDULES = tuple(
     f"tabicl_linear.training.schedule.{name}"
@@ -130,7 +132,8 @@ class Resume(NamedTuple):
         """
         changes = list(self.changes(config))
         for key, stored, given in changes:
-            if key.startswith(NETWORK) and key not in MAY_CHANGE:
+            linked = key in LIMITS and self._sizes_the_network(key)
+            if linked or (key.startswith(NETWORK) and key not in MAY_CHANGE):
                 raise ConfigError(
                     f"{key}={given}, but {self.path} holds a network with {key}={stored}; leave "
                     "the option out, or train from scratch without --ckpt_path."
@@ -163,6 +166,15 @@ class Resume(NamedTuple):
                 f"trainer.accumulate_grad_batches={accumulate} would start inside a window: "
                 f"{self.path} has used {self.batches} batches; use a number that divides it."
             )
+
+    def _sizes_the_network(self, limit: str) -> bool:
+        """Whether weights, or the draws behind ridge inputs, depend on a limit of the tasks.
+
+        A cell holds a few columns, whatever their number.
+        """
+        architecture = self.config["model"]["architecture"]
+        by_cells = architecture.get("two_axis") and not architecture.get("ridge_inputs")
+        return limit != "data.shapes.max_features" or not by_cells
 
     def check_averaging(self, callbacks: Sequence[Callback]) -> None:
         """Refuse to continue from averaged weights, with the optimiser's state of the trained ones.

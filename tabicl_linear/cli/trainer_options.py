@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import (
+    EarlyStopping,
+    EMAWeightAveraging,
+    GradientAccumulationScheduler,
+    ModelCheckpoint,
+    StochasticWeightAveraging,
+    WeightAveraging,
+)
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins.io import CheckpointIO
 
@@ -17,15 +24,41 @@ from tabicl_linear.training.metric_names import METRICS
 
 OWN = ("tabicl_linear.", "lightning.")
 
+AVERAGES = (
+    "it copies the module, which holds parts of a config parser that cannot be copied; use "
+    "tabicl_linear.callbacks.weight_averaging.WeightAverage (configs/learner/weight_average.yaml)."
+)
+REFUSED = {
+    StochasticWeightAveraging: AVERAGES,
+    EMAWeightAveraging: AVERAGES,
+    WeightAveraging: AVERAGES,
+    GradientAccumulationScheduler: (
+        "it sets the accumulation only as an epoch begins, so a run resumed within one would go on "
+        "with another; use trainer.accumulate_grad_batches, and to change it on the way, resume a "
+        "kept checkpoint with another value."
+    ),
+}
+"""Lightning's callbacks that do not work here, and why; classes derived from them may."""
 
-def check_monitors(callbacks: Sequence[Callback]) -> None:
-    """Refuse callbacks that monitor a metric which nothing logs.
+
+def check_callbacks(callbacks: Sequence[Callback]) -> None:
+    """Refuse callbacks that cannot work, and those that monitor a metric which nothing logs.
+
+    Raises:
+        ConfigError: There is one; the message names what to use instead.
+    """
+    for callback in callbacks:
+        if type(callback) in REFUSED:
+            name = type(callback).__name__
+            raise ConfigError(f"trainer.callbacks: {name}: {REFUSED[type(callback)]}")
+    _check_monitors(callbacks)
+
+
+def _check_monitors(callbacks: Sequence[Callback]) -> None:
+    """Refuse metrics that do not exist.
 
     Callbacks from outside the package may log their own metrics, so with one of them no name is
     refused.
-
-    Raises:
-        ConfigError: The metric does not exist; the message lists those that do.
     """
     if not all(type(callback).__module__.startswith(OWN) for callback in callbacks):
         return

@@ -17,7 +17,7 @@ from tabicl_linear.cli.resume import GIVEN_ANEW, Resume, option_value
 from tabicl_linear.cli.run_folder import RunFolder
 from tabicl_linear.cli.trainer_options import (
     as_list,
-    check_monitors,
+    check_callbacks,
     make_trainer,
     with_run_loggers,
     with_whole_files,
@@ -100,7 +100,7 @@ class PretrainingCLI(ConfigCLI):
             callbacks.append(self._get(self.config_init, "progress"))
         callbacks += [self._get(self.config_init, name) for name in PROBES]
         options["callbacks"] = [*as_list(options["callbacks"]), *callbacks]
-        check_monitors(options["callbacks"])
+        check_callbacks(options["callbacks"])
         if self.resume is not None:
             self.resume.check_averaging(options["callbacks"])
         if options["fast_dev_run"]:

@@ -107,11 +107,11 @@ class PriorDataModule(LightningDataModule):
         )
 
     def val_dataloader(self) -> DataLoader[TaskBatch]:
-        """The validation set; divided among the processes of a distributed run."""
+        """The validation set, divided among the processes; `ConfigError` if it is too small."""
         return self._evaluation_loader("validate", self.val_batches)
 
     def test_dataloader(self) -> DataLoader[TaskBatch]:
-        """The test set; divided among the processes of a distributed run."""
+        """The test set, divided among the processes; `ConfigError` if it is too small."""
         return self._evaluation_loader("test", self.test_batches)
 
     def on_after_batch_transfer(self, batch: TaskBatch, dataloader_idx: int) -> TaskBatch:
@@ -140,6 +140,12 @@ class PriorDataModule(LightningDataModule):
             share = (0, 1)
             if self.trainer is not None:
                 share = (self.trainer.global_rank, self.trainer.world_size)
+            if num_batches < share[1]:
+                option = {"validate": "val_batches", "test": "test_batches"}[stage]
+                raise ConfigError(
+                    f"data.{option}={num_batches} with {share[1]} processes, among which batches "
+                    f"are divided: give at least {share[1]}."
+                )
             self._evaluation[key] = FixedBatches(self.stream(stage), num_batches, share)
         return DataLoader(self._evaluation[key], batch_size=None)
 

@@ -20,6 +20,8 @@ def without_noise() -> Iterator[None]:
             warnings.filterwarnings("ignore", message=".*your dataloader is not resumable")
             # lightning 2.6 under torch 2.13.
             warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+            # The default device of Lightning's averages, which are refused by name.
+            warnings.filterwarnings("ignore", message=r"(?s).*serialize instance cpu")
             # LightningCLI calls what jsonargparse 4.53 deprecates.
             warnings.filterwarnings(
                 "ignore",

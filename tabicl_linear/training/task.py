@@ -32,6 +32,12 @@ from tabicl_linear.types import Float, Tensor
 
 AUTOCAST = {"bf16-mixed": (torch.bfloat16,), "16-mixed": (torch.float16,)}
 """Reduced dtype of the Trainer's precisions that have one."""
+OPTIMISER_STATE = {
+    "amsgrad": "max_exp_avg_sq",
+    "centered": "grad_avg",
+    "momentum": "momentum_buffer",
+}
+"""Options of PyTorch's optimisers that need a state, by its name."""
 
 
 class NonFiniteTraining(RuntimeError):
@@ -87,6 +93,7 @@ class InContextTask(LightningModule):
         self.test_scores = MeanScores()
         self._window: list[int] = []
         self._states: States = ()
+        self._stepped_states: States = ()
         self._restored: States = ()
         self._stream_seed = 0
         self._folder = ""
@@ -111,7 +118,8 @@ class InContextTask(LightningModule):
             ConfigError: State passing with data whose seed is not known, or states of another
                 number of processes.
         """
-        self._states, restored, self._restored = (), self._restored, ()
+        self._states = self._stepped_states = ()
+        restored, self._restored = self._restored, ()
         if self.state_passing is None:
             return
         datamodule = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -129,6 +137,7 @@ class InContextTask(LightningModule):
             )
         self._stream_seed = datamodule.seed
         self._states = tuple(S[self.global_rank].to(self.device) for S in restored)
+        self._stepped_states = self._states
 
     def training_step(self, batch: TaskBatch, batch_idx: int) -> Float[Tensor, ""]:
         """Cross-entropy of the query rows: mean over each task's rows, then over tasks.
@@ -156,6 +165,7 @@ class InContextTask(LightningModule):
         rate = optimizer.param_groups[0]["lr"]
         self.log_dict({GRADIENT_NORM: norm, LEARNING_RATE: rate})
         self._window.clear()
+        self._stepped_states = self._states
 
     def validation_step(self, batch: TaskBatch, batch_idx: int) -> None:
         """Score a batch of the validation set."""
@@ -177,9 +187,9 @@ class InContextTask(LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the states that the next batch of every process starts from."""
-        if self._states:
-            states = gather(self._states, self.trainer.world_size)
+        """Add the states from which every process starts the batch after the last step."""
+        if self._stepped_states:
+            states = gather(self._stepped_states, self.trainer.world_size)
             checkpoint["state_passing"] = {"memories": states}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -190,7 +200,8 @@ class InContextTask(LightningModule):
 
         Raises:
             CheckpointError: The weights are those of another network.
-            ConfigError: The optimiser's groups would hold other parameters.
+            ConfigError: The optimiser's groups would hold other parameters, or an option of it
+                needs a state that is not stored.
         """
         _check_weights(checkpoint["state_dict"], self.state_dict())
         self._restored = checkpoint.get("state_passing", {}).get("memories", ())
@@ -198,6 +209,7 @@ class InContextTask(LightningModule):
             fresh = self.optimizer(self.named_parameters()).param_groups
             _check_groups(stored["param_groups"], fresh)
             for old, new in zip(stored["param_groups"], fresh, strict=True):
+                _check_state(new, [stored["state"].get(index, {}) for index in old["params"]])
                 old.update({k: v for k, v in new.items() if k not in ("params", "lr")})
 
     def _initial(self, batch: TaskBatch) -> tuple[LayerState, ...] | None:
@@ -252,6 +264,18 @@ def _check_groups(stored: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> 
             "model.optimizer: the checkpoint's optimiser has other parameters in its groups; leave "
             "out options that divide the parameters, such as matrices."
         )
+
+
+def _check_state(group: Mapping[str, Any], states: list[Mapping[str, Any]]) -> None:
+    """Refuse options whose state the optimiser would not find beside the others of a parameter."""
+    for option, name in OPTIMISER_STATE.items():
+        # An optimiser without any state, such as SGD without momentum, starts with its first.
+        if group.get(option) and any(state and name not in state for state in states):
+            raise ConfigError(
+                f"model.optimizer: {option}={group[option]} needs a state ({name}) that the "
+                f"checkpoint's optimiser, trained without {option}, does not hold; leave "
+                f"{option} out."
+            )
 
 
 def _check(

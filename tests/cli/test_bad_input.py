@@ -65,6 +65,21 @@ from tabicl_linear.training.task import InContextTask
         ),
         (
             [
+                "--trainer.callbacks+=StochasticWeightAveraging",
+                "--trainer.callbacks.swa_lrs=1e-3",
+            ],
+            ["StochasticWeightAveraging", "tabicl_linear.callbacks.weight_averaging.WeightAverage"],
+        ),
+        (["--trainer.callbacks+=EMAWeightAveraging"], ["weight_averaging.WeightAverage"]),
+        (
+            [
+                "--trainer.callbacks+=GradientAccumulationScheduler",
+                "--trainer.callbacks.scheduling={0: 1, 1: 2}",
+            ],
+            ["GradientAccumulationScheduler", "trainer.accumulate_grad_batches"],
+        ),
+        (
+            [
                 "--model.mixer=tabicl_linear.mixers.ridge.Ridge",
                 "--model.readout=tabicl_linear.readouts.Causal",
             ],

@@ -1,6 +1,7 @@
 """Which seeds count where, and what resuming continues."""
 
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -77,6 +78,18 @@ def test_another_rank_s_batch_can_be_drawn():
 def test_bad_options_are_refused(options, words):
     with pytest.raises(ConfigError, match=words):
         data(**options)
+
+
+@pytest.mark.parametrize("stage", ["val", "test"])
+def test_every_process_has_a_batch_to_score(stage):
+    """The sets have three batches."""
+    module = data()
+    loader = getattr(module, f"{stage}_dataloader")
+    module.trainer = SimpleNamespace(global_rank=2, world_size=4)
+    with pytest.raises(ConfigError, match=f"data.{stage}_batches=3 with 4 processes.*at least 4"):
+        loader()
+    module.trainer.world_size = 3
+    assert [batch.index for batch in loader()] == [2]
 
 
 def test_drawing_on_a_missing_gpu_is_refused(monkeypatch):

@@ -1,5 +1,6 @@
 """Resuming: bit-identical from every step, and never against the options given."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -14,7 +15,11 @@ from tabicl_linear.config import build_data
 from tabicl_linear.training.task import InContextTask
 
 # Python 3.12 and newer warn when a loader forks workers beside TensorBoard's writer thread.
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+    # A resumed run in a folder of its own keeps the checkpoints of Lightning's callback there.
+    pytest.mark.filterwarnings("ignore:The dirpath has changed from"),
+]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -135,6 +140,60 @@ def test_validation_does_not_change_the_weights(fit, load, tmp_path):
     one, two = (load(tmp_path / r / "version_0" / "last.ckpt") for r in "ab")
     for name, value in one["state_dict"].items():
         assert torch.equal(value, two["state_dict"][name])
+
+
+def lightning_s_own(interval, **options):
+    """Options of a run whose checkpoints Lightning's callback takes, too."""
+    arguments = {"save_top_k": -1, **options}
+    callback = {"class_path": "ModelCheckpoint", "init_args": arguments}
+    return ("--trainer.callbacks", json.dumps([callback]), "--trainer.val_check_interval", interval)
+
+
+PASSING = ("--config", CONFIGS / "mitigation" / "state_passing.yaml")
+EPOCHS = ("--trainer.limit_train_batches", 6)
+
+
+@pytest.mark.parametrize(
+    ("options", "saved"),
+    [
+        (lightning_s_own(100, every_n_train_steps=2), [2, 4, 6]),
+        (lightning_s_own(3, monitor="val/loss"), [1, 3, 4, 6]),
+        ((*PASSING, *lightning_s_own(3, monitor="val/loss")), [1, 3, 4, 6]),
+        ((*EPOCHS, *lightning_s_own(6, save_on_train_epoch_end=True)), [3, 6]),
+    ],
+    ids=["as steps end", "inside windows", "inside windows, passing states", "as epochs end"],
+)
+def test_lightning_s_checkpoints_resume_bit_identically(fit, load, tmp_path, options, saved):
+    """Windows hold two batches."""
+    assert fit(*KEEP, *options) == 0
+    whole = tmp_path / "runs" / "version_0"
+    final = load(whole / "last.ckpt")
+    paths = {load(path)["global_step"]: path for path in (whole / "checkpoints").iterdir()}
+    assert sorted(paths) == saved
+    for step, path in paths.items():
+        assert load(path)["PriorDataModule"] == {"next_index": 2 * step}
+        if step == 6:
+            continue
+        assert fit("--ckpt_path", path, root=f"from_{step}", base=[]) == 0
+        other = load(tmp_path / f"from_{step}" / "version_0" / "last.ckpt")
+        assert_same(final, other)
+        states = [c.get("state_passing", {"memories": ()})["memories"] for c in (final, other)]
+        assert len(states[0]) == (options[:2] == PASSING)
+        assert all(map(torch.equal, *states))
+
+
+def test_a_checkpoint_in_the_first_window_of_a_resumed_run_is_that_of_its_start(
+    fit, load, tmp_path
+):
+    """Validation follows every batch, and so the first, which closes no window."""
+    assert fit(*KEEP, *lightning_s_own(1, monitor="val/loss")) == 0
+    whole = tmp_path / "runs" / "version_0"
+    resumed = ("--ckpt_path", whole / "step_0000004.ckpt", "--trainer.max_steps", 5)
+    assert fit(*resumed, root="resumed", base=[]) == 0
+    first = tmp_path / "resumed" / "version_0" / "checkpoints" / "epoch=0-step=4.ckpt"
+    again = ("--ckpt_path", first, "--trainer.max_steps", 6)
+    assert fit(*again, root="again", base=[]) == 0
+    assert_same(load(whole / "last.ckpt"), load(tmp_path / "again" / "version_0" / "last.ckpt"))
 
 
 LEARNER = [

@@ -8,8 +8,10 @@ import pytest
 from command_line import CONFIGS
 from resumed_runs import KEEP, assert_same
 
+from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
 from tabicl_linear.cli.resume import Resume
+from tabicl_linear.errors import ConfigError
 
 
 def test_ridge_inputs_may_change_on_the_way_where_no_parameter_does(fit, load, tmp_path, capfd):
@@ -37,6 +39,36 @@ def test_options_of_the_network_that_came_later_have_their_defaults():
     assert not list(stored.changes(config(num_tanh=8, shown="predictions", dropout=0.0)))
     (change,) = stored.changes(config(num_tanh=8, shown="class_shares"))
     assert change == ("model.architecture.ridge_inputs.shown", "predictions", "class_shares")
+
+
+@pytest.mark.parametrize("axis", [None, "two_axis", "cells"])
+@pytest.mark.parametrize("ridge", [False, True])
+@pytest.mark.parametrize(("limit", "value"), [("max_features", 10), ("max_classes", 5)])
+def test_limits_of_the_tasks_may_change_where_no_tensor_of_the_network_does(
+    tiny, axis, ridge, limit, value
+):
+    """Buffers too, which no checkpoint holds: those of ridge inputs are drawn."""
+    files = [*tiny[1:6:2]]
+    files += [CONFIGS / "axis" / f"{axis}.yaml"] if axis else []
+    files += [CONFIGS / "inputs" / "ridge.yaml"] if ridge else []
+
+    def shapes(*overrides):
+        model = build_task(*files, overrides=overrides).model
+        return {n: t.shape for n, t in (*model.named_parameters(), *model.named_buffers())}
+
+    def config(most):
+        architecture = {
+            "two_axis": axis is not None,
+            "ridge_inputs": {"seed": 0} if ridge else None,
+        }
+        return {"model": {"architecture": architecture}, "data": {"shapes": {limit: most}}}
+
+    stored = Resume(Path("last.ckpt"), config(20), step=1, batches=1, averaged=False)
+    if shapes() == shapes(f"data.shapes.{limit}={value}"):
+        stored.check(config(value), training=False)
+    else:
+        with pytest.raises(ConfigError, match=f"data.shapes.{limit}={value}, but last.ckpt holds"):
+            stored.check(config(value), training=False)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +148,10 @@ class TestOptionsBesideACheckpoint:
             ("model.mixer.init_args.decay_constant", "128"),
             ("model.readout", "tabicl_linear.readouts.Causal"),
             ("model.strategy.init_args.target", "multi"),
+            ("data.shapes.max_features", "10"),
+            ("data.shapes.max_classes", "5"),
             ("model.optimizer", "torch.optim.SGD"),
+            ("model.optimizer.init_args.amsgrad", "true"),
             ("model.schedule", "torch.optim.lr_scheduler.ConstantLR"),
             ("trainer.accumulate_grad_batches", "4"),
         ],
