@@ -56,7 +56,7 @@ def diagnosis(
         raise ConfigError(f"row_orders={row_orders}: give at least 2 orders to compare.")
     found = []
     with progress_bar("diagnose", len(ensemble.views) * len(matrix), progress) as bar:
-        for group, state in enumerate(ensemble.states):
+        for group, state in enumerate(ensemble.opened(ensemble.model.device)):
             first = group * ensemble.group_size
             views = ensemble.views[first : first + ensemble.group_size]
             x, y = as_seen(ensemble, views, matrix, labels)

@@ -1,11 +1,10 @@
 """The fitted members of the preprocessing ensemble: fit, read, move."""
 
 import copy
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Generic
+from typing import Any, Generic
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +12,11 @@ import torch
 from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_rows
-from tabicl_linear.errors import DataError
+from tabicl_linear.estimator import half_states
 from tabicl_linear.estimator.learner import ContextLearner, State
 from tabicl_linear.estimator.notices import warn_user
 from tabicl_linear.estimator.relevance import choose_columns, relevance
+from tabicl_linear.estimator.stored_rows import stored
 from tabicl_linear.estimator.views import PowerColumns, View, draw_views, in_class_order
 from tabicl_linear.kernels.state import map_tensors, num_bytes
 from tabicl_linear.types import Float, Int, Tensor
@@ -37,7 +37,7 @@ class FittedEnsemble(Generic[State]):
         views: The members.
         power: The transforms that every second member uses.
         states: Fitted states, `group_size` consecutive members in each batch (the last may have
-            fewer).
+            fewer); `opened` gives those that the model reads.
         group_size: Members of a batch.
         num_classes: Classes of the table.
     """
@@ -48,6 +48,18 @@ class FittedEnsemble(Generic[State]):
     states: tuple[State, ...]
     group_size: int
     num_classes: int
+
+    def halved(self) -> "FittedEnsemble[State]":
+        """The same ensemble with matrix states in half precision, for reading only.
+
+        Probabilities move by about 1e-4 at most (docs/decisions.md, decision 130).
+        """
+        return replace(self, states=half_states.halved(self.states))
+
+    def opened(self, device: torch.device) -> tuple[State, ...]:
+        """The states on `device`, as the model reads them."""
+        moved = map_tensors(lambda tensor: tensor.to(device), self.states)
+        return half_states.opened(moved)
 
     @property
     def nbytes(self) -> int:
@@ -80,7 +92,7 @@ class FittedEnsemble(Generic[State]):
             progress: Whether to show a progress bar.
         """
         model = self.model.to(device)
-        states = [map_tensors(lambda tensor: tensor.to(device), state) for state in self.states]
+        states = self.opened(device)
         found = []
         step = max(1, rows_per_batch // self.group_size)
         work = len(self.views) * len(matrix)
@@ -236,31 +248,6 @@ def _seen(
     """Some rows as one member sees them."""
     table = matrix[np.ix_(rows, view.columns)]
     return power.transform(table, view.columns, in_place=True) if view.power else table
-
-
-def stored(
-    parts: Iterable[npt.NDArray[np.float32]], width: int, folder: Path
-) -> npt.NDArray[np.float32]:
-    """Rows of such a width, given in parts, in an unnamed temporary file that goes with the array.
-
-    Raises:
-        DataError: The folder has no room.
-    """
-    with tempfile.TemporaryFile(dir=folder) as file:
-        for part in parts:
-            _append(file, np.ascontiguousarray(part).data)
-        return np.memmap(file, np.float32, "r+").reshape(-1, width)
-
-
-def _append(file: IO[bytes], data: memoryview) -> None:
-    try:
-        file.write(data)
-        file.flush()
-    except OSError as error:
-        raise DataError(
-            f"The temporary file of a long table cannot be written after {file.tell():,} bytes "
-            f"({error.strerror}); set TMPDIR to a folder with more room."
-        ) from error
 
 
 def rows_at_a_time(device: torch.device, rows_per_batch: int, num_members: int) -> int:

@@ -109,8 +109,12 @@ class GrowingClassifier(StreamedClassifier):
                 self._start(X, y, classes)
         return self
 
-    def _set_fitted(self, *fitted: Any) -> None:
-        super()._set_fitted(*fitted)
+    def _set_fitted(
+        self, preprocessor: TablePreprocessor, ensemble: FittedEnsemble[Any], *fitted: Any
+    ) -> None:
+        # States that no row will be added to are only read from here on.
+        grows = isinstance(ensemble.model, InContextModel) and ensemble.model.is_causal
+        super()._set_fitted(preprocessor, ensemble if grows else ensemble.halved(), *fitted)
         self.prequential_ = NO_SCORES.copy()
 
     def _fit_pieces(self, pieces: Pieces, classes: npt.NDArray[Any] | None) -> None:

@@ -15,10 +15,11 @@ from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arguments import refuse, threads
 from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.class_weights import class_weights
-from tabicl_linear.estimator.ensemble import progress_bar, stored
+from tabicl_linear.estimator.ensemble import progress_bar
 from tabicl_linear.estimator.labels import checked_labels, class_codes
 from tabicl_linear.estimator.pieces import Pieces, checked_pieces, joined
 from tabicl_linear.estimator.preprocessing import Table, TablePreprocessor
+from tabicl_linear.estimator.stored_rows import stored
 from tabicl_linear.estimator.table_file import TableFile
 
 FIRST_ROWS = 50_000

@@ -47,12 +47,17 @@ def map_tensors(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     """Apply `function` to every tensor of a tree of (named) tuples; other leaves stay."""
     if isinstance(tree, Tensor):
         return function(tree)  # type: ignore[return-value]
-    if isinstance(tree, tuple):
-        leaves: list[Any] = [map_tensors(function, leaf) for leaf in tree]
-        # A NamedTuple takes its fields as arguments, a plain tuple takes one iterable.
-        named = type(tree) is not tuple
-        return type(tree)(*leaves) if named else tuple(leaves)  # type: ignore[return-value]
-    return tree
+    return map_items(lambda leaf: map_tensors(function, leaf), tree)
+
+
+def map_items(function: Callable[[Any], Any], tree: Tree) -> Tree:
+    """Apply `function` to the items of a (named) tuple; anything else is returned as it is."""
+    if not isinstance(tree, tuple):
+        return tree
+    items = map(function, tree)
+    # A NamedTuple takes its fields as arguments, a plain tuple takes one iterable.
+    named = type(tree) is not tuple
+    return type(tree)(*items) if named else tuple(items)  # type: ignore[return-value]
 
 
 def tensors(tree: object) -> Iterator[Tensor]:
