@@ -26,8 +26,8 @@ that small tensors leave are rarely reused and would double the memory."""
 class HeldTokens:
     """The hidden tokens of a context, in slabs of several chunks.
 
-    Tensors are not modified in place, so that gradients can pass; a slab is freed when its
-    replacement is complete.
+    Where gradients pass, tensors are not modified in place; a slab is freed when its replacement is
+    complete.
 
     Args:
         chunks: Tokens in order, all chunks but the last equally long; at least one.
@@ -62,7 +62,14 @@ class HeldTokens:
     def replace(self, step: Callable[[Tensor], Tensor]) -> None:
         """Replace every chunk by `step(chunk)`, in order."""
         for i in range(len(self.slabs)):
-            self.slabs[i] = self._stepped(self.slabs[i], step)
+            slab = self.slabs[i]
+            if torch.is_grad_enabled() or slab.shape[1] <= self.chunk_length:
+                self.slabs[i] = self._stepped(slab, step)
+                continue
+            # A slab of several chunks is our own, and new ones of this size cost more than copies.
+            for chunk in slab.split(self.chunk_length, dim=1):
+                chunk.copy_(step(chunk))
+            self.slabs[i] = slab
 
     def replace_by_mean(
         self, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]

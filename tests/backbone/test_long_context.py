@@ -16,20 +16,25 @@ READOUTS = ["causal", "final_state", "bidirectional", "woven_causal", "woven_fin
 @pytest.mark.parametrize("chunks_per_slab", [1, 2, 4, 100])
 @pytest.mark.parametrize("axis", [axis for axis in AXES if "ridge" not in axis])
 @pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("gradients", [False, True])
 def test_states_do_not_depend_on_how_many_chunks_are_held_together(
-    readout, axis, chunks_per_slab, monkeypatch
+    gradients, readout, axis, chunks_per_slab, monkeypatch
 ):
+    """With gradients slabs are replaced, without them changed in place; never what was given."""
     x = torch.randn(TASKS, TOKENS, DIM).double()
+    given = x.clone()
     chunks = x.split(CHUNK, dim=1)
     monkeypatch.setattr(long_context, "SLAB_BYTES", chunks_per_slab * chunks[0].nbytes)
     slabs = long_context.HeldTokens(chunks).slabs
     assert len(slabs) == -(-len(chunks) // chunks_per_slab)
     backbone = make("DeltaNet+decay+conv", readout, axis=axis).backbone
     num_cells = 2 if AXES[axis].get("two_axis") else 1
-    with torch.no_grad():
+    with torch.set_grad_enabled(gradients):
         states = backbone.write(chunks, num_cells=num_cells)
+    assert torch.equal(x, given)
+    with torch.no_grad():
         _, expected = backbone.fit(x, num_cells=num_cells)
     for state, own in zip(states, expected, strict=True):
         assert state.num_tokens == own.num_tokens == TOKENS
         for a, b in zip(tensors(state), tensors(own), strict=True):
-            assert_close(a, b, RMS[torch.float64])
+            assert_close(a.detach(), b, RMS[torch.float64])
