@@ -24,7 +24,8 @@ from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Tensor
 
 FORMAT = "tabicl_linear.state/3"
-"""Rises when files of this version cannot be read by earlier ones, or the other way round."""
+"""Rises when one version could misread files of another; records that a version does not know are
+refused by themselves."""
 DTYPES = (torch.float32, torch.float64)
 
 

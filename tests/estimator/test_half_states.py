@@ -9,6 +9,7 @@ import torch
 from contract.variants import make
 from sklearn.datasets import load_wine
 from sklearn.model_selection import train_test_split
+from tolerances import AUTOCAST, RMS
 
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.estimator.half_states import HalfMatrix, halved, opened
@@ -81,7 +82,7 @@ def test_a_classifier_predicts_what_its_whole_states_do(mixer, monkeypatch):
     monkeypatch.setattr("tabicl_linear.estimator.half_states.halved", lambda tree: tree)
     whole = TabICLLinearClassifier(model, **options).fit(train, labels)
     expected = whole.predict_proba(test)
-    np.testing.assert_allclose(half.predict_proba(test), expected, atol=1e-3)
+    np.testing.assert_allclose(half.predict_proba(test), expected, atol=AUTOCAST[torch.float16])
     assert (half.predict_proba(test) != expected).any()
     of_matrices = sum(
         num_bytes(layer.rule_state) for state in whole.ensemble_.states for layer in state.layers
@@ -108,5 +109,5 @@ def test_they_are_saved_and_loaded(checkpoint, tmp_path, dtype):
     after = TabICLLinearClassifier.load(tmp_path / "wine.state", dtype=dtype)
     if dtype is None:
         assert after.state_nbytes_ == before.state_nbytes_
-    tolerance = 0 if dtype is None else 1e-5
+    tolerance = 0 if dtype is None else RMS[torch.float32]
     np.testing.assert_allclose(after.predict_proba(train), before.predict_proba(train), tolerance)
