@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY = PASSIVE
 export PYTHONUNBUFFERED = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo results test test-fla gpu-check lint format clean
+.PHONY: help install demo docs results study test test-fla gpu-check lint format clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -37,6 +37,19 @@ TABLES ?= ../shared/data/real
 DEMO   ?= $(wildcard runs/demo/version_0/last.ckpt)
 results: $(STAMP) ## score models and baselines on the real tables in TABLES, write docs/results
 	$(BIN)/python -m experiments.results.run --tables $(TABLES) $(DEMO:%=--demo %) --output runs/results
+
+# Tables and figures of the kept measurements; more are trained and measured with experiments.study.run.
+# The smallest scale trains and measures tiny models first.
+SCALE ?= small
+SMOKE  = runs/study/smoke
+study: $(STAMP) ## make every table and figure of the study anew (SCALE=small, or smoke)
+ifeq ($(SCALE),smoke)
+	rm -rf $(SMOKE)
+	$(BIN)/python -m experiments.study.run --scale smoke --store $(SMOKE)/store --measured $(SMOKE)/measured
+	$(BIN)/python -m experiments.study.report --scale smoke --measured $(SMOKE)/measured --output $(SMOKE)/results
+else
+	$(BIN)/python -m experiments.study.report --scale $(SCALE)
+endif
 
 # A worker for each core and one thread for each worker.
 test: export OMP_NUM_THREADS = 1
@@ -70,6 +83,13 @@ lint: $(STAMP) ## ruff, mypy and codespell
 format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs ## build the documentation as a site in runs/site, which is read without a network
+	$(BIN)/python -m mkdocs build
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
 
 clean: ## remove environments and caches (not runs/)
 	rm -rf $(VENV) $(FLA_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

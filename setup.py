@@ -1,5 +1,10 @@
-"""Builds the C++ kernels where there is a C++ compiler; the rest is in pyproject.toml."""
+"""Builds the C++ kernels where there is a C++ compiler; the rest is in pyproject.toml.
 
+With `TABICL_LINEAR_PURE=1` in the environment it does not try: the wheel then has no machine code
+and installs everywhere, and PyTorch computes what the kernels would.
+"""
+
+import os
 import sys
 
 from setuptools import Extension, setup
@@ -7,21 +12,28 @@ from setuptools import Extension, setup
 # Apple's compiler has no OpenMP: there the kernels run on one thread.
 OPENMP = ["-fopenmp"] if sys.platform == "linux" else []
 SOURCES = "tabicl_linear/backends/cpp/csrc"
+PURE = os.environ.get("TABICL_LINEAR_PURE", "0")
+if PURE not in ("0", "1"):
+    sys.exit(f"TABICL_LINEAR_PURE={PURE}: give 1 for a wheel without C++ kernels, 0 for one with.")
 
-setup(
-    ext_modules=[
-        Extension(
-            "tabicl_linear.backends.cpp._library",
-            sources=[
-                f"{SOURCES}/{name}.cpp"
-                for name in ("scan_forward", "scan_backward", "tokenwise", "cells")
-            ],
-            depends=[f"{SOURCES}/{name}.h" for name in ("numbers", "scan", "share", "vectors")],
-            extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP],
-            extra_link_args=OPENMP,
-            language="c++",
-            # The package does without: tabicl_linear.backends.cpp.loader says why it is missing.
-            optional=True,
+KERNELS = Extension(
+    "tabicl_linear.backends.cpp._library",
+    sources=[
+        f"{SOURCES}/{name}.cpp"
+        for name in (
+            *("scan_forward", "scan_backward", "additive_forward", "additive_backward"),
+            *("tokenwise", "cells"),
         )
-    ]
+    ],
+    depends=[
+        f"{SOURCES}/{name}.h"
+        for name in ("additive", "numbers", "products", "scan", "share", "vectors")
+    ],
+    extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP],
+    extra_link_args=OPENMP,
+    language="c++",
+    # The package does without: tabicl_linear.backends.cpp.loader says why it is missing.
+    optional=True,
 )
+
+setup(ext_modules=[] if PURE == "1" else [KERNELS])

@@ -67,10 +67,13 @@ def load_model(
 
     Raises:
         CheckpointError: The file is missing, corrupt or foreign, or its weights do not fit.
-        ConfigError: An override does not exist, or the backend cannot run here.
+        ConfigError: An override does not exist, the backend cannot run here, or the file names
+            what it may name with `trust_code` alone.
     """
     check(backend)
     contents = read(path)
+    if not trust_code:
+        recipes.check_trust(contents.recipe)
     recipe = recipes.override(contents.recipe, overrides)
     # Built in full, since a file may not hold all of a module: fixed decays and rotary tables are
     # computed by its constructor.
@@ -104,7 +107,13 @@ def read(path: str | Path) -> Contents:
     return _read_export(path) if path.suffix == ".safetensors" else _read_lightning(path)
 
 
-def export(checkpoint: str | Path, output: str | Path, overrides: Sequence[str] = ()) -> None:
+def export(
+    checkpoint: str | Path,
+    output: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    trust_code: bool = False,
+) -> None:
     """Write the parts of a checkpoint that prediction needs to a safetensors file.
 
     Args:
@@ -112,11 +121,13 @@ def export(checkpoint: str | Path, output: str | Path, overrides: Sequence[str] 
         output: The file to write.
         overrides: Changes to the recipe, as in `load_model`, to store in the file, such as
             "model.architecture.ridge_inputs.num_trees=24".
+        trust_code: Also hand on classes outside tabicl_linear that the checkpoint names.
 
     Raises:
         CheckpointError: The checkpoint cannot be read, its weights do not fit the recipe with the
             overrides, or the output cannot be written.
-        ConfigError: An override does not exist.
+        ConfigError: An override does not exist, or the checkpoint names what it may name with
+            `trust_code` alone.
     """
     output = Path(output)
     if output.suffix != ".safetensors":
@@ -126,8 +137,10 @@ def export(checkpoint: str | Path, output: str | Path, overrides: Sequence[str] 
     if output.is_dir():
         raise CheckpointError(f"The export {output} is a folder; give a file name in it.")
     contents = read(checkpoint)
+    if not trust_code:
+        recipes.check_trust(contents.recipe)
     if overrides:
-        load_model(checkpoint, overrides)  # refuses what does not fit
+        load_model(checkpoint, overrides, trust_code=trust_code)  # refuses what does not fit
         contents = contents._replace(recipe=recipes.override(contents.recipe, overrides))
     metadata = {
         "format": _FORMAT,

@@ -22,7 +22,7 @@ from tabicl_linear.callbacks.run_checkpoint import RunCheckpoint
 from tabicl_linear.callbacks.state_norms import StateNorms
 from tabicl_linear.callbacks.throughput import Throughput
 from tabicl_linear.callbacks.write_rates import WriteRates
-from tabicl_linear.config_messages import OneLineParser, undecodable
+from tabicl_linear.config_messages import OneLineParser, names_itself, undecodable
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.training.noise import without_noise
@@ -120,6 +120,11 @@ class ConfigCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse `args`, ignoring the command line of this process."""
+        for text in args or ():
+            if names_itself(text):
+                raise ConfigError(
+                    f"{text[:200]}: an alias (*) stands inside of what it stands for; write it out."
+                )
         try:
             self.config = parser.parse_args(args)
         except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.overlays import expanded
+from tabicl_linear.overlays import contains_itself, expanded
 
 BAD_INPUT = (ValueError, TypeError, KeyError, ImportError, OSError, MisconfigurationException)
 """Errors that libraries raise for invalid options, files and folders."""
@@ -43,6 +43,14 @@ class OneLineParser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the message as one line."""
         raise ConfigError(one_line(message, self)) from ex
+
+    def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+        """Add options whose values are never taken from a file of that name.
+
+        jsonargparse would read any value from a file: one called `ddp` or `auto` in the current
+        folder would replace the option.
+        """
+        return super().add_class_arguments(*args, **{**kwargs, "sub_configs": False})
 
     def parse_string(self, content: str, path: str = "", *args: Any, **kwargs: Any) -> Namespace:
         """Parse a config; that of a file includes its overlays."""
@@ -107,6 +115,15 @@ def raised_by(error: BaseException, *packages: str) -> bool:
         last = last.tb_next
     module = "" if last is None else str(last.tb_frame.f_globals.get("__name__", ""))
     return module.startswith(tuple(f"{package}." for package in packages))
+
+
+def names_itself(option: str) -> bool:
+    """Whether an option, or its value, is YAML that contains itself, on which the parser hangs."""
+    for text in (option, option.partition("=")[2]) if "&" in option and "*" in option else ():
+        with suppress(yaml.YAMLError):
+            if contains_itself(yaml.safe_load(text)):
+                return True
+    return False
 
 
 def undecodable(arguments: Sequence[str]) -> str | None:

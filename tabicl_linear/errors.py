@@ -1,5 +1,7 @@
 """Errors that users see. All are `ValueError`s and say what is wrong, the value, and the remedy."""
 
+from pathlib import Path
+
 
 class ConfigError(ValueError):
     """A configuration that cannot be built, or parts that do not fit together."""
@@ -19,3 +21,17 @@ class DataError(ValueError):
 
 class NotInModel(DataError):
     """A model was asked for something that its kind does not have, such as a matrix state."""
+
+
+class DamagedFile(DataError):
+    """A file of results is not what was written.
+
+    Args:
+        path: Of the file.
+        reason: What is wrong with it, such as "its digest is another".
+        remedy: What to do, such as "delete it".
+    """
+
+    def __init__(self, path: Path, reason: str, remedy: str) -> None:
+        super().__init__(f"{path} is damaged ({reason}): {remedy}.")
+        self.path, self.reason = path, reason

@@ -14,6 +14,7 @@ from tabicl_linear.embedding import inputs
 from tabicl_linear.embedding.labels import present_classes, without_absent
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
 from tabicl_linear.errors import DataError, UnsupportedReadout
+from tabicl_linear.kernels.state import row_major
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.ridge_inputs import RidgePredictions, RidgeState
@@ -133,8 +134,8 @@ class InContextModel(PlacedModule):
             categorical: Which columns hold category codes; none if left out.
             state: Fitted state to extend by these rows, with its statistics: the result is that of
                 fitting all rows at once with the statistics (and trees) of the first.
-            statistics: Statistics to use instead of those of these rows, for a context that comes
-                in pieces or a part of one; see `statistics`. They include the categories.
+            statistics: Means, spreads and categories of columns, from `statistics`. Without them
+                they are those of these rows; give them where these rows are a part of a context.
             rows_per_chunk: Maximum number of rows of each task in the network at a time; never more
                 than `inputs.chunk_rows`. The result does not depend on it, up to rounding.
             spill: Folder for a temporary file that holds the hidden tokens of models that are not
@@ -165,8 +166,8 @@ class InContextModel(PlacedModule):
         tokens = tables.context_tokens(x, y, ridge, size)
         with self.computing():
             layers = self.backbone.write(tokens, initial, num_cells=tables.num_cells, spill=spill)
-        kept = None if ridge is None else ridge.state
-        return InContextState(layers, statistics, self._classes(y, state), kept)
+        parts = layers, statistics, self._classes(y, state), None if ridge is None else ridge.state
+        return row_major(InContextState(*parts))
 
     def predict(
         self,
@@ -226,8 +227,7 @@ class InContextModel(PlacedModule):
         rows = slice(None), slice(None, num_context)
         statistics = self.statistics(batch.x[rows], batch.y[rows], batch.categorical)
         tables = self.tables(statistics)
-        num_cells = tables.num_cells
-        known = tables.training_predictions(batch)
+        known, num_cells = tables.training_predictions(batch), tables.num_cells
         written, queries = tables.training_tokens(batch, known)
         with self.computing():
             context, layers = self.backbone.fit(written, initial, num_cells=num_cells)

@@ -41,6 +41,15 @@ def _expanded(path: Path, above: tuple[Path, ...]) -> Tree:
     return laid_over(whole, tree)
 
 
+def contains_itself(tree: Any, above: tuple[int, ...] = ()) -> bool:
+    """Whether a dictionary or list is one of its own parts, as YAML's aliases allow."""
+    if not isinstance(tree, dict | list):
+        return False
+    parts = tree.values() if isinstance(tree, dict) else tree
+    inside = (*above, id(tree))
+    return id(tree) in above or any(contains_itself(part, inside) for part in parts)
+
+
 def laid_over(below: Tree, above: Tree) -> Tree:
     """Merge two trees; a class in `above` does not inherit the arguments of another class below."""
     other_class = "class_path" in above and above["class_path"] != below.get("class_path")
@@ -74,5 +83,10 @@ def _read(path: Path, above: tuple[Path, ...]) -> Tree:
     if not isinstance(tree, dict):
         raise ConfigError(
             f"--config {path}{named_by}: no config; give a YAML file with keys such as model, data."
+        )
+    if contains_itself(tree):
+        raise ConfigError(
+            f"--config {path}{named_by}: an alias (*) stands inside of what it stands for; write "
+            "the section out."
         )
     return tree

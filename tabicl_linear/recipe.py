@@ -18,10 +18,9 @@ from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.model import Architecture, InContextModel
 from tabicl_linear.readouts import Readout
 from tabicl_linear.strategies.base import Strategy
+from tabicl_linear.trust import OWN, Allowed, check, of_dataclass, refused
 
 Recipe = dict[str, Any]
-TRUSTED = ("tabicl_linear", "torch", "lightning")
-"""Packages whose classes a file may name."""
 _SLOTS: dict[str, tuple[type, int]] = {
     # slot -> base class, and how many leading arguments the model itself supplies
     "mixer": (SequenceMixer, 2),
@@ -71,6 +70,17 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     return changed
 
 
+def check_trust(recipe: Recipe) -> None:
+    """Refuse a file's recipe that names more than this package's classes and plain arguments.
+
+    Raises:
+        ConfigError: It does; the message names the key.
+    """
+    for name, (base, _) in _SLOTS.items():
+        check(f"model.{name}", recipe[name], Allowed(bases=(base,)))
+    check("model.architecture", recipe["architecture"], of_dataclass(Architecture))
+
+
 def build(recipe: Recipe, *, backend: Backend = "auto", trust_code: bool = False) -> InContextModel:
     """Assemble the model that a recipe describes, with fresh parameters.
 
@@ -103,23 +113,6 @@ def _assemble(recipe: Recipe, backend: Backend, trust_code: bool) -> InContextMo
         architecture=architecture,
         backend=backend,
     )
-
-
-def require_trusted(what: str, class_path: str) -> None:
-    """Refuse a class whose import would run code of an unknown package.
-
-    Args:
-        what: Name of the class in the message.
-        class_path: The class. A bare name is not imported.
-
-    Raises:
-        ConfigError: It is outside this package, PyTorch and Lightning.
-    """
-    if "." in class_path and class_path.partition(".")[0] not in TRUSTED:
-        raise ConfigError(
-            f"{what} is outside {', '.join(TRUSTED)}, and importing it runs its code; set "
-            "trust_code to true if you trust it."
-        )
 
 
 def _value(text: str, value: str) -> Any:
@@ -166,8 +159,8 @@ def _factory(name: str, part: dict[str, Any], trust_code: bool) -> Callable[...,
 
 def _import(name: str, class_path: str, base: type, trust_code: bool) -> type:
     module_name, _, class_name = class_path.rpartition(".")
-    if not trust_code:
-        require_trusted(f"{name}: {class_path}", class_path)
+    if not trust_code and not class_path.startswith(f"{OWN}."):
+        raise refused(f"model.{name}", class_path)
     try:
         cls = vars(importlib.import_module(module_name)).get(class_name)
     except ImportError as error:

@@ -98,7 +98,7 @@ class Tables:
         if not share:
             return self._solved(batch, self.statistics)
         generator = torch.Generator().manual_seed(batch.index)
-        kept = torch.rand(len(batch.x), generator=generator) >= share
+        kept = torch.rand(len(batch.x), generator=generator, device="cpu") >= share
         tasks = kept.nonzero().squeeze(1).to(batch.x.device)
         written = batch.y if self._writes_queries else batch.y[:, : batch.num_context]
         known = self.ridge.class_shares(written, batch.x.shape[1])

@@ -4,8 +4,11 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from collections.abc import Iterator
+
 import pytest
 import torch
+import torch.distributed
 from jaxtyping import install_import_hook
 
 # Compares with a library that only the environment of `make test-fla` has.
@@ -45,3 +48,11 @@ def _shared(tmp_path_factory) -> None:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_process_group() -> Iterator[None]:
+    """A group that `fit` leaves behind would be that of forked ranks, which then wait for ever."""
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

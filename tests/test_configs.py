@@ -11,6 +11,7 @@ from command_line import CONFIGS, TINY
 
 from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
+from tabicl_linear.cli.trusted import check_config
 from tabicl_linear.config import build_data
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.priors.rows import FixedRows, LogUniformRows, ShiftedLogNormalRows, UniformRows
@@ -46,6 +47,8 @@ def test_a_model_takes_a_step_with_the_smoke_overlay(name, tmp_path):
 def test_an_overlay_takes_a_step_on_a_model(path, tmp_path):
     base = BASES.get(f"{path.parent.name}/{path.stem}", "deltanet")
     assert fit(tmp_path, CONFIGS / f"{base}.yaml", path, CONFIGS / "smoke.yaml") == 0
+    # What a checkpoint of it holds; nothing of ours needs to be trusted.
+    check_config(yaml.safe_load((tmp_path / "version_0" / "config.yaml").read_text()))
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.stem)

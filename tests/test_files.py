@@ -1,5 +1,9 @@
 """Files are whole or not there, whatever ends the writer."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tabicl_linear.files import PARTIAL, sweep, written_whole
@@ -36,3 +40,25 @@ def test_the_error_names_the_file_that_was_wanted(tmp_path):
     with pytest.raises(OSError, match="No space") as raised, written_whole(tmp_path / "a.txt"):
         raise OSError(28, "No space left on device")
     assert raised.value.filename == str(tmp_path / "a.txt")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tabicl_linear.files import written_whole
+with written_whole(Path(sys.argv[1])) as partial:
+    partial.write_text("ne")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_next_writer_removes_what_a_killed_one_has_left(tmp_path):
+    path = tmp_path / "out[1].csv"
+    subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    others = [f".out[1].csv.{os.getppid()}{PARTIAL}", f".out1.csv.7{PARTIAL}"]
+    for name in others:  # of a process that lives, and of another file
+        (tmp_path / name).touch()
+    with written_whole(path) as partial:
+        partial.write_text("new")
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*others, path.name])

@@ -108,3 +108,13 @@ def test_a_file_may_be_an_overlay_twice(write):
     """Twin of the circle: two ways to one file are none."""
     files = {"low": "a: 1", "one": "overlays: [low]", "two": "overlays: [low]"}
     assert expanded(write(**files, root="overlays: [one, two]")) == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ["a: &a {b: *a}", "a: &a [*a]", "a: &a {b: [{c: *a}]}"])
+def test_a_file_that_contains_itself_is_refused(write, text):
+    with pytest.raises(ConfigError, match="alias"):
+        expanded(write(root=text))
+
+
+def test_an_alias_elsewhere_is_none_of_that(write):
+    assert expanded(write(root="{a: &a {x: 1}, b: *a, c: [*a, *a]}"))["c"] == [{"x": 1}, {"x": 1}]

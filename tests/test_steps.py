@@ -16,12 +16,12 @@ from experiments.steps.classifiers import (
     RATES,
     RELEVANCE,
     STEPS,
+    PartialClassifier,
     PartialPreprocessor,
     Refused,
-    partial_classifier,
 )
-from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.estimator.preprocessing import TablePreprocessor
+from tabicl_linear import TabICLLinearClassifier, load_model
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
 ALL = frozenset({CATEGORIES, MISSING, RATES, RELEVANCE, CLASSES})
 
@@ -94,10 +94,10 @@ class TestParts:
         np.testing.assert_array_equal(matrix, whole.fit_transform(frame, y))
         np.testing.assert_array_equal(preprocessor.categorical, whole.categorical)
         arguments = {"model": path, "n_estimators": 2}
-        found = partial_classifier(ALL, arguments).fit(frame, y).predict_proba(frame)
+        found = PartialClassifier(ALL, arguments).fit(frame, y).predict_proba(frame)
         expected = TabICLLinearClassifier(**arguments).fit(frame, y).predict_proba(frame)
         np.testing.assert_array_equal(found, expected)
-        other = partial_classifier(ALL - {MISSING}, arguments).fit(frame, y)
+        other = PartialClassifier(ALL - {MISSING}, arguments).fit(frame, y)
         assert np.abs(other.predict_proba(frame) - expected).max() > 0
 
     def test_columns_of_one_value_or_nothing_are_refused_where_they_are_all(self):
@@ -114,7 +114,7 @@ class TestCandidates:
     def identities(self, path, frame, y):
         table = Table("made", frame, np.asarray(y, dtype=object), checksum="0")
         base = model_candidate(f"tiny={path}")
-        return [c.identity for c in steps.candidates(base, base.estimator._load_model(), table)]
+        return [c.identity for c in steps.candidates(base, load_model(base.estimator.model), table)]
 
     def test_steps_that_the_table_does_not_show_have_one_identity(self, path):
         frame, y = table()

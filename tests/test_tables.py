@@ -51,7 +51,8 @@ def test_a_task_keeps_its_predictions_or_is_told_the_class_shares():
     dropped = (half.shares == shares).flatten(1).all(1)
     assert 16 <= dropped.sum() <= 48
     for kept, mine in zip(whole, half, strict=True):
-        assert torch.equal(kept[~dropped], mine[~dropped])
+        # Not to the bit: fewer tasks are solved side by side.
+        assert_close(mine[~dropped], kept[~dropped], RMS[torch.float64])
     assert torch.equal(half.errors[dropped], torch.ones_like(half.errors[dropped]))
     assert torch.equal(half.scores[dropped], half.prior[dropped])
     assert_close(half.mixed()[dropped], shares[dropped].mean(2), RMS[torch.float64])

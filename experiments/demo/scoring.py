@@ -50,7 +50,7 @@ def classifiers(checkpoint: Path) -> Iterator[tuple[str, ClassifierMixin]]:
     model = load_model(checkpoint)
     yield OURS, TabICLLinearClassifier(model)
     # What the ridge inputs of the model would predict without its network.
-    yield "closed form", RandomFeatureRidge(max_columns=model.max_columns)
+    yield "closed form", RandomFeatureRidge(trees=False, max_columns=model.max_columns)
     yield "logistic regression", make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     yield "random forest", RandomForestClassifier(n_estimators=200, random_state=0)
 

@@ -61,7 +61,7 @@ def classifier(name: str, folder: Path) -> Any:
     if name in WEIGHTS:
         return TabICLLinearClassifier(name, n_estimators=1)
     if name == "closed form":
-        return RandomFeatureRidge(n_estimators=1)
+        return RandomFeatureRidge(trees=False, n_estimators=1)
     architecture, _, kept = name.partition(",")
     path = folder / "random.ckpt"
     ARCHITECTURES[architecture](path)

@@ -4,25 +4,31 @@ import hashlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns import (
+from tabicl_linear.estimator import fitting
+from tabicl_linear.estimator.columns.encodings import (
     CategoryColumn,
     DroppedColumn,
     MissingColumn,
     UsedColumn,
 )
-from tabicl_linear.estimator.frames import computable
-from tabicl_linear.estimator.learner import ContextLearner
-from tabicl_linear.estimator.preprocessing import Table, TablePreprocessor
-from tabicl_linear.estimator.target_rates import RateColumn
+from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
+from tabicl_linear.estimator.columns.target_rates import RateColumn
+from tabicl_linear.estimator.learners import pretrained
+from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
+from tabicl_linear.estimator.plan import checked_plan
+from tabicl_linear.estimator.rows.frames import computable
+from tabicl_linear.estimator.rows.labelled import checked_rows
 from tabicl_linear.model import InContextModel
 
 CATEGORIES = "categories"
@@ -124,19 +130,34 @@ class PartialPreprocessor(TablePreprocessor):
         return column
 
 
-class PartialClassifier(TabICLLinearClassifier):
-    """The classifier with some of its parts; subclasses say which."""
+class PartialClassifier(ClassifierMixin, BaseEstimator):
+    """The classifier with some of its parts.
 
-    parts: ClassVar[frozenset[str]]
+    Args:
+        parts: The parts to use.
+        arguments: Of `TabICLLinearClassifier`.
+    """
 
-    def _new_preprocessor(self, learner: ContextLearner[Any]) -> TablePreprocessor:
-        return PartialPreprocessor(self.parts, learner.max_columns)
+    def __init__(self, parts: frozenset[str], arguments: dict[str, Any]) -> None:
+        self.parts = parts
+        self.arguments = arguments
 
+    def fit(self, X: pd.DataFrame, y: npt.NDArray[Any]) -> Self:
+        """Fit as the classifier does, on what the parts make of the columns."""
+        whole = TabICLLinearClassifier(**self.arguments)
+        model = pretrained.load(whole.model)
+        self.plan_ = replace(
+            checked_plan(whole.get_params(deep=False)),
+            new_columns=partial(PartialPreprocessor, self.parts, model.max_columns),
+        )
+        rows = checked_rows(X, y, type(self).__name__)
+        self.fitted_ = fitting.fit(rows, self.plan_, PretrainedLearners(model))
+        self.classes_ = self.fitted_.classes
+        return self
 
-def partial_classifier(parts: frozenset[str], arguments: dict[str, Any]) -> PartialClassifier:
-    """The classifier with these parts; its class is made here, as they are no argument."""
-    made: type[PartialClassifier] = type("AtStep", (PartialClassifier,), {"parts": parts})
-    return made(**arguments)
+    def predict_proba(self, X: pd.DataFrame) -> npt.NDArray[np.float64]:
+        """Class probabilities `[rows, classes]`."""
+        return self.fitted_.probabilities(computable(X), self.plan_)
 
 
 def seen(

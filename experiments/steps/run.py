@@ -24,7 +24,7 @@ from experiments.development.results import Candidate, Results
 from experiments.development.run import baseline_candidate, model_candidate, with_arguments
 from experiments.development.scoring import METRICS
 from experiments.development.tables import VARIABLE, Table, load_tables
-from experiments.steps.classifiers import STEPS, Refused, partial_classifier, seen
+from experiments.steps.classifiers import STEPS, PartialClassifier, Refused, seen
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.files import written_whole
@@ -54,7 +54,7 @@ def candidates(base: Candidate, model: InContextModel, table: Table) -> list[Can
         acting = sorted(arguments.keys() - idle)
         what = " ".join(f"{name}={arguments[name]!r}" for name in acting)
         identity = f"{base.identity} sees {digest.hexdigest()[:12]} {what}".strip()
-        found.append(Candidate(step.name, identity, partial_classifier(parts, given)))
+        found.append(Candidate(step.name, identity, PartialClassifier(parts, given)))
     return found
 
 

@@ -22,8 +22,8 @@ COLUMNS = 4
 """Most panels in a row."""
 
 
-def panels(number: int, *, width: float = 3.0, height: float = 2.3) -> "tuple[Figure, list[Axes]]":
-    """A figure with so many panels, in rows of at most four, and nothing in the rest.
+def figure_class() -> "type[Figure]":
+    """Matplotlib's class of figures.
 
     Raises:
         ConfigError: Matplotlib is not installed.
@@ -35,9 +35,20 @@ def panels(number: int, *, width: float = 3.0, height: float = 2.3) -> "tuple[Fi
             "Figures need matplotlib, which is not installed: pip install 'tabicl-linear[train]'."
         ) from error
 
+    return Figure
+
+
+def panels(number: int, *, width: float = 3.0, height: float = 2.3) -> "tuple[Figure, list[Axes]]":
+    """A figure with so many panels, in rows of at most four, and nothing in the rest.
+
+    Raises:
+        ConfigError: Matplotlib is not installed.
+    """
     across = min(number, COLUMNS)
     down = -(-number // across)
-    figure = Figure(figsize=(width * across + 0.6, height * down + 0.4), layout="constrained")
+    figure = figure_class()(
+        figsize=(width * across + 0.6, height * down + 0.4), layout="constrained"
+    )
     axes = figure.subplots(down, across, squeeze=False).flatten().tolist()
     for spare in axes[number:]:
         spare.remove()
@@ -70,27 +81,6 @@ def write_rates_figure(
     _label(figure, "tokens written", "effective write rate; gate dashed")
     _legend(axes[0])
     return figure
-
-
-def norms_figure(table: pd.DataFrame) -> "Figure":
-    """Norms and ranks of states by layer, one small point per head (mean over tasks and cells).
-
-    Args:
-        table: From `state_norms`.
-    """
-    names = [name for name in NORMS if name in table]
-    figure, axes = panels(len(names))
-    for name, ax in zip(names, axes, strict=True):
-        heads = table.groupby(["layer", "head"])[name].mean().reset_index()
-        ax.scatter(heads["layer"], heads[name], c=heads["head"], cmap="viridis", s=14)
-        mean = heads.groupby("layer")[name].mean()
-        ax.plot(mean.index, mean, color="0.3", linewidth=1)
-        ax.set(title=name.replace("_", " "), ylim=(0, None))
-    _label(figure, "layer", "")
-    return figure
-
-
-NORMS = ("frobenius", "spectral", "max_abs", "effective_rank", "stable_rank")
 
 
 def drift_figure(tables: Tables, *, trained: int | None = None) -> "Figure":
@@ -240,16 +230,6 @@ def png(figure: "Figure", *, dpi: int = 100) -> bytes:
     file = BytesIO()
     figure.savefig(file, format="png", dpi=dpi)
     return file.getvalue()
-
-
-def pixels(figure: "Figure", *, dpi: int = 80) -> "np.ndarray[Any, np.dtype[np.uint8]]":
-    """The figure as an image [height width 3]."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    figure.set_dpi(dpi)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
 def _mark(ax: "Axes", trained: int | None) -> None:

@@ -187,7 +187,7 @@ def _optimise(
     nothing, first = torch.full_like(lowest, math.nan), torch.ones_like(lowest, dtype=torch.bool)
     on_epoch(Epoch(0, nothing, lowest, first, _relative_updates(start, start)))
     for number in range(1, options.max_epochs + 1):
-        drawn = torch.randperm(len(rows), generator=generator)[: options.pass_rows]
+        drawn = torch.randperm(len(rows), generator=generator, device="cpu")[: options.pass_rows]
         training = _pass(context, matrices, optimizer, rows[drawn.to(rows.device)], options)
         layers = map_tensors(torch.Tensor.detach, matrices.layers())
         loss = context.loss(layers, held_out)
@@ -248,9 +248,10 @@ def _split(
 ) -> tuple[Int[Tensor, " t"], Int[Tensor, " h"]]:
     """Rows to optimise on and rows held out, each in the order of the context."""
     if chosen is None:
-        order = torch.randperm(num_rows, generator=torch.Generator().manual_seed(options.seed))
+        generator = torch.Generator().manual_seed(options.seed)
+        order = torch.randperm(num_rows, generator=generator, device="cpu")
         chosen = order[: max(1, round(options.held_out * num_rows))]
-    mask = torch.zeros(num_rows, dtype=torch.bool)
+    mask = torch.zeros(num_rows, dtype=torch.bool, device="cpu")
     mask[chosen.cpu()] = True
     if mask.all() or not mask.any():
         raise DataError(

@@ -29,7 +29,7 @@ class Probe(NamedTuple):
 
     Attributes:
         x: Features; may hold NaN.
-        y: Classes; each occurs among the first rows.
+        y: Classes; each occurs among the first rows, and among the queries too if it has two rows.
         categorical: Which columns hold category codes; None where the prior does not say.
         num_queries: Query rows.
         trained: Rows of the longest table of training; None where that is not known.
@@ -150,4 +150,30 @@ def draw_probe(
         num_classes=num_classes,
     )
     tasks = prior.sample_tasks(shape, torch.Generator().manual_seed(SEED))
-    return Probe(tasks.x, tasks.y, tasks.categorical, NUM_QUERIES, trained)
+    order = torch.stack([queried(y, NUM_QUERIES, first=num_classes) for y in tasks.y])
+    x = tasks.x.gather(1, order.unsqueeze(-1).expand_as(tasks.x))
+    return Probe(x, tasks.y.gather(1, order), tasks.categorical, NUM_QUERIES, trained)
+
+
+def queried(y: Int[Tensor, " n"], num_queries: int, *, first: int) -> Int[Tensor, " n"]:
+    """An order of rows under which the last ones show every class that can be spared before.
+
+    A class that they lack gives its last row, in exchange for the first query whose class has
+    others; all other rows stay where they are.
+
+    Args:
+        y: Classes of the rows.
+        num_queries: How many of the last rows are queries.
+        first: Rows at the beginning that stay, since they show all classes.
+    """
+    order = torch.arange(len(y), device=y.device)
+    begin = len(y) - num_queries
+    for label in y.unique().tolist():
+        context, queries = y[order].split([begin, num_queries])
+        spare = (context[first:] == label).nonzero()
+        several = (torch.bincount(queries)[queries] > 1).nonzero()
+        can_give = len(spare) > 0 and int((context == label).sum()) > 1
+        if can_give and len(several) and not (queries == label).any():
+            pair = torch.cat([spare[-1] + first, several[0] + begin])
+            order[pair] = order[pair.flip(0)]
+    return order

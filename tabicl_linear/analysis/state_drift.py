@@ -18,7 +18,7 @@ from tabicl_linear.errors import DataError
 from tabicl_linear.types import Float, Tensor
 
 DIRECTIONS = 8
-"""Leading singular directions whose subspaces are compared."""
+"""Leading singular directions whose subspaces are compared, at most."""
 
 FORMS = ("state", "normalised")
 
@@ -44,8 +44,10 @@ def drift(
         - cosine, cosine_to_previous: of the flattened state to that at the reference length, and
           to that at the length before (NaN at the first).
         - distance: |S - S_reference|_F / |S_reference|_F.
-        - value_overlap, key_overlap: of the subspaces of the leading 8 left and right singular
-          vectors with those of the reference, |U^T U_reference|_F^2 / 8, from 0 to 1.
+        - value_overlap, key_overlap: of the subspaces of the leading r left and right singular
+          vectors with those of the reference, |U^T U_reference|_F^2 / r, from 0 to 1. r is 8, or
+          half the width of heads that are at most 8 wide: all directions would overlap in any case.
+          NaN where heads have width 1.
 
     Raises:
         NotInModel: No layer has a matrix state.
@@ -93,7 +95,7 @@ class _Look(NamedTuple):
     @classmethod
     def at(cls, S: Tensor) -> "_Look":
         U, _, Vh = torch.linalg.svd(S.double(), full_matrices=False)
-        return cls(S.double(), U[..., :DIRECTIONS], Vh.mT[..., :DIRECTIONS])
+        return cls(S.double(), _leading(U), _leading(Vh.mT))
 
     def forms(self) -> tuple[Tensor, Tensor]:
         norm = torch.linalg.matrix_norm(self.S, keepdim=True).clamp(min=LEAST)
@@ -137,7 +139,15 @@ def _cosine_or_nan(S: Tensor, previous: Tensor | None) -> Tensor:
     return S.new_full(S.shape[:2], torch.nan) if previous is None else cosine(S, previous)
 
 
+def _leading(U: Float[Tensor, "s h v r"]) -> Float[Tensor, "s h v _d"]:
+    """The first columns: so many that not every subspace of as many is the same."""
+    width = U.shape[-2]
+    return U[..., : DIRECTIONS if width > DIRECTIONS else width // 2]
+
+
 def _overlap(U: Tensor, R: Tensor) -> Float[Tensor, "s h"]:
+    if not U.shape[-1]:
+        return U.new_full(U.shape[:2], torch.nan)
     return (U.mT @ R).square().sum((-1, -2)) / U.shape[-1]
 
 

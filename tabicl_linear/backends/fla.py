@@ -84,7 +84,8 @@ def _additive_scan(
     from fla.ops.linear_attn import chunk_linear_attn
     from fla.ops.simple_gla import chunk_simple_gla
 
-    # Values are weighted already, in float32; the dtype of the computation is that of the keys.
+    # Weighted values are float32; the dtype of the computation is that of the keys.
+    x = additive.weighted(x)
     dtype = computed_in(x)
     if dtype == torch.float16:
         # States of chunks (without decay) and reads (always) are kept in the dtype of the inputs,

@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 import pandas as pd
 import torch
 
-from tabicl_linear.analysis.figures import pixels
+from tabicl_linear.analysis.cards import pixels
 from tabicl_linear.analysis.probe_tasks import Probe
 from tabicl_linear.bench.clock import timed
 from tabicl_linear.bench.report import Table, Target
@@ -69,4 +69,5 @@ def _look(callback: Probing, task: InContextTask, probe: Probe) -> None:
         with TemporaryFile() as file:
             table.to_parquet(file)
         callback.scalars(table)
-        pixels(callback.figure(table, probe))
+        for figure in callback.pictures(table, probe).values():
+            pixels(figure)

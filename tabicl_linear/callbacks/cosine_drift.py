@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pandas as pd
 
 from tabicl_linear.analysis import matrices
-from tabicl_linear.analysis.figures import drift_figure
+from tabicl_linear.analysis.cards import drift_card
 from tabicl_linear.analysis.probe_tasks import REFERENCE, Probe
 from tabicl_linear.analysis.state_drift import cosines
 from tabicl_linear.callbacks.probing import SeveralLengths
@@ -20,8 +20,9 @@ class CosineDrift(SeveralLengths):
     """Logs the cosine of states at several context lengths to those at two reference lengths.
 
     These are 1,000 rows, as in the paper, and the longest table of training. TensorBoard gets the
-    cosine at the longest context, `cosine_drift/to_<rows>/layer_<n>`, and heatmaps of layers by
-    lengths. Softmax attention leaves nothing.
+    cosine at the longest context, `within/cosine_drift/to_<rows>/layer_<n>`, and a heatmap of
+    layers by lengths for each reference. The longest context itself as a reference gets no line,
+    which would be constant at 1. Softmax attention leaves nothing.
 
     Args:
         every_n_steps: Optimiser steps between looks; 0 for none.
@@ -51,14 +52,17 @@ class CosineDrift(SeveralLengths):
         return pd.concat(tables, ignore_index=True)
 
     def scalars(self, table: pd.DataFrame) -> dict[str, float]:
-        """Cosine at the longest context, by reference and layer."""
-        longest = table[table["length"] == table["length"].max()]
+        """Cosine at the longest context, by reference and layer; none of a state to itself."""
+        longest = table["length"] == table["length"].max()
+        lines = table[longest & (table["length"] != table["reference"])]
         return {
-            f"to_{row.reference}/layer_{row.layer:02d}": row.cosine
-            for row in longest.itertuples(index=False)
+            f"cosine_drift/to_{row.reference}/layer_{row.layer:02d}": row.cosine
+            for row in lines.itertuples(index=False)
         }
 
-    def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
+    def pictures(self, table: pd.DataFrame, probe: Probe) -> "dict[str, Figure]":
         """A heatmap for each reference."""
-        named = {f"cosine to {r:,} rows": part for r, part in table.groupby("reference")}
-        return drift_figure(named, trained=probe.trained)
+        return {
+            f"cosine_drift/to_{reference}": drift_card(part, trained=probe.trained)
+            for reference, part in table.groupby("reference")
+        }

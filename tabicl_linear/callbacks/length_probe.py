@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 
-from tabicl_linear.analysis.figures import scores_figure
+from tabicl_linear.analysis.cards import score_card
 from tabicl_linear.analysis.length_scores import length_scores
 from tabicl_linear.analysis.probe_tasks import Probe
 from tabicl_linear.callbacks.probing import SeveralLengths
@@ -20,8 +20,8 @@ SCORES = ("loss", "accuracy", "roc_auc")
 class LengthProbe(SeveralLengths):
     """Logs loss, accuracy and macro one-vs-rest ROC-AUC after contexts of several lengths.
 
-    By task and length; TensorBoard gets the means, `length_probe/<score>/rows_<n>`, and a picture
-    of them over lengths.
+    By task and length; TensorBoard gets the means, `within/length_probe/<score>/rows_<n>`, and a
+    picture of each score over lengths.
 
     Args:
         every_n_steps: Optimiser steps between looks; 0 for none.
@@ -44,11 +44,14 @@ class LengthProbe(SeveralLengths):
         """Means over tasks, by score and length."""
         means = table.groupby("length")[list(SCORES)].mean()
         return {
-            f"{score}/rows_{length:06d}": float(value)
+            f"length_probe/{score}/rows_{length:06d}": float(value)
             for score in SCORES
             for length, value in means[score].items()
         }
 
-    def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
-        """Scores over lengths."""
-        return scores_figure({"": table}, trained=probe.trained)
+    def pictures(self, table: pd.DataFrame, probe: Probe) -> "dict[str, Figure]":
+        """Each score over lengths."""
+        return {
+            f"length_probe/{score}": score_card(table, score, trained=probe.trained)
+            for score in SCORES
+        }

@@ -10,12 +10,12 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from tabicl_linear.analysis.figures import pixels
+from tabicl_linear.analysis.cards import pixels
 from tabicl_linear.analysis.probe_tasks import NUM_CLASSES, Probe, default_lengths, draw_probe
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.files import written_whole
 from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.parquet import write_table
 from tabicl_linear.training.task import InContextTask
 
 if TYPE_CHECKING:
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 FOLDER = "metrics"
 """In the run folder; holds a folder of Parquet files for each of these callbacks."""
 
-
-PICTURES = "seeing"
-"""Group of all pictures in TensorBoard, which unfolds two groups only."""
+GROUP = "within"
+"""Of all tags in TensorBoard. It unfolds the first two groups by name: `train` and `val`."""
 
 
 class Probing(Callback, ABC):
@@ -35,7 +34,7 @@ class Probing(Callback, ABC):
     The tasks are drawn from the run's own prior with a seed that is the same for all runs. The
     first process alone looks, at the weights that are trained (not at an average of them), in the
     precision of the run. Callbacks that look at the same tasks in the same step share the states of
-    `probe.fit`. What one sees goes to TensorBoard, as scalars and a figure, and to
+    `probe.fit`. What one sees goes to TensorBoard, as scalars and pictures, and to
     `metrics/<name>/step_<n>.parquet` in the run folder: one whole file for each look, so that
     `pandas.read_parquet("metrics/<name>")` reads them all, after a kill, too. A model that does not
     have what is looked for leaves nothing.
@@ -45,8 +44,8 @@ class Probing(Callback, ABC):
         num_tasks: Probe tasks.
 
     Attributes:
-        name: Of the folder and of the group of tags.
-        charts: Charts of the layout in TensorBoard: title to patterns of tags.
+        name: Of the folder, and of the section of the layout in TensorBoard.
+        charts: Charts of that section: title to patterns of tags.
     """
 
     name: ClassVar[str]
@@ -74,11 +73,11 @@ class Probing(Callback, ABC):
 
     @abstractmethod
     def scalars(self, table: pd.DataFrame) -> dict[str, float]:
-        """Numbers for TensorBoard, by tag without the name."""
+        """Numbers for TensorBoard, by tag below `within/`: what, then of which layer or length."""
 
     @abstractmethod
-    def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
-        """The picture for TensorBoard."""
+    def pictures(self, table: pd.DataFrame, probe: Probe) -> "dict[str, Figure]":
+        """Pictures for TensorBoard (`analysis.cards`), by tag below `within/`."""
 
     def draw(self, data: PriorDataModule) -> Probe:
         """The probe tasks of a run with these data; the same at every call."""
@@ -111,7 +110,8 @@ class Probing(Callback, ABC):
         if probing[0] is self:
             layout = {
                 _title(probe.name): {
-                    title: ["Multiline", list(tags)] for title, tags in probe.charts.items()
+                    title: ["Multiline", [f"{GROUP}/{tag}" for tag in tags]]
+                    for title, tags in probe.charts.items()
                 }
                 for probe in probing
             }
@@ -163,16 +163,17 @@ class Probing(Callback, ABC):
     def _keep(self, trainer: Trainer, step: int, table: pd.DataFrame, probe: Probe) -> None:
         folder = self._folder(trainer)
         folder.mkdir(parents=True, exist_ok=True)
-        with written_whole(folder / f"step_{step:07d}.parquet") as partial:
-            table.assign(step=step).to_parquet(partial, index=False)
+        write_table(folder / f"step_{step:07d}.parquet", table.assign(step=step))
         writers = _writers(trainer)
         if not writers:
             return
-        image = pixels(self.figure(table, probe))
+        scalars = self.scalars(table)
+        images = {tag: pixels(figure) for tag, figure in self.pictures(table, probe).items()}
         for writer in writers:
-            for tag, value in self.scalars(table).items():
-                writer.add_scalar(f"{self.name}/{tag}", value, step)
-            writer.add_image(f"{PICTURES}/{self.name}", image, step, dataformats="HWC")
+            for tag, value in scalars.items():
+                writer.add_scalar(f"{GROUP}/{tag}", value, step)
+            for tag, image in images.items():
+                writer.add_image(f"{GROUP}/{tag}", image, step, dataformats="HWC")
 
     def _draw(self, trainer: Trainer) -> Probe:
         """The probe tasks, drawn at the first call and then kept."""

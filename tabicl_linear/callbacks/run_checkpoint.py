@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -15,6 +15,13 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
+from tabicl_linear.training.after_step import (
+    KEY,
+    AfterStep,
+    StepProgress,
+    rows_written,
+    validation_follows,
+)
 
 LAST = "last.ckpt"
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -30,27 +37,14 @@ class StoppedBySignal(BaseException):
         self.signum = signum
 
 
-class StepProgress(NamedTuple):
-    """Where a run stands right after an optimiser step.
-
-    Attributes:
-        step: Optimiser steps taken.
-        loops: State of the training loop.
-        data: State of the data module, under the key that Lightning stores it by.
-    """
-
-    step: int
-    loops: dict[str, Any]
-    data: dict[str, Any]
-
-
 class RunCheckpoint(Checkpoint):
     """Replaces `last.ckpt` in the run folder atomically, always right after an optimiser step.
 
     It is written when one of the intervals has passed, before a validation, after the last step
     (whatever ends the run), and when SIGTERM or SIGINT arrives; `StoppedBySignal` then ends the
-    run. A second signal, more than a second later, ends it at once. No checkpoint is taken inside
-    an accumulation window; one that another callback takes there resumes from the window's start.
+    run. Only then have the metrics of the step been logged, so that no kill can lose them. A second
+    signal, more than a second later, ends the run at once. No checkpoint is taken inside an
+    accumulation window; one that another callback takes there resumes from the window's start.
 
     Args:
         every_n_steps: Optimiser steps between checkpoints.
@@ -82,6 +76,10 @@ class RunCheckpoint(Checkpoint):
         self._stop_wanted = False
         self._ending = 0
         self._window_open = False
+        self._wanted = False
+        self._validation_left = False
+        self._stop_left = False
+        self._validated = False
         self._seen_step = 0
         self._saved_step = 0
         self._saved_at = 0.0
@@ -109,6 +107,8 @@ class RunCheckpoint(Checkpoint):
                 f"{trainer.world_size}: its steps would use other datasets, and another number of "
                 f"them; resume with {before}, or with --checkpoint.other_processes true."
             )
+        left = AfterStep.read(checkpoint)
+        self._validation_left, self._stop_left = left.validation, left.stop
         key = type(trainer.datamodule).__qualname__  # type: ignore[attr-defined]
         self._progress = StepProgress(
             checkpoint["global_step"],
@@ -123,6 +123,7 @@ class RunCheckpoint(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install signal handlers and start the clock."""
         self._catch_signals()
+        self._wanted = self._validated = False
         self._seen_step = self._saved_step = trainer.global_step
         self._saved_at = time.monotonic()
 
@@ -134,17 +135,17 @@ class RunCheckpoint(Checkpoint):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Save and stop if due and this batch closed an accumulation window."""
+        """See whether to save or stop, if this batch closed an accumulation window."""
         self._window_open = trainer.global_step == self._seen_step
         if self._window_open:
             self._hold_stop(trainer)
             return
         self._seen_step = trainer.global_step
-        self._progress = _progress(trainer)
+        self._progress = StepProgress.of(trainer)
         trainer.should_stop = self._stop_wanted or trainer.should_stop
+        self._validation_left, self._stop_left = validation_follows(trainer), trainer.should_stop
         overdue, signum = self._agree(trainer, pl_module)
-        if signum or overdue or self._due(trainer):
-            self._save(trainer)
+        self._wanted = bool(signum) or overdue or self._due(trainer)
         self._ending = signum
 
     def on_save_checkpoint(
@@ -157,23 +158,37 @@ class RunCheckpoint(Checkpoint):
         unfinished and would resume with an epoch of one batch. Callbacks that save before this one
         has seen a step find no such progress: that of the trainer is then as it should be.
         """
+        left, stop = validation_follows(trainer), trainer.should_stop
         if self._progress is not None and self._progress.step == trainer.global_step:
             checkpoint["loops"]["fit_loop"] = self._progress.loops
             checkpoint.update(self._progress.data)
+            left, stop = self._validation_left, self._stop_left
+        checkpoint[KEY] = AfterStep(left, left and stop, rows_written(trainer))._asdict()
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Stop before the next batch: only now have the metrics of the last one been logged."""
+        """Save or stop before the next batch: now the metrics of the last one have been logged."""
+        self._save_if_wanted(trainer)
         if self._ending:
             self._stop(trainer, self._ending)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save the last step if it was not known to be the last; stop if no batch follows."""
-        if trainer.global_step != self._saved_step:
+        """Save the last step, again if a validation has followed; stop if no batch follows."""
+        if self._wanted or self._validated or trainer.global_step != self._saved_step:
             self._save(trainer)
         if self._ending:
             self._stop(trainer, self._ending)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save before a validation, which may take long."""
+        self._save_if_wanted(trainer)
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """From here on callbacks have read the scores, those that save after it included."""
+        if not self._window_open and not trainer.sanity_checking:
+            self._validation_left = self._stop_left = False
+            self._validated = True
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep early stopping from ending the run inside an accumulation window."""
@@ -200,15 +215,12 @@ class RunCheckpoint(Checkpoint):
 
     def _due(self, trainer: Trainer) -> bool:
         step = trainer.global_step
-        batches = trainer.fit_loop.total_batch_idx + 1
-        interval = trainer.val_check_batch
-        validation = isinstance(interval, int) and batches % interval == 0
         return (
             step % self.every_n_steps == 0
             or self._kept(step)
             or step == trainer.max_steps
             or trainer.should_stop
-            or validation
+            or self._validation_left
         )
 
     def _agree(self, trainer: Trainer, pl_module: LightningModule) -> tuple[bool, int]:
@@ -222,6 +234,10 @@ class RunCheckpoint(Checkpoint):
 
     def _kept(self, step: int) -> bool:
         return self.keep_every_n_steps > 0 and step % self.keep_every_n_steps == 0
+
+    def _save_if_wanted(self, trainer: Trainer) -> None:
+        if self._wanted:
+            self._save(trainer)
 
     def _save(self, trainer: Trainer) -> None:
         """Write `last.ckpt`; if a copy is to be kept, the copy first.
@@ -237,7 +253,7 @@ class RunCheckpoint(Checkpoint):
                 _link(copy, last)
         else:
             trainer.save_checkpoint(last, weights_only=False)
-        self._saved_step = step
+        self._saved_step, self._wanted, self._validated = step, False, False
         self._saved_at = time.monotonic()
 
     def _catch_signals(self) -> None:
@@ -259,12 +275,6 @@ class RunCheckpoint(Checkpoint):
             f"Stopped by {signal.Signals(signum).name} after step {trainer.global_step}; resume "
             f"with: tabicl-linear fit --ckpt_path {self._folder / LAST}",
         )
-
-
-def _progress(trainer: Trainer) -> StepProgress:
-    datamodule = trainer.datamodule  # type: ignore[attr-defined]
-    data = {} if datamodule is None else {type(datamodule).__qualname__: datamodule.state_dict()}
-    return StepProgress(trainer.global_step, trainer.fit_loop.state_dict(), data)
 
 
 def _link(source: Path, target: Path) -> None:

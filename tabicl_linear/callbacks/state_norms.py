@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pandas as pd
 
 from tabicl_linear.analysis import matrices, state_norms
-from tabicl_linear.analysis.figures import NORMS, norms_figure
+from tabicl_linear.analysis.cards import norm_card
 from tabicl_linear.analysis.probe_tasks import Probe
 from tabicl_linear.callbacks.probing import OneLength
 from tabicl_linear.model import InContextModel
@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+NORMS = ("frobenius", "spectral", "max_abs", "effective_rank", "stable_rank")
+
+
 class StateNorms(OneLength):
     """Logs Frobenius, spectral and max-abs norm, effective and stable rank of states.
 
     By task, layer and head (`analysis.state_norms`); TensorBoard gets the mean of every layer,
-    `state_norms/<norm>/layer_<n>`, and a picture of all heads. Softmax attention leaves nothing.
+    `within/state/<norm>/layer_<n>`, and a picture of all heads for each norm. Softmax
+    attention leaves nothing.
 
     Args:
         every_n_steps: Optimiser steps between looks; 0 for none.
@@ -29,7 +33,7 @@ class StateNorms(OneLength):
 
     name: ClassVar[str] = "state_norms"
     charts: ClassVar[Mapping[str, Sequence[str]]] = {
-        norm.replace("_", " "): [f"state_norms/{norm}/.*"] for norm in NORMS
+        norm.replace("_", " "): [f"state/{norm}/.*"] for norm in NORMS
     }
 
     def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
@@ -43,11 +47,11 @@ class StateNorms(OneLength):
         """Mean over tasks, cells and heads, by norm and layer."""
         means = table.groupby("layer")[list(NORMS)].mean()
         return {
-            f"{norm}/layer_{layer:02d}": float(value)
+            f"state/{norm}/layer_{layer:02d}": float(value)
             for norm in NORMS
             for layer, value in means[norm].items()
         }
 
-    def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
-        """Norms of all heads over layers."""
-        return norms_figure(table)
+    def pictures(self, table: pd.DataFrame, probe: Probe) -> "dict[str, Figure]":
+        """Each norm of all heads over layers."""
+        return {f"state/{norm}": norm_card(table, norm) for norm in NORMS}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pandas as pd
 
 from tabicl_linear.analysis import gates, record_streams, write_rates
-from tabicl_linear.analysis.figures import write_rates_figure
+from tabicl_linear.analysis.cards import write_rates_card
 from tabicl_linear.analysis.probe_tasks import Probe
 from tabicl_linear.callbacks.probing import OneLength
 from tabicl_linear.model import InContextModel
@@ -20,9 +20,10 @@ NUM_BINS = 48
 class WriteRates(OneLength):
     """Logs effective write rates and decay gates by layer and position (`analysis.write_rates`).
 
-    TensorBoard gets the mean over positions of every layer, `write_rates/<gate>/layer_<n>`, and a
-    picture of all profiles with their 95 % intervals over tasks. A mixer without write rates or
-    gates leaves nothing.
+    TensorBoard gets the mean over positions of every layer, `within/write_rate/layer_<n>` (and
+    `within/kept/...` for decay gates), and a picture of the profiles of all layers. Their 95 %
+    intervals over tasks are in the Parquet files. A mixer without write rates or gates leaves
+    nothing.
 
     Args:
         every_n_steps: Optimiser steps between looks; 0 for none.
@@ -31,7 +32,7 @@ class WriteRates(OneLength):
     """
 
     name: ClassVar[str] = "write_rates"
-    charts: ClassVar[Mapping[str, Sequence[str]]] = {"mean by layer": ["write_rates/.*"]}
+    charts: ClassVar[Mapping[str, Sequence[str]]] = {"mean by layer": ["write_rate/.*", "kept/.*"]}
 
     def look(self, model: InContextModel, probe: Probe) -> pd.DataFrame | None:
         """Profiles of all layers, in bins of positions."""
@@ -51,6 +52,6 @@ class WriteRates(OneLength):
         means = sums["sum"] / sums["tokens"]
         return {f"{gate}/layer_{layer:02d}": mean for (gate, layer), mean in means.items()}
 
-    def figure(self, table: pd.DataFrame, probe: Probe) -> "Figure":
-        """Profiles over positions, a panel for each layer."""
-        return write_rates_figure({"": table})
+    def pictures(self, table: pd.DataFrame, probe: Probe) -> "dict[str, Figure]":
+        """Profiles over positions, a picture for each gate."""
+        return {str(gate): write_rates_card(table, str(gate)) for gate in table["gate"].unique()}

@@ -1,4 +1,4 @@
-"""`tabicl-linear bench {prior,kernels,train,fit,predict}`: measure on this machine."""
+"""`tabicl-linear bench {prior,kernels,start,train,fit,predict}`: measure on this machine."""
 
 import argparse
 import math
@@ -8,17 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from tabicl_linear.bench.cases import Options
-from tabicl_linear.bench.report import Report
 from tabicl_linear.cli.checkpoints import device
 from tabicl_linear.cli.outputs import check_folder
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
-from tabicl_linear.machine import describe
+
+if TYPE_CHECKING:
+    from tabicl_linear.bench.cases import Options
+    from tabicl_linear.bench.report import Report
 
 QUICK = (
     *(f"model.architecture.{name}=32" for name in ("dim", "hidden_dim", "decoder_dim")),
@@ -27,13 +27,18 @@ QUICK = (
 )
 """Overrides for a model that runs in seconds."""
 
-Runner = Callable[[Options, argparse.Namespace], Report]
+Runner = Callable[["Options", argparse.Namespace], "Report"]
 
 
 def main(argv: list[str]) -> int:
     """Measure, print the tables and save them as JSON and markdown; return the exit code."""
     arguments = _parser().parse_args(argv)
     check_folder(arguments.output)  # before hours of measuring, not after
+    import torch  # takes seconds to import
+
+    from tabicl_linear.bench.cases import Options
+    from tabicl_linear.machine import describe
+
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     options = Options(
@@ -62,8 +67,9 @@ def _parser() -> OneLineArgumentParser:
         description="Measure on this machine, alternating with the usual alternatives in the same "
         "run. docs/performance.md explains the tables.",
     )
-    verbs = parser.add_subparsers(required=True, metavar="{prior,kernels,train,fit,predict}")
+    verbs = parser.add_subparsers(required=True, metavar="{prior,kernels,start,train,fit,predict}")
     _add(verbs, "prior", _prior, 15, "datasets/s of the synthetic prior")
+    _add(verbs, "start", _start, 5, "the classifier on small tables, beside trees")
     kernels = _add(verbs, "kernels", _kernels, 15, "the update rules, forward and backward")
     kernels.add_argument("--only", nargs="+", metavar="RULE", help='such as "delta rule"')
     kernels.add_argument(
@@ -132,7 +138,7 @@ def _add_configs(parser: OneLineArgumentParser) -> None:
     )
 
 
-def save(report: Report, folder: Path) -> list[Path]:
+def save(report: "Report", folder: Path) -> list[Path]:
     """Write NAME.json, NAME.md and any NAME.png, each atomically; return their paths.
 
     Raises:
@@ -174,13 +180,21 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _prior(options: Options, arguments: argparse.Namespace) -> Report:
+def _prior(options: "Options", arguments: argparse.Namespace) -> "Report":
     from tabicl_linear.bench.prior import run
 
     return run(options)
 
 
-def _kernels(options: Options, arguments: argparse.Namespace) -> Report:
+def _start(options: "Options", arguments: argparse.Namespace) -> "Report":
+    from tabicl_linear.bench.start import run
+
+    return run(options)
+
+
+def _kernels(options: "Options", arguments: argparse.Namespace) -> "Report":
+    import torch
+
     from tabicl_linear.bench.kernels import OPERATIONS, Shape, run
 
     names = list(dict.fromkeys(arguments.only or OPERATIONS))
@@ -191,7 +205,7 @@ def _kernels(options: Options, arguments: argparse.Namespace) -> Report:
     return run(options, names=names, shape=shape, dtype=getattr(torch, arguments.dtype))
 
 
-def _train(options: Options, arguments: argparse.Namespace) -> Report:
+def _train(options: "Options", arguments: argparse.Namespace) -> "Report":
     from tabicl_linear.bench.train import run
     from tabicl_linear.bench.training import PRECISIONS
 
@@ -211,15 +225,19 @@ def _train(options: Options, arguments: argparse.Namespace) -> Report:
     )
 
 
-def _fit(options: Options, arguments: argparse.Namespace) -> Report:
+def _fit(options: "Options", arguments: argparse.Namespace) -> "Report":
     return _inference("fit", options, arguments, plot=arguments.plot)
 
 
-def _predict(options: Options, arguments: argparse.Namespace) -> Report:
+def _predict(options: "Options", arguments: argparse.Namespace) -> "Report":
     return _inference("predict", options, arguments, plot=False)
 
 
-def _inference(verb: str, options: Options, arguments: argparse.Namespace, *, plot: bool) -> Report:
+def _inference(
+    verb: str, options: "Options", arguments: argparse.Namespace, *, plot: bool
+) -> "Report":
+    import torch
+
     from tabicl_linear.bench.inference import run
 
     configs, overrides = _model(arguments)

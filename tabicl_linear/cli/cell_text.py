@@ -9,9 +9,9 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.category_names import text_of
+from tabicl_linear.estimator.columns.category_names import text_of
+from tabicl_linear.estimator.columns.text_formats import ISO, date_format, placeholder, read_dates
 from tabicl_linear.estimator.notices import warn_user
-from tabicl_linear.estimator.text_formats import ISO, date_format, placeholder, read_dates
 
 MISSING_MARKS = ("", "?")
 """Further texts that are missing values in a column of numbers, once blanks are removed."""

@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-from tabicl_linear.checkpoint import export
 from tabicl_linear.cli.parser import OneLineArgumentParser
 
 
@@ -22,7 +21,19 @@ def main(argv: list[str]) -> int:
         default=[],
         help="change the recipe, such as model.architecture.ridge_inputs.num_trees=24",
     )
+    parser.add_argument(
+        "--trust-code",
+        action="store_true",
+        help="also hand on classes outside tabicl_linear that the checkpoint names",
+    )
     arguments = parser.parse_args(argv)
-    export(arguments.checkpoint, arguments.output, arguments.override)
+    from tabicl_linear.checkpoint import export  # torch takes seconds to import
+
+    export(
+        arguments.checkpoint,
+        arguments.output,
+        arguments.override,
+        trust_code=arguments.trust_code,
+    )
     sys.stderr.write(f"Wrote {arguments.output}\n")
     return 0

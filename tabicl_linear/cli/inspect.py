@@ -15,48 +15,43 @@ import pandas as pd
 import torch
 
 from tabicl_linear.analysis.inspection import (
-    ANALYSES,
     Inspection,
     Plan,
     inspect_model,
     plan_lengths,
 )
 from tabicl_linear.analysis.page import page
-from tabicl_linear.analysis.probe_tasks import NUM_QUERIES, SEED, Probe, draw_probe
+from tabicl_linear.analysis.probe_tasks import NUM_QUERIES, SEED, Probe, draw_probe, queried
 from tabicl_linear.analysis.states import check_lengths
 from tabicl_linear.analysis.summary import summarise
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.cli.outputs import say
-from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.cli.table_files import read_table
-from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.labels import checked_labels
-from tabicl_linear.estimator.preprocessing import TablePreprocessor
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.files import PARTIAL
 from tabicl_linear.model import InContextModel
+from tabicl_linear.parquet import write_table
 from tabicl_linear.priors import TabPFNv1Prior
 from tabicl_linear.shipped import checkpoint_path
 
 _say = partial(say, verb="inspect")
 PAGE, SUMMARY = "inspect.html", "summary.txt"
-MOST_CHECKPOINTS = 2
 QUERY_SHARE = 0.2
 
 
-def main(argv: list[str]) -> int:
+def run(options: argparse.Namespace) -> int:
     """Look at checkpoints; return the exit code.
 
     Args:
-        argv: Command line after `inspect`.
+        options: Of `tabicl_linear.cli.inspect_options`.
 
     Raises:
         CheckpointError: A checkpoint that cannot be loaded.
-        ConfigError: Options that do not fit.
         DataError: A table or lengths that cannot be used, or an analysis, asked for by name, that a
             model has nothing for.
     """
-    options = _parser().parse_args(argv)
-    _check(options)
     paths = [checkpoint_path(named) for named in options.checkpoints]
     models = [load_model(path, trust_code=options.trust_code).eval() for path in paths]
     plan = _plan(models, options)
@@ -139,7 +134,9 @@ def table_probe(
         [torch.randperm(len(codes), generator=generator) for _ in range(num_tasks)]
     )
     categorical = torch.from_numpy(preprocessor.categorical)[columns].expand(num_tasks, -1)
-    return Probe(matrix[orders], torch.from_numpy(codes)[orders], categorical, num_queries, None)
+    y = torch.from_numpy(codes)
+    orders = torch.stack([o[queried(y[o], num_queries, first=0)] for o in orders])
+    return Probe(matrix[orders], y[orders], categorical, num_queries, None)
 
 
 def _write(
@@ -157,7 +154,7 @@ def _write(
                 for one in inspections
                 if name in one.tables
             ]
-            pd.concat(tables, ignore_index=True).to_parquet(aside / f"{name}.parquet")
+            write_table(aside / f"{name}.parquet", pd.concat(tables, ignore_index=True))
         title = "Inspection of " + " and ".join(one.name for one in inspections)
         (aside / PAGE).write_text(page(inspections, plan, lines, title))
         (aside / SUMMARY).write_text("\n".join([*lines, ""]))
@@ -169,26 +166,6 @@ def _write(
         raise
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Refuse, before anything is loaded, what cannot be done."""
-    if len(options.checkpoints) > MOST_CHECKPOINTS:
-        raise ConfigError(
-            f"{len(options.checkpoints)} checkpoints were given; give one, or two to compare."
-        )
-    if (options.table is None) != (options.target is None):
-        raise ConfigError("--table and --target belong together; give both or neither.")
-    if options.tasks < 1:
-        raise ConfigError(f"--tasks {options.tasks}: give at least 1.")
-    output: Path = options.output
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ConfigError(
-            f"--output {output} is there already and not an empty folder; give a new name, or "
-            "delete it."
-        )
-    if not output.parent.is_dir():
-        raise ConfigError(f"--output {output}: folder {output.parent} does not exist; create it.")
-
-
 def _names(paths: Sequence[Path]) -> list[str]:
     """Short names of checkpoints that tell them apart."""
     for depth in range(1, max(len(path.parts) for path in paths) + 1):
@@ -196,34 +173,3 @@ def _names(paths: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [f"{name} ({i})" for i, name in enumerate(names, start=1)]
-
-
-def _parser() -> OneLineArgumentParser:
-    parser = OneLineArgumentParser(
-        prog="tabicl-linear inspect",
-        description="Show what the states and write rates of a checkpoint do, or of two side by "
-        "side: scores by context length, drift, write rates, contributions, ridge targets, order "
-        "of rows. docs/seeing.md explains the page.",
-    )
-    parser.add_argument(
-        "checkpoints",
-        nargs="+",
-        metavar="CKPT",
-        help='last.ckpt or safetensors export, or "default"; two are compared',
-    )
-    parser.add_argument("--output", type=Path, required=True, help="new folder to write")
-    parser.add_argument(
-        "--table", type=Path, help="CSV or Parquet; synthetic probe tasks if left out"
-    )
-    parser.add_argument("--target", help="name of the table's target column")
-    parser.add_argument(
-        "--lengths", type=int, nargs="+", metavar="ROWS", help="context lengths, increasing"
-    )
-    parser.add_argument("--tasks", type=int, default=8, help="probe tasks, or row orders (8)")
-    parser.add_argument("--only", nargs="+", choices=list(ANALYSES), help="these analyses alone")
-    parser.add_argument(
-        "--trust-code",
-        action="store_true",
-        help="also import classes of other packages that the checkpoint names",
-    )
-    return parser

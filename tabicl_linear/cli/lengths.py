@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     # Torch takes seconds to import: what can be checked without comes first.
     from tabicl_linear.lengths import cost, parts
     from tabicl_linear.lengths.reference import Reference
-    from tabicl_linear.lengths.run import read_dataset
+    from tabicl_linear.lengths.run import COLUMNS, read_dataset
 
     shard = parts.Shard.parse(arguments.shard)
     options = _options(arguments, names)
@@ -42,7 +42,8 @@ def main(argv: list[str]) -> int:
     reference.check(settings, options.labels(models))
     parts.open_folder(arguments.output, settings)
     mine = shard.of(arguments.datasets)
-    parts.run(arguments.output, mine, partial(read_dataset, models, options), say)
+    read = partial(read_dataset, models, options)
+    parts.run(arguments.output, mine, read, COLUMNS, say)
     _conclude(arguments, reference, models)
     return 0
 
@@ -135,10 +136,12 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
     from tabicl_linear.lengths.cost import peak_megabytes
     from tabicl_linear.lengths.figure import draw
     from tabicl_linear.lengths.parts import results
+    from tabicl_linear.lengths.run import COLUMNS
     from tabicl_linear.lengths.scores import SHORT_ROWS, markdown, normalise, summarise
+    from tabicl_linear.parquet import write_table
 
     folder: Path = arguments.output
-    found = results(folder, arguments.datasets)
+    found = results(folder, COLUMNS, arguments.datasets)
     if found.empty:
         say("no dataset has been read yet")
         return
@@ -150,8 +153,7 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
     else:
         say(f"no normalised scores: the reference set has no context of {SHORT_ROWS} rows")
     summary = summarise(found)
-    with written_whole(folder / RESULTS) as path:
-        found.to_parquet(path, index=False)
+    write_table(folder / RESULTS, found)
     with written_whole(folder / SUMMARY) as path:
         summary.to_csv(path, index=False)
     trained = {name: model.provenance.get("trained_rows") for name, model in models.items()}

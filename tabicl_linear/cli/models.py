@@ -2,17 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from tabicl_linear import build_task
-from tabicl_linear.architecture import Architecture
 from tabicl_linear.cli.parser import OneLineArgumentParser
-from tabicl_linear.embedding.statistics import context_statistics
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.kernels.state import num_bytes
-from tabicl_linear.model import InContextModel
 from tabicl_linear.runs import RUNS, Run
+
+if TYPE_CHECKING:
+    from tabicl_linear.architecture import Architecture
+    from tabicl_linear.model import InContextModel
 
 HEADER = ("name", "mixer", "strategy", "readout", "published", "parameters", "state bytes", "in")
 
@@ -34,6 +32,10 @@ def main(argv: list[str]) -> int:
 
 
 def _row(name: str, run: Run, folder: Path) -> list[str]:
+    import torch  # takes seconds to import
+
+    from tabicl_linear.config import build_task
+
     # Without storage: only shapes matter here.
     with torch.device("meta"):
         model = build_task(*(folder / f"{overlay}.yaml" for overlay in run.overlays)).model
@@ -52,8 +54,12 @@ def _row(name: str, run: Run, folder: Path) -> list[str]:
     ]
 
 
-def state_bytes(model: InContextModel) -> str:
+def state_bytes(model: "InContextModel") -> str:
     """Bytes of a fitted state for one dataset; for layers, per token or cell if they grow."""
+    import torch
+
+    from tabicl_linear.kernels.state import num_bytes
+
     layers = model.backbone.layers()
     # All layers have states of the same shape, and only the shape matters: any finite weights do.
     block = layers[0].to_empty(device="cpu")
@@ -71,8 +77,13 @@ def state_bytes(model: InContextModel) -> str:
     return f"{of_layers:,}{unit}" + (f" + {ridge:,}" if ridge else "")
 
 
-def _ridge_bytes(architecture: Architecture) -> int:
+def _ridge_bytes(architecture: "Architecture") -> int:
     """Bytes of the ridge inputs' state for a table with all columns and any number of rows."""
+    import torch
+
+    from tabicl_linear.embedding.statistics import context_statistics
+    from tabicl_linear.kernels.state import num_bytes
+
     ridge = architecture.make_ridge_inputs()
     if ridge is None:
         return 0

@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     # Torch takes seconds to import: what can be checked without comes first.
     from tabicl_linear.analysis.oracle import OracleOptions, check_model
     from tabicl_linear.lengths import parts
-    from tabicl_linear.lengths.oracle import compare
+    from tabicl_linear.lengths.oracle import COLUMNS, compare
 
     given = {field.name: getattr(arguments, field.name) for field in fields(OracleOptions)}
     options = OracleOptions(**{name: value for name, value in given.items() if value is not None})
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     settings = about | {"checkpoints": checksums, "oracle": asdict(options)}
     parts.open_folder(arguments.output, settings)
     read = partial(compare, models, tasks, options)
-    parts.run(arguments.output, range(len(tasks)), read, say)
+    parts.run(arguments.output, range(len(tasks)), read, COLUMNS, say)
     _conclude(arguments.output, len(tasks))
     return 0
 
@@ -118,10 +118,11 @@ def _tasks(
 def _conclude(folder: Path, num_tasks: int) -> None:
     """Write and print what all datasets or folds say."""
     from tabicl_linear.files import written_whole
+    from tabicl_linear.lengths.oracle import COLUMNS
     from tabicl_linear.lengths.parts import results
     from tabicl_linear.lengths.scores import half_width
 
-    found = results(folder, num_tasks)
+    found = results(folder, COLUMNS, num_tasks)
     with written_whole(folder / RESULTS) as path:
         found.to_csv(path, index=False)
     print("| model | score | as fitted | optimised | difference ± 95 % interval |")

@@ -13,24 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabicl_linear.cli.parser import OneLineArgumentParser
-from tabicl_linear.cli.predict_tables import (
-    TableOptions,
-    read_tables,
-    shown,
-    with_predictions,
-)
-from tabicl_linear.cli.table_files import (
-    CSV,
-    PARQUET,
-    STANDARD_INPUT,
-    check_readable,
-    check_writable,
-    name_of,
-    write_table,
-)
 from tabicl_linear.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tabicl_linear.cli.predict_tables import TableOptions
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 
 
@@ -53,6 +39,17 @@ def main(argv: list[str]) -> int:
 
 def _predict(options: argparse.Namespace) -> None:
     # The classifier imports torch, which takes seconds, so files and names are checked first.
+    from tabicl_linear.cli.predict_tables import read_tables, shown, with_predictions
+    from tabicl_linear.cli.table_files import (
+        CSV,
+        PARQUET,
+        STANDARD_INPUT,
+        check_readable,
+        check_writable,
+        name_of,
+        write_table,
+    )
+
     if options.dask:
         _check_streamable(options, "--dask")
         _predict_on_cluster(options)
@@ -114,6 +111,8 @@ def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
 
 def _check_streamable(options: argparse.Namespace, option: str) -> None:
     """Refuse what `--stream` and `--dask` cannot honour."""
+    from tabicl_linear.cli.table_files import STANDARD_INPUT
+
     given = {
         "--id-columns": options.id_columns,
         "--drop": options.drop,
@@ -135,7 +134,9 @@ def _check_streamable(options: argparse.Namespace, option: str) -> None:
         )
 
 
-def _table_options(options: argparse.Namespace) -> TableOptions:
+def _table_options(options: argparse.Namespace) -> "TableOptions":
+    from tabicl_linear.cli.predict_tables import TableOptions
+
     return TableOptions(
         target=options.target,
         id_columns=options.id_columns,

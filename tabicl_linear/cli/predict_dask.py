@@ -20,7 +20,7 @@ from tabicl_linear.cli.extras import DASK, require
 from tabicl_linear.cli.predict_stream import answers, check_columns
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.partitions import broadcast
-from tabicl_linear.estimator.table_file import PARQUET, TableFile
+from tabicl_linear.estimator.rows.files import PARQUET, TableFile
 from tabicl_linear.files import PARTIAL, sweep, written_whole
 
 if TYPE_CHECKING:

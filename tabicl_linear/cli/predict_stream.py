@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
-from tabicl_linear.estimator.table_file import CSV, TableFile
+from tabicl_linear.estimator.rows.files import CSV, TableFile
 from tabicl_linear.files import written_whole
 
 Write = Callable[[pd.DataFrame], None]

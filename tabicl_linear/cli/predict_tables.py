@@ -26,9 +26,9 @@ from tabicl_linear.cli.table_files import (
     suffix_of,
 )
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.label_text import typed_labels
-from tabicl_linear.estimator.labels import checked_labels
-from tabicl_linear.estimator.table_file import is_text
+from tabicl_linear.estimator.rows.files import is_text
+from tabicl_linear.estimator.rows.label_text import typed_labels
+from tabicl_linear.estimator.rows.labels import checked_labels
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,12 @@ def _labels(train: pd.DataFrame, path: Path, options: TableOptions) -> pd.Series
         raise DataError(
             f"{name_of(path)} has no target column {target!r}; its columns (commas separate them) "
             f"are {shown(train.columns)}{hint}."
+        )
+    twice = [name for name in options.id_columns if name in options.drop]
+    if twice:
+        raise DataError(
+            f"--id-columns {twice[0]} is also in --drop; name it once: in --id-columns to keep "
+            "it in the output, in --drop to leave it out."
         )
     if target in (*options.id_columns, *options.drop):
         raise DataError(f"--target {target} is also in --id-columns or --drop; name it once.")

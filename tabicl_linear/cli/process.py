@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from logging.handlers import MemoryHandler
 from types import FrameType
 from typing import NoReturn
 
@@ -27,8 +28,13 @@ def signals_raise() -> Iterator[None]:
 
 @contextmanager
 def log_lines() -> Iterator[None]:
-    """Show the package's log lines on standard error: which kernels are used, and why."""
-    logger, handler = logging.getLogger("tabicl_linear"), logging.StreamHandler()
+    """Show the package's log lines on standard error: which kernels are used, and why.
+
+    They are held back until `show_log_lines`, so that an error of the options is all that is said;
+    warnings are not.
+    """
+    logger = logging.getLogger("tabicl_linear")
+    handler = MemoryHandler(1000, logging.WARNING, logging.StreamHandler(), flushOnClose=False)
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -37,6 +43,14 @@ def log_lines() -> Iterator[None]:
     finally:
         logger.setLevel(level)
         logger.removeHandler(handler)
+
+
+def show_log_lines() -> None:
+    """Show the lines that `log_lines` holds back, and further ones at once."""
+    for handler in logging.getLogger("tabicl_linear").handlers:
+        if isinstance(handler, MemoryHandler):
+            handler.flushLevel = logging.NOTSET
+            handler.flush()
 
 
 def _raise_stopped(signum: int, frame: FrameType | None) -> NoReturn:

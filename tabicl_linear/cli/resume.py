@@ -5,7 +5,6 @@ command line overrides the checkpoint, or is refused if the checkpoint does not 
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -17,9 +16,10 @@ from lightning.pytorch.callbacks import WeightAveraging
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.callbacks.provenance import flatten
 from tabicl_linear.checkpoint_file import load_checkpoint
+from tabicl_linear.cli.trusted import check_config, check_states
 from tabicl_linear.errors import CheckpointError, ConfigError
-from tabicl_linear.recipe import require_trusted
 from tabicl_linear.ridge_inputs import RidgeOptions
+from tabicl_linear.training.after_step import AfterStep
 
 NETWORK = ("model.architecture", "model.mixer", "model.readout", "model.strategy")
 MAY_CHANGE = tuple(f"model.architecture.ridge_inputs.{name}" for name in ("dropout", "calibration"))
@@ -52,6 +52,7 @@ class Resume(NamedTuple):
         batches: Batches used, as counted by the training loop.
         averaged: Whether it holds averaged weights in addition to the trained ones, from which
             training resumes.
+        rows: Rows of its metrics, if it knows them.
     """
 
     path: Path
@@ -59,6 +60,7 @@ class Resume(NamedTuple):
     step: int
     batches: int
     averaged: bool
+    rows: int | None = None
 
     @classmethod
     def read(cls, path: Path) -> "Resume":
@@ -76,6 +78,10 @@ class Resume(NamedTuple):
                 f"lacks {', '.join(missing)}); {REMEDY}."
             )
         try:
+            check_states(stored["callbacks"])
+        except CheckpointError as error:
+            raise CheckpointError(f"--ckpt_path {path}: {error}") from error
+        try:
             progress = stored["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]
             _require_progress(stored)
             return cls(
@@ -84,6 +90,7 @@ class Resume(NamedTuple):
                 int(stored["global_step"]),
                 progress["ready"],
                 "current_model_state" in stored,
+                AfterStep.read(stored).rows,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
@@ -92,10 +99,14 @@ class Resume(NamedTuple):
             ) from error
 
     @property
+    def inherited(self) -> dict[str, Any]:
+        """The stored config without what a run never inherits."""
+        return {k: v for k, v in self.config.items() if k not in GIVEN_ANEW}
+
+    @property
     def base_options(self) -> list[str]:
         """Options that pass the stored config to a parser before any other file or option."""
-        config = {k: v for k, v in self.config.items() if k not in GIVEN_ANEW}
-        return ["--config", json.dumps(config)]
+        return ["--config", json.dumps(self.inherited)]
 
     def changes(self, config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         """Keys whose value differs from the stored one: (key, stored, given).
@@ -110,17 +121,18 @@ class Resume(NamedTuple):
                 yield key, stored.get(key), given.get(key)
 
     def check_trust(self, *, trust_code: bool) -> None:
-        """Refuse a checkpoint that names classes of unknown packages, before any is imported.
+        """Refuse a checkpoint that decides more than plain data and listed classes.
 
-        `load_model` follows the same rule.
+        Nothing is imported before. `load_model` follows the same rule.
 
         Raises:
-            ConfigError: It names such classes, and `trust_code` is False.
+            ConfigError: It does, and `trust_code` is False; the message names the key.
         """
-        for key, value in () if trust_code else _strings(self.config):
-            # Where a class is expected, a plain path names it, too.
-            if re.fullmatch(r"[A-Za-z_]\w*([.][A-Za-z_]\w*)+", value):
-                require_trusted(f"--ckpt_path {self.path}: {key}={value}", value)
+        if not trust_code:
+            try:
+                check_config(self.inherited)
+            except ConfigError as error:
+                raise ConfigError(f"--ckpt_path {self.path}: {error}") from error
 
     def check(self, config: dict[str, Any], *, training: bool) -> None:
         """Refuse options that do not fit the checkpoint.
@@ -207,17 +219,6 @@ def option_value(options: Sequence[str], name: str) -> str | None:
         if option.startswith(f"--{name}="):
             found = option.partition("=")[2]
     return found
-
-
-def _strings(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """All texts in nested dictionaries and lists, except folder names, with their dotted keys."""
-    if isinstance(tree, str) and not key.endswith(("_dir", "dirpath")):
-        yield key, tree
-    if isinstance(tree, list | tuple):
-        tree = dict(enumerate(tree))
-    if isinstance(tree, dict):
-        for name, value in tree.items():
-            yield from _strings(value, f"{key}.{name}" if key else str(name))
 
 
 def _network_defaults() -> dict[str, Any]:

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 import pandas as pd
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator import csv_text
-from tabicl_linear.estimator.label_text import MISSING_WORDS
+from tabicl_linear.estimator.rows import csv_text
+from tabicl_linear.estimator.rows.label_text import MISSING_WORDS
 from tabicl_linear.files import written_whole
 
 CSV, TSV, PARQUET, GZIP = ".csv", ".tsv", ".parquet", ".gz"

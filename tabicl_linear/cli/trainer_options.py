@@ -80,18 +80,19 @@ def make_trainer(options: Mapping[str, Any]) -> Trainer:
         raise ConfigError(f"trainer: {error}") from error
 
 
-def with_run_loggers(given: Any, folder: Path, step: int) -> Any:
+def with_run_loggers(given: Any, folder: Path, step: int, rows: int | None = None) -> Any:
     """The run folder's own loggers and the given ones; none if the option is False.
 
     Args:
         given: The option `trainer.logger`.
         folder: The run folder.
         step: The optimiser step that the run starts from.
+        rows: Rows of its metrics then; None if that is not known.
     """
     if given is False:
         return False
     others = [logger for logger in as_list(given) if isinstance(logger, Logger)]
-    own: list[Logger] = [MetricsFile(folder, resumed_step=step)]
+    own: list[Logger] = [MetricsFile(folder, resumed_step=step, resumed_rows=rows)]
     if not any(isinstance(logger, TensorBoardLogger) for logger in others):
         own.insert(0, Board(folder, resumed_step=step))
     return [*own, *others]

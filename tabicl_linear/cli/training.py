@@ -12,7 +12,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from tabicl_linear.callbacks.provenance import Provenance
 from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
 from tabicl_linear.cli.launch import Launch, LostProcess, limited
-from tabicl_linear.cli.process import log_lines, signals_raise
+from tabicl_linear.cli.process import log_lines, show_log_lines, signals_raise
 from tabicl_linear.cli.resume import GIVEN_ANEW, Resume, option_value
 from tabicl_linear.cli.run_folder import RunFolder
 from tabicl_linear.cli.trainer_options import (
@@ -78,6 +78,11 @@ class PretrainingCLI(ConfigCLI):
         if self.resume is not None:
             self.resume.check(self.plain_config(), training=self.subcommand == "fit")
 
+    def instantiate_classes(self) -> None:
+        """Build everything, and then say which kernels are used."""
+        super().instantiate_classes()
+        show_log_lines()
+
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer; in `fit` it writes into the run folder."""
         options = {**self._get(self.config_init, "trainer"), **kwargs}
@@ -112,8 +117,8 @@ class PretrainingCLI(ConfigCLI):
         options["callbacks"].append(provenance)
         if options["enable_checkpointing"] is not False:
             options["callbacks"].append(self._get(self.config_init, "checkpoint"))
-        step = 0 if self.resume is None else self.resume.step
-        options["logger"] = with_run_loggers(options["logger"], self.run_folder.path, step)
+        begun = (0, None) if self.resume is None else (self.resume.step, self.resume.rows)
+        options["logger"] = with_run_loggers(options["logger"], self.run_folder.path, *begun)
         options["plugins"] = with_whole_files(options["plugins"])
         with self.run_folder.dropped_if_unused():
             return make_trainer(options)

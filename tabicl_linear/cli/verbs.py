@@ -34,7 +34,9 @@ VERBS = {
     ),
     "test": Verb("training:test", "score a checkpoint on a second synthetic set", TRAIN),
     "predict": Verb("predict:main", "classify the rows of a table, given a labelled one"),
-    "inspect": Verb("inspect:main", "show what states and write rates of a checkpoint do", TRAIN),
+    "inspect": Verb(
+        "inspect_options:main", "show what states and write rates of a checkpoint do", TRAIN
+    ),
     "export": Verb("export:main", "write a checkpoint's model as one safetensors file"),
     "evaluate": Verb("evaluate:main", "score models and baselines on real benchmarks"),
     "report": Verb("report:main", "compare models on benchmarks: statistics, tables, one page"),

@@ -157,12 +157,12 @@ def _merged(a: _Moments, b: _Moments) -> _Moments:
 
 def _is_constant(parts: Iterable[Tensor]) -> Bool[Tensor, "b m"]:
     """Columns with at most one distinct finite value."""
-    low, high = torch.tensor(math.inf), torch.tensor(-math.inf)
+    lows, highs = [], []
     for x in parts:
         finite = x.isfinite()
-        low = torch.minimum(low.to(x), x.where(finite, math.inf).amin(1))
-        high = torch.maximum(high.to(x), x.where(finite, -math.inf).amax(1))
-    return low >= high
+        lows.append(x.where(finite, math.inf).amin(1))
+        highs.append(x.where(finite, -math.inf).amax(1))
+    return torch.stack(lows).amin(0) >= torch.stack(highs).amax(0)
 
 
 def _deviation(square: Tensor, count: Tensor | int) -> Tensor:

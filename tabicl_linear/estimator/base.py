@@ -1,50 +1,40 @@
-"""What all classifiers of tables share, independently of the learner that reads the context."""
+"""What the classifiers share with scikit-learn: its conventions around a fitted value."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import log_softmax, softmax
-from sklearn.base import ClassifierMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import (
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+from tqdm import tqdm
 
-from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.arguments import refuse, threads
-from tabicl_linear.estimator.class_weights import class_weights
-from tabicl_linear.estimator.ensemble import FittedEnsemble
-from tabicl_linear.estimator.frames import computable, computable_array, from_other_library
-from tabicl_linear.estimator.labels import checked_labels, one_line
-from tabicl_linear.estimator.learner import ContextLearner
-from tabicl_linear.estimator.pooling import pooled
-from tabicl_linear.estimator.preprocessing import Table, TablePreprocessor
-from tabicl_linear.estimator.reading import ReadTables
-from tabicl_linear.estimator.saved import SavedEnsemble
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator import fitting
+from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
+from tabicl_linear.estimator.files import state_file
+from tabicl_linear.estimator.fitted import Fitted
+from tabicl_linear.estimator.learners.protocol import Learners
+from tabicl_linear.estimator.members.ensemble import FittedEnsemble, progress_bar
+from tabicl_linear.estimator.plan import Plan, checked_plan
+from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table, rows_of_file
+from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces
 
 
-class EnsembleClassifier(ClassifierMixin, SavedEnsemble, ReadTables, ABC):
-    """Encodes a table and lets a learner read it once for each member of an ensemble.
+class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
+    """A classifier whose arguments make a `Plan`, and whose fit is one value, `fitted_`.
 
-    Subclasses take the arguments below, among others, and make the learner. For arguments and
-    fitted attributes see `TabICLLinearClassifier`.
+    Subclasses take the arguments and give the learners. For arguments and fitted attributes, which
+    are parts of that value, see `TabICLLinearClassifier`.
     """
 
-    classes_: npt.NDArray[Any]
-    class_count_: npt.NDArray[np.int64]
-    temperature_: float
-    preprocessor_: TablePreprocessor
-    state_bytes_: int
-    n_samples_seen_: int
+    fitted_: Fitted
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -52,77 +42,118 @@ class EnsembleClassifier(ClassifierMixin, SavedEnsemble, ReadTables, ABC):
         tags.input_tags.string = True
         return tags
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
+    def __sklearn_is_fitted__(self) -> bool:
+        return "fitted_" in vars(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A classifier fitted on a GPU must load on a machine without one.
+        state = dict(super().__getstate__())
+        if "fitted_" in state:
+            state["fitted_"] = state["fitted_"].on("cpu")
+        return state
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """Class labels, sorted."""
+        return self.fitted_.classes
+
+    @property
+    def class_count_(self) -> npt.NDArray[np.int64]:
+        """Training rows of each class."""
+        return self.fitted_.counts
+
+    @property
+    def temperature_(self) -> float:
+        """The temperature at the time of fitting."""
+        return self.fitted_.temperature
+
+    @property
+    def preprocessor_(self) -> TablePreprocessor:
+        """What was learnt about the columns."""
+        return self.fitted_.columns
+
+    @property
+    def ensemble_(self) -> FittedEnsemble[Any]:
+        """The fitted members."""
+        return self.fitted_.members
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of the training table."""
+        return self.fitted_.columns.width
+
+    @property
+    def feature_names_in_(self) -> npt.NDArray[np.object_]:
+        """Names of the columns, if there were and all of them are strings."""
+        names = self.fitted_.columns.names
+        if names is None or not all(isinstance(name, str) for name in names):
+            raise AttributeError("The training table had no names of columns that are text.")
+        return np.asarray(names, dtype=object)
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows read so far."""
+        return self.fitted_.num_rows
+
+    @property
+    def state_bytes_(self) -> int:
+        """Bytes of the fitted states of one member."""
+        return self.fitted_.members.state_bytes
+
+    @property
+    def state_nbytes_(self) -> int:
+        """Bytes of the fitted states of all members."""
+        check_is_fitted(self)
+        return self.fitted_.members.nbytes
+
+    def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:
         """Read the training table into the learner's states.
 
-        A call that fails leaves the classifier as it was.
+        A call that fails leaves the classifier as it was. A table larger than memory may be given
+        as an iterator of pieces or as a file: the first 50,000 rows teach what the columns are
+        (docs/growing.md), and memory does not grow with the number of rows. What a model that does
+        not read causally needs of all rows is kept in temporary files meanwhile (in TMPDIR), with
+        the encoded table.
 
         Args:
             X: Table `[rows, columns]`: array, frame of pandas, polars or Arrow, or nested list; may
-                hold missing values.
-            y: Class labels of the rows.
+                hold missing values. Or an iterator of pairs (X, y) of such pieces, or the path of a
+                CSV or Parquet file.
+            y: Class labels of the rows; for a file the name of the column that holds them; left
+                out for an iterator.
             **unsupported: None; `sample_weight` is refused with the reason.
 
         Raises:
             TypeError: Another argument was given.
             DataError: The table or the labels cannot be used: only one class, more classes than
-                the learner takes, missing labels, or columns that cannot be read.
+                the learner takes, missing labels, columns that cannot be read, or pieces whose
+                columns are not those of the first.
             ConfigError: A constructor argument is out of range.
             CheckpointError: The model cannot be loaded.
         """
-        refuse(unsupported)
-        self._check_arguments()
-        with self._kept_on_errors():
-            self._fit(X, y)
+        _refuse(unsupported)
+        plan = self._plan()
+        if isinstance(X, str | os.PathLike):
+            pieces, classes, num_rows = rows_of_file(Path(X), y)
+            self.fitted_ = self._fitted_to_pieces(pieces, plan, classes, num_rows)
+        elif isinstance(X, Iterator):
+            if y is not None:
+                raise DataError("An iterator gives pairs (X, y) of pieces: leave y out.")
+            self.fitted_ = self._fitted_to_pieces(checked_pieces(X), plan)
+        else:
+            rows = checked_rows(X, y, type(self).__name__)
+            self.fitted_ = fitting.fit(rows, plan, self._learners())
         return self
 
-    @contextmanager
-    def _kept_on_errors(self) -> Iterator[None]:
-        """Leave the classifier as it was if something fails."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
-    def _fit(self, X: Any, y: Any) -> None:
-        table = self._validated(X, y, reset=True)
-        labels = checked_labels(from_other_library(y))
-        check_consistent_length(table, labels)
-        classes, codes = np.unique(labels, return_inverse=True)
-        if len(classes) < 2:
-            raise DataError(
-                f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least "
-                "two."
-            )
-        learner = self._make_learner(len(classes)).to(self._resolved_device())
-        seed = self._seed()
-        class_weights(self.class_weight, classes, np.bincount(codes))
-        with threads(self.n_jobs):
-            learner = self._suited(learner, codes, table, seed)
-            temperature = self._temperature(learner, table, codes, seed)
-            preprocessor, ensemble = self._read(learner, table, codes, seed)
-        self._set_fitted(preprocessor, ensemble, classes, codes, temperature)
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _set_fitted(
+    def _fitted_to_pieces(
         self,
-        preprocessor: TablePreprocessor,
-        ensemble: FittedEnsemble[Any],
-        classes: npt.NDArray[Any],
-        codes: npt.NDArray[np.int64],
-        temperature: float,
-    ) -> None:
-        """Set the fitted attributes."""
-        self.preprocessor_, self.ensemble_ = preprocessor, ensemble
-        self.classes_, self.temperature_ = classes, temperature
-        self.class_count_ = np.bincount(codes, minlength=len(classes))
-        self.state_bytes_ = ensemble.state_bytes
-        self.n_samples_seen_ = len(codes)
+        pieces: Pieces,
+        plan: Plan,
+        classes: npt.NDArray[Any] | None = None,
+        num_rows: int | None = None,
+    ) -> Fitted:
+        with progress_bar("read", num_rows, plan.progress) as bar:
+            return fitting.fit_pieces(_counted(pieces, bar), plan, self._learners(), classes)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Class probabilities `[rows, classes]`, in the order of `classes_`.
@@ -132,8 +163,9 @@ class EnsembleClassifier(ClassifierMixin, SavedEnsemble, ReadTables, ABC):
         Raises:
             DataError: The columns are not those of the training table, or memory ran out.
         """
-        probabilities: npt.NDArray[np.float64] = softmax(self._scores(X), axis=1)
-        return probabilities
+        check_is_fitted(self)
+        plan = self._plan()
+        return self.fitted_.probabilities(self._queries(X), plan)
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Logarithms of `predict_proba`; finite also where a probability rounds to 0.
@@ -141,24 +173,11 @@ class EnsembleClassifier(ClassifierMixin, SavedEnsemble, ReadTables, ABC):
         Raises:
             DataError: The columns are not those of the training table, or memory ran out.
         """
-        logarithms: npt.NDArray[np.float64] = log_softmax(self._scores(X), axis=1)
+        check_is_fitted(self)
+        plan = self._plan()
+        scores = self.fitted_.scores(self._queries(X), plan)
+        logarithms: npt.NDArray[np.float64] = log_softmax(scores, axis=1)
         return logarithms
-
-    def _scores(self, X: Any) -> npt.NDArray[np.float64]:
-        """Logarithms of the probabilities `[rows, classes]`, up to a constant for each row."""
-        check_is_fitted(self, "ensemble_")
-        self._check_arguments()
-        weights = class_weights(self.class_weight, self.classes_, self.class_count_)
-        table = self._validated(X, reset=False)
-        is_auto = self.softmax_temperature == "auto"
-        pool = partial(
-            pooled,
-            temperature=self.temperature_ if is_auto else self._preset.softmax_temperature,
-            average_logits=self.average_logits,
-        )
-        with threads(self.n_jobs):
-            scores = self._pooled(self.ensemble_, self.preprocessor_.transform(table), pool)
-        return scores + np.log(weights)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable class label of each row.
@@ -169,49 +188,70 @@ class EnsembleClassifier(ClassifierMixin, SavedEnsemble, ReadTables, ABC):
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 
-    def _suited(
-        self,
-        learner: ContextLearner[Any],
-        codes: npt.NDArray[np.int64],
-        table: Table | None,
-        seed: int,
-    ) -> ContextLearner[Any]:
-        """The learner, or one made of it that suits the training rows better.
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted classifier to one file, from which `load` makes it again.
 
-        Args:
-            learner: From `_make_learner`.
-            codes: Class index of each row.
-            table: The rows; None where they come in pieces.
-            seed: Of the ensemble.
-        """
-        return learner
-
-    @abstractmethod
-    def _make_learner(self, num_classes: int) -> ContextLearner[Any]:
-        """The learner for a training table of so many classes.
+        It holds the states and what was learnt about columns and classes, and no training row
+        (a state that can grow: also the labels of its last 1,024 rows). Its
+        size does not depend on the number of rows (except with softmax attention). A model is named
+        and identified, but not stored. See docs/growing.md.
 
         Raises:
-            DataError: The learner takes fewer classes.
+            NotFittedError: The classifier has not been fitted.
+            DataError: The file cannot be written, or an argument of the constructor cannot be
+                stored.
+        """
+        check_is_fitted(self)
+        state_file.write(type(self).__name__, self.get_params(deep=False), self.fitted_, Path(path))
+
+    @classmethod
+    def _restored(cls, content: state_file.Content, **arguments: Any) -> Self:
+        """A classifier as a file describes it, with some arguments of the constructor replaced."""
+        classifier = cls(**{**content.parameters, **arguments})
+        classifier.fitted_ = content.fitted
+        return classifier
+
+    def _plan(self) -> Plan:
+        return checked_plan(self.get_params(deep=False))
+
+    @abstractmethod
+    def _learners(self) -> Learners:
+        """What reads the rows.
+
+        Raises:
             ConfigError: A constructor argument is out of range.
-            CheckpointError: The learner's weights cannot be loaded.
+            CheckpointError: The weights cannot be loaded.
         """
 
-    def _validated(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Table:
-        """The checked table; sets (or compares) the number and names of its columns."""
-        X = from_other_library(X)
-        if isinstance(X, pd.DataFrame):
-            table = computable(X)
-            if not reset:
-                table = self.preprocessor_.align(table)
-            if len(table) == 0:
-                raise DataError("The table has 0 rows; give at least one.")
-            validate_data(self, table, y, reset=reset, skip_check_array=True)
-            return table
-        try:
-            array = check_array(
-                X, dtype=None, ensure_all_finite=False, estimator=self, input_name="X"
+    def _queries(self, X: Any) -> Table:
+        """The checked table, with its columns in the order of the training table."""
+        table = checked_table(X, type(self).__name__)
+        if isinstance(table, pd.DataFrame):
+            table = self.fitted_.columns.align(table)
+        validate_data(self, table, reset=False, skip_check_array=True)
+        return table
+
+
+def _refuse(unsupported: dict[str, Any]) -> None:
+    """Refuse arguments of `fit` that are not supported, with the reason.
+
+    Raises:
+        TypeError: An unknown argument.
+        ConfigError: Weights of rows.
+    """
+    for name, value in unsupported.items():
+        if name != "sample_weight":
+            raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
+        if value is not None:
+            raise ConfigError(
+                "sample_weight is not supported: the learner reads every row once and was not "
+                "pretrained with weights. Repeat or sample rows in proportion to their weights, or "
+                "set class_weight."
             )
-        except ValueError as error:
-            raise DataError(one_line(error)) from error
-        validate_data(self, X, y, reset=reset, skip_check_array=True)
-        return computable_array(array)
+
+
+def _counted(pieces: Pieces, bar: tqdm) -> Pieces:
+    """The pieces, with progress once each has been used."""
+    for X, y in pieces:
+        yield X, y
+        bar.update(len(y))

@@ -36,15 +36,15 @@ def class_weights(
     if not isinstance(class_weight, Mapping):
         given = " ".join(repr(class_weight).split())  # a series of pandas takes several lines
         raise ConfigError(f"class_weight={given}: give 'balanced', a dict or None.")
-    known = classes.tolist()
+    labels = classes.tolist()
     for label, weight in class_weight.items():
-        if label not in known:
+        if label not in labels:
             raise ConfigError(
-                f"class_weight has {label!r}, which is not a class; the classes are {known[:10]}."
+                f"class_weight has {label!r}, which is not a class; the classes are {labels[:10]}."
             )
         if not (isinstance(weight, Real) and 0 < weight < np.inf):
             raise ConfigError(
                 f"class_weight[{label!r}]={weight!r}: give a positive number, by which the "
                 "probability of the class is multiplied."
             )
-    return np.array([float(class_weight.get(label, 1.0)) for label in known])
+    return np.array([float(class_weight.get(label, 1.0)) for label in labels])

@@ -1,33 +1,65 @@
 """The scikit-learn classifier on top of a pretrained in-context learner."""
 
-import copy
 import os
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, final
 
+import numpy as np
 import pandas as pd
 import torch
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from tabicl_linear.checkpoint import load_model
-from tabicl_linear.errors import CheckpointError, ConfigError
-from tabicl_linear.estimator import state_file
-from tabicl_linear.estimator.arguments import resolved_device, threads
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError, UnsupportedReadout
+from tabicl_linear.estimator import fitting
+from tabicl_linear.estimator.base import EnsembleClassifier
+from tabicl_linear.estimator.choices import LongContext, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
+from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
 from tabicl_linear.estimator.diagnosis import diagnosis
-from tabicl_linear.estimator.frames import from_other_library
-from tabicl_linear.estimator.labels import checked_labels, class_codes
-from tabicl_linear.estimator.learner import ContextLearner
-from tabicl_linear.estimator.long_context import LongContextMode
-from tabicl_linear.estimator.many_classes import ManyClasses
-from tabicl_linear.estimator.preprocessing import CategoricalFeatures
+from tabicl_linear.estimator.files import state_file
+from tabicl_linear.estimator.learners import pretrained
+from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgument, check_trees
+from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees, ChosenTreesLearners
+from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
+from tabicl_linear.estimator.learners.protocol import Learners
+from tabicl_linear.estimator.plan import resolved_device, threads
 from tabicl_linear.estimator.presets import EnsembleName
-from tabicl_linear.estimator.refinement import RefinedClassifier
+from tabicl_linear.estimator.refinement import check_refinable
+from tabicl_linear.estimator.rows.frames import from_other_library
+from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
+from tabicl_linear.estimator.rows.labels import checked_labels, class_codes
 from tabicl_linear.model import InContextModel
-from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 
-class TabICLLinearClassifier(RefinedClassifier):
+def _is_extensible(classifier: "TabICLLinearClassifier") -> bool:
+    """Whether rows can be added to the fitted model, or else to the given one.
+
+    Raises:
+        UnsupportedReadout: They cannot; the message says why, and which model can.
+    """
+    if classifier.trees is True:
+        raise UnsupportedReadout(
+            "trees=True needs all rows at once: fit one table, or give trees=False."
+        )
+    if classifier.__sklearn_is_fitted__():
+        learner = classifier.fitted_.members.model
+    else:
+        try:
+            learner = pretrained.load(classifier.model)
+        except CheckpointError:
+            return True  # the method itself says what is wrong with the file
+    try:
+        pretrained.extensible(learner)
+    except UnsupportedReadout as error:
+        raise UnsupportedReadout(
+            f"{error} Weights that ship and can be extended: model='streaming'."
+        ) from error
+    return True
+
+
+@final
+class TabICLLinearClassifier(EnsembleClassifier):
     """Classifies the rows of a table with a pretrained in-context learner, without training.
 
     `fit` encodes the table, writes its rows into the model's states and keeps the states, whose
@@ -37,11 +69,15 @@ class TabICLLinearClassifier(RefinedClassifier):
     Args:
         model: Weights that ship with the package, "default" or "streaming" (which `partial_fit` can
             extend); a path to a Lightning checkpoint or a safetensors export; or a model.
+        trees: Whether trees that are chosen on the table predict in place of the model, in closed
+            form, as in `RandomFeatureRidge`. "auto": with the default weights and the default
+            ensemble, from 50 rows on, unless states are refined or contexts divided. False: never.
         ensemble: "default", or "paper" for the authors' ensemble of 10 members.
-        n_estimators: Members of the ensemble; None takes those of `ensemble` (8, or 10).
-        softmax_temperature: Divides the logits. None takes that of `ensemble` (0.9); "auto"
-            calibrates it on up to a fifth of the rows, held out from a first fit, and then fits on
-            all rows, which takes twice the time.
+        n_estimators: Members of the ensemble; None takes those of `ensemble` (8, or 10), or with
+            trees as few as see all columns.
+        softmax_temperature: Divides the logits. None takes that of `ensemble` (0.9), or 1 with
+            trees, whose logits are calibrated; "auto" calibrates it on up to a fifth of the rows,
+            held out from a first fit, and then fits on all rows, which takes twice the time.
         average_logits: Average the members' logits; False averages their probabilities.
         refine: Optimise the fitted states on the training rows, a tenth of them held out, while the
             model stays as it is; takes minutes. See docs/explaining.md.
@@ -75,14 +111,17 @@ class TabICLLinearClassifier(RefinedClassifier):
         n_samples_seen_: Rows read so far.
         refine_: With `refine`, a row for each pass of each member: the losses on the way, and
             whether the member uses a refined state (`tabicl_linear.estimator.refinement.refined`).
-        prequential_: How well `partial_fit` predicted pieces before it read them; no rows if
-            it was not asked to.
+        prequential_: How well `partial_fit` predicted pieces before it read them: `rows_seen`
+            before a piece, `rows` in it, `log_loss` and `accuracy` on it. No rows if it was not
+            asked to.
+        fitted_: All of this as one value.
     """
 
     def __init__(
         self,
         model: str | os.PathLike[str] | InContextModel = "default",
         *,
+        trees: TreesArgument = "auto",
         ensemble: EnsembleName = "default",
         n_estimators: int | None = None,
         softmax_temperature: float | Literal["auto"] | None = None,
@@ -98,6 +137,7 @@ class TabICLLinearClassifier(RefinedClassifier):
         verbose: int = 0,
     ) -> None:
         self.model = model
+        self.trees = trees
         self.ensemble = ensemble
         self.n_estimators = n_estimators
         self.softmax_temperature = softmax_temperature
@@ -143,7 +183,7 @@ class TabICLLinearClassifier(RefinedClassifier):
                     "`load(path, model=MODEL)`."
                 )
             try:
-                return cls(name if model is None else model)._load_model()
+                return pretrained.load(name if model is None else model)
             except CheckpointError as error:
                 if model is not None:
                     raise
@@ -157,6 +197,66 @@ class TabICLLinearClassifier(RefinedClassifier):
         )
         given = {} if model is None else {"model": model}
         return cls._restored(content, device=device, **given)
+
+    @property
+    def long_context_(self) -> LongContext:
+        """What `long_context` came to, and the evidence."""
+        return self.fitted_.long_context
+
+    @property
+    def refine_(self) -> pd.DataFrame:
+        """With `refine`, a row for each pass of each member."""
+        if self.fitted_.refinement is None:
+            raise AttributeError("The states were not refined: refine=False.")
+        return self.fitted_.refinement
+
+    @property
+    def prequential_(self) -> pd.DataFrame:
+        """A row for each piece that was scored before it was read."""
+        return self.fitted_.prequential
+
+    @available_if(_is_extensible)
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, *, prequential: bool = False
+    ) -> Self:
+        """Read more rows into the states.
+
+        Pieces give the states of the whole, if the whole is read in their order and with what the
+        first piece taught: how columns are encoded and scaled, and which are dropped because they
+        do not vary. So let the first piece be large enough to show the columns. Only models that
+        read causally have this method. See docs/growing.md.
+
+        A call that fails leaves the classifier as it was.
+
+        Args:
+            X: Rows; the first call, or `fit`, decides what their columns are.
+            y: Their labels.
+            classes: All classes that will ever occur, at the first call; later ones may repeat
+                them. Left out: those of the first piece.
+            prequential: Predict the piece before reading it, and add a row to `prequential_`. The
+                first piece is only read.
+
+        Raises:
+            AttributeError: The model cannot be extended; its cause says which can.
+            DataError: The rows cannot be used (see `fit`), or a label is not one of the classes.
+            ConfigError: A constructor argument is out of range.
+            CheckpointError: The model cannot be loaded.
+        """
+        plan = self._plan()
+        announced = None if classes is None else checked_labels(from_other_library(classes))
+        if not self.__sklearn_is_fitted__():
+            rows = checked_rows(X, y, type(self).__name__)
+            self.fitted_ = fitting.start(rows, plan, self._learners(), announced)
+            return self
+        if announced is not None and not np.array_equal(np.unique(announced), self.classes_):
+            raise DataError(
+                f"classes={np.unique(announced).tolist()} differ from those of the first call, "
+                f"{self.classes_.tolist()}: leave them out, or fit anew to change them."
+            )
+        self.fitted_ = fitting.extended(
+            self.fitted_, self._further_rows(X, y), plan, prequential=prequential
+        )
+        return self
 
     def diagnose(self, X: Any, y: Any, *, row_orders: int = 4) -> pd.DataFrame:
         """Look into the fitted states, and read rows again to see how they come about.
@@ -187,44 +287,52 @@ class TabICLLinearClassifier(RefinedClassifier):
         Raises:
             NotFittedError: The classifier has not been fitted.
             DataError: The rows cannot be used, or are too few.
-            ConfigError: There are fewer than two orders, or the table was read in blocks
-                (`long_context`).
+            ConfigError: There are fewer than two orders, the table was read in blocks
+                (`long_context`), or trees predict it (`trees`).
         """
-        check_is_fitted(self, "ensemble_")
-        self._check_arguments()
-        table = self._validated(X, reset=False)
-        labels = checked_labels(from_other_library(y))
-        check_consistent_length(table, labels)
-        with threads(self.n_jobs):
-            return diagnosis(
-                self.ensemble_.on(str(self._resolved_device())),
-                self.preprocessor_.transform(table),
-                class_codes(labels, self.classes_),
-                self.preprocessor_.categorical,
-                row_orders=row_orders,
-                progress=self.verbose > 0,
-            )
-
-    def _make_learner(self, num_classes: int) -> ContextLearner[Any]:
-        model = self._load_model()
-        self._check_refinable(model)
-        limit = model.architecture.num_classes
-        if num_classes > limit:
-            return ManyClasses(model, num_classes=num_classes, max_classes=limit)
-        return model
-
-    def _load_model(self) -> InContextModel:
-        if isinstance(self.model, InContextModel):
-            return copy.deepcopy(self.model).eval()
-        if not isinstance(self.model, str | os.PathLike):
+        check_is_fitted(self)
+        plan = self._plan()
+        if isinstance(self.fitted_.members.model, ChosenTrees):
             raise ConfigError(
-                f"model={self.model!r}: give 'default', 'streaming', a path or an InContextModel."
+                "Trees that were chosen on the table predict it, and there is no model to look "
+                "into: fit with trees=False."
             )
-        path = checkpoint_path(self.model)
-        if self.model in WEIGHTS and not path.is_file():
-            raise CheckpointError(
-                f"model={self.model!r}: this installation carries no weights; pretrain a model "
-                "with `make demo` or `tabicl-linear fit`, and pass model=PATH to its last.ckpt or "
-                "export."
+        table, labels = self._further_rows(X, y)
+        fitted = self.fitted_.on(str(plan.device))
+        with threads(plan.n_jobs):
+            return diagnosis(
+                fitted.members,
+                fitted.columns.transform(table),
+                class_codes(labels, fitted.classes),
+                fitted.columns.categorical,
+                row_orders=row_orders,
+                progress=plan.progress,
             )
-        return load_model(path).eval()
+
+    def _further_rows(self, X: Any, y: Any) -> Rows:
+        """Rows with the columns of the training table, and their labels."""
+        table, labels = self._queries(X), checked_labels(from_other_library(y))
+        check_consistent_length(table, labels)
+        return Rows(table, labels)
+
+    def _learners(self) -> Learners:
+        check_trees(self.trees)
+        if self.trees is True and (self.refine or self.long_context != "full"):
+            raise ConfigError(
+                f"trees=True predicts without the model, and refine={self.refine!r} and "
+                f"long_context={self.long_context!r} say how the model reads: give trees=False, or "
+                "leave the other two out."
+            )
+        if self.trees is True:
+            return ChosenTreesLearners()
+        is_plain = isinstance(self.model, str) and self.model == "default"
+        is_plain = is_plain and self.ensemble == "default" and self.long_context == "full"
+        if self.trees == "auto" and is_plain and not self.refine:
+            return ChosenTreesLearners(others=self._of_model)
+        return self._of_model()
+
+    def _of_model(self) -> PretrainedLearners:
+        model = pretrained.load(self.model)
+        if self.refine:
+            check_refinable(model)
+        return PretrainedLearners(model)

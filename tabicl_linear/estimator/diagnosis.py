@@ -9,10 +9,10 @@ import pandas as pd
 import torch
 
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.context_blocks import ContextBlocks
-from tabicl_linear.estimator.ensemble import FittedEnsemble, as_seen, progress_bar
-from tabicl_linear.estimator.learner import State
-from tabicl_linear.estimator.many_classes import problems
+from tabicl_linear.estimator.learners.blocks import ContextBlocks
+from tabicl_linear.estimator.learners.many_classes import problems
+from tabicl_linear.estimator.learners.protocol import State
+from tabicl_linear.estimator.members.ensemble import FittedEnsemble, as_seen, progress_bar
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
@@ -54,7 +54,7 @@ def diagnosis(
         raise DataError(f"{len(matrix)} rows: give at least {MIN_ROWS} to look into states.")
     if row_orders < 2:
         raise ConfigError(f"row_orders={row_orders}: give at least 2 orders to compare.")
-    found = []
+    tables = []
     with progress_bar("diagnose", len(ensemble.views) * len(matrix), progress) as bar:
         for group, state in enumerate(ensemble.opened(ensemble.model.device)):
             first = group * ensemble.group_size
@@ -69,9 +69,9 @@ def diagnosis(
                     rows = x[one], problem.y[one], mask[one].to(x.device)
                     parts.append(_of_reading(model, *rows).assign(task=task + 1))
                     parts.append(_of_orders(model, *rows, row_orders).assign(task=task + 1))
-                found += [part.assign(member=part["task"] + first, digit=digit) for part in parts]
+                tables += [part.assign(member=part["task"] + first, digit=digit) for part in parts]
             bar.update(len(views) * len(matrix))
-    table = pd.concat(found, ignore_index=True).astype({"layer": "Int64", "head": "Int64"})
+    table = pd.concat(tables, ignore_index=True).astype({"layer": "Int64", "head": "Int64"})
     return table[[*KEY, "value"]].sort_values(KEY, ignore_index=True)
 
 
@@ -79,10 +79,10 @@ def _of_states(model: InContextModel, state: InContextState, num_tasks: int) -> 
     """Norms and ranks of states as they were fitted, means over cells; nothing without matrices."""
     from tabicl_linear.analysis.states import matrices, state_norms
 
-    found = matrices(model, state)
-    if not found:
+    states = matrices(model, state)
+    if not states:
         return _nothing()
-    table = state_norms(found, num_tasks=num_tasks).rename(columns={"frobenius": "norm"})
+    table = state_norms(states, num_tasks=num_tasks).rename(columns={"frobenius": "norm"})
     means = table.groupby(["task", "layer", "head"])[["norm", "effective_rank"]].mean()
     return means.rename_axis("measure", axis=1).stack().rename("value").reset_index()
 

@@ -9,7 +9,7 @@ class Preset(NamedTuple):
     """An ensemble: what `None` stands for in the arguments of a classifier.
 
     In both, members combine class and column shifts, write the rows in their own order, and every
-    second one sees power-transformed columns (`tabicl_linear.estimator.views`).
+    second one sees power-transformed columns (`tabicl_linear.estimator.members.views`).
 
     Attributes:
         n_estimators: Members.

@@ -2,25 +2,34 @@
 
 import os
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, final
 
 import torch
 
 from tabicl_linear.errors import CheckpointError, ConfigError
-from tabicl_linear.estimator import state_file
-from tabicl_linear.estimator.arguments import resolved_device
+from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.class_weights import ClassWeight
-from tabicl_linear.estimator.closed_form import ClosedForm
-from tabicl_linear.estimator.preprocessing import CategoricalFeatures
+from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
+from tabicl_linear.estimator.files import state_file
+from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgument, check_trees
+from tabicl_linear.estimator.learners.chosen_trees.learner import (
+    MAX_COLUMNS,
+    OPTIONS,
+    ChosenTreesLearners,
+)
+from tabicl_linear.estimator.learners.closed_form import ClosedForms
+from tabicl_linear.estimator.plan import check_count, resolved_device
 from tabicl_linear.estimator.presets import EnsembleName
-from tabicl_linear.estimator.streamed import StreamedClassifier
 from tabicl_linear.model import InContextModel
 from tabicl_linear.ridge_inputs import RidgeOptions
 
-DEFAULTS = RidgeOptions(calibration="logistic")
+DEFAULTS = OPTIONS
+COLUMNS = 40
+"""Columns that a member sees without trees that are chosen on the table."""
 
 
-class RandomFeatureRidge(StreamedClassifier):
+@final
+class RandomFeatureRidge(EnsembleClassifier):
     """Classifies the rows of a table by ridge regressions on random features, in closed form.
 
     There is no pretraining and no iterative optimisation. This is what a model with ridge inputs
@@ -30,10 +39,15 @@ class RandomFeatureRidge(StreamedClassifier):
     Args:
         options: Features and penalties; None for those of `RidgeOptions` with logits by a logistic
             regression on the predicted shares (`calibration="logistic"`).
+        trees: Whether trees are chosen on the table beside the random features: grown by boosting
+            on one half of the rows and solved on the other, several times. False for the random
+            features alone. "auto": unless `options` say which features there are.
         max_columns: Maximum number of columns that a member of the ensemble sees. In wider tables
-            each member uses its own random choice of columns.
+            each member uses its own random choice of columns. None takes 100 with trees that are
+            chosen on the table, else 40.
         ensemble: "default", or "paper" for 10 members.
-        n_estimators: Members of the ensemble; None takes those of `ensemble`.
+        n_estimators: Members of the ensemble; None takes those of `ensemble`, or with trees that
+            are chosen on the table as few as see all columns.
         softmax_temperature: Divides the logits, whose scale has already been fitted. "auto"
             calibrates it.
         average_logits: Average the members' logits; False averages their probabilities.
@@ -64,7 +78,8 @@ class RandomFeatureRidge(StreamedClassifier):
         self,
         options: RidgeOptions | None = None,
         *,
-        max_columns: int = 40,
+        trees: TreesArgument = "auto",
+        max_columns: int | None = None,
         ensemble: EnsembleName = "default",
         n_estimators: int | None = None,
         softmax_temperature: float | Literal["auto"] | None = 1.0,
@@ -78,6 +93,7 @@ class RandomFeatureRidge(StreamedClassifier):
         verbose: int = 0,
     ) -> None:
         self.options = options
+        self.trees = trees
         self.max_columns = max_columns
         self.ensemble = ensemble
         self.n_estimators = n_estimators
@@ -117,20 +133,18 @@ class RandomFeatureRidge(StreamedClassifier):
         )
         return cls._restored(content, device=device)
 
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
-        self._check_counts("max_columns")
-        if self.options is None:
-            return
-        if not isinstance(self.options, RidgeOptions):
-            raise ConfigError(f"options={self.options!r}: give RidgeOptions, or None.")
-        if self.options.form != "leave_one_out":
+    def _learners(self) -> ClosedForms | ChosenTreesLearners:
+        check_trees(self.trees)
+        if self.max_columns is not None:
+            check_count("max_columns", self.max_columns)
+        options = DEFAULTS if self.options is None else self.options
+        if not isinstance(options, RidgeOptions):
+            raise ConfigError(f"options={options!r}: give RidgeOptions, or None.")
+        if options.form != "leave_one_out":
             raise ConfigError(
-                f"options.form={self.options.form!r} leaves the last rows of a table unused; give "
+                f"options.form={options.form!r} leaves the last rows of a table unused; give "
                 "'leave_one_out', which predicts from all of them."
             )
-
-    def _make_learner(self, num_classes: int) -> ClosedForm:
-        return ClosedForm(
-            self.options or DEFAULTS, max_columns=self.max_columns, num_classes=num_classes
-        )
+        if self.options is None if self.trees == "auto" else self.trees:
+            return ChosenTreesLearners(options, self.max_columns or MAX_COLUMNS)
+        return ClosedForms(options, self.max_columns or COLUMNS)

@@ -14,12 +14,9 @@ import pandas as pd
 import torch
 
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.estimator.ensemble import FittedEnsemble, as_seen, progress_bar
-from tabicl_linear.estimator.long_context import LongContextClassifier
-from tabicl_linear.estimator.many_classes import Problem, problems, rejoined
-from tabicl_linear.estimator.memory import retried_smaller
-from tabicl_linear.estimator.pieces import Pieces
-from tabicl_linear.estimator.pooling import held_out_rows
+from tabicl_linear.estimator.choices import held_out_rows
+from tabicl_linear.estimator.learners.many_classes import Problem, problems, rejoined
+from tabicl_linear.estimator.members.ensemble import FittedEnsemble, as_seen, progress_bar
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Int, Tensor
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from tabicl_linear.analysis.oracle import Epoch
 
 HELD_OUT_FRACTION = 0.1
-"""Of the rows, which a starting state has not read; `pooling.MAX_HELD_OUT` at most."""
+"""Of the rows, which a starting state has not read; `choices.MAX_HELD_OUT` at most."""
 LEARNING_RATE = 0.01
 """How far a step moves a matrix, in units of its size: the best are a dozen steps away."""
 BATCH_ROWS = 512
@@ -37,88 +34,18 @@ MAX_PASSES = 20
 PATIENCE = 3
 
 
-class RefinedClassifier(LongContextClassifier):
-    """Adds `refine` to the classifier of a model.
+def check_refinable(model: InContextModel) -> None:
+    """Check that states of a model can be refined.
 
-    Attributes:
-        refine_: How the refinement of each member went; see `refined`.
+    Raises:
+        ConfigError: They cannot; the message says why.
     """
+    from tabicl_linear.analysis.oracle import check_model
 
-    refine: bool
-    refine_: pd.DataFrame
-
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
-        if not isinstance(self.refine, bool | np.bool_):
-            raise ConfigError(f"refine={self.refine!r}: give True or False.")
-        if self.refine and self.long_context != "full":
-            raise ConfigError(
-                f"refine=True optimises the state of one context, and long_context="
-                f"{self.long_context!r} may make several: give long_context='full'."
-            )
-
-    def _rows_at_a_time(self, num_rows: int) -> int:
-        rows = super()._rows_at_a_time(num_rows)
-        # So few that each member is fitted alone: each stops, and keeps its start, on its own.
-        return min(rows, num_rows) if self.refine else rows
-
-    def _finished(
-        self,
-        ensemble: FittedEnsemble[Any],
-        matrix: npt.NDArray[np.float32],
-        codes: npt.NDArray[np.int64],
-        seed: int,
-    ) -> FittedEnsemble[Any]:
-        self.__dict__.pop("refine_", None)
-        if not self.refine:
-            return ensemble
-        ensemble, self.refine_ = retried_smaller(
-            lambda rows: refined(
-                ensemble,
-                matrix,
-                codes,
-                seed=seed,
-                gradient_rows=rows,
-                progress=self.verbose > 0,
-            ),
-            min(BATCH_ROWS, self._rows_at_a_time(len(matrix))),
-            what=f"refining states of {len(matrix)} rows x {matrix.shape[1]} columns",
-            device=ensemble.model.device,
-        )
-        return ensemble
-
-    def _check_refinable(self, model: InContextModel) -> None:
-        """Raise `ConfigError` if states of the model cannot be refined and should be."""
-        if not self.refine:
-            return
-        from tabicl_linear.analysis.oracle import check_model
-
-        try:
-            check_model(model)
-        except ConfigError as error:
-            raise ConfigError(f"refine=True: {error}") from error
-
-    def _fit_spilled(self, pieces: Pieces, classes: npt.NDArray[Any] | None) -> None:
-        _refuse_pieces(self.refine)
-        self.__dict__.pop("refine_", None)
-        super()._fit_spilled(pieces, classes)
-
-    def _start(self, X: Any, y: Any, announced: Any) -> None:
-        _refuse_pieces(self.refine)
-        self.__dict__.pop("refine_", None)
-        super()._start(X, y, announced)
-
-    def _continue(self, X: Any, y: Any, announced: Any, *, prequential: bool) -> None:
-        _refuse_pieces(self.refine or "refine_" in vars(self))
-        super()._continue(X, y, announced, prequential=prequential)
-
-
-def _refuse_pieces(refine: bool) -> None:
-    if refine:
-        raise ConfigError(
-            "refine=True optimises states on all rows at once, and here they come piece by piece: "
-            "fit one table in memory, or set refine=False and fit anew."
-        )
+    try:
+        check_model(model)
+    except ConfigError as error:
+        raise ConfigError(f"refine=True: {error}") from error
 
 
 def refined(
@@ -163,12 +90,12 @@ def refined(
             held_out = held_out_rows(labels, seed + member, fraction=HELD_OUT_FRACTION)
             positions = torch.from_numpy(held_out[view.row_order(len(labels))]).nonzero().squeeze(1)
             x, y = as_seen(ensemble, (view,), matrix, labels)
-            found = []
+            better = []
             for digit, problem in enumerate(problems(ensemble.model, state, y)):
-                better, epochs = _refined(problem, x, positions, seed + member, gradient_rows)
-                found.append(better)
+                improved, epochs = _refined(problem, x, positions, seed + member, gradient_rows)
+                better.append(improved)
                 curves.append(_curve(member + 1, digit + 1, epochs))
-            states.append(rejoined(ensemble.model, found))
+            states.append(rejoined(ensemble.model, better))
             bar.update(len(matrix))
     return replace(ensemble, states=tuple(states)), pd.concat(curves, ignore_index=True)
 
@@ -192,11 +119,11 @@ def _refined(
             patience=PATIENCE,
             seed=seed,
         )
-        found = optimise_states(
+        optimised = optimise_states(
             problem.learner, state, x, problem.y, options, held_out=held_out, on_epoch=epochs.append
         )
         # The start has read fewer rows than the state that the member has already.
-        state = found if any(bool(epoch.improved) for epoch in epochs[1:]) else state
+        state = optimised if any(bool(epoch.improved) for epoch in epochs[1:]) else state
     return state, epochs
 
 

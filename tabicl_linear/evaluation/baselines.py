@@ -75,11 +75,12 @@ def _hist_gradient_boosting(threads: int | None = None) -> Pipeline:
 
 
 def _random_feature_ridge(threads: int | None = None) -> RandomFeatureRidge:
-    return RandomFeatureRidge(n_jobs=threads)
+    return RandomFeatureRidge(trees=False, n_jobs=threads)
 
 
 def _ridge_options() -> dict[str, Any]:
-    return RandomFeatureRidge().get_params() | {"options": asdict(random_feature_ridge.DEFAULTS)}
+    parameters = RandomFeatureRidge(trees=False).get_params()
+    return parameters | {"options": asdict(random_feature_ridge.DEFAULTS)}
 
 
 def _catboost(threads: int | None = None) -> Pipeline:

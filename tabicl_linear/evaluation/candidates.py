@@ -1,9 +1,11 @@
 """What is compared: models of this project and baselines, by the names of a command line."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import pandas as pd
 from sklearn.base import ClassifierMixin
@@ -15,6 +17,9 @@ from tabicl_linear.estimator.presets import EnsembleName
 from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, baseline_version
 from tabicl_linear.evaluation.protocol import BenchmarkTable
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path
+
+NAME_LENGTH = 100
+"""Most letters of a name; files hold it beside those of a table and a fold."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,12 @@ def candidates(
     names = [candidate.name for candidate in found]
     if not names:
         raise ConfigError("nothing to evaluate: give --model or --baseline.")
+    long = next((name for name in names if len(quote(name)) > NAME_LENGTH), None)
+    if long is not None:
+        raise ConfigError(
+            f"a model of the name {long[:40]}...: files of results are named after it; give a name "
+            f"of at most {NAME_LENGTH} letters by --model NAME=PATH."
+        )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"two models of the name {twice}: tell them apart by --model NAME=PATH.")
@@ -77,11 +88,12 @@ def candidates(
 
 
 def _model(named: str, ensemble: EnsembleName) -> Candidate:
-    # Names of folders and files may hold "=", as those of Lightning's checkpoints do.
-    is_path = "=" not in named or checkpoint_path(named).is_file()
+    # Names of folders and files may hold "=", as those of Lightning's checkpoints do. Unlike
+    # `Path.is_file`, this says no where a name is longer than the system takes.
+    is_path = "=" not in named or os.path.isfile(checkpoint_path(named))
     name, given = ("", named) if is_path else named.split("=", 1)
     path = checkpoint_path(given)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise CheckpointError(f"--model {named}: there is no file {path}.")
     load_model(path)  # whether it can be loaded is better known now than in the first fold
     name = name or (named if named in WEIGHTS else path.stem)

@@ -1,6 +1,5 @@
 """A whole evaluation: what is missing is computed, and the folder says what it holds."""
 
-import json
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,21 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from tabicl_linear._version import __version__
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import ConfigError, DamagedFile, DataError
 from tabicl_linear.estimator.presets import EnsembleName
-from tabicl_linear.evaluation import trials
+from tabicl_linear.evaluation import description, trials
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
 from tabicl_linear.evaluation.candidates import Candidate
 from tabicl_linear.evaluation.progress import Progress
-from tabicl_linear.evaluation.trials import Task
+from tabicl_linear.evaluation.trials import Result, Task
 from tabicl_linear.evaluation.workers import Death, finished
 from tabicl_linear.files import sweep, written_whole
 
 EVALUATION = "evaluation.json"
 RESULTS = "results.csv"
 TRIALS = "trials"
-KEYS = ("benchmark", "protocol", "ensemble", "models", "datasets")
-"""What `evaluation.json` must have to be compared with."""
 LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "torch")
 
 
@@ -86,7 +83,7 @@ def plan(evaluation: Evaluation, folder: Path) -> tuple[Evaluation, dict[str, An
             or of other tables.
     """
     benchmark = evaluation.benchmark
-    before = _read(folder / EVALUATION)
+    before = description.read(folder / EVALUATION)
     models = _models(evaluation, before, folder)
     described = [_described(benchmark, source) for source in benchmark.sources]
     sources = tuple(source for source, _ in described)
@@ -114,22 +111,26 @@ def run(
         evaluation: Of `plan`.
         content: Of `plan`.
         folder: Of the results.
-        say: Takes lines about how far it is.
+        say: Takes lines about how far it is, and about results that are damaged.
 
     Returns:
         How many of the trials asked for have failed.
 
     Raises:
-        DataError: A result that cannot be read.
         OSError: The folder cannot be written.
     """
     (folder / TRIALS).mkdir(parents=True, exist_ok=True)
     if evaluation.shard == (0, 1):  # other parts may be writing
         sweep(folder)
         sweep(folder / TRIALS)
-    with written_whole(folder / EVALUATION) as partial:
-        partial.write_text(json.dumps(content, indent=1) + "\n")
-    known = {task: trials.read(task.path(folder / TRIALS)) for task in evaluation.tasks()}
+    description.write(folder / EVALUATION, content)
+    known: dict[Task, Result | None] = {}
+    for task in evaluation.tasks():
+        try:
+            known[task] = trials.read(task.path(folder / TRIALS), content)
+        except DamagedFile as error:
+            say(f"{error.path} is damaged ({error.reason}) and is scored again")
+            known[task] = None
     missing = [
         task
         for task, result in known.items()
@@ -145,16 +146,26 @@ def run(
             known[task] = result
             progress.done(task.candidate.name, seconds=result.seconds, failed=bool(result.error))
     finally:
-        gather(folder, list(content["models"]))
+        gather(folder, content, say)
     return sum(bool(result.error) for result in known.values() if result is not None)
 
 
-def gather(folder: Path, models: Sequence[str]) -> None:
-    """Write `results.csv` from the files of all trials that the folder holds."""
-    found = [trials.read(path) for path in sorted((folder / TRIALS).glob("*.json"))]
-    table = trials.frame([result for result in found if result is not None], models)
+def gather(folder: Path, content: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Write `results.csv` from the files of all trials that the folder holds.
+
+    Those of other commands that are damaged are named and left out.
+    """
+    found = []
+    for path in sorted((folder / TRIALS).glob("*.json")):
+        try:
+            found.append(trials.read(path, content))
+        except DamagedFile as error:
+            say(f"{error} Until then {RESULTS} is without it.")
+    rows = [result for result in found if result is not None]
     with written_whole(folder / RESULTS) as partial:
-        table.to_csv(partial, index=False, lineterminator="\n")
+        trials.frame(rows, list(content["models"])).to_csv(
+            partial, index=False, lineterminator="\n"
+        )
 
 
 def _described(benchmark: Benchmark, source: Source) -> tuple[Source, dict[str, Any]]:
@@ -230,19 +241,3 @@ def _datasets(
         if table["checksum"] is not None:
             found[table["name"]] = table
     return list(found.values())
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """What the folder says that it holds; empty if there is nothing."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise DataError(f"{path} cannot be read ({error}); name another folder.") from error
-    lacking = [key for key in KEYS if not isinstance(found, dict) or key not in found]
-    if lacking:
-        raise DataError(
-            f"{path} is not of an evaluation (it lacks {', '.join(lacking)}); name another folder."
-        )
-    return found

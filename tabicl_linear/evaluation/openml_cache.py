@@ -118,7 +118,13 @@ class OpenMLCache:
                 tables = self._ask({"suite": int(suite)}, f"suite {suite}", scratch)["tables"]
             with written_whole(path) as partial:
                 partial.write_text(json.dumps(tables))
-        return {int(number): name for number, name in json.loads(path.read_text()).items()}
+        try:
+            # Numbers alone become paths.
+            return {int(number): str(name) for number, name in json.loads(path.read_text()).items()}
+        except (ValueError, AttributeError) as error:
+            raise DataError(
+                f"{path} is no list of tables ({error}); delete it to read it again."
+            ) from error
 
     def _fetch_table(self, number: int) -> None:
         with self._scratch() as scratch:

@@ -1,7 +1,6 @@
 """One file for each trial: a model on a fold of a table."""
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,19 +10,30 @@ from urllib.parse import quote
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DamagedFile
+from tabicl_linear.evaluation import trial_file
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
 from tabicl_linear.evaluation.candidates import Candidate
-from tabicl_linear.evaluation.metrics import METRICS, as_distributions, score, try_out
+from tabicl_linear.evaluation.metrics import (
+    METRICS,
+    as_distributions,
+    mean_log_loss,
+    score,
+    try_out,
+)
 from tabicl_linear.evaluation.protocol import BenchmarkTable, folds
-from tabicl_linear.files import written_whole
+from tabicl_linear.evaluation.trial_file import AGAIN, TIMES
 
-TIMES = ("fit_seconds", "predict_seconds", "fit_cpu_seconds", "predict_cpu_seconds")
 COLUMNS = [
     *("model", "benchmark", "dataset", "openml_id", "fold"),
     *("metric", "value", "seconds", "error"),
 ]
 """Of `results.csv`."""
+
+
+def file_name(model: str, dataset: str, fold: int) -> str:
+    """Of the file of a trial."""
+    return "--".join(quote(part, safe=" ") for part in (model, dataset, str(fold))) + ".json"
 
 
 @dataclass(frozen=True)
@@ -38,8 +48,7 @@ class Task:
 
     def path(self, folder: Path) -> Path:
         """File of the result in the folder of results."""
-        parts = (self.candidate.name, self.source.name, str(self.fold))
-        return folder / ("--".join(quote(part, safe=" ") for part in parts) + ".json")
+        return folder / file_name(self.candidate.name, self.source.name, self.fold)
 
 
 @dataclass(frozen=True)
@@ -75,8 +84,7 @@ class Result:
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-        with written_whole(path) as partial:
-            partial.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        trial_file.write(path, asdict(self))
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of `results.csv`: one for each metric and time."""
@@ -124,7 +132,10 @@ def _values(task: Task) -> dict[str, float]:
     trial = try_out(
         task.candidate.make(task.threads), x.iloc[context], table.y[context], x.iloc[queries]
     )
-    scores = score(as_distributions(trial.probabilities), table.y[queries], trial.classes)
+    labels = table.y[queries]
+    scores = score(as_distributions(trial.probabilities), labels, trial.classes)
+    # Not of the rounded ones, in which no mistake is certain.
+    scores = scores._replace(log_loss=mean_log_loss(trial.probabilities, labels, trial.classes))
     return scores._asdict() | {name: trial._asdict()[name] for name in TIMES}
 
 
@@ -134,18 +145,34 @@ def _table(benchmark: Benchmark, source: Source) -> BenchmarkTable:
     return benchmark.table(source)
 
 
-def read(path: Path) -> Result | None:
+def read(path: Path, content: Mapping[str, Any]) -> Result | None:
     """The result in a file; None where there is no file.
 
+    Args:
+        path: Of the file.
+        content: Of `evaluation.json`, to which the result must belong.
+
     Raises:
-        DataError: It is no result.
+        DamagedFile: It is not what was written, or the result of another trial.
     """
-    try:
-        return Result(**json.loads(path.read_text()))
-    except FileNotFoundError:
+    stored = trial_file.read(path)
+    if stored is None:
         return None
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path} is no result of a trial ({error}); delete it.") from error
+    result = Result(**stored)
+    folds = content["protocol"]["folds"]
+    listed = {table["name"]: table["openml_id"] for table in content["datasets"]}
+    for name, is_right in {
+        "model": result.identity == content["models"].get(result.model),
+        "benchmark": result.benchmark == content["benchmark"],
+        "dataset": result.dataset in listed,
+        "openml_id": result.openml_id == listed.get(result.dataset),
+        "fold": result.fold < folds,
+    }.items():
+        if not is_right:
+            raise DamagedFile(path, f"its {name} is another: {stored[name]!r}", AGAIN)
+    if path.name != file_name(result.model, result.dataset, result.fold):
+        raise DamagedFile(path, "it is another trial under this name", AGAIN)
+    return result
 
 
 def frame(results: Iterable[Result], order: Sequence[str]) -> pd.DataFrame:

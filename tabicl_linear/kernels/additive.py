@@ -55,14 +55,13 @@ class AdditiveRule(UpdateRule):
     ) -> tuple[Float[Tensor, "b t h v"], MatrixState]:
         """Write all tokens; every token reads the state that includes its own write."""
         with full_precision(x.q):
-            outputs, S = chosen(scan)(_weighted(x), initial_state(x, state), size=self._size(x))
+            outputs, S = chosen(scan)(x, initial_state(x, state), size=self._size(x))
         return outputs, MatrixState(S)
 
     def fold(self, x: Streams, state: RuleState | None = None) -> MatrixState:
         """Only the final state."""
         with full_precision(x.q):
-            S = initial_state(x, state)
-            return MatrixState(chosen(fold)(_weighted(x), S, size=self._size(x)))
+            return MatrixState(chosen(fold)(x, initial_state(x, state), size=self._size(x)))
 
     def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
         """o = S q."""
@@ -74,7 +73,7 @@ class AdditiveRule(UpdateRule):
         with full_precision(x.q):
             q, k = at_least_float32(x.q), at_least_float32(x.k)
             gated = q if x.log_decay is None else q * at_least_float32(x.log_decay).exp()
-            own = (k * q).sum(-1, keepdim=True) * _weighted(x).v
+            own = (k * q).sum(-1, keepdim=True) * weighted(x).v
             return read(gated, matrix_of(state)) + own
 
     def prefix_square_norms(
@@ -82,7 +81,7 @@ class AdditiveRule(UpdateRule):
     ) -> Float[Tensor, "b t h"]:
         """|S_i|^2 = |S_{i-1}|^2 + 2 v_i.(S_{i-1} k_i) + |v_i|^2 |k_i|^2: one more scan."""
         with full_precision(x.q):
-            S, v = initial_state(x, state), _weighted(x).v
+            S, v = initial_state(x, state), weighted(x).v
             recalled, _ = chosen(scan)(Streams(x.k, x.k, v), S, size=self._size(x))
             growth = _growth(at_least_float32(x.k), v, recalled, own=True)
             return S.square().sum((-1, -2)).unsqueeze(1) + growth.cumsum(1)
@@ -91,7 +90,7 @@ class AdditiveRule(UpdateRule):
         """|S + v k^T|^2 of every token alone."""
         with full_precision(x.q):
             S, k = matrix_of(state), at_least_float32(x.k)
-            growth = _growth(k, _weighted(x).v, read(k, S), own=False)
+            growth = _growth(k, weighted(x).v, read(k, S), own=False)
             return S.square().sum((-1, -2)).unsqueeze(1) + growth
 
     def _size(self, x: Streams) -> int:
@@ -105,12 +104,12 @@ def scan(
     """All prefix reads S_i q_i and the final state.
 
     Args:
-        x: Streams whose values are already weighted, without write rates.
+        x: Streams.
         S: Initial state.
         size: Tokens of a chunk.
     """
     batch, length, heads, _ = x.q.shape
-    size = chunks.fitting(size, length)
+    size, x = chunks.fitting(size, length), weighted(x)
     q, k, v = (chunks.split(at_least_float32(z), size) for z in (x.q, x.k, x.v))
     g = cumulative_decay(x.log_decay, size)
     states, final = _run(k, v, g, S)
@@ -122,6 +121,7 @@ def scan(
 
 def fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor, "b h v k"]:
     """The final state; arguments as in `scan`."""
+    x = weighted(x)
     if x.log_decay is None:
         k, v = (at_least_float32(z).transpose(1, 2) for z in (x.k, x.v))
         return S + v.transpose(-1, -2) @ k
@@ -170,7 +170,7 @@ def _scores(q: Tensor, k: Tensor, g: Tensor | None) -> Tensor:
     return (decayed @ (q * rest.exp()).unsqueeze(-1)).squeeze(-1)
 
 
-def _weighted(x: Streams) -> Streams:
+def weighted(x: Streams) -> Streams:
     """Streams with the write rates multiplied into the values, in at least float32."""
     v = at_least_float32(x.v)
     weighted = v if x.beta is None else v * at_least_float32(x.beta).unsqueeze(-1)

@@ -6,6 +6,8 @@ A state is a value: rules take one and return a new one, and nothing is changed 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
+import torch
+
 from tabicl_linear.types import Float, Tensor
 
 Tree = TypeVar("Tree")
@@ -58,6 +60,24 @@ def map_items(function: Callable[[Any], Any], tree: Tree) -> Tree:
     # A NamedTuple takes its fields as arguments, a plain tuple takes one iterable.
     named = type(tree) is not tuple
     return type(tree)(*items) if named else tuple(items)  # type: ignore[return-value]
+
+
+def row_major(tree: Tree) -> Tree:
+    """The tree with every tensor row by row from the start of its memory, as files give them back.
+
+    Matrix products of a transposed view, or of one that starts in the middle of other memory, round
+    differently on some processors: a state that was saved and loaded would predict other bits.
+    """
+    return map_tensors(_row_major, tree)
+
+
+def _row_major(tensor: Tensor) -> Tensor:
+    stride, is_plain = 1, tensor.storage_offset() == 0
+    # `is_contiguous` asks nothing of dimensions of size one, which decide how products are made.
+    for size, step in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        is_plain = is_plain and step == stride
+        stride *= max(size, 1)
+    return tensor if is_plain else tensor.clone(memory_format=torch.contiguous_format)
 
 
 def tensors(tree: object) -> Iterator[Tensor]:

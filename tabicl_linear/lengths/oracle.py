@@ -13,14 +13,32 @@ from sklearn.model_selection import StratifiedKFold
 
 from tabicl_linear.analysis.oracle import Epoch, OracleOptions, optimise_states
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.labels import checked_labels
-from tabicl_linear.estimator.preprocessing import TablePreprocessor
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.lengths.datasets import DatasetOptions, draw_dataset
 from tabicl_linear.lengths.scores import METRICS, score
 from tabicl_linear.model import InContextModel
+from tabicl_linear.parquet import Kind
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 SPLIT_SEED = 42
+
+COLUMNS: Mapping[str, Kind] = {
+    "dataset": "whole",
+    "model": "text",
+    "num_rows": "whole",
+    **dict.fromkeys(METRICS, "number"),
+    **dict.fromkeys([f"oracle_{metric}" for metric in METRICS], "number"),
+    "start_loss": "number",
+    "best_loss": "number",
+    "best_epoch": "whole",
+    "epochs": "whole",
+    "smallest_update": "number",
+    "largest_update": "number",
+    "fit_seconds": "number",
+    "oracle_seconds": "number",
+}
+"""Of what `compare` makes."""
 
 
 class Limits(NamedTuple):

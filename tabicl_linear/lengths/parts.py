@@ -3,17 +3,21 @@
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import ConfigError, DamagedFile
 from tabicl_linear.files import PARTIAL, written_whole
+from tabicl_linear.parquet import Kind, read_table, write_table
 
 SETTINGS = "run.json"
 PARTS = "parts"
+INDEX = "dataset"
+"""Column of every part that holds its index."""
+AGAIN = "repeat the command of that run, which makes it again"
 
 
 class Shard(NamedTuple):
@@ -57,7 +61,7 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
                 "name another folder, or repeat its options to go on."
             )
         return
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and not _is_begun(folder):
         raise ConfigError(f"--output {folder} holds other files; name another folder.")
     try:
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
@@ -66,6 +70,15 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
     except OSError as error:
         reason = f"--output {folder}: {error.strerror}; name another folder."
         raise ConfigError(reason) from error
+
+
+def _is_begun(folder: Path) -> bool:
+    """Whether a folder holds no more than a run that was killed before its settings were there."""
+    leftover = re.compile(rf"\.{re.escape(SETTINGS)}\.\d+{re.escape(PARTIAL)}")
+    others = [path for path in folder.iterdir() if not leftover.fullmatch(path.name)]
+    return all(path.name == PARTS and path.is_dir() for path in others) and not any(
+        (folder / PARTS).glob("*")
+    )
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -87,20 +100,22 @@ def run(
     folder: Path,
     indices: Sequence[int],
     read: Callable[[int], pd.DataFrame],
+    columns: Mapping[str, Kind],
     report: Callable[[str], None],
 ) -> None:
-    """Write the parts that are not there.
+    """Write the parts that are not there, or are damaged.
 
     Args:
         folder: Of an open run; gets a file for each part, whole or not at all.
         indices: Of the parts.
-        read: Makes a part.
-        report: Takes lines about progress.
+        read: Makes a part, whose column `dataset` is its index.
+        columns: Of every part, and what each holds.
+        report: Takes lines about progress and about damaged parts.
 
     Raises:
         ConfigError: A part cannot be written.
     """
-    missing = [index for index in indices if not _file(folder, index).is_file()]
+    missing = [index for index in indices if not _is_whole(folder, index, columns, report)]
     before = len(indices) - len(missing)
     if before:
         report(f"{before} of {len(indices)} parts are there already")
@@ -111,8 +126,7 @@ def run(
         for left in path.parent.glob(f".{path.name}.*{PARTIAL}"):
             left.unlink(missing_ok=True)  # by a process that was killed
         try:
-            with written_whole(path) as partial:
-                table.to_parquet(partial, index=False)
+            write_table(path, table, columns)
         except OSError as error:
             raise ConfigError(
                 f"--output {folder}: {error.strerror}; make room and repeat the command to go on."
@@ -124,28 +138,44 @@ def run(
         )
 
 
-def results(folder: Path, most: int | None = None) -> pd.DataFrame:
+def results(folder: Path, columns: Mapping[str, Kind], most: int | None = None) -> pd.DataFrame:
     """All parts that are there, in order; empty where none is.
 
     Args:
         folder: Of the run.
+        columns: Of every part, and what each holds.
         most: Leave out parts from this index on.
 
     Raises:
-        DataError: A part is damaged.
+        DamagedFile: A part is not what was written.
     """
-    paths = sorted((folder / PARTS).glob("[0-9]*.parquet"))
-    tables = [_read(path) for path in paths if most is None or int(path.stem) < most]
+    names = [path.stem for path in (folder / PARTS).glob("*.parquet")]
+    indices = sorted(int(name) for name in names if name.isdecimal())
+    wanted = [index for index in indices if most is None or index < most]
+    tables = [_read(folder, index, columns) for index in wanted]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _is_whole(
+    folder: Path, index: int, columns: Mapping[str, Kind], report: Callable[[str], None]
+) -> bool:
+    """Whether a part is there as it was written; one that is damaged is named."""
+    if not _file(folder, index).is_file():
+        return False
     try:
-        return pd.read_parquet(path)
-    except (OSError, ValueError) as error:  # those of pyarrow are ValueErrors
-        raise DataError(
-            f"{path} is damaged: delete it and repeat the command, which makes it again."
-        ) from error
+        _read(folder, index, columns)
+    except DamagedFile as error:
+        report(f"part {index} is damaged ({error.reason}) and is made again")
+        return False
+    return True
+
+
+def _read(folder: Path, index: int, columns: Mapping[str, Kind]) -> pd.DataFrame:
+    path = _file(folder, index)
+    table = read_table(path, columns, remedy=AGAIN)
+    if table.empty or (table[INDEX] != index).any():
+        raise DamagedFile(path, f"it is not part {index}", AGAIN)
+    return table
 
 
 def _file(folder: Path, index: int) -> Path:

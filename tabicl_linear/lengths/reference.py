@@ -10,6 +10,7 @@ import yaml
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.lengths.datasets import COVERED_ROWS
 from tabicl_linear.lengths.parts import read_settings, results
+from tabicl_linear.lengths.run import COLUMNS
 
 
 class Reference(NamedTuple):
@@ -70,7 +71,7 @@ class Reference(NamedTuple):
                     "columns and classes must be those of this run, and the shortest length too if "
                     f"it is below {COVERED_ROWS}."
                 )
-            read = results(folder)
+            read = results(folder, COLUMNS)
             known += [] if read.empty else list(read["model"].unique())
         missing = [name for name in self.models if name not in known]
         if missing:
@@ -85,7 +86,7 @@ class Reference(NamedTuple):
         Raises:
             DataError: A dataset is not the same in two runs, or a name is missing on one.
         """
-        tables = [own, *(results(folder) for folder in self.runs)]
+        tables = [own, *(results(folder, COLUMNS) for folder in self.runs)]
         found = pd.concat([table for table in tables if not table.empty], ignore_index=True)
         found = found[found["dataset"].isin(own["dataset"])]
         sums = found.groupby("dataset")["checksum"].nunique()

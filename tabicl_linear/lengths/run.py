@@ -17,8 +17,20 @@ from tabicl_linear.lengths.readings import (
     read_oracle,
     read_prefixes,
 )
-from tabicl_linear.lengths.scores import score
+from tabicl_linear.lengths.scores import METRICS, score
 from tabicl_linear.model import InContextModel
+from tabicl_linear.parquet import Kind
+
+COLUMNS: Mapping[str, Kind] = {
+    "dataset": "whole",
+    "model": "text",
+    "num_rows": "whole",
+    **dict.fromkeys(METRICS, "number"),
+    "fit_seconds": "number",
+    "predict_seconds": "number",
+    "checksum": "text",
+}
+"""Of what `read_dataset` makes."""
 
 Models = Mapping[str, InContextModel]
 
@@ -91,7 +103,7 @@ class RunOptions:
 
 @torch.no_grad()
 def read_dataset(models: Models, options: RunOptions, index: int) -> pd.DataFrame:
-    """All readings of a dataset: a row for each model (or way to read it) and length."""
+    """All readings of a dataset: `COLUMNS`, a row for each model (or way to read it) and length."""
     on_cpu = draw_dataset(options.datasets, index)
     rows = []
     for name, model in models.items():

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DamagedFile, DataError
+from tabicl_linear.files import DIGEST, digest_of
 from tabicl_linear.report.metrics import METRICS, TIMES
 
 COLUMNS = (
@@ -17,7 +18,13 @@ COLUMNS = (
     *("metric", "value", "seconds", "error"),
 )
 SIZES = ("rows", "columns", "classes")
+ROUNDING = 1e-9
+"""By which a mean of ones may be above 1."""
 FOLDERS_REMEDY = "name the output folder of `tabicl-linear evaluate`."
+RESTORE = (
+    "delete it and repeat every command of `tabicl-linear evaluate` that scored into its folder"
+)
+REPEAT = "repeat `tabicl-linear evaluate`, which writes the file again."
 
 
 class Results(NamedTuple):
@@ -63,6 +70,7 @@ def read(
     for folder in folders:
         frame = _read_csv(folder / "results.csv")
         about = _read_json(folder / "evaluation.json")
+        _check_folds(frame, about["protocol"]["folds"], folder / "results.csv")
         for benchmark in frame["benchmark"].unique():
             first, protocol = protocols.setdefault(benchmark, (folder, about["protocol"]))
             if protocol != about["protocol"]:
@@ -113,7 +121,36 @@ def _read_csv(path: Path) -> pd.DataFrame:
     strange = sorted(set(frame.loc[frame["value"].notna(), "metric"]) - {*METRICS, *TIMES})
     if strange:
         raise DataError(f"{path}: unknown metrics {strange}; known are {[*METRICS, *TIMES]}.")
+    _check_ranges(frame, path)
     return frame
+
+
+def _check_ranges(frame: pd.DataFrame, path: Path) -> None:
+    """Refuse values that no metric and no time can have."""
+    highest = {name: metric.highest for name, metric in METRICS.items()}
+    most = frame["metric"].map(highest).fillna(np.inf) + ROUNDING
+    for column, limit in (("value", most), ("seconds", np.inf)):
+        numbers = frame[column]
+        bad = (numbers < 0) | (numbers > limit)
+        if bad.any():
+            row = frame[bad].iloc[0]
+            what = row["metric"] if column == "value" else column
+            upper = highest.get(row["metric"], np.inf) if column == "value" else np.inf
+            bounds = "0 or more" if np.isinf(upper) else f"from 0 to {upper:g}"
+            raise DataError(
+                f"{path}, line {int(bad.to_numpy().argmax()) + 2}: {what}={row[column]:g} of "
+                f"{row['model']} on {row['dataset']}, which must be {bounds}; {REPEAT}"
+            )
+
+
+def _check_folds(frame: pd.DataFrame, folds: int, path: Path) -> None:
+    """Refuse folds that the protocol does not have."""
+    bad = ~frame["fold"].map(lambda text: text.isdecimal() and int(text) < folds)
+    if bad.any():
+        raise DataError(
+            f"{path}, line {int(bad.to_numpy().argmax()) + 2}: fold={frame['fold'][bad].iloc[0]}, "
+            f"which must be from 0 to {folds - 1}; {REPEAT}"
+        )
 
 
 def _numbers(texts: pd.Series, path: Path) -> pd.Series:
@@ -131,12 +168,22 @@ def _numbers(texts: pd.Series, path: Path) -> pd.Series:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read ({error}); {FOLDERS_REMEDY}") from error
     if not isinstance(about, dict) or not {"protocol", "datasets"} <= set(about):
         raise DataError(f"{path} lacks `protocol` or `datasets`; {FOLDERS_REMEDY}")
+    if about.get(DIGEST, "") not in ("", digest_of(about)):
+        raise DamagedFile(path, "its digest is another", RESTORE)
     if not isinstance(about["protocol"], dict) or type(about["protocol"].get("folds")) is not int:
         raise DataError(f"{path}: the protocol has no number of `folds`; {FOLDERS_REMEDY}")
+    listed = about["datasets"]
+    if not isinstance(listed, list) or not all(
+        isinstance(table, dict) and isinstance(table.get("name", ""), str) for table in listed
+    ):
+        raise DataError(
+            f"{path}: `datasets` is {json.dumps(listed)[:80]} and no list of tables; "
+            f"{FOLDERS_REMEDY}"
+        )
     return about
 
 
@@ -156,6 +203,12 @@ def _add_tables(
         lacks = [key for key in ("name", "openml_id", *SIZES) if key not in about]
         if lacks:
             raise DataError(f"{path}: a table lacks {', '.join(lacks)}; {FOLDERS_REMEDY}")
+        for key in SIZES:
+            if about[key] is not None and (type(about[key]) is not int or about[key] < 1):
+                raise DataError(
+                    f"{path}: {about['name']} has {key}={about[key]!r}, which must be a number "
+                    f"of 1 or more; {REPEAT}"
+                )
     unknown = sorted(set(frame["dataset"]) - {about["name"] for about in listed})
     if unknown:
         raise DataError(f"{folder}: results.csv has tables that evaluation.json lacks: {unknown}.")

@@ -3,8 +3,11 @@
 Least squares on class indicators masks classes that lie between others, and the share of a rare
 class seldom reaches that of a common one. Rows that are left out of a context show both, and a
 logistic regression of their labels on their predicted shares mends them (stacked generalisation,
-Wolpert 1992).
+Wolpert 1992). The rows themselves get logits from a regression on the others, by a single step of
+Newton's method from that on all (approximate leave-one-out, Rad and Maleki 2020).
 """
+
+from typing import NamedTuple
 
 import torch
 
@@ -34,6 +37,55 @@ def mapped(
     return logits
 
 
+class FittedMap(NamedTuple):
+    """A map and what is needed to leave out rows that it was fitted to.
+
+    Attributes:
+        class_map: The map.
+        present: Classes that count.
+        covariance: Inverse of the curvature of the loss, for the classes up to the last one that
+            any task has and, last, constants.
+    """
+
+    class_map: Float[Tensor, "b y z"]
+    present: Bool[Tensor, "b y"]
+    covariance: Float[Tensor, "b k w k w"]
+
+    @classmethod
+    def of(
+        cls,
+        class_map: Float[Tensor, "b y z"],
+        shares: Float[Tensor, "b n y"],
+        r: Float[Tensor, "b n y"],
+        present: Bool[Tensor, "b y"],
+    ) -> "FittedMap":
+        """What `fit_class_map` has found for such shares, labels and classes."""
+        return cls(class_map, present, _Search.of(shares, r, present, class_map).covariance())
+
+    def left_out(
+        self, shares: Float[Tensor, "b n y"], r: Float[Tensor, "b n y"]
+    ) -> Float[Tensor, "b n y"]:
+        """Logits of rows that the map was fitted to, each as if it had not been among them.
+
+        With p the probabilities of a row, x its shares and a one, A = x' H^-1 x over the inverse
+        curvature and W = diag(p) - p p': its logits move by A (I - W A)^-1 (p - r).
+
+        Args:
+            shares: Their shares.
+            r: Their one-hot labels.
+        """
+        logits, k = mapped(shares, self.class_map), self.covariance.shape[1]
+        absent = ~self.present[:, None, :k]
+        p = logits[..., :k].masked_fill(absent, -torch.inf).softmax(-1)
+        x = torch.cat([shares[..., :k], torch.ones_like(shares[..., :1])], dim=-1)
+        own = torch.einsum("bnw,bcwdv,bnv->bncd", x, self.covariance, x)
+        spread = p.diag_embed() - p.unsqueeze(-1) * p.unsqueeze(-2)
+        identity = torch.eye(k, dtype=p.dtype, device=p.device)
+        wrong = (p - r[..., :k]).unsqueeze(-1)
+        change = own @ torch.linalg.solve(identity - spread @ own, wrong)
+        return torch.cat([logits[..., :k] + change.squeeze(-1), logits[..., k:]], dim=-1)
+
+
 def fit_class_map(
     shares: Float[Tensor, "b n y"],
     r: Float[Tensor, "b n y"],
@@ -48,21 +100,23 @@ def fit_class_map(
         present: Classes that the context has; others keep their start.
         start: Where the search begins, and what the penalty pulls to.
     """
-    num_classes = int(present.any(0).nonzero().max()) + 1
-    kept = [*range(num_classes), -1]
-    search = _Search(
-        shares[..., :num_classes],
-        r[..., :num_classes],
-        present[:, :num_classes],
-        start[:, :num_classes][..., kept],
-    )
+    search = _Search.of(shares, r, present, start)
     found = start.clone()
-    found[:, :num_classes, kept] = search.run()
+    best, count = search.run(), search.r.shape[-1]
+    found[:, :count, :count], found[:, :count, -1] = best[..., :-1], best[..., -1]
     return found
 
 
 class _Search:
     """Newton's method on all tasks, each with a step of its own."""
+
+    @classmethod
+    def of(cls, shares: Tensor, r: Tensor, present: Tensor, start: Tensor) -> "_Search":
+        """That of the classes up to the last one that any task has."""
+        num_classes = int(present.any(0).nonzero().max()) + 1
+        columns = slice(num_classes)
+        start = torch.cat([start[:, columns, columns], start[:, columns, -1:]], dim=-1)
+        return cls(shares[..., columns], r[..., columns], present[:, columns], start)
 
     def __init__(self, shares: Tensor, r: Tensor, present: Tensor, start: Tensor) -> None:
         # One, but for rows that do not count.
@@ -101,14 +155,26 @@ class _Search:
 
     def step(self, class_map: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
         """Newton's step, and what it would gain if the loss were quadratic."""
-        b, classes, width = class_map.shape
         slope = (probabilities - self.r).mT @ self.x + self.penalty * (class_map - self.start)
+        factor = self._factor(probabilities)
+        step = torch.cholesky_solve(slope.flatten(1).unsqueeze(-1), factor).view_as(slope)
+        return step, (slope * step).sum((1, 2)) / 2
+
+    def covariance(self) -> Tensor:
+        """The inverse of the curvature of the loss at the start."""
+        _, classes, width = self.start.shape
+        inverse = torch.cholesky_inverse(self._factor(self.loss(self.start)[1]))
+        return inverse.unflatten(2, (classes, width)).unflatten(1, (classes, width))
+
+    def _factor(self, probabilities: Tensor) -> Tensor:
+        """The lower Cholesky factor of the curvature, where the map gives such probabilities."""
+        b, _, classes = probabilities.shape
+        width = classes + 1
         outer = (probabilities.unsqueeze(-1) * self.x.unsqueeze(2)).flatten(2)
         curvature = -(outer.mT @ outer).view(b, classes, width, classes, width)
         own = (outer.mT @ self.x).unflatten(1, (classes, width))
         curvature.diagonal(dim1=1, dim2=3).add_(own.movedim(1, -1))
         curvature = curvature.flatten(3).flatten(1, 2)
         curvature.diagonal(dim1=1, dim2=2).add_(self.penalty.repeat(classes))
-        factor = torch.linalg.cholesky(curvature)
-        step = torch.cholesky_solve(slope.flatten(1).unsqueeze(-1), factor).view(b, classes, width)
-        return step, (slope * step).sum((1, 2)) / 2
+        factor: Tensor = torch.linalg.cholesky(curvature)
+        return factor

@@ -1,5 +1,6 @@
 """Features of a row that are fixed before any table is seen, but for the thresholds of trees."""
 
+from collections.abc import Iterable
 from itertools import accumulate
 
 import torch
@@ -18,6 +19,12 @@ COSINE_PHASE = 10.0
 DRAW_BITS = 24
 """Digits of the draws of trees, which are whole numbers: no change of dtype may round them."""
 
+BELOW = 0.382
+"""Part of the gap between a value and the next smaller one by which a threshold lies below the
+value. Not the middle: that of two whole numbers, or of two decimals, is often another one."""
+SAME = 1e-6
+"""Standardised values that differ by less, relatively or absolutely, differ by rounding."""
+
 
 class RidgeFeatures(nn.Module):
     """f(z) of standardised rows z of m columns, clipped at +-8 but for trees.
@@ -27,7 +34,8 @@ class RidgeFeatures(nn.Module):
     - tanh: tanh(z W / sqrt(m) + b), W ~ 1.5 N(0, 1), b ~ N(0, 1).
     - cosine: cos(z W / sqrt(m) + b), W ~ N(0, 1), b ~ 10 N(0, 1).
     - trees: leaves, one-hot, of random trees that ask one question at each depth: is the value of a
-      random column at least that of a random context row; for categories, is it the same.
+      random column at least that of a random context row, or above most of the gap between that
+      and the next smaller one; for categories, is it the same.
 
     m counts the columns that vary in the context. W, b and the columns of trees are drawn once, the
     same for all tables; they are buffers that no file holds.
@@ -89,6 +97,31 @@ class RidgeFeatures(nn.Module):
     ) -> tuple[Int[Tensor, " r"], Int[Tensor, " r"]]:
         """Columns that trees ask about, and the context rows whose values they compare with."""
         return self.tree_columns * num_columns >> DRAW_BITS, self.tree_rows * num_rows >> DRAW_BITS
+
+    def thresholds(
+        self,
+        drawn: Float[Tensor, "b r"],
+        parts: Iterable[Float[Tensor, "b _n m"]],
+        categorical: Bool[Tensor, "b m"],
+    ) -> Float[Tensor, "b r"]:
+        """What trees compare with: no value of a context, so that no rounding decides.
+
+        A row of the context is on the side where comparing with the drawn value puts it; where none
+        has a smaller value, all rows are on one side, minus infinity being the threshold.
+
+        Args:
+            drawn: Standardised values of the rows and columns of `tree_questions`.
+            parts: All standardised rows of the context, in any order.
+            categorical: Columns of category codes, which are compared for equality.
+        """
+        columns, _ = self.tree_questions(categorical.shape[1], 1)
+        smaller = (drawn - SAME * (1 + drawn.abs())).unsqueeze(1)
+        below = torch.full_like(drawn, -torch.inf)
+        for z in parts:
+            values = z[..., columns]
+            values = values.masked_fill_(values >= smaller, -torch.inf)
+            below = torch.maximum(below, values.amax(1))
+        return torch.where(categorical[:, columns], drawn, drawn - BELOW * (drawn - below))
 
     def forward(
         self,

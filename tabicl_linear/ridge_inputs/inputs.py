@@ -84,9 +84,7 @@ class RidgeRegressions(nn.Module):
                 rounding.
         """
         size = rows_per_chunk or x.shape[1]
-        columns, rows = self.features.tree_questions(x.shape[2], x.shape[1])
-        asked = self._rows(x[:, rows], statistics)
-        thresholds = asked.gather(2, columns.expand(len(x), -1).unsqueeze(-1)).squeeze(-1)
+        thresholds = self.thresholds(x, statistics, size)
 
         def chunks(step: int) -> Iterator[tuple[Tensor, Tensor]]:
             some = x[:, ::step].split(size, dim=1), y[:, ::step].split(size, dim=1)
@@ -100,6 +98,17 @@ class RidgeRegressions(nn.Module):
             return self.resume(RidgeState(thresholds, empty), statistics)
         fitted = solve(chunks, sets, penalties, self.options.calibration)
         return RidgeContext(self, RidgeState(thresholds, fitted.solution), statistics, fitted)
+
+    @torch.no_grad()
+    def thresholds(
+        self, x: Float[Tensor, "b c m"], statistics: ContextStatistics, rows_per_chunk: int
+    ) -> Float[Tensor, "b r"]:
+        """Standardised values that fixed trees compare with, for a context."""
+        columns, rows = self.features.tree_questions(x.shape[2], x.shape[1])
+        asked = self._rows(x[:, rows], statistics)
+        drawn = asked.gather(2, columns.expand(len(x), -1).unsqueeze(-1)).squeeze(-1)
+        parts = (self._rows(part, statistics) for part in x.split(rows_per_chunk, dim=1))
+        return self.features.thresholds(drawn, parts, statistics.categorical)
 
     def resume(self, state: RidgeState, statistics: ContextStatistics) -> "RidgeContext":
         """What predicts rows that extend a fitted context."""
@@ -206,7 +215,7 @@ class RidgeContext:
             self.state = self.state._replace(solution=after)
         else:
             assert fitted is not None, "rows added to a context that has been solved"
-            found = fitted.context(f, r)
+            found = fitted.context(f, r, rows.start)
         return regressions.shown(found)
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.ridge_inputs.class_map import fit_class_map, scaled
+from tabicl_linear.ridge_inputs.class_map import FittedMap, fit_class_map, scaled
 from tabicl_linear.ridge_inputs.options import Calibration
 from tabicl_linear.ridge_inputs.predictions import (
     CONFIDENCES,
@@ -42,18 +42,37 @@ class LeaveOneOut(NamedTuple):
         known: Predictions of all its rows, where there were few enough to need them all.
         regressions: Otherwise, what predicts them: a regression on each set, with the penalty
             chosen.
+        step: Every so-manieth row of the context, from the first on, chose what suits best.
+        class_map: What has been fitted to these rows; None where no class map is.
     """
 
     sets: Sequence[FeatureSet]
     solution: Solution
     known: RidgePredictions | None
     regressions: Sequence[OfSums]
+    step: int
+    class_map: FittedMap | None
 
-    def context(self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]) -> RidgePredictions:
-        """Predictions of context rows, each from all others, that are not `known`."""
+    def context(
+        self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"], first: int = 0
+    ) -> RidgePredictions:
+        """Predictions of context rows, each from all others, that are not `known`.
+
+        Args:
+            f: Their features.
+            r: Their one-hot labels.
+            first: Number of the first of them in the context.
+        """
         pairs = zip(self.regressions, self.sets, strict=True)
         shares = [regression.left_out(of_set(f, part), r)[0] for regression, part in pairs]
-        return self.solution.about(torch.stack(shares, dim=2))
+        predictions = self.solution.about(torch.stack(shares, dim=2))
+        if self.class_map is None:
+            return predictions
+        sampled = slice(-first % self.step, None, self.step)
+        scores = predictions.scores.clone()
+        mixed = predictions.mixed()[:, sampled]
+        scores[:, sampled] = self.class_map.left_out(mixed, r[:, sampled])
+        return predictions._replace(scores=scores)
 
 
 def solve(
@@ -65,7 +84,7 @@ def solve(
     """Sums over all chunks, then the penalties and the confidence that suit a sample of rows best.
 
     Args:
-        chunks: Gives every so-manieth row of the context, from the first on, in order.
+        chunks: Yields the context in pieces: rows 0, s, 2s, ... for the step s that it is given.
         sets: What each regression takes of the features.
         penalties: To choose from for each task and set.
         calibration: How logits are made of shares.
@@ -73,34 +92,32 @@ def solve(
     held, sums = _read(chunks(1))
     if sums is None:
         f, r = _joined(held)
-        regressions, left_out = zip(
-            *(solve_rows(f, r, part, penalties) for part in sets), strict=True
-        )
-        choice = _choose(torch.stack(left_out), r, regressions[0].shares, calibration)
-        solution = _solution(regressions, choice)
-        return LeaveOneOut(sets, solution, solution.about(choice.shares), ())
-    sample = _joined(chunks(-(-sums.rows // MOST_SAMPLED)))
-    return _solve_sums(sums, sample, sets, penalties, calibration)
-
-
-def _solve_sums(
-    sums: RidgeSums,
-    sample: Chunk,
-    sets: Sequence[FeatureSet],
-    penalties: Sequence[float],
-    calibration: Calibration,
-) -> LeaveOneOut:
-    f, r = sample
+        of_rows = [solve_rows(f, r, part, penalties) for part in sets]
+        regressions = [regression for regression, _ in of_rows]
+        choice = _choose(torch.stack([z for _, z in of_rows]), r, regressions, calibration)
+        return _of_all(sets, _solution(regressions, choice), choice, r)
+    step = -(-sums.rows // MOST_SAMPLED)
+    f, r = _joined(chunks(step))
     solved = [solve_sums(sums, part, penalties) for part in sets]
     pairs = zip(solved, sets, strict=True)
     left_out = torch.stack([each.left_out(of_set(f, part), r) for each, part in pairs])
     regressions = [each.regression for each in solved]
-    choice = _choose(left_out, r, regressions[0].shares, calibration)
+    choice = _choose(left_out, r, regressions, calibration)
     solution = _solution(regressions, choice)
-    if r.shape[1] == sums.rows:
-        return LeaveOneOut(sets, solution, solution.about(choice.shares), ())
+    if step == 1:
+        return _of_all(sets, solution, choice, r)
     kept = [each.choose(best) for each, best in zip(solved, choice.penalties, strict=True)]
-    return LeaveOneOut(sets, solution, None, kept)
+    return LeaveOneOut(sets, solution, None, kept, step, choice.fitted)
+
+
+def _of_all(
+    sets: Sequence[FeatureSet], solution: Solution, choice: "_Choice", r: Float[Tensor, "b n y"]
+) -> LeaveOneOut:
+    """A context all of whose rows have been predicted while choosing."""
+    known = solution.about(choice.shares)
+    if choice.fitted is not None:
+        known = known._replace(scores=choice.fitted.left_out(known.mixed(), r))
+    return LeaveOneOut(sets, solution, known, (), 1, choice.fitted)
 
 
 class _Choice(NamedTuple):
@@ -112,6 +129,7 @@ class _Choice(NamedTuple):
         mixture: Of the sets.
         confidence: Of the mixture.
         class_map: Of the mixture.
+        fitted: The same with what leaves rows out; None where it has not been fitted to them.
         shares: Predictions of the rows with these penalties.
     """
 
@@ -120,33 +138,38 @@ class _Choice(NamedTuple):
     mixture: Float[Tensor, "b s"]
     confidence: Float[Tensor, "b 1"]
     class_map: Float[Tensor, "b y z"]
+    fitted: FittedMap | None
     shares: Float[Tensor, "b n s y"]
 
 
 def _choose(
     left_out: Float[Tensor, "s p b n y"],
     r: Float[Tensor, "b n y"],
-    prior: Float[Tensor, "b y"],
+    regressions: Sequence[Regression],
     calibration: Calibration,
 ) -> _Choice:
+    prior = regressions[0].shares
     errors = (left_out - r).square().sum((-1, -2))
     best = errors.argmin(1)
-    chosen = left_out[torch.arange(len(best))[:, None], best, torch.arange(len(r))]
+    sets, tasks = (torch.arange(n, device=best.device) for n in best.shape)
+    chosen = left_out[sets[:, None], best, tasks]
     wrong = (chosen - r).flatten(2)
     mixture = best_mixture(torch.einsum("sbi,tbi->bst", wrong, wrong))
     shares = torch.einsum("bs,sbny->bny", mixture, chosen)
     scatter = (r - prior[:, None]).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
     losses = confidence_losses(shares, r, prior[:, None] > 0)
     confidence = r.new_tensor(CONFIDENCES)[losses.argmin(0)].unsqueeze(-1)
-    class_map = scaled(confidence, r.shape[-1])
+    class_map, fitted = scaled(confidence, r.shape[-1]), None
     if calibration == "logistic":
         class_map = fit_class_map(shares, r, prior > 0, class_map)
+        fitted = FittedMap.of(class_map, shares, r, prior > 0)
     return _Choice(
         penalties=best,
         errors=(errors.amin(1) / scatter).T,
         mixture=mixture,
         confidence=confidence,
         class_map=class_map,
+        fitted=fitted,
         shares=chosen.movedim(0, 2),
     )
 

@@ -39,8 +39,9 @@ class RidgeOptions:
             have been left out, in units of the variance of a row's features.
         calibration: How logits are made of predicted shares, judged on rows that have been left
             out. confidence: by the best of some factors. logistic: by a logistic regression of the
-            labels on the shares of all classes. Where `form` is earlier_rows, the state then keeps
-            the predicted shares and the labels of the last 1,024 rows.
+            labels on the shares of all classes; for the logits of a context row, of all other rows.
+            Where `form` is earlier_rows, the state then keeps the predicted shares and the labels
+            of the last 1,024 rows.
         growth: By how much the number of rows grows from one solution to the next where `form` is
             earlier_rows.
         shown: What the network is shown: the predictions, or the class shares of the context and no

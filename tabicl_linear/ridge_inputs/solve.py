@@ -50,17 +50,15 @@ FeatureSet = Sequence[Part]
 """The features of one regression."""
 
 
-def of_set(f: Float[Tensor, "b n f"], features: FeatureSet) -> Float[Tensor, "b n s"]:
-    """The features of a set among all, without a copy where they stand side by side."""
-    return f[..., _places(features)]
+def of_set(f: Float[Tensor, "b *n f"], features: FeatureSet) -> Float[Tensor, "b *n s"]:
+    """The features of a set among all, without a copy where they stand side by side.
 
-
-def _places(features: FeatureSet) -> slice | Int[Tensor, " s"]:
-    """Where the features of a set stand among all."""
+    By slices and never by an index, which would have to get to the device first.
+    """
     places = [part.place for part in features]
     if all(one.stop == other.start for one, other in pairwise(places)):
-        return slice(places[0].start, places[-1].stop)
-    return torch.cat([torch.arange(place.start, place.stop) for place in places])
+        return f[..., places[0].start : places[-1].stop]
+    return torch.cat([f[..., place] for place in places], dim=-1)
 
 
 class RidgeSums(NamedTuple):
@@ -162,14 +160,14 @@ class OfSums(NamedTuple):
 
 def solve_sums(sums: RidgeSums, features: FeatureSet, penalties: Sequence[float]) -> OfSums:
     """Solve for one set from sums over all features."""
-    chosen = _places(features)
-    mean = sums.features[:, chosen] / sums.rows
+    mean = of_set(sums.features, features) / sums.rows
     shares = sums.labels / sums.rows
     column = sums.rows * mean.unsqueeze(-1)
-    gram = sums.gram[:, chosen][..., chosen] - column * mean[:, None]
+    rows = of_set(sums.gram.mT, features).mT
+    gram = of_set(rows, features) - column * mean[:, None]
     variance = gram.diagonal(dim1=-2, dim2=-1) / sums.rows
     scale = _scale(variance, features)
-    cross = (sums.cross[:, chosen] - column * shares[:, None]) * scale.unsqueeze(-1)
+    cross = (of_set(sums.cross.mT, features).mT - column * shares[:, None]) * scale.unsqueeze(-1)
     gram.mul_(scale.unsqueeze(-1)).mul_(scale[:, None])
     factors = _factors(gram, _added(penalties, features, gram))
     weights = _solved(factors, cross)

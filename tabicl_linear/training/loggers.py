@@ -11,6 +11,7 @@ from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from tabicl_linear.files import written_whole
+from tabicl_linear.training.metric_names import VALIDATION
 
 
 class Board(TensorBoardLogger):
@@ -41,13 +42,19 @@ class MetricsFile(Logger):
         folder: The run folder; made when the first row is written.
         resumed_step: Optimiser step of the checkpoint that the run continues from: rows of that
             step and later ones, left by the interrupted run, are dropped.
+        resumed_rows: Rows that were there when the checkpoint was taken: validations after them are
+            made up, and their rows dropped, too. None if that is not known.
     """
 
-    def __init__(self, folder: Path, resumed_step: int = 0) -> None:
+    def __init__(
+        self, folder: Path, resumed_step: int = 0, resumed_rows: int | None = None
+    ) -> None:
         super().__init__()
         self._path = folder / "metrics.csv"
         self._resumed_step = resumed_step
+        self._resumed_rows = resumed_rows
         self._columns: list[str] = []
+        self._rows = 0
 
     @property
     def name(self) -> str:
@@ -63,6 +70,11 @@ class MetricsFile(Logger):
     def save_dir(self) -> str:
         """The run folder."""
         return str(self._path.parent)
+
+    @property
+    def rows(self) -> int:
+        """How many there are, without those that are going to be dropped."""
+        return self._rows if self._columns else len(self._kept())
 
     @property
     @rank_zero_experiment
@@ -87,19 +99,29 @@ class MetricsFile(Logger):
             self._rewrite(self._read(), [*self._columns, *new])
         with self._path.open("a", newline="") as file:
             csv.DictWriter(file, self._columns).writerow(row)
+        self._rows += 1
 
     def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        kept = [row for row in self._read() if int(row["step"]) < self._resumed_step]
+        kept = self._kept()
         self._rewrite(kept, list(kept[0]) if kept else ["step"])
+        self._rows = len(kept)
+
+    def _kept(self) -> list[dict[str, str]]:
+        return [row for number, row in enumerate(self._read()) if self._is_kept(number, row)]
+
+    def _is_kept(self, number: int, row: Mapping[str, str]) -> bool:
+        early = self._resumed_rows is None or number < self._resumed_rows
+        is_validation = any(row.get(name) for name in VALIDATION)
+        return int(row["step"]) < self._resumed_step and (early or not is_validation)
 
     def _read(self) -> list[dict[str, str]]:
         if not self._path.exists():
             return []
         with self._path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        # A kill can leave an incomplete last line.
-        return [row for row in rows if None not in row.values()]
+            lines = file.readlines()
+        # A kill can leave an incomplete last line, whose last number may look whole.
+        return list(csv.DictReader(line for line in lines if line.endswith("\n")))
 
     def _rewrite(self, rows: list[dict[str, str]], columns: list[str]) -> None:
         with written_whole(self._path) as partial, partial.open("w", newline="") as file:

@@ -18,6 +18,7 @@ from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
+from tabicl_linear.training.after_step import AfterStep, make_up
 from tabicl_linear.training.metric_names import GRADIENT_NORM, LEARNING_RATE, LOSS
 from tabicl_linear.training.schedule import PlannedSchedule
 from tabicl_linear.training.scores import MeanScores, cross_entropy, score
@@ -95,6 +96,7 @@ class InContextTask(LightningModule):
         self._states: States = ()
         self._stepped_states: States = ()
         self._restored: States = ()
+        self._left = AfterStep()
         self._stream_seed = 0
         self._folder = ""
 
@@ -103,7 +105,7 @@ class InContextTask(LightningModule):
 
         States loaded earlier are discarded; those of this run are loaded afterwards.
         """
-        self._restored = ()
+        self._restored, self._left = (), AfterStep()
         # Processes other than the first do not know the run folder until they are connected.
         self._folder = self.trainer.strategy.broadcast(str(self.trainer.default_root_dir))
         # Lightning converts only after restoring a checkpoint, which would round float64 weights.
@@ -112,12 +114,20 @@ class InContextTask(LightningModule):
         self.model.place(self.backend, autocast=autocast, compile_dense=self.compile_dense)
 
     def on_train_start(self) -> None:
-        """Continue from the states of a checkpoint, if one was loaded, or start without any.
+        """Continue from the states of a checkpoint, or without any; make up a missed validation.
 
         Raises:
             ConfigError: State passing with data whose seed is not known, or states of another
                 number of processes.
         """
+        self._continue_states()
+        self._left = make_up(self.trainer, self._left)
+
+    def on_fit_end(self) -> None:
+        """Make up a missed validation of a run that has no further step to take."""
+        self._left = make_up(self.trainer, self._left)
+
+    def _continue_states(self) -> None:
         self._states = self._stepped_states = ()
         restored, self._restored = self._restored, ()
         if self.state_passing is None:
@@ -205,6 +215,7 @@ class InContextTask(LightningModule):
         """
         _check_weights(checkpoint["state_dict"], self.state_dict())
         self._restored = checkpoint.get("state_passing", {}).get("memories", ())
+        self._left = AfterStep.read(checkpoint)
         for stored in checkpoint.get("optimizer_states", []):
             fresh = self.optimizer(self.named_parameters()).param_groups
             _check_groups(stored["param_groups"], fresh)
@@ -285,4 +296,8 @@ def _check(
     try:
         schedule(optimizer(model.named_parameters()))
     except ValueError as error:
-        raise ConfigError(f"model.optimizer or model.schedule: {error}") from error
+        text = str(error).rstrip(".")
+        raise ConfigError(
+            f"model.optimizer or model.schedule: {text}; give a value in the range that the class "
+            "allows, such as --model.optimizer.lr 3e-5."
+        ) from error

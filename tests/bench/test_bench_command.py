@@ -34,6 +34,7 @@ PRIOR = Case(
     "prior",
     ("TabPFN v1 prior, 100 rows, calls",),
 )
+START = Case(("start", "--cpu-time"), "start", ("200 rows x 10 columns",))
 KERNELS = Case(
     ("kernels", "--only", "delta rule", "gated delta rule", "GLA"),
     "kernels",
@@ -150,6 +151,19 @@ def test_prior(measure):
         }
         assert target["measured"] == pytest.approx(seconds[shared] / seconds["sharing=dataset"])
         assert columns in target["what"]
+
+
+@pytest.mark.slow
+def test_start(measure):
+    pytest.importorskip("catboost")
+    data = measure(START)
+    trees = {"random_forest", "catboost", "hist_gradient_boosting"}
+    groups = {e["group"] for e in data["raw"]["cases"]}
+    assert groups == {"200 rows, fit and predict 200", "200 rows, predict one"}
+    for entry in data["raw"]["cases"]:
+        if entry["role"] == "ours":
+            assert set(entry["ratios"]) == trees
+    check_targets(data, 2)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The callbacks that look at the model: what they leave, when, and that they change nothing."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -164,24 +165,61 @@ def test_looks_of_steps_that_are_taken_again_are_dropped(fit, tmp_path):
     assert sorted(set(read(folder, "write_rates")["step"])) == [1, 2, 3]
 
 
-def test_tensorboard_has_scalars_by_layer_figures_and_one_layout(run):
-    events = EventAccumulator(str(run), size_guidance={"images": 0, "tensors": 0}).Reload()
-    tags = events.Tags()
-    assert set(tags["images"]) == {f"seeing/{name}" for name in NAMES}
-    assert [image.step for image in events.Images("seeing/cosine_drift")] == [2, 4]
-    scalars = {tag for tag in tags["scalars"] if tag.partition("/")[0] in NAMES}
-    assert "write_rates/write_rate/layer_01" in scalars
-    assert "state_norms/effective_rank/layer_01" in scalars
-    assert {"cosine_drift/to_1000/layer_01", "cosine_drift/to_48/layer_01"} <= scalars
-    assert "length_probe/roc_auc/rows_000048" in scalars
+def tags_of(folder):
+    events = EventAccumulator(str(folder), size_guidance={"images": 0, "tensors": 0}).Reload()
+    return events, events.Tags()
+
+
+def test_tensorboard_opens_on_the_loss(run):
+    """It unfolds the first two groups; all that looks log is one group after these."""
+    _, tags = tags_of(run)
+    groups = {tag.partition("/")[0] for kind in ("scalars", "images") for tag in tags[kind]}
+    assert sorted(groups)[:2] == ["train", "val"]
+    assert max(groups) == "within"
+
+
+def test_tensorboard_has_scalars_by_layer_pictures_and_one_layout(run):
+    events, tags = tags_of(run)
+    looks = {tag.removeprefix("within/") for tag in tags["images"]}
+    assert {tag.partition("/")[0] for tag in looks} == {
+        "cosine_drift",
+        "length_probe",
+        "state",
+        "write_rate",
+    }
+    assert [image.step for image in events.Images("within/cosine_drift/to_48")] == [2, 4]
+    assert {image.width for tag in tags["images"] for image in events.Images(tag)} == {350}
+    scalars = {tag for tag in tags["scalars"] if tag.startswith("within/")}
+    assert "within/write_rate/layer_01" in scalars
+    assert "within/state/effective_rank/layer_01" in scalars
+    assert "within/length_probe/roc_auc/rows_000048" in scalars
     ranks = read(run, "state_norms").groupby("step")["effective_rank"].mean()
-    logged = events.Scalars("state_norms/effective_rank/layer_01")
+    logged = events.Scalars("within/state/effective_rank/layer_01")
     assert [x.value for x in logged] == pytest.approx(ranks.to_list(), rel=1e-6)
     (layout,) = events.Tensors("custom_scalars__config__")
     parsed = layout_pb2.Layout()
     parsed.ParseFromString(layout.tensor_proto.string_val[0])
     titles = {category.title for category in parsed.category}
     assert titles == {"Write rates", "State norms", "Cosine drift", "Length probe"}
+
+
+def test_each_chart_of_the_layout_has_lines(run):
+    events, tags = tags_of(run)
+    parsed = layout_pb2.Layout()
+    (layout,) = events.Tensors("custom_scalars__config__")
+    parsed.ParseFromString(layout.tensor_proto.string_val[0])
+    for category in parsed.category:
+        for chart in category.chart:
+            patterns = list(chart.multiline.tag)
+            shown = [t for t in tags["scalars"] for p in patterns if re.fullmatch(p, t)]
+            assert shown, (category.title, chart.title)
+
+
+def test_lines_that_are_constant_by_definition_are_left_out(run):
+    """1,000 rows are the longest context here: states there have cosine 1 to themselves."""
+    _, tags = tags_of(run)
+    drift = {tag for tag in tags["scalars"] if "cosine_drift" in tag}
+    assert drift == {"within/cosine_drift/to_48/layer_01"}
 
 
 def test_references_have_cosine_one(run):

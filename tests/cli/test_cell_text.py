@@ -11,7 +11,8 @@ from tabicl_linear.cli.cell_text import (
     without_marks,
 )
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.label_text import typed_labels
+from tabicl_linear.estimator.rows.label_text import typed_labels
+from tabicl_linear.estimator.rows.labels import checked_labels
 
 
 @pytest.mark.parametrize("kind", ["object", "str"])
@@ -129,3 +130,11 @@ def test_columns_that_look_like_row_numbers():
     )
     assert row_numbers(table) == ["Unnamed: 0", "id"]
     assert row_numbers(table[:20]) == ["Unnamed: 0"]
+
+
+@pytest.mark.parametrize("infinite", ["inf", "-Infinity", "+INF"])
+def test_infinity_among_numbers_is_a_number_and_refused_as_in_parquet(infinite):
+    typed = typed_labels(pd.Series(["1.0", infinite], dtype="str"))
+    with pytest.raises(DataError, match="infinity"):
+        checked_labels(typed)
+    assert typed_labels(pd.Series(["low", infinite], dtype="str")).tolist() == ["low", infinite]

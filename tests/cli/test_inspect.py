@@ -21,6 +21,7 @@ from tabicl_linear.analysis.page import page
 from tabicl_linear.analysis.probe_tasks import Probe
 from tabicl_linear.analysis.summary import saturated_layers, summarise
 from tabicl_linear.cli.inspect import table_probe
+from tabicl_linear.cli.inspect_options import NAMES
 from tabicl_linear.errors import DataError
 
 SHORT = ["--lengths", "8", "16", "32", "--tasks", "2"]
@@ -237,6 +238,10 @@ def test_an_error_while_writing_leaves_nothing(checkpoints, tmp_path, monkeypatc
     assert main(["inspect", checkpoints[0], *options]) == 2
     assert "No space left" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_options_name_every_analysis():
+    assert list(ANALYSES) == list(NAMES)
 
 
 def test_it_imports_no_lightning():

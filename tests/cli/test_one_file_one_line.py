@@ -108,7 +108,8 @@ def test_the_run_says_what_it_was(run, load):
 
 def test_the_mixer_is_loaded_and_predicts_as_its_export_does(run, importable):
     last, exported = run / "last.ckpt", run / "model.safetensors"
-    assert main(["export", str(last), str(exported)]) == 0
+    assert main(["export", str(last), str(exported)]) == 2
+    assert main(["export", "--trust-code", str(last), str(exported)]) == 0
     models = [load_model(path, trust_code=True) for path in (last, exported)]
     assert type(models[0].backbone.layers()[0].mixer).__name__ == "FixedDecay"
     x, y = torch.randn(1, 30, 4), torch.arange(30)[None] % 3

@@ -210,6 +210,11 @@ BAD = {
     ),
     "no dates": (["--dates", "w"], "x,z\n1,a\n", "--dates w: train.csv has no such column"),
     "no date": (["--dates", "z"], "x,z\n1,a\n", "train.csv: --dates z: 'a' in row 1 is no date"),
+    "id and dropped": (
+        ["--id-columns", "x", "--drop", "x"],
+        "x,z\n1,a\n",
+        "--id-columns x is also in --drop",
+    ),
     "target twice": (["--drop", "y"], "x,z\n1,a\n", "--target y is also in --id-columns or --drop"),
     "nothing left": (["--drop", "x", "z"], "x,z\n1,a\n", "no column besides the target 'y'"),
     "name taken": (["--id-columns", "proba_no"], "x,z,proba_no\n1,a,1\n", "rename it"),

@@ -39,6 +39,21 @@ def test_a_verb_has_help(verb, capsys):
     assert "--" in capsys.readouterr().out
 
 
+def test_help_loads_nothing_that_takes_seconds():
+    """But for training, whose options are those of classes."""
+    verbs = sorted(set(VERBS) - {"fit", "validate", "test"})
+    code = (
+        "import sys, contextlib, io; from tabicl_linear.__main__ import main\n"
+        f"for verb in {verbs}:\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "        main([verb, '--help'])\n"
+        "    heavy = {'torch', 'pandas', 'sklearn', 'numpy', 'matplotlib'} & set(sys.modules)\n"
+        "    assert not heavy, (verb, heavy)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_refuses_an_unknown_option_in_one_line(verb, capsys):
     assert main([verb, "--nope"]) == 2

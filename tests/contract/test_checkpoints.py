@@ -48,7 +48,7 @@ def logits(model: InContextModel) -> torch.Tensor:
 
 def loaded_both_ways(path):
     exported = path.with_suffix(".safetensors")
-    export(path, exported)
+    export(path, exported, trust_code=True)
     return [load_model(file, trust_code=True) for file in (path, exported)]
 
 

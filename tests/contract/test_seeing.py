@@ -1,5 +1,6 @@
 """Every mixer and readout of the package, and one of somebody else, can be looked at."""
 
+import re
 from functools import cache
 
 import pytest
@@ -135,7 +136,10 @@ def test_every_callback_looks_and_says_nothing_of_what_is_not_there(mixer, reado
         assert len(table)
         scalars = callback.scalars(table)
         assert scalars
-        assert all(tag == tag.strip("/") and tag.count("/") == 1 for tag in scalars)
+        assert all(re.fullmatch(r"\w+(/\w+)?/(layer_\d\d|rows_\d{6})", tag) for tag in scalars)
+        pictures = callback.pictures(table, probe())
+        assert pictures
+        assert not {*pictures} & {*scalars}
         if isinstance(callback, WriteRates):
             assert set(table["gate"]) == GATES[kind(mixer)]
             assert set(table["layer"]) == {1, 2}

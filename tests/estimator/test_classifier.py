@@ -254,7 +254,7 @@ def test_default_weights_are_used_where_they_are(tmp_path, monkeypatch, checkpoi
     export(checkpoint, weights)
     monkeypatch.setitem(WEIGHTS, "default", weights)
     train, test, labels, _ = wine
-    default = TabICLLinearClassifier(n_estimators=1).fit(train, labels)
+    default = TabICLLinearClassifier(trees=False, n_estimators=1).fit(train, labels)
     expected = TabICLLinearClassifier(checkpoint, n_estimators=1).fit(train, labels)
     np.testing.assert_array_equal(default.predict_proba(test), expected.predict_proba(test))
 

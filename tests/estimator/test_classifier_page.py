@@ -9,6 +9,7 @@ import pytest
 from contract.variants import make
 
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.estimator.learners import pretrained
 
 PAGE = Path(__file__).parents[2] / "docs" / "classifier.md"
 # The table has more columns than the small models take.
@@ -44,7 +45,7 @@ def folder(tmp_path, monkeypatch):
         "default": make("DeltaNet", "final_state", axis="ridge_row"),
         "streaming": make("DeltaNet", "causal", axis="ridge_earlier_row"),
     }
-    monkeypatch.setattr(TabICLLinearClassifier, "_load_model", lambda self: models[self.model])
+    monkeypatch.setattr(pretrained, "load", models.__getitem__)
     train, test = customers(200, seed=0), customers(50, seed=1)
     train.to_csv("train.csv", index=False)
     train.to_parquet("train.parquet")

@@ -15,7 +15,7 @@ from tabicl_linear.analysis.diagnosis import LABELS, diagnosis_figure
 from tabicl_linear.analysis.state_drift import drift
 from tabicl_linear.analysis.states import states_at
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.ensemble import as_seen
+from tabicl_linear.estimator.members.ensemble import as_seen
 from tabicl_linear.kernels.state import tensors
 
 COLUMNS = ["member", "digit", "layer", "head", "measure", "value"]

@@ -9,6 +9,7 @@ import pytest
 from contract.variants import make
 
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.estimator.learners import pretrained
 
 PAGE = Path(__file__).parents[2] / "docs" / "explaining.md"
 EXAMPLES = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -28,7 +29,7 @@ def names(tmp_path, monkeypatch):
     """What the examples find, with a small model in place of the weights that ship."""
     monkeypatch.chdir(tmp_path)
     model = make("DeltaNet", "final_state", axis="ridge_row")
-    monkeypatch.setattr(TabICLLinearClassifier, "_load_model", lambda self: model)
+    monkeypatch.setattr(pretrained, "load", lambda name: model)
     X, y = table(60, seed=0)
     X_test, y_test = table(40, seed=1)
     return {"X": X, "y": y, "X_test": X_test, "y_test": y_test}

@@ -216,11 +216,15 @@ def test_a_model_that_cannot_says_which_can(checkpoint):
         TabICLLinearClassifier(checkpoint, n_estimators=1).fit(x, y),
     ):
         assert not hasattr(classifier, "partial_fit")
-        with pytest.raises(AttributeError, match=r"no partial_fit: .*readouts\.Causal"):
+        with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as refusal:
             classifier.partial_fit(x, y)
+        cause = str(refusal.value.__cause__)
+        assert "readouts.Causal" in cause
+        assert "model='streaming'" in cause
     ridge = tiny_model.untrained(readout="Causal", ridge_inputs={"num_tanh": 8, "num_trees": 2})
-    with pytest.raises(AttributeError, match=r"ridge_inputs\.form: earlier_rows"):
+    with pytest.raises(AttributeError) as refusal:
         TabICLLinearClassifier(ridge).partial_fit(x, y)
+    assert "ridge_inputs.form: earlier_rows" in str(refusal.value.__cause__)
     assert not hasattr(RandomFeatureRidge(), "partial_fit")
     assert hasattr(TabICLLinearClassifier("missing.ckpt"), "partial_fit")
     with pytest.raises(ValueError, match=r"missing\.ckpt"):

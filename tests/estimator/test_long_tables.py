@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.estimator.memory import MAX_ROWS
+from tabicl_linear.estimator.members.memory import MAX_ROWS
 from tabicl_linear.kernels.state import tensors
 from tabicl_linear.model import InContextModel
 

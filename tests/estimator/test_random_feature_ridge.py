@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tabicl_linear import RandomFeatureRidge
 from tabicl_linear.embedding.statistics import context_statistics
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.random_feature_ridge import COLUMNS
 from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.ridge_inputs import RidgeInputs, RidgeOptions
 
@@ -35,7 +36,7 @@ def wine():
 
 @pytest.fixture(scope="module")
 def fitted(wine):
-    return RandomFeatureRidge(n_estimators=3).fit(wine[0], wine[2])
+    return RandomFeatureRidge(trees=False, n_estimators=3).fit(wine[0], wine[2])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -59,7 +60,7 @@ def test_probabilities_are_the_softmax_of_the_mean_logits_of_ridge_inputs(wine, 
         y = torch.from_numpy((labels[order] + view.class_shift) % 3)[None]
         categorical = torch.from_numpy(np.isin(view.columns, [0, 5]))[None]
         statistics = context_statistics(x, y, categorical, num_features=None)
-        ridge = RidgeInputs(SMALL, num_features=classifier.max_columns, num_classes=3, dim=8)
+        ridge = RidgeInputs(SMALL, num_features=COLUMNS, num_classes=3, dim=8)
         state = ridge.open(x, y, statistics).state
         logits = ridge.query(queries, state, statistics).logits()[0].double().numpy()
         total += np.roll(logits, -view.class_shift, axis=1)

@@ -12,9 +12,9 @@ from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.analysis import OracleOptions
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator import refinement
-from tabicl_linear.estimator.ensemble import as_seen, fit_ensemble
-from tabicl_linear.estimator.pooling import held_out_rows
-from tabicl_linear.estimator.preprocessing import TablePreprocessor
+from tabicl_linear.estimator.choices import held_out_rows
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.members.ensemble import as_seen, fit_ensemble
 from tabicl_linear.estimator.refinement import HELD_OUT_FRACTION, refined
 from tabicl_linear.kernels.state import tensors
 from tabicl_linear.model import InContextModel
@@ -89,7 +89,7 @@ def test_the_loss_is_that_of_the_states_in_use_on_rows_of_each_members_own():
     held_out = []
     for member, (view, state) in enumerate(zip(ensemble.views, ensemble.states, strict=True)):
         rows, labels = as_seen(ensemble, (view,), matrix, codes)
-        mask = held_out_rows(codes, found._seed() + member, fraction=HELD_OUT_FRACTION)
+        mask = held_out_rows(codes, found._plan().drawn_seed() + member, fraction=HELD_OUT_FRACTION)
         held_out.append(mask)
         shown = mask[view.row_order(len(codes))]
         with torch.no_grad():
@@ -117,7 +117,7 @@ def test_starts_are_written_from_the_other_rows(axis, monkeypatch):
     assert len(written) == 4
     pairs = zip(written[:2], written[2:], strict=True)
     for member, ((rows, labels), (some, of_some)) in enumerate(pairs):
-        mask = held_out_rows(codes, found._seed() + member, fraction=HELD_OUT_FRACTION)
+        mask = held_out_rows(codes, found._plan().drawn_seed() + member, fraction=HELD_OUT_FRACTION)
         kept = ~mask[found.ensemble_.views[member].row_order(60)]
         assert kept.sum() == 54
         assert torch.equal(rows[kept], some)
@@ -263,7 +263,7 @@ def test_what_cannot_be_refined_is_refused():
 
 
 def test_pieces_of_a_long_table_are_refused(monkeypatch):
-    monkeypatch.setattr("tabicl_linear.estimator.streamed.FIRST_ROWS", 30)
+    monkeypatch.setattr("tabicl_linear.estimator.rows.labelled.FIRST_ROWS", 30)
     x, y = table()
     classifier = TabICLLinearClassifier(make("DeltaNet", "final_state"), refine=True)
     with pytest.raises(ConfigError, match=PIECES):

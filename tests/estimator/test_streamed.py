@@ -1,14 +1,17 @@
 """Tables in pieces and files give the classifier of the whole table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import tiny_model
-from estimator.test_state_file import FEW, table
+from estimator.files.test_state_file import FEW, table
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator import streamed, table_file
+from tabicl_linear.estimator.reading import read
+from tabicl_linear.estimator.rows import files, labelled
 
 KINDS = [TabICLLinearClassifier, RandomFeatureRidge]
 
@@ -25,8 +28,8 @@ def cut(x, y, *ends):
 @pytest.fixture
 def small(monkeypatch):
     """Few rows are many."""
-    monkeypatch.setattr(streamed, "FIRST_ROWS", 40)
-    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 30)
+    monkeypatch.setattr(labelled, "FIRST_ROWS", 40)
+    monkeypatch.setattr(files, "ROWS_PER_PIECE", 30)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -51,11 +54,12 @@ def test_many_rows_are_the_whole_with_the_columns_of_the_first(kind, checkpoint,
     for rows_per_batch in (32, 16384):
         pieces = make(kind, checkpoint, rows_per_batch=rows_per_batch).fit(cut(x, y, 41, 60))
         whole = make(kind, checkpoint, rows_per_batch=rows_per_batch).fit(x[:41], y[:41])
-        learner = whole._make_learner(3)
-        matrix = whole.preprocessor_.transform(x)
+        columns, plan = whole.preprocessor_, whole._plan()
+        matrix = columns.transform(x)
         codes = np.unique(y, return_inverse=True)[1]
-        members = whole._members(learner, whole.preprocessor_, matrix, codes, whole._seed())
-        whole.ensemble_ = members.halved()
+        learner, seed = whole._learners().for_table(3, len(y)), plan.drawn_seed()
+        members, _ = read(learner, matrix, codes, columns.categorical, plan=plan, seed=seed)
+        whole.fitted_ = replace(whole.fitted_, members=members.halved())
         np.testing.assert_array_equal(pieces.predict_proba(x), whole.predict_proba(x))
         assert pieces.n_samples_seen_ == 90
         assert pieces.preprocessor_.columns == whole.preprocessor_.columns

@@ -1,5 +1,6 @@
 """`tabicl-linear evaluate` refuses what it cannot do, in one line and before it writes anything."""
 
+import json
 import os
 from contextlib import ExitStack
 
@@ -18,6 +19,13 @@ def error(capsys):
     assert len(lines) == 1, lines
     assert lines[0].startswith("tabicl-linear evaluate: ")
     return lines[0]
+
+
+def edited(path, old, new):
+    """Change `evaluation.json` as a version without digests would have written it."""
+    content = json.loads(path.read_text().replace(old, new))
+    del content["digest"]
+    path.write_text(json.dumps(content))
 
 
 def changed(folder, name, change):
@@ -139,7 +147,7 @@ class TestBadInput:
         assert evaluate() == 0
         capsys.readouterr()
         path = tmp_path / "out" / "evaluation.json"
-        path.write_text(path.read_text().replace('"sklearn ', '"sklearn 0.'))
+        edited(path, '"sklearn ', '"sklearn 0.')
         assert evaluate() == 2
         said = error(capsys)
         assert "of another logistic_regression (sklearn 0." in said
@@ -149,7 +157,7 @@ class TestBadInput:
         assert evaluate() == 0
         capsys.readouterr()
         path = tmp_path / "out" / "evaluation.json"
-        path.write_text(path.read_text().replace('"folds": 5', '"folds": 3'))
+        edited(path, '"folds": 5', '"folds": 3')
         assert evaluate() == 2
         assert "of another protocol (folds: 3, and here 5); name another folder" in error(capsys)
 
@@ -198,9 +206,21 @@ class TestBadInput:
             for part in allowed:
                 assert evaluate("--shard", part) == 0
 
-    def test_a_broken_result_is_named(self, evaluate, tmp_path, capsys):
+    def test_a_broken_result_is_named_and_scored_again(self, evaluate, tmp_path, capsys):
         assert evaluate() == 0
         capsys.readouterr()
-        next((tmp_path / "out" / "trials").glob("*.json")).write_text("{")
-        assert evaluate() == 2
-        assert "is no result of a trial" in error(capsys)
+        path = next((tmp_path / "out" / "trials").glob("*.json"))
+        path.write_text("{")
+        assert evaluate() == 0
+        assert f"{path} is damaged (it is no JSON" in capsys.readouterr().err
+        assert json.loads(path.read_text())["digest"]
+
+
+def test_a_name_too_long_for_a_file_is_refused_before_the_folder(
+    evaluate, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("tabicl_linear.evaluation.candidates.load_model", lambda path: None)
+    (tmp_path / "m.ckpt").touch()
+    assert evaluate("--model", f"{'n' * 300}={tmp_path / 'm.ckpt'}") == 2
+    assert "at most 100 letters" in error(capsys)
+    assert not (tmp_path / "out").exists()

@@ -7,10 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.evaluation.metrics import as_distributions, calibration_error, score, try_out
+from tabicl_linear.evaluation.metrics import (
+    as_distributions,
+    calibration_error,
+    mean_log_loss,
+    score,
+    try_out,
+)
 
 CLASSES = np.array(["a", "b", "c"], dtype=object)
 
@@ -57,6 +63,24 @@ class TestScores:
     def test_scale_of_the_rows_does_not_matter(self):
         probabilities, y = drawn()
         assert score(probabilities * 4, y, CLASSES) == score(probabilities, y, CLASSES)
+
+    def test_log_loss_is_of_the_digits_that_are_given(self):
+        """A certain mistake in float64, where float32 knows nothing below 1e-7."""
+        y = np.array(["a", "b", "a", "z"], dtype=object)
+        certain = np.array([[1e-12, 1.0], [0.25, 0.75], [0.5, 0.5], [0.5, 0.5]])
+        expected = -np.log([1e-12, 0.75, 0.5]).mean()
+        found = mean_log_loss(certain, y, CLASSES[:2])
+        assert found == pytest.approx(expected, rel=1e-9)
+        assert score(certain, y, CLASSES[:2]).log_loss == found
+        never = np.array([[0.0, 1.0], [0.0, 1.0]])
+        most = -np.log(np.finfo(np.float64).eps)
+        assert mean_log_loss(never, y[:2], CLASSES[:2]) == pytest.approx(most / 2)
+        assert mean_log_loss(3 * certain, y, CLASSES[:2]) == pytest.approx(expected, rel=1e-9)
+
+    def test_log_loss_is_the_library_s(self):
+        probabilities, y = drawn()
+        expected = log_loss(y, probabilities)
+        np.testing.assert_allclose(mean_log_loss(probabilities, y, CLASSES), expected, rtol=1e-12)
 
     def test_one_class_has_no_area(self):
         probabilities, _ = drawn()

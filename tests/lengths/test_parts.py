@@ -1,16 +1,29 @@
 """A folder of parts: resumed, shared out, and kept to one run."""
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
+from fuzz import budget, flipped_bits
 
-from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.lengths.parts import Shard, open_folder, read_settings, results, run
+from tabicl_linear.errors import ConfigError, DamagedFile
+from tabicl_linear.lengths import parts
+from tabicl_linear.lengths.parts import Shard, open_folder, read_settings
+
+COLUMNS = {"dataset": "whole", "value": "whole"}
 
 
 def part(index):
     return pd.DataFrame({"dataset": [index], "value": [2 * index]})
+
+
+def run(folder, indices, read, report):
+    parts.run(folder, indices, read, COLUMNS, report)
+
+
+def results(folder, most=None):
+    return parts.results(folder, COLUMNS, most)
 
 
 def test_what_is_missing_is_made(tmp_path):
@@ -52,12 +65,71 @@ def test_what_a_killed_process_left_is_swept(tmp_path):
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["000000.parquet"]
 
 
-def test_damaged_parts_are_named(tmp_path):
+def damage(path, how):
+    """Ways in which a part is not what was written."""
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:100])
+    elif how == "another part":
+        shutil.copy(path.with_name("000000.parquet"), path)
+    elif how == "another writer":
+        part(1).to_parquet(path, index=False)
+    else:
+        parts.write_table(path, part(1).assign(value=2.0))
+
+
+DAMAGE = {
+    "cut": "its digest is another|it has no digest",
+    "another part": "it is not part 1",
+    "another writer": "it has no digest",
+    "another type": "its column value holds float64 and not whole",
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_damaged_parts_are_named_and_made_again(tmp_path, how):
+    open_folder(tmp_path, {})
+    run(tmp_path, range(3), part, lambda line: None)
+    before = results(tmp_path)
+    damage(tmp_path / "parts" / "000001.parquet", how)
+    with pytest.raises(
+        DamagedFile, match=rf"000001\.parquet is damaged \(({DAMAGE[how]})\): repeat"
+    ):
+        results(tmp_path)
+    made, lines = [], []
+    run(tmp_path, range(3), lambda index: made.append(index) or part(index), lines.append)
+    assert made == [1]
+    assert lines[0].startswith("part 1 is damaged (")
+    assert lines[0].endswith(") and is made again")
+    assert lines[1] == "2 of 3 parts are there already"
+    pd.testing.assert_frame_equal(results(tmp_path), before)
+
+
+def test_no_flipped_bit_of_a_part_changes_a_number(tmp_path):
+    """Nor ends in another error than the one that names the part."""
     open_folder(tmp_path, {})
     run(tmp_path, range(2), part, lambda line: None)
-    (tmp_path / "parts" / "000001.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=r"000001\.parquet is damaged: delete it"):
-        results(tmp_path)
+    path = tmp_path / "parts" / "000001.parquet"
+    lost = []
+    for bit, damaged in flipped_bits(path.read_bytes(), budget(1000)):
+        path.write_bytes(damaged)
+        lines = []
+        try:
+            results(tmp_path)
+            lost.append(bit)
+        except DamagedFile as error:
+            lost += [bit] * (str(path) not in str(error))
+        if bit % 50 == 0:  # making it again takes longer than noticing
+            run(tmp_path, range(2), part, lines.append)
+            assert "part 1 is damaged" in lines[0]
+            assert results(tmp_path)["value"].tolist() == [0, 2]
+    assert lost == []
+
+
+def test_files_with_other_names_are_no_parts(tmp_path):
+    open_folder(tmp_path, {})
+    run(tmp_path, range(1), part, lambda line: None)
+    (tmp_path / "parts" / "0 copy.parquet").write_bytes(b"")
+    assert len(results(tmp_path)) == 1
 
 
 def test_a_folder_belongs_to_one_run(tmp_path):
@@ -99,3 +171,21 @@ def test_shards_share_all_parts_out(count):
 def test_shards_out_of_range_are_refused(text):
     with pytest.raises(ConfigError, match=f"--shard {text}: give i/n with i from 0 to n - 1"):
         Shard.parse(text)
+
+
+@pytest.mark.parametrize("left", [["parts"], ["parts", ".run.json.999999999.partial"]])
+def test_a_folder_of_a_run_killed_before_its_settings_is_its_own(tmp_path, left):
+    for name in left:
+        path = tmp_path / name
+        path.mkdir() if name == "parts" else path.touch()
+    open_folder(tmp_path, {"seed": 1})
+    assert read_settings(tmp_path) == {"seed": 1}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["parts", "run.json"]
+
+
+@pytest.mark.parametrize("other", ["parts/0.parquet", "notes.txt", ".other.7.partial"])
+def test_a_folder_with_anything_else_is_not(tmp_path, other):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / other).touch()
+    with pytest.raises(ConfigError, match="other files"):
+        open_folder(tmp_path, {"seed": 1})

@@ -103,6 +103,12 @@ def test_names_that_look_missing_are_names(tmp_path):
         (lambda f: f.assign(metric="auc"), ["'auc'", "roc_auc"]),
         (lambda f: f.assign(value="high"), ["line 2", "value=high"]),
         (lambda f: f.assign(value="inf"), ["line 2", "value=inf"]),
+        (lambda f: f.assign(value=7.5), ["line 2", "roc_auc=7.5 of a on t0", "from 0 to 1;"]),
+        (lambda f: f.assign(value=-0.5), ["line 2", "roc_auc=-0.5", "from 0 to 1;"]),
+        (lambda f: f.assign(metric="log_loss", value=-2), ["log_loss=-2", "0 or more"]),
+        (lambda f: f.assign(seconds=-1), ["line 2", "seconds=-1", "0 or more"]),
+        (lambda f: f.assign(fold="one"), ["line 2", "fold=one", "from 0 to 1;"]),
+        (lambda f: f.assign(fold=2), ["line 2", "fold=2"]),
         (lambda f: f.assign(dataset="t9"), ["t9", "evaluation.json"]),
         (lambda f: f[:0], ["no rows yet"]),
         (lambda f: f.iloc[[0, 0]], ["a, small, t0, 0, roc_auc", "two results"]),
@@ -120,6 +126,17 @@ def test_tables_that_are_no_results_are_refused(tmp_path, change, words):
         ("[]", ["protocol"]),
         ('{"protocol": {}, "datasets": []}', ["folds"]),
         ('{"protocol": {"folds": 2}, "datasets": [{"name": "t0"}]}', ["openml_id, rows"]),
+        (
+            '{"protocol": {"folds": 2}, "datasets": [], "digest": "a"}',
+            ["digest is another", "delete"],
+        ),
+        ('{"protocol": {"folds": 2}, "datasets": 3}', ["`datasets` is 3 and no list of tables"]),
+        ('{"protocol": {"folds": 2}, "datasets": [3]}', ["`datasets` is [3]"]),
+        (
+            '{"protocol": {"folds": 2}, "datasets": [{"name": "t0", "openml_id": 1, "rows": "9", '
+            '"columns": 2, "classes": 2}]}',
+            ["t0 has rows='9'"],
+        ),
     ],
 )
 def test_a_folder_that_does_not_say_what_it_holds_is_refused(tmp_path, content, words):

@@ -1,5 +1,6 @@
 """Models with ridge inputs, and the closed form that they start from."""
 
+import math
 from dataclasses import replace
 from itertools import product
 
@@ -90,7 +91,7 @@ def closed_form(model, batch) -> torch.Tensor:
         columns, rows = features.tree_questions(x.shape[1], c)
         f = features(
             z,
-            thresholds=z[:, rows, columns],
+            thresholds=between_values(z[0, :c], columns, rows, categorical)[None],
             categorical=categorical[None],
             num_varying=torch.tensor([(x[:c] != x[:1]).any(0).sum()]),
         )
@@ -117,6 +118,18 @@ def closed_form(model, batch) -> torch.Tensor:
             scores[:, present] = by_logistic_regression(left_out, names, confidence, new)
         logits.append(scores.masked_fill(~present, ABSENT_LOGIT))
     return torch.stack(logits)
+
+
+def between_values(z, columns, rows, categorical) -> torch.Tensor:
+    """Thresholds of trees, question by question: below a value, 0.382 of the way to the next."""
+    limits = []
+    for column, row in zip(columns.tolist(), rows.tolist(), strict=True):
+        limit = z[row, column].item()
+        smaller = [v for v in z[:, column].tolist() if v < limit - 1e-6 * (1 + abs(limit))]
+        if not categorical[column]:
+            limit = limit - 0.382 * (limit - max(smaller)) if smaller else -math.inf
+        limits.append(limit)
+    return torch.tensor(limits, dtype=z.dtype)
 
 
 def by_logistic_regression(shares, y, confidence, queries) -> torch.Tensor:

@@ -131,7 +131,9 @@ def test_a_state_extended_in_pieces_is_one_extended_at_once(axis, strategy, firs
         state = model.fit(batch.x[part], batch.y[part], state=state, rows_per_chunk=4)
     for mine, its in zip(tensors(state), tensors(whole), strict=True):
         finite = its.isfinite()
-        assert_close(mine[finite].double(), its[finite].double(), EXACT)
+        assert torch.equal(mine.isfinite(), finite)
+        if finite.any():  # a single row has no thresholds
+            assert_close(mine[finite].double(), its[finite].double(), EXACT)
     queries = batch.x[:, 80:]
     assert_close(model.predict(state, queries), model.predict(whole, queries), EXACT)
     assert all(map(torch.equal, tensors(begun), tensors(before))), "the first state was changed"

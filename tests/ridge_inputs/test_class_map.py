@@ -7,7 +7,7 @@ from ridge_inputs.ridge_models import by_logistic_regression
 from tolerances import CONTRACT, SEARCHED, assert_close
 
 from tabicl_linear.ridge_inputs import class_map as module
-from tabicl_linear.ridge_inputs.class_map import fit_class_map, mapped, scaled
+from tabicl_linear.ridge_inputs.class_map import FittedMap, fit_class_map, mapped, scaled
 
 
 def tasks(rows=80, classes=4, number=5):
@@ -105,3 +105,46 @@ def test_it_starts_as_one_factor_for_all():
     shares, _, _, confidence = tasks()
     expected = confidence.unsqueeze(-1) * shares
     assert torch.equal(mapped(shares, scaled(confidence, 4)), expected)
+
+
+def left_out_by_hand(shares, r, start):
+    """Logits of every row of a single task under the map of the others."""
+    logits = []
+    for row in range(shares.shape[1]):
+        others = torch.arange(shares.shape[1]) != row
+        best = fit_class_map(shares[:, others], r[:, others], r.any(1), start)
+        logits.append(mapped(shares[:, row : row + 1], best))
+    return torch.cat(logits, dim=1)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_rows_are_left_out_as_if_the_map_were_fitted_to_the_others(classes):
+    """A step of Newton's method is not exact, but much closer than the map of all rows."""
+    shares, _, r, confidence = tasks(60, classes, 3)
+    wide = F.pad(shares, (0, 2)), F.pad(r, (0, 2))
+    start = scaled(confidence, classes + 2)
+    present = wide[1].any(1)
+    best = fit_class_map(*wide, present, start)
+    found = FittedMap.of(best, *wide, present).left_out(*wide)
+    for task in range(3):
+        one = slice(task, task + 1)
+        expected = left_out_by_hand(*(part[one] for part in (*wide, start)))
+        exact, all_rows = expected[..., :classes], mapped(wide[0][one], best[one])[..., :classes]
+        error, before = ((z - exact).square().mean() for z in (found[one][..., :classes], all_rows))
+        assert error < 0.05 * before
+    assert torch.equal(found[..., classes:], mapped(wide[0], best)[..., classes:])
+
+
+def test_no_row_gains_from_being_left_out_and_one_of_its_class_alone_loses():
+    shares, _, r, confidence = tasks(50, 3, 5)
+    shares[:, 0], r[:, 0] = torch.tensor([0.1, 0.1, 0.8]), torch.tensor([0.0, 0.0, 1.0])
+    others = r[:, 1:, 2:].clone()
+    r[:, 1:, :1] += others
+    r[:, 1:, 2:] = 0
+    start = scaled(confidence, 3)
+    best = fit_class_map(shares, r, r.any(1), start)
+    found = FittedMap.of(best, shares, r, r.any(1)).left_out(shares, r)
+    before = (mapped(shares, best).log_softmax(-1) * r).sum(-1)
+    after = (found.log_softmax(-1) * r).sum(-1)
+    assert (after <= before + 1e-9).all()
+    assert (after[:, 0] < before[:, 0] - 0.1).all()

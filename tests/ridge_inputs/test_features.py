@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tolerances import RMS, assert_close
 
 from tabicl_linear.ridge_inputs.features import CLIP, RidgeFeatures
@@ -28,9 +29,15 @@ def table(rows: int = 6):
     return z
 
 
-def thresholds(features: RidgeFeatures, z: torch.Tensor) -> torch.Tensor:
+def drawn(features: RidgeFeatures, z: torch.Tensor) -> torch.Tensor:
     columns, rows = features.tree_questions(z.shape[2], z.shape[1])
     return torch.stack([task[rows, columns] for task in z])
+
+
+def thresholds(features: RidgeFeatures, z: torch.Tensor, categorical=CATEGORICAL) -> torch.Tensor:
+    if z.shape[2] > categorical.shape[1]:
+        categorical = F.pad(categorical, (0, z.shape[2] - categorical.shape[1]))
+    return features.thresholds(drawn(features, z), [z], categorical)
 
 
 def features_of(features: RidgeFeatures, z: torch.Tensor, **changes) -> torch.Tensor:

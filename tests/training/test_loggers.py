@@ -34,6 +34,34 @@ def test_a_line_cut_by_a_kill_is_dropped(tmp_path):
     assert [row["step"] for row in rows(tmp_path)] == ["0", "9"]
 
 
+def test_a_number_cut_by_a_kill_is_none(tmp_path):
+    """The rest of 2.75 would be a number, too."""
+    (tmp_path / "metrics.csv").write_text("step,a,b\n0,1.0,2.0\n1,3.0,2.")
+    log = MetricsFile(tmp_path, resumed_step=9)
+    assert log.rows == 1
+    log.log_metrics({"a": 5.0}, step=9)
+    assert [row["step"] for row in rows(tmp_path)] == ["0", "9"]
+    assert log.rows == 2
+
+
+def test_a_validation_that_is_made_up_is_written_once(tmp_path):
+    """One inside the window of the step, before the checkpoint, and one that follows the step."""
+    log = MetricsFile(tmp_path)
+    for name in ("val/loss", "a"):
+        log.log_metrics({name: 1.0}, step=2)
+    resumed_rows = log.rows
+    log.log_metrics({"val/loss": 3.0}, step=2)
+    log.log_metrics({"a": 4.0}, step=3)
+    log = MetricsFile(tmp_path, resumed_step=3, resumed_rows=resumed_rows)
+    assert log.rows == 2
+    log.log_metrics({"val/loss": 3.0}, step=2)
+    assert [(row["step"], row["val/loss"]) for row in rows(tmp_path)] == [
+        ("2", "1.0"),
+        ("2", ""),
+        ("2", "3.0"),
+    ]
+
+
 def test_nothing_is_made_before_the_first_row(tmp_path):
     MetricsFile(tmp_path / "run")
     assert not (tmp_path / "run").exists()

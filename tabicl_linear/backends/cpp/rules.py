@@ -1,8 +1,9 @@
-"""The delta rule and decaying states in C++ (`backends/cpp/csrc/scan.h`), for float32 on the CPU.
+"""The update rules in C++, for float32 states on the CPU.
 
-Inputs that the library does not take go to the kernels in plain PyTorch: those on other devices or
-of other dtypes, keys of more than 128 channels, and additive states without decay, which are plain
-matrix products.
+The delta rules and additive states with a gate per key channel go token by token (`csrc/scan.h`),
+other additive states in chunks (`additive.py`). Inputs that the library does not take go to the
+kernels in plain PyTorch: those on other devices or of other dtypes, float16 without gates, and keys
+of more than 128 channels that go token by token.
 """
 
 import ctypes
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from tabicl_linear.backends.cpp import additive as chunked
 from tabicl_linear.backends.cpp.loader import library, pointer
 from tabicl_linear.kernels import additive, delta
 from tabicl_linear.kernels.rule import Kernel
@@ -72,8 +74,11 @@ def additive_scan(
     x: Streams, S: Float[Tensor, "b h v k"], *, size: int
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
     """`additive.scan`."""
+    if chunked.takes(x, S):
+        return chunked.apply(x, S, reads=True)
     if x.log_decay is None or not _takes(x, S):
         return additive.scan(x, S, size=size)
+    x = additive.weighted(x)
     outputs, final = _apply(x.q, x, None, S)
     return outputs, final
 
@@ -82,8 +87,11 @@ def additive_fold(
     x: Streams, S: Float[Tensor, "b h v k"], *, size: int
 ) -> Float[Tensor, "b h v k"]:
     """`additive.fold`."""
+    if chunked.takes(x, S):
+        return chunked.apply(x, S, reads=False)[1]
     if x.log_decay is None or not _takes(x, S):
         return additive.fold(x, S, size=size)
+    x = additive.weighted(x)
     return _apply(None, x, None, S)[1]
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
-from tabicl_linear.estimator.memory import MAX_ROWS, ROW_BYTES
+from tabicl_linear.estimator.members.memory import MAX_ROWS, ROW_BYTES
 
 try:
     from autogluon.tabular.models.abstract.abstract_torch_model import AbstractTorchModel

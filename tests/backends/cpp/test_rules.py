@@ -22,7 +22,7 @@ from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.kernels.streams import Streams
 
 ROOT = Path(__file__).parents[3]
-CASES = {name: case for name, case in MATRIX_CASES.items() if "linear" not in name}
+CASES = MATRIX_CASES
 FLOAT32 = RMS[torch.float32]
 built = pytest.mark.skipif(
     loader.unavailable() is not None, reason=f"not built: {loader.unavailable()}"
@@ -125,6 +125,7 @@ def test_scan_and_fold_match_the_reference_with_all_gradients(name, length):
     [
         (DeltaRule(), "none"),
         (DeltaRule(), "head"),
+        (AdditiveRule(), "none"),
         (AdditiveRule(), "head"),
         (AdditiveRule(), "channel"),
     ],

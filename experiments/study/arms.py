@@ -1,0 +1,34 @@
+"""The arms of the study: the paper's trained models, and what this project adds to them.
+
+An arm is a name and config files of `configs/`; a scale (scales/*.yaml) makes them small enough to
+be trained where one is.
+"""
+
+from collections.abc import Mapping
+
+from tabicl_linear.runs import RUNS
+
+_REMEDIED = "deltanet_fs_decay"
+
+_BEYOND: dict[str, tuple[str, ...]] = {
+    "deltanet_fs_decay_log_uniform": (_REMEDIED, "length/log_uniform_8k"),
+    "deltanet_fs_decay_batch_sharing": (_REMEDIED,),
+    "deltanet_fs_decay_ridge_inputs": (_REMEDIED, "inputs/ridge"),
+    "deltanet_fs_decay_cells": (_REMEDIED, "axis/cells"),
+    "deltanet_fs_decay_mixture": (_REMEDIED, "prior/mixture"),
+    "deltanet_fs_decay_muon": (_REMEDIED, "learner/muon"),
+}
+"""Arms that the paper does not have: lengths that vary, sharing, and this project's additions."""
+
+_MINIMAL: dict[str, tuple[str, ...]] = {
+    "minimal_causal": ("linear_causal", "prior/gaussian_uniform"),
+    "minimal_noncausal": ("linear_noncausal", "prior/gaussian_uniform"),
+}
+"""Linear attention on Gaussian features and uniform labels (the authors' minimal example)."""
+
+ARMS: Mapping[str, tuple[str, ...]] = {
+    **{name: run.overlays for name, run in RUNS.items()},
+    **_BEYOND,
+    **_MINIMAL,
+}
+"""Config files of every arm, relative to `configs/` and without their suffix."""

@@ -1,0 +1,107 @@
+"""Parts with scores on real tables, compared as the paper does, its numbers beside ours."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from experiments.study.items import Item
+from experiments.study.readings import Tables
+from experiments.study.sections import Section, about_arm, of_arms
+from tabicl_linear.report import published
+from tabicl_linear.report.comparison import compare
+from tabicl_linear.report.layout import DASH, Cell, Table, markdown, number
+from tabicl_linear.report.paper_tables import FAMILIES
+from tabicl_linear.report.published import Mean
+
+KEYS = {"cc18": "openml-cc18", "tabarena": "tabarena"}
+"""Benchmarks here, and in the paper's tables."""
+METRICS = {"roc_auc": "ROC-AUC", "accuracy": "Accuracy"}
+STRATEGIES = ("int_mt", "comb_st", "int_st", "comb_mt")
+HOW = (
+    "Means over tables, each the mean over its folds and over seeds. Models of a column that share "
+    "a letter do not differ significantly (Wilcoxon's signed-rank test, Holm's correction over all "
+    "pairs)."
+)
+
+
+def benchmarks(tables: Tables, item: Item) -> Section | None:
+    """Means on the real tables that all arms of the item have."""
+    real = of_arms(tables, "real", item.arms)
+    if real.empty:
+        return None
+    texts = [HOW]
+    for benchmark, rows in real.groupby("benchmark", sort=False):
+        wide = {metric: _wide(rows, metric) for metric in METRICS}
+        key = KEYS.get(str(benchmark), str(benchmark))
+        printed = {
+            arm: {metric: published.published_mean(arm, key, metric) for metric in METRICS}
+            for arm in item.arms
+        }
+        texts.append(_table(str(benchmark), wide, printed, tables))
+    return Section("Real tables", texts, {})
+
+
+def strategies(tables: Tables, item: Item) -> Section | None:
+    """Means of the strategies over the families that were trained with all four."""
+    real = of_arms(tables, "real", item.arms)
+    if real.empty:
+        return None
+    texts = []
+    for benchmark, rows in real.groupby("benchmark", sort=False):
+        wide = {metric: _of_strategies(_wide(rows, metric)) for metric in METRICS}
+        if wide["roc_auc"].empty:
+            continue
+        key = KEYS.get(str(benchmark), str(benchmark))
+        printed = {
+            model.run: {metric: model.means.get((key, metric)) for metric in METRICS}
+            for model in published.tables()[1]
+        }
+        texts.append(_table(f"{benchmark}, mean over families", wide, printed, tables))
+    return Section("Strategies", texts, {}) if texts else None
+
+
+def _wide(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Tables by arms, those that every arm has."""
+    means = rows.groupby(["table", "arm"], sort=False)[metric].mean().unstack("arm")
+    return means[list(rows["arm"].unique())].dropna()
+
+
+def _of_strategies(wide: pd.DataFrame) -> pd.DataFrame:
+    names = {
+        strategy: [
+            family if strategy == "comb_st" else f"{family}_{strategy}" for family in FAMILIES
+        ]
+        for strategy in STRATEGIES
+    }
+    whole = [
+        i
+        for i in range(len(FAMILIES))
+        if all(names[strategy][i] in wide for strategy in STRATEGIES)
+    ]
+    if not whole:
+        return pd.DataFrame()
+    return pd.DataFrame(
+        {s: wide[[names[s][i] for i in whole]].mean(axis="columns") for s in STRATEGIES}
+    )
+
+
+def _table(
+    title: str,
+    wide: Mapping[str, pd.DataFrame],
+    printed: Mapping[str, Mapping[str, Mean | None]],
+    tables: Tables,
+) -> str:
+    found = {metric: compare(scores, higher_is_better=True) for metric, scores in wide.items()}
+    rows = []
+    for name in wide["roc_auc"].columns:
+        cells = [Cell(name), *about_arm(tables, name)]
+        for metric, comparison in found.items():
+            mean = printed.get(name, {}).get(metric)
+            cells += [
+                number(mean.value, letters=mean.letters) if mean else DASH,
+                number(float(comparison.means[name]), letters=comparison.letters.get(name, "")),
+            ]
+        rows.append(cells)
+    header = ["Arm", "Parameters", "Seeds"]
+    header += [f"{metric}, {whose}" for metric in METRICS.values() for whose in ("paper", "here")]
+    return markdown(Table(f"{title}: {len(wide['roc_auc'])} tables.", header, [rows]))

@@ -1,0 +1,150 @@
+"""The claims of the study (claims.csv) and their verdicts, by the rules of docs/study.md."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from experiments.study.contrasts import Contrast, Estimate, estimate
+from experiments.study.readings import Missing, Source, Tables
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.report.comparison import ALPHA, holm
+
+TABLE = Path(__file__).parent / "claims.csv"
+RULES = ("above", "not_below")
+SEEN, OPPOSITE, NOT_SEEN = "seen", "opposite", "not seen"
+UNDECIDED, NOT_MEASURED = "not decidable at this size", "not measured"
+VERDICTS = (SEEN, OPPOSITE, NOT_SEEN, UNDECIDED, NOT_MEASURED)
+
+
+class Claim(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        name: Of the claim.
+        item: Whose page shows it.
+        family: Within which p is corrected.
+        section: Of the paper.
+        headline: Whether it stands on the first page.
+        claim: In our words.
+        published: What the paper printed or drew.
+        metric: roc_auc, or value for what is no score.
+        contrast: What is computed.
+        rule: above (0) or not_below (minus the margin).
+        margin: At least 0, in the unit of the contrast.
+    """
+
+    name: str
+    item: str
+    family: str
+    section: str
+    headline: bool
+    claim: str
+    published: str
+    metric: str
+    contrast: Contrast
+    rule: str
+    margin: float
+
+    @property
+    def threshold(self) -> float:
+        """What the contrast has to be above."""
+        return 0.0 if self.rule == "above" else -self.margin
+
+
+class Verdict(NamedTuple):
+    """A claim and what came of it.
+
+    Attributes:
+        claim: The claim.
+        verdict: One of `VERDICTS`.
+        estimate: Of its contrast; None if it was not measured.
+        adjusted: p against its threshold after Holm's correction; NaN if it was not measured.
+        missing: What was not measured; empty if nothing.
+    """
+
+    claim: Claim
+    verdict: str
+    estimate: Estimate | None
+    adjusted: float
+    missing: str
+
+
+def read(path: Path = TABLE) -> list[Claim]:
+    """The claims of a table.
+
+    Raises:
+        ConfigError: A name twice, an unknown rule, a negative margin, or a contrast that is none.
+    """
+    rows = pd.read_csv(path, keep_default_na=False)
+    if twice := rows["id"][rows["id"].duplicated()].tolist():
+        raise ConfigError(f"{path.name}: {twice[0]} stands twice; give each claim its own name.")
+    claims = [
+        Claim(
+            row.id,
+            row.item,
+            row.family,
+            row.section,
+            row.headline == "yes",
+            row.claim,
+            row.published,
+            row.metric,
+            Contrast.parse(row.contrast),
+            row.rule,
+            float(row.margin),
+        )
+        for row in rows.itertuples()
+    ]
+    for claim in claims:
+        if claim.rule not in RULES or claim.margin < 0:
+            raise ConfigError(
+                f"{path.name}: {claim.name} has the rule {claim.rule} and the margin "
+                f"{claim.margin:g}; give one of {', '.join(RULES)} and at least 0."
+            )
+    return claims
+
+
+def verdicts(claims: Sequence[Claim], measured: Tables, trained_rows: int) -> list[Verdict]:
+    """The verdict of every claim, in their order."""
+    estimates: dict[str, Estimate] = {}
+    missing: dict[str, str] = {}
+    for claim in claims:
+        try:
+            source = Source(measured, trained_rows, claim.metric)
+            estimates[claim.name] = estimate(claim.contrast, source)
+        except Missing as absent:
+            missing[claim.name] = str(absent)
+    adjusted = _adjusted(claims, estimates)
+    return [
+        Verdict(claim, decide(claim, estimates[claim.name], p), estimates[claim.name], p, "")
+        if claim.name in estimates
+        else Verdict(claim, NOT_MEASURED, None, float("nan"), missing[claim.name])
+        for claim, p in zip(claims, adjusted, strict=True)
+    ]
+
+
+def decide(claim: Claim, estimate: Estimate, adjusted: float) -> str:
+    """The verdict of a claim that was measured.
+
+    Args:
+        claim: The claim.
+        estimate: Of its contrast.
+        adjusted: p against its threshold, corrected.
+    """
+    if adjusted <= ALPHA:
+        return SEEN if estimate.value > claim.threshold else OPPOSITE
+    within = -claim.margin < estimate.low and estimate.high < claim.margin
+    return NOT_SEEN if claim.rule == "above" and within else UNDECIDED
+
+
+def _adjusted(claims: Sequence[Claim], estimates: Mapping[str, Estimate]) -> list[float]:
+    """p of every claim after Holm's correction in its family; 1 stands for what is not measured."""
+    p = pd.Series(
+        [
+            estimates[claim.name].p(claim.threshold) if claim.name in estimates else 1.0
+            for claim in claims
+        ]
+    )
+    families = pd.Series([claim.family for claim in claims])
+    return p.groupby(families).transform(lambda family: holm(list(family))).tolist()

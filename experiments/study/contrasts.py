@@ -1,0 +1,204 @@
+"""Contrasts of claims: what is added and subtracted, and its estimate with an interval.
+
+A contrast is a sum such as `deltanet@4 - deltanet@64`; docs/study.md says what its parts mean and
+how the interval comes about.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from experiments.study.readings import BENCHMARKS, MEASURE_OF, Missing, Reading, Source
+from tabicl_linear.errors import ConfigError
+
+LEVEL = 0.95
+_TERM = re.compile(r"([+-]) (?:(\d+)|([\w/]+)(?::(\w+))?@([\w.]+))(?: |$)")
+_PLACES = ("last", "long", *BENCHMARKS)
+
+Part = Sequence[tuple[float, Reading]]
+"""What a contrast reads of one arm, each with its weight."""
+
+
+class Contrast(NamedTuple):
+    """A weighted sum of readings.
+
+    Attributes:
+        text: As it was written.
+        constant: Added to it.
+        parts: By arm.
+    """
+
+    text: str
+    constant: float
+    parts: Mapping[str, Part]
+
+    @classmethod
+    def parse(cls, text: str) -> "Contrast":
+        """Read `one@4 - other/another:variant@64 + 1`; slashes mean the mean of arms.
+
+        Raises:
+            ConfigError: It is no contrast, or names a variant or place that there is not.
+        """
+        signed, end, constant = text if text[:1] in "+-" else f"+ {text}", 0, 0.0
+        parts: dict[str, list[tuple[float, Reading]]] = {}
+        while end < len(signed):
+            term = _TERM.match(signed, end)
+            if term is None:
+                raise ConfigError(f"contrast {text!r}: cannot read {signed[end:]!r}.")
+            sign, number, arms, variant, place = term.groups(default="")
+            weight, end = (1.0 if sign == "+" else -1.0), term.end()
+            if number:
+                constant += weight * float(number)
+                continue
+            _check(text, variant, place)
+            names = arms.split("/")
+            for arm in names:
+                reading = Reading(arm, variant, place)
+                parts.setdefault(arm, []).append((weight / len(names), reading))
+        return cls(text, constant, parts)
+
+    @property
+    def readings(self) -> list[Reading]:
+        """All of them."""
+        return [reading for part in self.parts.values() for _, reading in part]
+
+
+def _check(text: str, variant: str, place: str) -> None:
+    if variant not in MEASURE_OF:
+        raise ConfigError(f"contrast {text!r}: no variant {variant}; there are {[*MEASURE_OF]}.")
+    if place not in _PLACES and not re.fullmatch(r"\d+(\.\d+)?", place):
+        raise ConfigError(f"contrast {text!r}: no place {place}; give a number or {_PLACES}.")
+
+
+class Estimate(NamedTuple):
+    """A contrast, estimated.
+
+    Attributes:
+        value: Mean over datasets of the mean over seeds.
+        error: Standard error, of both parts.
+        training: The part of it from one training to the next; NaN if it is not known.
+        datasets: How many.
+        seeds: Fewest seeds of an arm in it.
+        identities: Of the units in it.
+    """
+
+    value: float
+    error: float
+    training: float
+    datasets: int
+    seeds: int
+    identities: tuple[str, ...]
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval; NaN for a single dataset."""
+        if self.datasets < 2:
+            return float("nan")
+        return float(stats.t.ppf((1 + LEVEL) / 2, self.datasets - 1) * self.error)
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+        return self.value - self.half_width
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+        return self.value + self.half_width
+
+    def p(self, threshold: float = 0.0) -> float:
+        """Two-sided p of the t-test that the contrast is this; 1 for a single dataset."""
+        distance = abs(self.value - threshold)
+        if self.datasets < 2:
+            return 1.0
+        if self.error == 0:
+            return 0.0 if distance > 0 else 1.0
+        return float(2 * stats.t.sf(distance / self.error, self.datasets - 1))
+
+
+def estimate(contrast: Contrast, source: Source) -> Estimate:
+    """Estimate a contrast from what was measured.
+
+    Raises:
+        Missing: Something it needs was not; the text names all of it.
+    """
+    parts = _placed(contrast, source)
+    tables = {arm: _part_table(part, source) for arm, part in parts.items()}
+    common = sorted(set.intersection(*(set(table.index) for table in tables.values())), key=str)
+    if not common:
+        raise Missing("no dataset in common of " + " and ".join(tables))
+    tables = {arm: table.loc[common] for arm, table in tables.items()}
+    values = contrast.constant + sum(table.mean(axis="columns") for table in tables.values())
+    of_datasets = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.nan
+    variances = [
+        _training_variance(part, source) / tables[arm].shape[1] for arm, part in parts.items()
+    ]
+    training = float(np.sqrt(sum(variances)))
+    known = 0.0 if np.isnan(training) else training
+    units = source.measured.units
+    used = units["arm"].isin(tables)
+    return Estimate(
+        value=float(values.mean()),
+        error=float(np.hypot(of_datasets, known)),
+        training=training,
+        datasets=len(values),
+        seeds=min(table.shape[1] for table in tables.values()),
+        identities=tuple(units.loc[used, "identity"]),
+    )
+
+
+def _placed(contrast: Contrast, source: Source) -> dict[str, Part]:
+    """The parts with `last` replaced by the longest length that all of them have."""
+    absent: list[str] = []
+    for reading in contrast.readings:
+        try:
+            source.of(reading)
+        except Missing as missing:
+            absent.append(str(missing))
+    if absent:
+        raise Missing(", ".join(dict.fromkeys(absent)))
+    if all(reading.place != "last" for reading in contrast.readings):
+        return dict(contrast.parts)
+    shared = set.intersection(*(source.lengths(reading) for reading in contrast.readings))
+    if not shared:
+        raise Missing("a length in common of " + " and ".join(contrast.parts))
+    place = repr(max(shared) / source.trained_rows)
+    return {
+        arm: [(weight, reading._replace(place=place)) for weight, reading in part]
+        for arm, part in contrast.parts.items()
+    }
+
+
+def _part_table(part: Part, source: Source) -> pd.DataFrame:
+    """What a contrast has of one arm: datasets by seeds, those that all its readings have."""
+    weighted = [weight * source.table(reading) for weight, reading in part]
+    total = weighted[0]
+    for table in weighted[1:]:
+        total = total + table  # aligned: NaN where one of them has nothing
+    total = total.dropna(axis="columns", how="all").dropna()
+    if total.empty:
+        raise Missing(f"{part[0][1].arm}: no seed and dataset at all of its lengths")
+    return total
+
+
+def _training_variance(part: Part, source: Source) -> float:
+    """Variance of an arm's part between trainings, pooled over all arms with two seeds or more.
+
+    NaN if there is none.
+    """
+    squares, degrees = 0.0, 0
+    seeds = source.measured.units.groupby("arm")["seed"].nunique()
+    for arm in seeds.index[seeds > 1]:
+        try:
+            of_arm = [(weight, reading._replace(arm=arm)) for weight, reading in part]
+            means = _part_table(of_arm, source).mean()
+        except Missing:
+            continue
+        if len(means) > 1:
+            squares += float(((means - means.mean()) ** 2).sum())
+            degrees += len(means) - 1
+    return squares / degrees if degrees else float("nan")

@@ -1,0 +1,99 @@
+"""Figures of the study, in the style of the paper's."""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from tabicl_linear.analysis.figures import by_layer, panels
+from tabicl_linear.report.figures import styles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLES = {"roc_auc": "ROC-AUC", "normalised_roc_auc": "normalised ROC-AUC"}
+
+
+def svg(figure: "Figure") -> str:
+    """The figure as SVG, the same text for the same figure."""
+    import matplotlib as mpl
+
+    out = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "study", "svg.fonttype": "none"}):
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    return out.getvalue()
+
+
+def curves(summary: pd.DataFrame, trained: int) -> "Figure":
+    """Scores against rows of context, a panel for each score; shades are 95 % intervals.
+
+    Args:
+        summary: Columns arm, num_rows, and for each score of `TITLES` its mean and, with
+            `_interval`, half the width of its interval.
+        trained: Rows of training, a dashed line.
+    """
+    shown = [name for name in TITLES if name in summary]
+    figure, axes = panels(len(shown), width=4.6, height=3.6)
+    look = styles(list(summary["arm"].unique()))
+    for name, ax in zip(shown, axes, strict=True):
+        for arm, points in summary.groupby("arm", sort=False):
+            x, y = points["num_rows"], points[name]
+            half = points[f"{name}_interval"].fillna(0.0)
+            ax.plot(x, y, marker="o", markersize=3, label=arm, **look[arm])
+            ax.fill_between(x, y - half, y + half, color=look[arm]["color"], alpha=0.12, lw=0)
+        ax.set(title=TITLES[name], xlabel="rows of context")
+        _lengths(ax, sorted(summary["num_rows"].unique()), trained)
+    figure.legend(*axes[0].get_legend_handles_labels(), **BELOW)
+    return figure
+
+
+BELOW = {"loc": "outside lower center", "ncols": 3, "frameon": False, "fontsize": "small"}
+
+
+def norms(tables: Mapping[str, pd.DataFrame], trained: int) -> "Figure":
+    """Frobenius norms of states against rows of context: a panel for each arm, a line a layer.
+
+    Args:
+        tables: By arm, columns layer, num_rows, value.
+        trained: Rows of training.
+    """
+    figure, axes = panels(len(tables), width=3.2, height=2.6)
+    for (arm, table), ax in zip(tables.items(), axes, strict=True):
+        lines = table.groupby(["layer", "num_rows"])["value"].mean().unstack("layer")
+        by_layer(ax, lines)
+        ax.set(title=arm, yscale="log")
+        _lengths(ax, list(lines.index), trained)
+    figure.legend(*axes[0].get_legend_handles_labels(), **BELOW)
+    figure.supylabel("Frobenius norm of the state", fontsize="small")
+    return figure
+
+
+def costs(table: pd.DataFrame) -> "Figure":
+    """Seconds to fit and to predict and bytes of the state against rows, on logarithmic axes.
+
+    Args:
+        table: Columns arm, num_rows, fit_seconds, predict_seconds, state_bytes.
+    """
+    columns = ("fit_seconds", "predict_seconds", "state_bytes")
+    figure, axes = panels(len(columns), width=3.4, height=3.0)
+    look = styles(list(table["arm"].unique()))
+    for column, ax in zip(columns, axes, strict=True):
+        for arm, points in table.groupby("arm", sort=False):
+            line = points.groupby("num_rows")[column].mean()
+            ax.plot(line.index, line, marker="o", markersize=3, label=arm, **look[arm])
+        ax.set(title=column.replace("_", " "), xlabel="rows of context", yscale="log")
+        _lengths(ax, sorted(table["num_rows"].unique()), None)
+    figure.legend(*axes[0].get_legend_handles_labels(), **BELOW)
+    return figure
+
+
+def _lengths(ax: "Axes", lengths: Sequence[int], trained: int | None) -> None:
+    ax.set_xscale("log")
+    ax.minorticks_off()
+    ax.set_xticks(lengths, [f"{n:,}" for n in lengths], rotation=45, fontsize="x-small")
+    ax.grid(alpha=0.3)
+    ax.spines[["top", "right"]].set_visible(False)
+    if trained is not None:
+        ax.axvline(trained, color="0.4", linestyle="--", linewidth=0.8)

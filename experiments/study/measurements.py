@@ -1,0 +1,59 @@
+"""What was measured of all units of a scale, read back as tables."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from experiments.study.store import UNIT
+from tabicl_linear.errors import DataError
+from tabicl_linear.parquet import read_table
+
+LEADING = ["arm", "seed", "identity"]
+
+
+class Measurements(NamedTuple):
+    """All that is kept of a scale.
+
+    Attributes:
+        units: A row for each unit: what its unit.json says.
+        folder: Of the scale.
+    """
+
+    units: pd.DataFrame
+    folder: Path
+
+    def frame(self, measure: str) -> pd.DataFrame:
+        """A measure of all units that have it: columns arm, seed, identity and its own.
+
+        Raises:
+            DamagedFile: A file is not what was written.
+        """
+        parts = []
+        for unit in self.units.itertuples(index=False):
+            path = self.folder / unit.identity / f"{measure}.parquet"
+            if path.is_file():
+                table = read_table(path)
+                for place, name in enumerate(LEADING):
+                    table.insert(place, name, getattr(unit, name))
+                parts.append(table)
+        tables = [part for part in parts if len(part)]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=LEADING)
+
+
+def load(scale: str, root: Path) -> Measurements:
+    """The measurements of a scale under a folder.
+
+    Raises:
+        DataError: A unit's record cannot be read.
+    """
+    folder, records = root / scale, []
+    for path in sorted(folder.glob(f"*/{UNIT}")):
+        try:
+            record = json.loads(path.read_text())
+        except ValueError as error:
+            raise DataError(f"{path} is damaged: restore it, or measure the unit again.") from error
+        records.append(record)
+    columns = [*LEADING, "scale", "commit", "status", "reason", "parameters"]
+    return Measurements(pd.DataFrame(records, columns=None if records else columns), folder)

@@ -1,0 +1,208 @@
+"""The pages of the study: the first page, one for all claims, and one for each item."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from experiments.study import drawing
+from experiments.study.claims import SEEN, VERDICTS, Verdict
+from experiments.study.items import Item, items
+from experiments.study.parts import PARTS, Study
+from experiments.study.sections import about_arm
+from tabicl_linear.report.layout import DASH, Cell, Table, markdown
+
+FRONT = ("length_gap", "update_dynamics", "mitigations")
+"""Items whose first figure stands on the first page."""
+ONE_SEED = "one seed"
+NO_RESULT = "Nothing on these pages is a result: scale smoke shows that everything runs."
+BACK = "../README.md"
+
+
+class Report(NamedTuple):
+    """What all pages share.
+
+    Attributes:
+        scale: Its name.
+        order: The arms that it plans.
+        study: The measurements.
+        verdicts: Of all claims.
+        command: That makes the pages.
+    """
+
+    scale: str
+    order: Sequence[str]
+    study: Study
+    verdicts: Sequence[Verdict]
+    command: str
+
+
+def pages(report: Report) -> dict[str, str]:
+    """All pages and figures by their paths."""
+    files: dict[str, str] = {}
+    for item in items().values():
+        files |= _item_page(report, item)
+    files["study/claims.md"] = _claims_page(report)
+    files["README.md"] = _front_page(report, files)
+    return files
+
+
+def _item_page(report: Report, item: Item) -> dict[str, str]:
+    shown_in = f"{item.shown_in[0].upper()}{item.shown_in[1:]}"
+    texts = [f"# {item.title}", f"{shown_in}. [All results]({BACK}). {_made(report)}"]
+    texts.append(f"**In the paper.** {item.paper.strip()}")
+    verdicts = [x for x in report.verdicts if x.claim.item == item.name]
+    if verdicts:
+        texts += ["## Claims", _verdict_table(verdicts)]
+    files: dict[str, str] = {}
+    for name in item.parts:
+        section = PARTS[name](report.study, item)
+        if section is None:
+            texts += [f"## {name.replace('_', ' ').capitalize()}", "Not measured yet."]
+            continue
+        texts += [f"## {section.title}", *section.texts]
+        for end, figure in section.figures.items():
+            files[f"study/{item.name}-{end}.svg"] = drawing.svg(figure)
+            texts.append(f"![{section.title}]({item.name}-{end}.svg)")
+    texts += ["## Units", _units(report, item.arms)]
+    files[f"study/{item.name}.md"] = _joined(texts)
+    return files
+
+
+def _claims_page(report: Report) -> str:
+    header = ["Claim", "Family", "Contrast", "Rule", "Margin", "Verdict"]
+    rows = [
+        [
+            Cell(x.claim.name),
+            Cell(x.claim.family),
+            Cell(x.claim.contrast.text),
+            Cell(x.claim.rule.replace("_", " ")),
+            Cell(f"{x.claim.margin:g}"),
+            Cell(x.verdict),
+        ]
+        for x in report.verdicts
+    ]
+    texts = [
+        "# All claims",
+        f"[All results]({BACK}). {_made(report)}",
+        _verdict_table(report.verdicts),
+        "## How they are computed",
+    ]
+    texts += ["The rules are those of [the study](../../study.md)."]
+    return _joined([*texts, markdown(Table("", header, [rows], text_columns=6))])
+
+
+def _front_page(report: Report, files: Mapping[str, str]) -> str:
+    front = [x for x in report.verdicts if x.claim.headline]
+    texts = ["# Results of the study", _summary(report, front), _verdict_table(front)]
+    texts.append(
+        "All claims: [claims](study/claims.md). *One seed*: what varies from training to "
+        "training is not known yet, so the verdict holds for these trained models. How the default "
+        "weights do on real tables is another page ([benchmarks](benchmarks.md))."
+    )
+    for name in FRONT:
+        item = items()[name]
+        section = PARTS["lengths"](report.study, item)
+        if section is None:
+            continue
+        texts += [f"## {item.title} ({item.shown_in})", f"**In the paper.** {item.paper.strip()}"]
+        texts += [f"![{item.title}](study/{name}-lengths.svg)", section.texts[-1]]
+    texts += ["## Pages", _contents(report), "## Units", _units(report, report.order)]
+    return _joined(texts)
+
+
+def _summary(report: Report, front: Sequence[Verdict]) -> str:
+    units, counts = report.study.tables.units, Counter(x.verdict for x in report.verdicts)
+    hours = units["train_seconds"].sum() / 3600
+    warning = f"**{NO_RESULT}** " if report.scale == "smoke" else ""
+    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    return (
+        f"{warning}What the paper claims, and what models trained here show: every arm at the same "
+        f"size (scale `{report.scale}`: tables of {report.study.trained} rows), with the same "
+        f"prior, datasets and learner. {units['arm'].nunique()} of {len(report.order)} planned "
+        f"arms are trained ({len(units)} units, {hours:.1f} core-hours).\n\n"
+        "A number is the paired difference that [the rules](../study.md) name, with its 95 % "
+        "interval; p is corrected by Holm's method within the claim's family. The claims and rules "
+        f"were committed before anything was measured. Of {len(report.verdicts)} claims: {told}; "
+        f"the {len(front)} most important ones:\n\n{_made(report)}"
+    )
+
+
+def _made(report: Report) -> str:
+    return (
+        f"Made from the kept measurements by `{report.command}`; where each number comes from "
+        "stands under *Units*."
+    )
+
+
+def _verdict_table(verdicts: Sequence[Verdict]) -> str:
+    header = ["Claim", "Paper", "Published", "Here", "p", "Datasets", "Seeds", "Verdict"]
+    return markdown(Table("", header, [[_verdict_row(x) for x in verdicts]], text_columns=3))
+
+
+def _verdict_row(x: Verdict) -> list[Cell]:
+    about = [Cell(f"{x.claim.claim}."), Cell(x.claim.section), Cell(x.claim.published)]
+    if x.estimate is None:
+        return [*about, DASH, DASH, DASH, DASH, Cell(f"{x.verdict}: {x.missing}")]
+    found, digits = x.estimate, 4
+    here = f"{found.value:+.{digits}f} [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+    p = "<0.001" if x.adjusted < 0.001 else f"{x.adjusted:.3f}"
+    unknown = found.training != found.training
+    verdict = f"{x.verdict} ({ONE_SEED})" if unknown and x.claim.metric == "roc_auc" else x.verdict
+    mark = "bold" if x.verdict == SEEN else ""
+    cells = [Cell(here, found.value), Cell(p, x.adjusted), Cell(str(found.datasets))]
+    return [*about, *cells, Cell(str(found.seeds)), Cell(verdict, mark=mark)]
+
+
+def _contents(report: Report) -> str:
+    present = set(report.study.tables.units["arm"])
+    header, rows = ["Item", "Paper", "Arms trained"], []
+    for item in items().values():
+        have = sum(arm in present for arm in item.arms)
+        link = f"[{item.title}](study/{item.name}.md)"
+        rows.append(f"| {link} | {item.shown_in} | {have} of {len(item.arms)} |")
+    return "\n".join([f"| {' | '.join(header)} |", "|---|---|--:|", *rows])
+
+
+def _units(report: Report, arms: Sequence[str]) -> str:
+    """The units of some arms, and which are missing or failed."""
+    tables = report.study.tables
+    units = pd.concat(
+        [tables.units[tables.units["arm"] == arm].sort_values("seed") for arm in arms]
+    )
+    header = [
+        "Arm",
+        "Seed",
+        "Identity",
+        "Commit",
+        "Parameters",
+        "Steps",
+        "Core-minutes",
+        "Val. loss",
+    ]
+    rows = [
+        [
+            Cell(unit.arm),
+            Cell(str(unit.seed)),
+            Cell(unit.identity),
+            Cell(unit.commit[:12]),
+            about_arm(tables, unit.arm)[0],
+            Cell(f"{unit.steps:,}"),
+            Cell(f"{unit.train_seconds / 60:.1f}"),
+            Cell(f"{unit.val_loss:.4f}"),
+        ]
+        for unit in units.itertuples()
+    ]
+    kept = f"Kept under `experiments/study/measured/`, scale {report.scale}, by identity."
+    texts = [kept, markdown(Table("", header, [rows], text_columns=4)).strip()]
+    failed = tables.failed[tables.failed["arm"].isin(arms)]
+    texts += [f"- failed: {x.arm}, seed {x.seed} ({x.reason})" for x in failed.itertuples()]
+    absent = [arm for arm in arms if arm not in {*units["arm"], *failed["arm"]}]
+    if absent:
+        texts.append(f"Not trained: {', '.join(absent)}.")
+    return "\n\n".join(texts)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "\n\n".join(text.strip() for text in texts if text.strip()) + "\n"

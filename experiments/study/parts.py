@@ -1,0 +1,250 @@
+"""Parts of an item's page: each a table, often a figure, from one measure of the item's arms."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from experiments.study import drawing
+from experiments.study.benchmark_parts import benchmarks, strategies
+from experiments.study.items import Item, expected, items
+from experiments.study.readings import NEAR, Tables
+from experiments.study.sections import Section, of_arms, score_table
+from tabicl_linear.analysis.figures import drift_figure, write_rates_figure
+from tabicl_linear.lengths.scores import SHORT_ROWS, half_width, normalise
+from tabicl_linear.report.layout import Cell, Table, markdown, number
+
+if TYPE_CHECKING:
+    pass
+
+REFERENCE = "mixers"
+"""The item whose arms normalise scores (appendix C.1)."""
+PAPER_ROWS = 1000
+"""Rows that the paper's models were trained with."""
+
+
+class Study(NamedTuple):
+    """What pages are made of.
+
+    Attributes:
+        tables: All measurements.
+        trained: Rows of a table of training.
+    """
+
+    tables: Tables
+    trained: int
+
+
+def summary(study: Study, scores: pd.DataFrame) -> pd.DataFrame:
+    """Means and intervals over datasets of scores, plain and normalised, by arm and length.
+
+    Args:
+        study: Whose reference set normalises.
+        scores: Columns arm, dataset, num_rows, roc_auc, accuracy; seeds are averaged.
+    """
+    keys = ["arm", "dataset", "num_rows"]
+    means = scores.groupby(keys, as_index=False, sort=False)[["roc_auc", "accuracy"]].mean()
+    reference = of_arms(study.tables, "lengths", items()[REFERENCE].arms)
+    # The floor is that of contexts up to the trained length, which the paper's was 1,000 rows.
+    reference = reference[reference["dataset"].isin(means["dataset"])].copy()
+    reference["num_rows"] = np.where(reference["num_rows"] <= study.trained, 0, SHORT_ROWS + 1)
+    if set(means["dataset"]) <= set(reference.loc[reference["num_rows"] == 0, "dataset"]):
+        means = normalise(means, reference)
+    rows = []
+    for (arm, length), group in means.groupby(["arm", "num_rows"], sort=False):
+        row = {"arm": arm, "num_rows": int(length), "datasets": len(group)}
+        for name in group.columns.difference(keys):
+            values = group[name].dropna().to_numpy(float)
+            row |= {name: values.mean(), f"{name}_interval": half_width(values)}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def lengths(study: Study, item: Item) -> Section | None:
+    """Scores on synthetic datasets against rows of context."""
+    scores = of_arms(study.tables, "lengths", item.arms)
+    if scores.empty:
+        return None
+    found = summary(study, scores)
+    count = scores["dataset"].nunique()
+    about = f"{count} synthetic datasets, the same for all arms; mean ± half a 95 % interval."
+    texts = [score_table(study.tables, found, name, about) for name in ("roc_auc", "accuracy")]
+    texts.append(shapes(found))
+    return Section(
+        "Scores against rows of context", texts, {"lengths": drawing.curves(found, study.trained)}
+    )
+
+
+def shapes(found: pd.DataFrame) -> str:
+    """What the curves of a summary do, in words and numbers."""
+    lines = []
+    for arm, points in found.groupby("arm", sort=False):
+        points = points.set_index("num_rows")["roc_auc"].sort_index()
+        peak, last = points.idxmax(), points.index[-1]
+        after = points[last] - points[peak]
+        fall = f"{after:+.4f} from there to {last:,} rows" if peak != last else "no fall"
+        lines.append(f"- {arm}: highest at {peak:,} rows ({points[peak]:.4f}), {fall}")
+    return "Shape of the curves here:\n\n" + "\n".join(lines)
+
+
+def decay_at_evaluation(study: Study, item: Item) -> Section | None:
+    """Arms that were trained without decay, read with it."""
+    decayed = of_arms(study.tables, "decay_at_evaluation", item.arms)
+    if decayed.empty:
+        return None
+    label = decayed["arm"] + ", decay " + decayed["constant"].astype(str) + " at evaluation"
+    plain = of_arms(study.tables, "lengths", item.arms)
+    plain = plain[plain["dataset"].isin(decayed["dataset"])]
+    found = summary(study, pd.concat([plain, decayed.assign(arm=label)]))
+    about = f"The {decayed['dataset'].nunique()} datasets that were read with decay."
+    text = score_table(study.tables, found, "roc_auc", about)
+    return Section(
+        "Decay at evaluation alone", [text], {"decay": drawing.curves(found, study.trained)}
+    )
+
+
+def oracle(study: Study, item: Item) -> Section | None:
+    """States as fitted, and optimised."""
+    scores = of_arms(study.tables, "oracle", item.arms)
+    if scores.empty:
+        return None
+    rows = []
+    for (arm, length), group in scores.groupby(["arm", "num_rows"], sort=False):
+        wide = group.pivot_table(index="dataset", columns="reading", values="roc_auc")
+        gain = (wide["oracle"] - wide["plain"]).to_numpy()
+        cells = [number(wide[name].mean()) for name in ("plain", "oracle")]
+        interval = Cell(f"{gain.mean():+.4f} ± {half_width(gain):.4f}", float(gain.mean()))
+        rows.append([Cell(arm), Cell(f"{length:,}"), Cell(str(len(wide))), *cells, interval])
+    header = ["Arm", "Rows", "Datasets", "As fitted", "Optimised", "Gain"]
+    caption = "ROC-AUC with states as fitted, and optimised on their context."
+    return Section("The oracle", [markdown(Table(caption, header, [rows]))], {})
+
+
+def oracle_real(study: Study, item: Item) -> Section | None:
+    """Published numbers alone: the oracle was not run on real tables."""
+    return expected_numbers(study, item)
+
+
+def write_rates(study: Study, item: Item) -> Section | None:
+    """Effective write rates by layer and position."""
+    looks = of_arms(study.tables, "looks", item.arms)
+    looks = looks[looks["quantity"] == "write_rate"] if len(looks) else looks
+    if looks.empty:
+        return None
+    profiles = {}
+    for arm, table in looks.groupby("arm", sort=False):
+        groups = table.groupby(["layer", "num_rows"])["value"]
+        profile = groups.agg(["mean", lambda values: half_width(values.to_numpy())])
+        profile = profile.set_axis(["mean", "half"], axis="columns").reset_index()
+        half = profile["half"].fillna(0.0)
+        profiles[str(arm)] = profile.assign(
+            gate="write_rate",
+            position=profile["num_rows"] - 1,
+            last=profile["num_rows"] - 1,
+            low=profile["mean"] - half,
+            high=profile["mean"] + half,
+        )
+    figure = write_rates_figure(profiles, trained=study.trained, gate="write_rate")
+    text = "A panel for each layer; means over datasets and heads with 95 % intervals."
+    return Section("Write rates", [text], {"write_rates": figure})
+
+
+def drift(study: Study, item: Item) -> Section | None:
+    """Cosines of states to those at the trained length."""
+    cosines = _quantity(study, item, "cosine_drift")
+    if not cosines:
+        return None
+    long = {
+        arm: x.rename(columns={"num_rows": "length", "value": "cosine"})
+        for arm, x in cosines.items()
+    }
+    rows = [
+        [Cell(arm), Cell(f"{layer}"), *(number(value) for value in line)]
+        for arm, table in cosines.items()
+        for layer, line in table.pivot_table(
+            index="layer", columns="num_rows", values="value"
+        ).iterrows()
+    ]
+    shown = sorted(next(iter(cosines.values()))["num_rows"].unique())
+    header = ["Arm", "Layer", *(f"{length:,}" for length in shown)]
+    caption = f"Cosine of the state to that at {study.trained} rows; means over heads and datasets."
+    text = markdown(Table(caption, header, [rows], text_columns=2))
+    return Section("Drift of states", [text], {"drift": drift_figure(long, trained=study.trained)})
+
+
+def norms(study: Study, item: Item) -> Section | None:
+    """Frobenius norms of states."""
+    tables = _quantity(study, item, "frobenius")
+    if not tables:
+        return None
+    text = "Where lines stay parallel, layers keep their scale relative to each other."
+    return Section("Norms of states", [text], {"norms": drawing.norms(tables, study.trained)})
+
+
+def _quantity(study: Study, item: Item, quantity: str) -> dict[str, pd.DataFrame]:
+    looks = of_arms(study.tables, "looks", item.arms)
+    if looks.empty:
+        return {}
+    looks = looks[looks["quantity"] == quantity]
+    return {str(arm): table for arm, table in looks.groupby("arm", sort=False)}
+
+
+def cost(study: Study, item: Item) -> Section | None:
+    """Seconds and bytes."""
+    table = of_arms(study.tables, "cost", item.arms)
+    if table.empty:
+        return None
+    columns = ["fit_seconds", "predict_seconds", "state_bytes"]
+    means = table.groupby(["arm", "num_rows"], sort=False)[columns].mean().reset_index()
+    rows = [
+        [
+            Cell(row.arm),
+            Cell(f"{row.num_rows:,}"),
+            number(row.fit_seconds),
+            number(row.predict_seconds),
+            Cell(f"{row.state_bytes:,.0f}", row.state_bytes),
+        ]
+        for row in means.itertuples()
+    ]
+    header = ["Arm", "Rows", "Fit (s)", "Predict 100 rows (s)", "State (bytes)"]
+    caption = "Seconds depend on the machine and on what else it did; their growth hardly does."
+    text = markdown(Table(caption, header, [rows]))
+    return Section("Times and bytes", [text], {"cost": drawing.costs(means)})
+
+
+def expected_numbers(study: Study, item: Item) -> Section | None:
+    """The paper's numbers beside ours, at the same multiple of the trained length."""
+    printed = expected()
+    printed = printed[printed["item"] == item.name]
+    scores = of_arms(study.tables, "lengths", item.arms)
+    rows = []
+    for row in printed.itertuples():
+        multiple = row.num_rows / PAPER_ROWS
+        ours = float("nan")
+        if row.quantity == "roc_auc" and len(scores):
+            of_arm = scores[scores["arm"] == row.arm]
+            ratio = of_arm["num_rows"] / (multiple * study.trained)
+            ours = float(of_arm.loc[ratio.between(1 / NEAR, NEAR), "roc_auc"].mean())
+        at = Cell("" if np.isnan(multiple) else f"{multiple:g}x")
+        value = Cell(f"{row.value:.4f}" if row.value < 2 else f"{row.value:,.0f}", row.value)
+        rows.append([Cell(row.arm), Cell(row.quantity), at, value, number(ours), Cell(row.source)])
+    header = ["Arm", "Quantity", "Trained length", "Paper", "Here", "Source"]
+    return Section("The paper's numbers", [markdown(Table("", header, [rows], text_columns=3))], {})
+
+
+Part = Callable[[Study, Item], Section | None]
+PARTS: Mapping[str, Part] = {
+    "lengths": lengths,
+    "benchmarks": lambda study, item: benchmarks(study.tables, item),
+    "strategies": lambda study, item: strategies(study.tables, item),
+    "decay_at_evaluation": decay_at_evaluation,
+    "oracle": oracle,
+    "oracle_real": oracle_real,
+    "write_rates": write_rates,
+    "drift": drift,
+    "norms": norms,
+    "cost": cost,
+    "expected": expected_numbers,
+}
+"""By name; each gives None where nothing of it was measured."""

@@ -1,0 +1,79 @@
+"""Every table and figure of the study anew, from the measurements that are kept.
+
+    python -m experiments.study.report --scale small [--measured DIR] [--output docs/results]
+
+Writes README.md (verdicts first), study/claims.md, and a page with its figures for each item. What
+was not measured is named on the pages.
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from experiments.study import claims
+from experiments.study.items import items
+from experiments.study.measurements import load
+from experiments.study.pages import Report, pages
+from experiments.study.parts import Study
+from experiments.study.readings import Tables
+from experiments.study.scale import Scale, names
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.files import written_whole
+
+HERE = Path(__file__).parent
+MEASURED, OUTPUT = HERE / "measured", HERE.parents[1] / "docs" / "results"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the pages; return 0, or 2 for input that cannot be used."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    arguments = _parser().parse_args(argv)
+    try:
+        files = _files(arguments, shlex.join(["python", "-m", "experiments.study.report", *argv]))
+    except (ConfigError, DataError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    write(files, arguments.output)
+    print(f"wrote {arguments.output / 'README.md'} and {len(files) - 1} files beside it")
+    return 0
+
+
+def _files(arguments: argparse.Namespace, command: str) -> dict[str, str]:
+    scale = Scale.read(arguments.scale)
+    measured = load(scale.name, arguments.measured)
+    if measured.units.empty:
+        raise DataError(
+            f"--measured {arguments.measured} holds no unit of scale {scale.name}: train and "
+            f"measure some with python -m experiments.study.run --scale {scale.name}."
+        )
+    tables = Tables(measured)
+    verdicts = claims.verdicts(claims.read(), tables, scale.trained_rows)
+    study = Study(tables, scale.trained_rows)
+    return pages(Report(scale.name, scale.order, study, verdicts, command))
+
+
+def write(files: Mapping[str, str], folder: Path) -> None:
+    """Write all files, and remove figures of the study that are drawn no longer."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as partial:
+            partial.write_text(text, encoding="utf-8", newline="\n")
+    for item in items():
+        for path in (folder / "study").glob(f"{item}-*.svg"):
+            if f"study/{path.name}" not in files:
+                path.unlink()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", choices=names(), default="small")
+    parser.add_argument("--measured", type=Path, default=MEASURED, help="folder of measurements")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the pages")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Train the arms of the study and measure them.
+
+    python -m experiments.study.run [ITEM_OR_ARM ...] --scale small [--store DIR] [--measured DIR]
+
+Stopped anywhere, the same command goes on. `--shard i/n` takes every n-th unit, for clusters
+(slurm/study.sbatch). Measurements are kept in experiments/study/measured; `python -m
+experiments.study.report` makes tables and figures of them.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from experiments.pretrain_default.training import OutputInUse
+from experiments.study.measuring import MEASURES, measure
+from experiments.study.scale import Scale, arms_of, names
+from experiments.study.store import (
+    Unit,
+    open_store,
+    read_unit,
+    store_commit,
+    training_commit,
+    units,
+)
+from experiments.study.training import Stopped, train
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.lengths.parts import Shard
+
+HERE = Path(__file__).parent
+MEASURED = HERE / "measured"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train and measure; return 0, 1 if a unit failed, 2 for bad input, 3 if it was stopped."""
+    try:
+        return _main(_parser().parse_args(argv))
+    except (ConfigError, DataError, OutputInUse) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        return 3
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
+    scale = Scale.read(arguments.scale)
+    arms = arms_of(arguments.items, scale)
+    shard = Shard.parse(arguments.shard)
+    store = arguments.store or Path("runs/study") / scale.name
+    commit = store_commit(store) if arguments.measure_only else training_commit()
+    planned = units(scale, arms, arguments.seeds, commit)
+    mine = [planned[index] for index in shard.of(len(planned))]
+    if arguments.list:
+        _list(mine, store)
+        return 0
+    open_store(store, scale.name, commit)
+    began, worked, failed = time.monotonic(), 0, 0
+    for number, unit in enumerate(mine, 1):
+        present = read_unit(store / unit.identity)
+        if present is None and arguments.measure_only:
+            continue
+        left = _minutes_left(arguments, began)
+        _say(number, len(mine), unit, began, worked)
+        done = arguments.measure_only or (present and present["status"] == "trained")
+        record = present if present and done else train(unit, store, arguments.device, left)
+        worked += not done
+        if record["status"] == "failed":
+            failed += 1
+            print(f"  failed: {record['reason']}", flush=True)
+            continue
+        for name in arguments.measure:
+            measure(name, unit, scale, store, arguments.measured, arguments.device)
+    return 1 if failed else 0
+
+
+def _say(number: int, count: int, unit: Unit, began: float, worked: int) -> None:
+    line = f"unit {number} of {count}: {unit.arm}, seed {unit.seed} ({unit.identity})"
+    if worked:
+        each = (time.monotonic() - began) / worked
+        line += f"; about {each * (count - number + 1) / 60:.0f} minutes left"
+    print(line, flush=True)
+
+
+def _minutes_left(arguments: argparse.Namespace, began: float) -> float | None:
+    if arguments.max_minutes is None:
+        return None
+    left = arguments.max_minutes - (time.monotonic() - began) / 60
+    if left <= 0:
+        raise Stopped(f"{arguments.max_minutes:g} minutes are over; repeat the command to go on")
+    return float(left)
+
+
+def _list(planned: list[Unit], store: Path) -> None:
+    for unit in planned:
+        record = read_unit(store / unit.identity)
+        print(f"{unit.identity} {unit.arm} {unit.seed} {record['status'] if record else 'missing'}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("items", nargs="*", help="items of the study or arms; all that the scale orders if none")
+    add("--scale", choices=names(), default="small")
+    add("--store", type=Path, help="folder of trained units (runs/study/SCALE)")
+    add("--measured", type=Path, default=MEASURED, help="folder of measurements")
+    add("--measure", nargs="*", choices=MEASURES, default=list(MEASURES), help="all if left out")
+    add("--measure-only", action="store_true", help="train nothing; measure what the store holds")
+    add("--seeds", type=int, nargs="+", default=[0])
+    add("--shard", default="0/1", metavar="i/n", help="every n-th unit, from unit i on")
+    add("--max-minutes", type=float, help="stop then; the same command goes on")
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--list", action="store_true", help="print the units and whether they are trained")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What the parts of pages share: sections, rows of arms, tables of scores."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+
+from experiments.study.readings import Tables
+from tabicl_linear.report.layout import DASH, Cell, Table, markdown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Section(NamedTuple):
+    """A part of a page.
+
+    Attributes:
+        title: Its heading.
+        texts: Paragraphs and tables, markdown.
+        figures: By the end of their names.
+    """
+
+    title: str
+    texts: Sequence[str]
+    figures: "Mapping[str, Figure]"
+
+
+def of_arms(tables: Tables, measure: str, arms: Sequence[str]) -> pd.DataFrame:
+    """Rows of a measure that belong to some arms, in their order."""
+    frame = tables.frame(measure)
+    return pd.concat([frame[frame["arm"] == arm] for arm in arms], ignore_index=True)
+
+
+def about_arm(tables: Tables, arm: str) -> list[Cell]:
+    """Parameters and number of seeds of an arm; dashes for what is no arm of its own."""
+    units = tables.units[tables.units["arm"] == arm]
+    if units.empty:
+        return [DASH, DASH]
+    return [Cell(f"{units['parameters'].iloc[0]:,}"), Cell(str(len(units)))]
+
+
+def score_table(tables: Tables, found: pd.DataFrame, metric: str, about: str) -> str:
+    """A metric of a summary: a row for each arm, a column for each length."""
+    lengths = sorted(found["num_rows"].unique())
+    rows = []
+    for arm, points in found.groupby("arm", sort=False):
+        values = points.set_index("num_rows")
+        cells = [
+            Cell(f"{values[metric][n]:.4f} ± {values[f'{metric}_interval'][n]:.4f}")
+            if n in values.index
+            else DASH
+            for n in lengths
+        ]
+        rows.append([Cell(str(arm)), *about_arm(tables, str(arm)), *cells])
+    header = ["Arm", "Parameters", "Seeds", *(f"{n:,}" for n in lengths)]
+    title = {"roc_auc": "ROC-AUC", "accuracy": "Accuracy"}[metric]
+    return markdown(Table(f"{title} by rows of context. {about}", header, [rows]))

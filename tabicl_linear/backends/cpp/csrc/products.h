@@ -1,0 +1,101 @@
+// Products of small matrices that lie in the cache, in tiles that lie in registers.
+
+#pragma once
+
+#include <type_traits>
+
+#include "vectors.h"
+
+namespace {
+
+// A left factor: element (i, p) is data[i * row + p * column], so a transposed matrix costs no copy.
+struct Left {
+    const float *data;
+    int64_t row, column;
+};
+
+// A vector anywhere in an array of floats. (With memcpy, the address of a tile would be taken, and the tile
+// would not stay in registers.)
+typedef float loose __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+
+#if defined(__clang__)
+#define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int32_t order __attribute__((vector_size(sizeof(half))));
+#define MIX(a, b, ...) __builtin_shuffle(a, b, order{__VA_ARGS__})
+#endif
+#define ROWS(m) _Pragma("GCC unroll 8") for (int m = 0; m < M; ++m)
+
+// total += the columns [first, end) of `left` times the same rows of `right`, which are `stride` long.
+template <int M, int N>
+INLINE void add_product(vec (&total)[M][N], const Left &left, const float *right, int64_t stride,
+                        int64_t first, int64_t end) {
+    for (int64_t p = first; p < end; ++p) {
+        vec row[N];
+        EACH(n) row[n] = *reinterpret_cast<const loose *>(right + p * stride + n * WIDTH);
+        ROWS(m) {
+            const float factor = left.data[m * left.row + p * left.column];
+            EACH(n) total[m][n] += factor * row[n];
+        }
+    }
+}
+
+template <int M, int N>
+INLINE void load_tile(vec (&to)[M][N], const float *from, int64_t stride) {
+    ROWS(m) EACH(n) to[m][n] = *reinterpret_cast<const loose *>(from + m * stride + n * WIDTH);
+}
+
+template <int M, int N>
+INLINE void store_tile(float *to, int64_t stride, const vec (&from)[M][N]) {
+    ROWS(m) EACH(n) *reinterpret_cast<loose *>(to + m * stride + n * WIDTH) = from[m][n];
+}
+
+// The work of `each_tile`, which begins with COLUMNS.
+#define TILE [&](int64_t i, int64_t j, auto vectors) __attribute__((always_inline))
+#define COLUMNS constexpr int N = decltype(vectors)::value
+
+// Calls work(row, column, N) for tiles of M rows and N vectors that cover a matrix, whose numbers of rows
+// and columns are multiples of M and WIDTH. N is a constant of the type of the argument.
+template <int M, int N, typename Work>
+INLINE void each_tile(int64_t rows, int64_t columns, const Work &work) {
+    int64_t j = 0;
+    for (; j + N * WIDTH <= columns; j += N * WIDTH)
+        for (int64_t i = 0; i < rows; i += M) work(i, j, std::integral_constant<int, N>{});
+    for (; j < columns; j += WIDTH)
+        for (int64_t i = 0; i < rows; i += M) work(i, j, std::integral_constant<int, 1>{});
+}
+
+// to = from^T, for numbers of rows and columns of `from` that are multiples of 8.
+INLINE void transpose(float *to, int64_t to_stride, const float *from, int64_t from_stride,
+                      int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows; i += 8)
+        for (int64_t j = 0; j < columns; j += 8) {
+            half x[8], y[8];
+            _Pragma("GCC unroll 8") for (int n = 0; n < 8; ++n)
+                std::memcpy(&x[n], from + (i + n) * from_stride + j, sizeof(half));
+            // Three times, rows n and n + 4 are merged like the teeth of a zip.
+#define MERGE(from, to)                                                     \
+    _Pragma("GCC unroll 8") for (int n = 0; n < 4; ++n) {                   \
+        to[2 * n] = MIX(from[n], from[n + 4], 0, 8, 1, 9, 2, 10, 3, 11);    \
+        to[2 * n + 1] = MIX(from[n], from[n + 4], 4, 12, 5, 13, 6, 14, 7, 15); \
+    }
+            MERGE(x, y)
+            MERGE(y, x)
+            MERGE(x, y)
+#undef MERGE
+            _Pragma("GCC unroll 8") for (int n = 0; n < 8; ++n)
+                std::memcpy(to + (j + n) * to_stride + i, &y[n], sizeof(half));
+        }
+}
+
+// Whether a tile of 8 x 2 vectors fits into registers, rather than one of 4 x 1.
+inline bool many_registers() {
+#if defined(__x86_64__) && defined(__GNUC__)
+    static const bool has = __builtin_cpu_supports("avx512f");
+    return has;
+#else
+    return false;
+#endif
+}
+
+}  // namespace

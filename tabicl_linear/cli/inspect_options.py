@@ -1,0 +1,84 @@
+"""Options of `tabicl-linear inspect`, which show their help without loading torch."""
+
+import argparse
+from pathlib import Path
+
+from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.errors import ConfigError
+
+MOST_CHECKPOINTS = 2
+NAMES = (
+    *("scores", "drift", "write_rates", "contribution"),
+    *("ridge_target", "order_sensitivity"),
+)
+"""Those of `tabicl_linear.analysis.inspection.ANALYSES`."""
+
+
+def main(argv: list[str]) -> int:
+    """Look at checkpoints; return the exit code.
+
+    Args:
+        argv: Command line after `inspect`.
+
+    Raises:
+        CheckpointError: A checkpoint that cannot be loaded.
+        ConfigError: Options that do not fit.
+        DataError: A table or lengths that cannot be used, or an analysis, asked for by name, that a
+            model has nothing for.
+    """
+    options = _parser().parse_args(argv)
+    _check(options)
+    from tabicl_linear.cli.inspect import run  # torch takes seconds to import
+
+    return run(options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse, before anything is loaded, what cannot be done."""
+    if len(options.checkpoints) > MOST_CHECKPOINTS:
+        raise ConfigError(
+            f"{len(options.checkpoints)} checkpoints were given; give one, or two to compare."
+        )
+    if (options.table is None) != (options.target is None):
+        raise ConfigError("--table and --target belong together; give both or neither.")
+    if options.tasks < 1:
+        raise ConfigError(f"--tasks {options.tasks}: give at least 1.")
+    output: Path = options.output
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ConfigError(
+            f"--output {output} is there already and not an empty folder; give a new name, or "
+            "delete it."
+        )
+    if not output.parent.is_dir():
+        raise ConfigError(f"--output {output}: folder {output.parent} does not exist; create it.")
+
+
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
+        prog="tabicl-linear inspect",
+        description="Show what the states and write rates of a checkpoint do, or of two side by "
+        "side: scores by context length, drift, write rates, contributions, ridge targets, order "
+        "of rows. docs/seeing.md explains the page.",
+    )
+    parser.add_argument(
+        "checkpoints",
+        nargs="+",
+        metavar="CKPT",
+        help='last.ckpt or safetensors export, or "default"; two are compared',
+    )
+    parser.add_argument("--output", type=Path, required=True, help="new folder to write")
+    parser.add_argument(
+        "--table", type=Path, help="CSV or Parquet; synthetic probe tasks if left out"
+    )
+    parser.add_argument("--target", help="name of the table's target column")
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", metavar="ROWS", help="context lengths, increasing"
+    )
+    parser.add_argument("--tasks", type=int, default=8, help="probe tasks, or row orders (8)")
+    parser.add_argument("--only", nargs="+", choices=NAMES, help="these analyses alone")
+    parser.add_argument(
+        "--trust-code",
+        action="store_true",
+        help="also import classes of other packages that the checkpoint names",
+    )
+    return parser

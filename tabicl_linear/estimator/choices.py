@@ -1,0 +1,161 @@
+"""What evidence decides: pure functions of logits and labels of rows that were held out."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.members.pooling import Array, log_losses
+
+LongContextMode = Literal["full", "blocks", "auto"]
+MODES = ("full", "blocks", "auto")
+MAX_BLOCKS = 32
+"""Each block has states of its own, so memory and the time to predict grow with their number."""
+COMPARED_FRACTION = 0.1
+MAX_COMPARED = 1000
+"""Rows that one context and several are compared on: this fraction of the table, and at most so
+many."""
+STANDARD_ERRORS = 2.0
+"""Blocks must be better by so many standard errors of the mean difference: less is noise."""
+PRIOR_DEVIATION = 0.5
+"""Of the logarithm of a calibrated temperature around the fixed one: few rows change it little."""
+TEMPERATURES = (0.05, 20.0)
+"""Range of calibrated temperatures."""
+HELD_OUT_FRACTION = 0.2
+MAX_HELD_OUT = 2000
+"""Rows that a temperature is calibrated on: this fraction of the table, and at most so many (as for
+other purposes)."""
+
+
+class LongContext(NamedTuple):
+    """How a table was read, and why.
+
+    Attributes:
+        choice: "full", or "blocks".
+        num_blocks: Contexts that the rows were divided into; 1 for "full".
+        held_out_rows: Rows that both were compared on; 0 where nothing had to be compared.
+        full_log_loss: Mean log-loss on these rows of a fit on all others as one context, in nats.
+        blocks_log_loss: The same for blocks.
+        standard_error: Of the mean difference of the two over the rows.
+    """
+
+    choice: Literal["full", "blocks"]
+    num_blocks: int
+    held_out_rows: int = 0
+    full_log_loss: float | None = None
+    blocks_log_loss: float | None = None
+    standard_error: float | None = None
+
+
+FULL = LongContext("full", 1)
+
+
+def check_blocks(num_blocks: int, num_rows: int, longest: int) -> None:
+    """Check the number of blocks that a table needs.
+
+    Args:
+        num_blocks: That number.
+        num_rows: Rows of the table.
+        longest: Most rows that the model was pretrained on.
+
+    Raises:
+        DataError: There are too many.
+    """
+    if num_blocks > MAX_BLOCKS:
+        raise DataError(
+            f"long_context='blocks' would need {num_blocks} blocks for {num_rows} rows, as the "
+            f"model was pretrained on at most {longest}, and each member would hold as many "
+            f"states (at most {MAX_BLOCKS}): give at most {MAX_BLOCKS * longest} rows, or "
+            "long_context='full'."
+        )
+
+
+def better_context(
+    full_logits: Array,
+    blocks_logits: Array,
+    labels: npt.NDArray[np.int64],
+    *,
+    num_blocks: int,
+    temperature: float,
+    average_logits: bool,
+) -> LongContext:
+    """Whether blocks predict rows held out better than one context, beyond what noise explains.
+
+    Args:
+        full_logits: Logits `[members, rows, classes]` of these rows after one context.
+        blocks_logits: The same after blocks.
+        labels: Class indices of the rows.
+        num_blocks: Blocks that all rows of the table take.
+        temperature: Divides the logits; one that does not depend on the rows.
+        average_logits: See `pooled`.
+    """
+    losses = [
+        log_losses(logits, labels, temperature=temperature, average_logits=average_logits)
+        for logits in (full_logits, blocks_logits)
+    ]
+    gains = losses[0] - losses[1]
+    error = float(gains.std(ddof=1) / np.sqrt(len(gains)))
+    is_better = gains.mean() > STANDARD_ERRORS * error
+    return LongContext(
+        "blocks" if is_better else "full",
+        num_blocks if is_better else 1,
+        held_out_rows=len(gains),
+        full_log_loss=float(losses[0].mean()),
+        blocks_log_loss=float(losses[1].mean()),
+        standard_error=error,
+    )
+
+
+def calibrated_temperature(
+    member_logits: Array, labels: npt.NDArray[np.int64], *, fixed: float, average_logits: bool
+) -> float:
+    """The most probable temperature on rows that the members have not read.
+
+    Its logarithm has a Gaussian prior around that of `fixed`, so the log-loss on these rows is
+    never worse than with `fixed`.
+
+    Args:
+        member_logits: Logits of the rows `[members, rows, classes]`.
+        labels: Class indices of the rows.
+        fixed: The temperature to start from.
+        average_logits: See `pooled`.
+    """
+
+    def loss(log_temperature: float) -> float:
+        misfit = log_losses(
+            member_logits,
+            labels,
+            temperature=float(np.exp(log_temperature)),
+            average_logits=average_logits,
+        ).mean()
+        distance = (log_temperature - np.log(fixed)) / PRIOR_DEVIATION
+        return float(misfit + distance**2 / (2 * len(labels)))
+
+    minimum = minimize_scalar(loss, bounds=np.log(TEMPERATURES), method="bounded")
+    return float(np.exp(minimum.x)) if minimum.fun < loss(np.log(fixed)) else fixed
+
+
+def held_out_rows(
+    labels: npt.NDArray[np.int64],
+    seed: int,
+    *,
+    fraction: float = HELD_OUT_FRACTION,
+    most: int = MAX_HELD_OUT,
+) -> npt.NDArray[np.bool_]:
+    """Which rows to hold out: drawn at random, never the last row of a class in the context.
+
+    Args:
+        labels: Class indices of the table.
+        seed: Of the draw.
+        fraction: Of the table.
+        most: At most so many rows.
+    """
+    order = np.random.default_rng(seed).permutation(len(labels))
+    first_of_class = np.zeros(len(labels), dtype=bool)
+    first_of_class[order[np.unique(labels[order], return_index=True)[1]]] = True
+    count = min(int(fraction * len(labels)), most)
+    held_out = np.zeros(len(labels), dtype=bool)
+    held_out[order[~first_of_class[order]][:count]] = True
+    return held_out

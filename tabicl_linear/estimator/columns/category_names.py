@@ -1,0 +1,85 @@
+"""Names of categories: the text of a cell, by which categories are told apart and found again."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api import types as dtypes
+
+from tabicl_linear.estimator.columns.cells import missing
+
+_BOOLEANS = {"0": "False", "1": "True", "false": "False", "true": "True"}
+
+
+def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[Any]:
+    """The cells as text, so that 1, 1.0 and '1' are one category; None where missing."""
+    absent = missing(cells)
+    if dtypes.is_object_dtype(cells.dtype):  # cells may be unhashable: one by one
+        names = np.array([text_of(value) for value in cells], dtype=object)
+    else:
+        codes, distinct = pd.factorize(cells)
+        # Code -1 (missing) selects the appended name.
+        names = np.array([*(text_of(value) for value in distinct), None], dtype=object)[codes]
+    if boolean:
+        names = np.array([_BOOLEANS.get(str(v).lower(), v) for v in names], dtype=object)
+    names[absent] = None
+    return names
+
+
+def text_of(value: object) -> str:
+    """Text that is the same for 1, 1.0 and '1'."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def looked_up(
+    names: npt.NDArray[np.object_], values: Mapping[str, float]
+) -> npt.NDArray[np.float64]:
+    """The value of each category by its name; NaN where there is none.
+
+    A name that is not there counts as the one that is the same number, truth value or time: files
+    turn 007 into 7 and TRUE into True wherever all cells look like that, and the text of a date is
+    another in each of its types.
+    """
+    numbers = pd.Series(names, dtype=object).map(dict(values)).to_numpy(np.float64, copy=True)
+    unknown = np.isnan(numbers) & ~pd.isna(names)
+    if unknown.any():
+        alike: dict[object, list[float]] = {}
+        for name, value in values.items():
+            alike.setdefault(_meaning(name), []).append(value)
+        same = [alike.get(_meaning(name), ()) for name in names[unknown]]
+        numbers[unknown] = [them[0] if len(them) == 1 else np.nan for them in same]
+    return numbers
+
+
+def _meaning(name: str) -> object:
+    """The number, time or truth value that a name stands for; else the name."""
+    try:
+        number = Decimal(name)  # exact, however many digits
+    except InvalidOperation:
+        return date_of(name) or _BOOLEANS.get(name.lower(), name)
+    return number if number.is_finite() else name
+
+
+def date_of(text: str) -> datetime | None:
+    """The time that a text stands for (ISO 8601), in UTC without zone, or None if it is no date."""
+    try:
+        time = datetime.fromisoformat(text)
+        return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):  # of years before 1 in UTC
+        return None
+
+
+def number_of(text: str) -> float | None:
+    """The number that a text stands for, or None if it is not a number."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number

@@ -1,0 +1,250 @@
+"""What the cells of a table column hold: numbers, dates, booleans or categories.
+
+A column is read by what it *holds*, not by the dtype it came with: text that is all numbers counts
+as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
+"""
+
+from collections.abc import Hashable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api import types as dtypes
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.short_floats import decimals
+from tabicl_linear.estimator.columns.text_formats import (
+    ISO,
+    date_format,
+    placeholder,
+    read_dates,
+    unit_of,
+    written_number,
+)
+from tabicl_linear.estimator.notices import warn_user
+
+MISSING_TEXT = ("", "nan")
+"""Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
+
+MIN_FREE_TEXTS = 20
+"""Fewer different texts than this are categories, however long they are."""
+MIN_FREE_WORDS = 5
+"""Different texts of this many words on average are free text and no categories."""
+
+Kind = Literal["numeric", "datetime", "boolean", "categorical"]
+
+
+class Reading(NamedTuple):
+    """How the cells of a column are read.
+
+    Attributes:
+        kind: What they hold.
+        text_format: Of numbers the decimal sign of text, "." or ","; of dates the format of text.
+        note: What is worth telling about text that is read as numbers or dates; mostly empty.
+    """
+
+    kind: Kind
+    text_format: str = ""
+    note: str = ""
+
+
+def read_as(cells: pd.Series, name: Hashable) -> Reading:
+    """What a training column holds.
+
+    Raises:
+        DataError: The column holds durations, periods, intervals, complex numbers or free text; the
+            message says what to give instead.
+    """
+    dtype = cells.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return Reading("categorical")
+    if dtypes.is_bool_dtype(dtype):
+        return Reading("boolean")
+    if dtypes.is_datetime64_any_dtype(dtype):
+        return Reading("datetime", ISO)
+    if isinstance(dtype, pd.PeriodDtype | pd.IntervalDtype) or dtypes.is_complex_dtype(dtype):
+        raise DataError(f"Column {name!r} holds {dtype} values; turn them into numbers or text.")
+    if dtypes.is_timedelta64_dtype(dtype):
+        raise DataError(f"Column {name!r} holds durations; give table[{name!r}].dt.total_seconds()")
+    if dtypes.is_numeric_dtype(dtype):
+        return Reading("numeric", ".")
+    return _read_objects_as(cells, name)
+
+
+def _read_objects_as(cells: pd.Series, name: Hashable) -> Reading:
+    present = cells[~missing(cells)]
+    if present.empty:
+        return Reading("categorical")
+    content = dtypes.infer_dtype(present, skipna=True)
+    if content == "boolean":
+        return Reading("boolean")
+    if content in ("datetime", "datetime64", "date"):
+        return Reading("datetime", ISO)
+    if content in ("timedelta", "timedelta64"):
+        raise DataError(f"Column {name!r} holds durations; give them as a number of seconds.")
+    # What stands for a missing number is a category like others if there are no numbers.
+    held = present[~placeholder(present)]
+    found = None
+    if not held.empty:
+        # Each text once: those of a long column are few.
+        found = _read_as_numbers(held.drop_duplicates() if content == "string" else held, name)
+        if found is None and content == "string":
+            found = _read_as_dates(held)
+    if found is None:
+        _warn_of_mixed(held, name, content)
+        if content == "string":
+            _refuse_free_text(present, name)
+        return Reading("categorical")
+    if len(held) < len(present):
+        odd = present[placeholder(present)].iloc[0]
+        return found._replace(note=", ".join(filter(None, [found.note, f"{odd!r} as missing"])))
+    return found
+
+
+def _read_as_numbers(held: pd.Series, name: Hashable) -> Reading | None:
+    plain = ~np.isnan(_parsed(held, name, ""))
+    if plain.all():
+        return Reading("numeric", ".")
+    if len({unit_of(value) for value in held} - {""}) > 1:
+        return None  # amounts in several currencies are not comparable
+    for decimal in (".", ","):
+        if not np.isnan(_parsed(held, name, decimal)).any():
+            return Reading("numeric", decimal, f"{held[~plain].iloc[0]!r} as numbers")
+    return None
+
+
+def _read_as_dates(held: pd.Series) -> Reading | None:
+    text_format = date_format(held)
+    if text_format is None:
+        return None
+    return Reading("datetime", text_format, f"{held.iloc[0]!r} as dates ({text_format})")
+
+
+def _warn_of_mixed(held: pd.Series, name: Hashable, content: str) -> None:
+    is_number = ~np.isnan(_parsed(held, name, ""))
+    if is_number.sum() > len(held) / 2 or (content.startswith("mixed") and is_number.any()):
+        text = held[~is_number].iloc[0]
+        warn_user(
+            f"Column {name!r} mixes numbers with other values such as {text!r} "
+            f"({int((~is_number).sum())} of {len(held)} training rows): it is read as "
+            "categories. Replace those values by NaN if the column is numeric."
+        )
+
+
+def _refuse_free_text(present: pd.Series, name: Hashable) -> None:
+    texts = present.drop_duplicates().astype(str)
+    words = texts.str.split().str.len().mean()
+    if len(texts) < MIN_FREE_TEXTS or len(texts) < len(present) / 2 or words < MIN_FREE_WORDS:
+        return
+    shown = texts.iloc[0] if len(texts.iloc[0]) <= 40 else f"{texts.iloc[0][:40]}..."
+    raise DataError(
+        f"Column {name!r} holds free text ({len(texts)} different values with {words:.0f} words on "
+        f"average, such as {shown!r}): drop it, turn it into numbers beforehand (for example with "
+        "TfidfVectorizer and TruncatedSVD of scikit-learn), or name it in categorical_features."
+    )
+
+
+def missing(cells: pd.Series) -> npt.NDArray[np.bool_]:
+    """Which cells count as missing: None, NaN, NA, NaT, +-infinity and the texts '' and 'nan'."""
+    if dtypes.is_numeric_dtype(cells.dtype):
+        return ~np.isfinite(cells.to_numpy(dtype=np.float64, na_value=np.nan))
+    absent = cells.isna().to_numpy(dtype=bool)
+    if dtypes.is_object_dtype(cells.dtype):  # cells may be unhashable: no `isin`
+        return absent | np.array([isinstance(v, str) and v in MISSING_TEXT for v in cells], bool)
+    if dtypes.is_datetime64_any_dtype(cells.dtype):
+        return absent
+    return absent | cells.isin(MISSING_TEXT).to_numpy(dtype=bool)
+
+
+def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[np.float64]:
+    """The cells as float64; NaN where missing or infinite.
+
+    Args:
+        cells: Cells of a column.
+        name: Label of the column.
+        text_format: Decimal sign of text.
+
+    Raises:
+        DataError: A cell is not a number; the message names the column and the first such value.
+    """
+    absent = missing(cells)
+    if not absent.all() and _holds_dates(cells):
+        raise DataError(
+            f"Column {name!r} held numbers in the training table and holds dates here "
+            f"({cells[~absent].iloc[0]}); convert it."
+        )
+    if dtypes.is_numeric_dtype(cells.dtype):
+        values = cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        values = decimals(values, cells.dtype)
+    else:
+        values = _parsed(cells, name, text_format)
+        wrong = np.isnan(values) & ~absent
+        if wrong.any():
+            wrong &= ~placeholder(cells)
+        if wrong.any():
+            raise DataError(
+                f"Column {name!r} held numbers in the training table and holds "
+                f"{cells[wrong].iloc[0]!r} here; give numbers or missing values."
+            )
+    values[~np.isfinite(values)] = np.nan
+    return values
+
+
+def stamps(cells: pd.Series, name: Hashable, text_format: str) -> pd.Series:
+    """The dates of a column as time stamps without zone, in UTC; NaT where missing.
+
+    Raises:
+        DataError: A cell is not a date; the message names the column and the first such value.
+    """
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        cells = cells.astype(object)  # of dates or of text: what the categories are
+    try:
+        if _holds_dates(cells):
+            read = pd.to_datetime(cells, utc=True)
+        else:
+            texts = cells.astype(object)
+            absent = missing(cells) | placeholder(texts)
+            is_text = np.array([isinstance(value, str) for value in texts], dtype=bool)
+            read = read_dates(texts.where(is_text & ~absent), text_format)
+            wrong = read.isna().to_numpy() & ~absent
+            if wrong.any():
+                raise DataError(
+                    f"Column {name!r} held dates in the training table and holds no dates here "
+                    f"({texts[wrong].iloc[0]!r}); give dates{_like(text_format)}."
+                )
+        return read.dt.tz_localize(None).dt.as_unit("us")
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"Column {name!r} holds dates that pandas cannot read: {error}.") from error
+
+
+def _like(text_format: str) -> str:
+    return "" if text_format == ISO else f", as text in the format {text_format}"
+
+
+def _holds_dates(cells: pd.Series) -> bool:
+    return dtypes.is_datetime64_any_dtype(cells.dtype) or (
+        dtypes.is_object_dtype(cells.dtype)
+        and dtypes.infer_dtype(cells, skipna=True) in ("datetime", "datetime64", "date")
+    )
+
+
+def _parsed(cells: pd.Series, name: Hashable, decimal: str) -> npt.NDArray[np.float64]:
+    """The numbers that texts and objects stand for; NaN where they are not numbers.
+
+    Without a decimal sign only what pandas reads counts as a number.
+    """
+    objects = cells.astype(object)
+    parsed = pd.to_numeric(objects, errors="coerce")
+    if dtypes.is_complex_dtype(parsed.dtype):
+        raise DataError(f"Column {name!r} holds complex numbers; give real numbers.")
+    values = parsed.to_numpy(dtype=np.float64, copy=True)
+    if decimal:
+        # "1.234" means another number where the comma is the decimal sign.
+        for row in range(len(values)) if decimal == "," else np.flatnonzero(np.isnan(values)):
+            value = objects.iloc[row]
+            if isinstance(value, str):
+                values[row] = written_number(value, decimal)
+    return values

@@ -1,0 +1,179 @@
+"""Numeric codes of single table columns, learnt on the training rows.
+
+A column may arrive with another dtype at prediction time as long as its values still make sense;
+otherwise the error names it.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api import types as dtypes
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.category_names import (
+    category_names,
+    date_of,
+    looked_up,
+    number_of,
+)
+from tabicl_linear.estimator.columns.cells import numbers, stamps
+from tabicl_linear.estimator.columns.dates import Part, date_part
+from tabicl_linear.estimator.columns.target_rates import RateColumn
+
+CLIP = 100.0
+UNSEEN = -1
+
+
+@dataclass(frozen=True)
+class NumericColumn:
+    """Standardises numbers, or a part of dates, with mean and deviation of the training rows.
+
+    Attributes:
+        name: Column label, or position where the table had no labels.
+        position: Index of the column in the training table.
+        kind: What the column held.
+        low: Smallest finite training value.
+        high: Largest finite training value.
+        mean: Mean of the training values after mapping `low..high` to 0..1.
+        std: Their standard deviation (population).
+        text_format: How text is read, see `Reading`.
+        part: Part of the dates; None for numbers.
+    """
+
+    name: Hashable
+    position: int
+    kind: Literal["numeric", "datetime"]
+    low: float
+    high: float
+    mean: float
+    std: float
+    text_format: str
+    part: Part | None
+
+    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+        """Z-scores in float64, clipped at +-100; NaN where a value is missing or infinite."""
+        if self.part is None:
+            values = numbers(cells, self.name, self.text_format)
+        else:
+            values = date_part(stamps(cells, self.name, self.text_format), self.part)
+        # A huge query value may overflow here: infinity is then clipped like any other outlier.
+        with np.errstate(over="ignore"):
+            scores = (to_unit(values, self.low, self.high) - self.mean) / self.std
+        return np.clip(scores, -CLIP, CLIP)
+
+
+@dataclass(frozen=True)
+class MissingColumn:
+    """Says which values of a column of numbers or dates are missing.
+
+    Attributes:
+        name: Column label, or position where the table had no labels.
+        position: Index of the column in the training table.
+        kind: What the column held.
+        text_format: How text is read, see `Reading`.
+    """
+
+    name: Hashable
+    position: int
+    kind: Literal["numeric", "datetime"]
+    text_format: str
+
+    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+        """1 where a value is missing or infinite, else 0."""
+        if self.kind == "numeric":
+            absent = np.isnan(numbers(cells, self.name, self.text_format))
+        else:
+            absent = stamps(cells, self.name, self.text_format).isna().to_numpy()
+        return absent.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """Numbers the categories of the training rows.
+
+    Attributes:
+        name: Column label, or position where the table had no labels.
+        position: Index of the column in the training table.
+        kind: What the column held.
+        codes: Category (as text) to code, 0, 1, ...
+        other: Code of every other category: -1, or one of its own where rare ones were joined.
+        missing: Code where a value is missing; None if none was in the training rows.
+    """
+
+    name: Hashable
+    position: int
+    kind: Literal["boolean", "categorical"]
+    codes: dict[str, int]
+    other: int
+    missing: int | None
+
+    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+        """Ordinal codes; `other` where the category is unknown, NaN if missing was never seen."""
+        names = category_names(cells, boolean=self.kind == "boolean")
+        codes = looked_up(names, self.codes)
+        absent = pd.isna(names)
+        unknown = np.isnan(codes) & ~absent
+        self._refuse_other_dtype(cells, names, unknown)
+        codes[unknown] = self.other
+        if self.missing is not None:
+            codes[absent] = self.missing
+        return codes
+
+    def _refuse_other_dtype(
+        self, cells: pd.Series, names: npt.NDArray[Any], unknown: npt.NDArray[np.bool_]
+    ) -> None:
+        if not unknown.any():
+            return
+        first = names[unknown][0]
+        if self.kind == "boolean":
+            # The other truth value is merely unseen where training rows have only one.
+            odd = [name for name in names[unknown] if name not in ("False", "True")]
+            if odd:
+                raise DataError(
+                    f"Column {self.name!r} held booleans in the training table and holds "
+                    f"{odd[0]!r} here; give True, False or a missing value."
+                )
+            return
+        if any(number_of(name) is not None for name in self.codes):
+            return
+        if dtypes.is_numeric_dtype(cells.dtype) and not dtypes.is_bool_dtype(cells.dtype):
+            holds = "numbers"
+        elif dtypes.is_datetime64_any_dtype(cells.dtype):
+            if any(date_of(name) is not None for name in self.codes):
+                return
+            holds = "dates"
+        else:
+            return
+        raise DataError(
+            f"Column {self.name!r} held categories such as {next(iter(self.codes))!r} in the "
+            f"training table and holds {holds} ({first}) here; give the categories."
+        )
+
+
+@dataclass(frozen=True)
+class DroppedColumn:
+    """A column without information: all training rows have the same value, or none.
+
+    Attributes:
+        name: Column label, or position where the table had no labels.
+        position: Index of the column in the training table.
+        reason: Why it is not used.
+    """
+
+    name: Hashable
+    position: int
+    reason: str
+
+
+UsedColumn = NumericColumn | MissingColumn | CategoryColumn | RateColumn
+Column = UsedColumn | DroppedColumn
+
+
+def to_unit(values: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.float64]:
+    """Values mapped to 0..1 from `low..high`."""
+    # Halved before subtracting: the range of a float64 column may itself overflow.
+    return (values / 2 - low / 2) / (high / 2 - low / 2)

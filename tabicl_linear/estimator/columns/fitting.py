@@ -1,0 +1,152 @@
+"""Learns from the training rows how to encode the columns of a table."""
+
+from collections.abc import Hashable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.stats import chi2_contingency
+
+from tabicl_linear.estimator.columns.category_names import category_names, number_of, text_of
+from tabicl_linear.estimator.columns.cells import Reading, numbers, stamps
+from tabicl_linear.estimator.columns.dates import PARTS, Part, date_part
+from tabicl_linear.estimator.columns.encodings import (
+    UNSEEN,
+    CategoryColumn,
+    Column,
+    DroppedColumn,
+    MissingColumn,
+    NumericColumn,
+    UsedColumn,
+    to_unit,
+)
+from tabicl_linear.estimator.columns.target_rates import fit_rates
+from tabicl_linear.estimator.notices import warn_user
+
+MAX_CATEGORIES = 256
+MIN_MISSING = 0.05
+"""Share of missing values from which a column of its own always says where they are."""
+SIGNIFICANCE = 0.01
+"""Chance of such a column where fewer values are missing and the classes do not differ."""
+
+Labels: TypeAlias = npt.NDArray[np.int64] | None
+
+
+def fit_columns(
+    cells: pd.Series,
+    name: Hashable,
+    position: int,
+    *,
+    reading: Reading,
+    labels: Labels = None,
+) -> tuple[Column, ...]:
+    """Learn how to encode one training column, as one column of numbers or several.
+
+    Args:
+        cells: The training rows of the column.
+        name: Label for messages and records.
+        position: Index of the column in the table.
+        reading: How to read it, from `read_as`.
+        labels: Class index of each row; None leaves out what needs labels.
+
+    Raises:
+        DataError: The column holds dates that cannot be read.
+    """
+    if reading.kind in ("numeric", "datetime"):
+        return _fit_numeric(cells, name, position, reading, labels)
+    return _fit_categories(cells, name, position, reading, labels)
+
+
+def _fit_numeric(
+    cells: pd.Series, name: Hashable, position: int, reading: Reading, labels: Labels
+) -> tuple[Column, ...]:
+    assert reading.kind in ("numeric", "datetime")
+    records: list[UsedColumn] = []
+    if reading.kind == "numeric":
+        values: dict[Part | None, Any] = {None: numbers(cells, name, reading.text_format)}
+    else:
+        dates = stamps(cells, name, reading.text_format)
+        values = {part: date_part(dates, part) for part in PARTS}
+    absent = np.isnan(next(iter(values.values())))
+    if absent.all():
+        return (DroppedColumn(name, position, "no training row has a value"),)
+    for part, numbers_of_part in values.items():
+        present = numbers_of_part[~absent]
+        low, high = float(present.min()), float(present.max())
+        if high / 2 - low / 2 == 0:
+            continue
+        unit = to_unit(present, low, high)
+        mean, std = float(unit.mean()), float(unit.std())
+        records.append(
+            NumericColumn(
+                name, position, reading.kind, low, high, mean, std, reading.text_format, part
+            )
+        )
+    if absent.any() and (not records or says_something(absent, labels)):
+        records.append(MissingColumn(name, position, reading.kind, reading.text_format))
+    return tuple(records) or (
+        DroppedColumn(name, position, "all training rows have the same value"),
+    )
+
+
+def says_something(absent: npt.NDArray[np.bool_], labels: Labels) -> bool:
+    """Whether a column of its own says which values are missing.
+
+    It does if they are many, or if classes differ in their share by a chi-squared test.
+
+    Args:
+        absent: Which training rows lack a value; some do.
+        labels: Class index of each row, if known.
+    """
+    if absent.mean() >= MIN_MISSING:
+        return True
+    if labels is None:
+        return False
+    counts = np.stack(
+        [np.bincount(labels[absent == side], minlength=labels.max() + 1) for side in (True, False)]
+    )
+    return bool(chi2_contingency(counts[:, counts.any(axis=0)]).pvalue < SIGNIFICANCE)
+
+
+def _fit_categories(
+    cells: pd.Series, name: Hashable, position: int, reading: Reading, labels: Labels
+) -> tuple[Column, ...]:
+    assert reading.kind in ("boolean", "categorical")
+    names = category_names(cells, boolean=reading.kind == "boolean")
+    counts = pd.Series(names, dtype=object).value_counts()
+    is_missing = bool(pd.isna(names).any())
+    if counts.empty:
+        return (DroppedColumn(name, position, "no training row has a value"),)
+    if len(counts) == 1 and not is_missing:
+        return (DroppedColumn(name, position, "all training rows have the same value"),)
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        ordered = [text_of(value) for value in cells.cat.categories]
+    else:
+        ordered = sorted(counts.index, key=_sort_key)
+    ordered = [category for category in ordered if category in counts.index]
+    rates = () if labels is None else fit_rates(cells, name, position, labels)
+    other = UNSEEN
+    if len(ordered) + is_missing > MAX_CATEGORIES:
+        other = MAX_CATEGORIES - 1 - is_missing
+        if not rates:
+            _warn_of_many(name, len(ordered), other)
+        frequent = sorted(ordered, key=lambda category: -counts[category])[:other]
+        retained = set(frequent)
+        ordered = [category for category in ordered if category in retained]
+    codes = {category: code for code, category in enumerate(ordered)}
+    missing = max(other, len(codes) - 1) + 1 if is_missing else None
+    return (CategoryColumn(name, position, reading.kind, codes, other, missing), *rates)
+
+
+def _warn_of_many(name: Hashable, number: int, kept: int) -> None:
+    warn_user(
+        f"Column {name!r} has {number} categories in the training rows, in which the classes do "
+        f"not differ as far as can be told; the {kept} most frequent are kept and the others share "
+        "one code. Drop the column if it is an identifier."
+    )
+
+
+def _sort_key(category: str) -> tuple[bool, float, str]:
+    number = number_of(category)
+    return (number is None, 0.0 if number is None else number, category)

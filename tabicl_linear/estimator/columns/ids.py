@@ -1,0 +1,88 @@
+"""Text of whole numbers: numbers, or names such as ids and codes? Training rows say which.
+
+Numbers predict the classes by their order, names one by one. What predicts rows that were left out
+better is what the column is taken for.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api import types as dtypes
+
+from tabicl_linear.estimator.columns.cells import missing
+
+FEWEST_ROWS = 50
+"""Rows below which nothing can be said: numbers."""
+MOST_ROWS = 20_000
+MOST_DISTINCT = 0.9
+"""Of the rows: more different values than this say nothing one by one, and are numbers."""
+NUM_BINS = 16
+NUM_FOLDS = 5
+STRENGTHS = (1.0, 10.0, 100.0)
+"""Rows of the mean that are added to those of a bin or a name: what predicts best of these."""
+MOST_CLASSES = 8
+
+Codes = npt.NDArray[np.int64]
+
+
+class WholeNumbers(NamedTuple):
+    """What text of whole numbers is taken for.
+
+    Attributes:
+        are_names: Whether for names, not numbers.
+        note: That with a value, for the warning.
+    """
+
+    are_names: bool
+    note: str
+
+
+def whole_numbers(cells: pd.Series, labels: Codes) -> WholeNumbers | None:
+    """What a training column of text is taken for; None where it holds something else, or too few.
+
+    Args:
+        cells: The training rows of the column.
+        labels: Class index of each row.
+    """
+    if not (dtypes.is_object_dtype(cells.dtype) or dtypes.is_string_dtype(cells.dtype)):
+        return None
+    present = ~missing(cells)
+    texts, labels = cells[present].astype(object), labels[present]
+    if len(texts) < FEWEST_ROWS:
+        return None
+    names, distinct = pd.factorize(texts)
+    if not all(isinstance(text, str) and text.isascii() and text.isdigit() for text in distinct):
+        return None
+    if len(distinct) > MOST_DISTINCT * len(texts):
+        return None
+    values = np.array([float(text) for text in distinct])[names]
+    if len(values) > MOST_ROWS:
+        some = np.random.default_rng(0).choice(len(values), MOST_ROWS, replace=False)
+        values, names, labels = values[some], names[some], labels[some]
+    edges = np.unique(np.quantile(values, np.arange(1, NUM_BINS) / NUM_BINS))
+    by_order = _error(np.searchsorted(edges, values, side="right"), labels)
+    by_name = _error(names, labels)
+    nothing = _error(np.zeros_like(names), labels)
+    are_names = not by_order < min(by_name, nothing)
+    return WholeNumbers(are_names, f"{distinct[0]!r} as {'a name' if are_names else 'a number'}")
+
+
+def _error(groups: Codes, labels: Codes) -> float:
+    """Squared error of class rates of groups, on rows of other folds; of the best strength."""
+    fold = np.random.default_rng(0).permutation(len(groups)) % NUM_FOLDS
+    cell, num_cells = groups * NUM_FOLDS + fold, (int(groups.max()) + 1) * NUM_FOLDS
+
+    def others(weights: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
+        inside = np.bincount(cell, weights=weights, minlength=num_cells).astype(np.float64)
+        return np.bincount(groups, weights=weights)[groups] - inside[cell]
+
+    counts, total = others(None), np.zeros(len(STRENGTHS))
+    for label in np.argsort(-np.bincount(labels), kind="stable")[:MOST_CLASSES]:
+        hits = (labels == label).astype(np.float64)
+        sums = others(hits)
+        for place, strength in enumerate(STRENGTHS):
+            rates = (sums + strength * hits.mean()) / (counts + strength)
+            total[place] += np.square(rates - hits).mean()
+    return float(total.min())

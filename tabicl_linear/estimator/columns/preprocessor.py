@@ -1,0 +1,255 @@
+"""Turns a user's table into a float32 matrix by what was learnt on the training rows."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.cells import Reading, read_as
+from tabicl_linear.estimator.columns.encodings import (
+    CategoryColumn,
+    Column,
+    DroppedColumn,
+    MissingColumn,
+    UsedColumn,
+)
+from tabicl_linear.estimator.columns.fitting import fit_columns
+from tabicl_linear.estimator.columns.ids import whole_numbers
+from tabicl_linear.estimator.columns.target_rates import RateColumn
+from tabicl_linear.estimator.notices import warn_user
+
+PLAIN_NUMBERS = Reading("numeric", ".")
+"""How numbers of any dtype are read, and text that needs no explanation."""
+OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
+
+Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
+CategoricalFeatures: TypeAlias = (
+    Sequence[int] | Sequence[str] | npt.NDArray[np.bool_] | pd.Index | pd.Series | None
+)
+
+
+class TablePreprocessor:
+    """Encodes tables: numbers and parts of dates as z-scores, everything else as category codes.
+
+    Columns of many categories are also encoded by the rates of the classes in them, and columns
+    of numbers or dates by where values are missing.
+
+    Args:
+        categorical_features: Columns to read as categories whatever they hold, as positions,
+            names or one boolean per column. None: decided by content.
+
+    Attributes:
+        columns: Records of the columns of the training table, in its order, dropped ones included;
+            a column may have several.
+        used: The records of the columns that make up the matrix, in its order.
+        categorical: For each column of the matrix, whether it holds category codes.
+    """
+
+    columns: tuple[Column, ...]
+    used: tuple[UsedColumn, ...]
+    categorical: npt.NDArray[np.bool_]
+    _labels: list[Hashable] | None
+
+    def __init__(self, categorical_features: CategoricalFeatures = None) -> None:
+        self.categorical_features = categorical_features
+
+    def fit(self, table: Table, labels: npt.NDArray[np.int64] | None = None) -> "TablePreprocessor":
+        """Learn every column from the training rows.
+
+        Args:
+            table: Training rows.
+            labels: Class index of each row, from 0. Without labels, columns of many categories get
+                no rates, and few missing values no column.
+
+        Raises:
+            DataError: A label occurs twice, a column cannot be encoded, a declared categorical
+                column does not exist, or no column varies.
+        """
+        frame = _framed(table)
+        self._labels = list(frame.columns) if isinstance(table, pd.DataFrame) else None
+        twice = frame.columns[frame.columns.duplicated()]
+        if len(twice):
+            raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
+        declared = self._declared(frame)
+        notes, columns, seen, judged = [], list[Column](), set[bytes](), False
+        for position, (name, cells) in enumerate(frame.items()):
+            reading = Reading("categorical") if declared[position] else read_as(cells, name)
+            if reading == PLAIN_NUMBERS and labels is not None:
+                reading = _by_evidence(cells, labels)
+                judged = judged or bool(reading.note)
+            if reading.note:
+                notes.append(f"{name!r} ({reading.note})")
+            records = fit_columns(cells, name, position, reading=reading, labels=labels)
+            columns += _not_told_before(records, cells, seen)
+        if notes:
+            warn_user(f"Text is read in columns {_listed(notes)}.{OVERRULE if judged else ''}")
+        self.columns = tuple(columns)
+        self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
+        if not self.used:
+            raise DataError(
+                f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
+                "rows (constant or missing), so there is nothing to learn from; give other columns."
+            )
+        self.categorical = np.array(
+            [isinstance(c, CategoryColumn | MissingColumn) for c in self.used]
+        )
+        return self
+
+    def fit_transform(self, table: Table, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Learn every column, and return the matrix of the training rows.
+
+        It differs from that of `transform` in the rates of classes: here they leave out the row
+        itself (and its fold), as its label would be among them.
+
+        Args:
+            table: Training rows.
+            labels: Class index of each row, from 0.
+
+        Raises:
+            DataError: As `fit`.
+        """
+        matrix = self.fit(table, labels).transform(table)
+        frame = _framed(table)
+        for index, column in enumerate(self.used):
+            if isinstance(column, RateColumn):
+                matrix[:, index] = column.cross_fitted(frame.iloc[:, column.position], labels)
+        return matrix
+
+    def transform(self, table: Table) -> npt.NDArray[np.float32]:
+        """The matrix of a table, NaN where a value is missing.
+
+        Args:
+            table: A frame with the training columns in any order, or an array with the columns in
+                the training order.
+
+        Raises:
+            DataError: A frame's columns are not those of the training table, or a column does not
+                hold the same kind of values as in training.
+        """
+        frame = _framed(self.align(table))
+        matrix = np.empty((len(frame), len(self.used)), dtype=np.float32)
+        for index, column in enumerate(self.used):
+            matrix[:, index] = column.encode(frame.iloc[:, column.position])
+        return matrix
+
+    def align(self, table: Table) -> Table:
+        """The table with its columns in training order, matched by name where both have names.
+
+        Raises:
+            DataError: Columns are missing or unknown; the message lists them.
+        """
+        if self._labels is None or not isinstance(table, pd.DataFrame):
+            return table
+        return in_order(table, self._labels, "the training table")
+
+    @property
+    def names(self) -> list[Hashable] | None:
+        """Labels of the columns of the training table; None for those of an array."""
+        return self._labels
+
+    @property
+    def width(self) -> int:
+        """Columns of the training table."""
+        return self.columns[-1].position + 1
+
+    def _declared(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+        width = frame.shape[1]
+        declared = np.zeros(width, dtype=bool)
+        if self.categorical_features is None:
+            return declared
+        mask = np.asarray(self.categorical_features)
+        if mask.dtype == bool:
+            if mask.shape != (width,):
+                raise DataError(
+                    f"categorical_features is a mask of shape {mask.shape} for {width} columns; "
+                    "give one boolean per column."
+                )
+            return mask
+        names = self._labels or []
+        for feature in self.categorical_features:
+            position = names.index(feature) if feature in names else feature
+            if not isinstance(position, int | np.integer) or not 0 <= position < width:
+                names_or = f"names ({_shown(names)}) or " if names else ""
+                raise DataError(
+                    f"categorical_features has {feature!r}, which is not a column: give {names_or}"
+                    f"positions from 0 to {width - 1}."
+                )
+            declared[position] = True
+        return declared
+
+
+def _by_evidence(cells: pd.Series, labels: npt.NDArray[np.int64]) -> Reading:
+    """How a column of numbers is read whose text may be names, such as ids and codes."""
+    found = whole_numbers(cells, labels)
+    if found is None:
+        return PLAIN_NUMBERS
+    if found.are_names:
+        return Reading("categorical", note=found.note)
+    return PLAIN_NUMBERS._replace(note=found.note)
+
+
+def _not_told_before(
+    records: Sequence[Column], cells: pd.Series, seen: set[bytes]
+) -> Sequence[Column]:
+    """The records of a column without those of missing values that another column has.
+
+    Args:
+        records: The records.
+        cells: The training rows of the column.
+        seen: Where values are missing in the columns before it; extended.
+    """
+    distinct = []
+    for column in records:
+        if isinstance(column, MissingColumn):
+            # Columns are often missing together: once is enough.
+            where = column.encode(cells).tobytes()
+            if where in seen:
+                continue
+            seen.add(where)
+        distinct.append(column)
+    reason = "all present values are the same, and an earlier column is missing in the same rows"
+    return distinct or [DroppedColumn(records[0].name, records[0].position, reason)]
+
+
+def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.DataFrame:
+    """The frame with its columns in the order of some labels.
+
+    Args:
+        frame: A frame.
+        labels: The columns that it should have.
+        whose: What has these columns, for the message.
+
+    Raises:
+        DataError: Columns are missing or unknown; the message lists them.
+    """
+    given, expected = list(frame.columns), list(labels)
+    if given == expected:
+        return frame
+    lacking = [label for label in expected if label not in set(given)]
+    extra = [label for label in given if label not in set(expected)]
+    if lacking or extra or len(given) != len(expected):
+        parts = [f"missing {_shown(lacking)}"] if lacking else []
+        parts += [f"unknown {_shown(extra)}"] if extra else []
+        parts = parts or ["a name occurs twice"]
+        raise DataError(
+            f"The columns differ from those of {whose}: {'; '.join(parts)}. Give the same "
+            "columns, in any order."
+        )
+    return frame[expected]
+
+
+def _framed(table: Table) -> pd.DataFrame:
+    # Columns are only read, so an array need not be copied.
+    return table if isinstance(table, pd.DataFrame) else pd.DataFrame(table, copy=False)
+
+
+def _listed(texts: Sequence[str], most: int = 10) -> str:
+    shown = ", ".join(texts[:most])
+    return shown if len(texts) <= most else f"{shown} and {len(texts) - most} more"
+
+
+def _shown(labels: Sequence[Hashable], most: int = 10) -> str:
+    return _listed([repr(label) for label in labels], most)

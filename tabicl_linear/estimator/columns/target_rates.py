@@ -1,0 +1,144 @@
+"""How often each class occurs in each category of a column: target encoding.
+
+Rates are shrunk towards that of the whole column as a random-effects model has it: by the ratio of
+the variance within categories to that between them (Micci-Barreca, 2001), so that columns in which
+categories do not differ give no rates at all. Counts and sums are all that is needed.
+
+Training rows are encoded by the rows of other folds. Unlike scikit-learn's `TargetEncoder`, a
+rate is shrunk towards the same value in all folds: the mean of the other folds would tell the
+label of a row in a category of its own.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.stats import f as f_distribution
+
+from tabicl_linear.estimator.columns.category_names import category_names, looked_up
+
+MIN_CATEGORIES = 12
+"""Columns of more categories than this get rates; the codes of fewer say as much."""
+MAX_RATES = 4096
+"""Maximum number of categories whose rates are kept; those of rarer ones are close to the mean."""
+MAX_CLASSES = 8
+"""Only the most frequent classes get rates where there are more."""
+NUM_FOLDS = 5
+LEAST_STRENGTH = 1.0
+"""Rows of the mean rate that are always added: a category of one row is never certain."""
+SIGNIFICANCE = 0.01
+"""Chance of rates where classes do not differ between categories."""
+
+
+@dataclass(frozen=True)
+class RateColumn:
+    """The rate of one class in the category of a row.
+
+    Attributes:
+        name: Column label, or position where the table had no labels.
+        position: Index of the column in the training table.
+        label: Index of the class.
+        rates: Rate in each category (as text) of the training rows.
+        missing: Rate where the category is missing.
+        mean: Rate in all training rows, also that of unknown categories.
+        strength: How many rows of the mean rate are added to those of every category.
+    """
+
+    name: Hashable
+    position: int
+    label: int
+    rates: dict[str, float]
+    missing: float
+    mean: float
+    strength: float
+
+    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+        """Rates in float64; the mean rate where the category is unknown."""
+        names = category_names(cells)
+        rates = looked_up(names, self.rates)
+        absent = pd.isna(names)
+        rates[np.isnan(rates) & ~absent] = self.mean
+        rates[absent] = self.missing
+        return rates
+
+    def cross_fitted(
+        self, cells: pd.Series, labels: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """Rates of training rows, each without the rows of its own fold.
+
+        Args:
+            cells: The training rows of the column.
+            labels: Class index of each row.
+        """
+        codes, num_categories = _numbered(category_names(cells))
+        hits = (labels == self.label).astype(np.float64)
+        folds = np.random.default_rng(0).permutation(len(codes)) % NUM_FOLDS
+        cell = codes * NUM_FOLDS + folds
+        counts = np.bincount(cell, minlength=num_categories * NUM_FOLDS)
+        sums = np.bincount(cell, weights=hits, minlength=num_categories * NUM_FOLDS)
+        other_counts = np.bincount(codes)[codes] - counts[cell]
+        other_sums = np.bincount(codes, weights=hits)[codes] - sums[cell]
+        rates: npt.NDArray[np.float64] = (other_sums + self.strength * self.mean) / (
+            other_counts + self.strength
+        )
+        return rates
+
+
+def fit_rates(
+    cells: pd.Series, name: Hashable, position: int, labels: npt.NDArray[np.int64]
+) -> tuple[RateColumn, ...]:
+    """Rates of the classes in the categories of a training column; none if they say nothing.
+
+    Args:
+        cells: The training rows of the column.
+        name: Label for messages and records.
+        position: Index of the column in the table.
+        labels: Class index of each row, from 0.
+    """
+    names = category_names(cells)
+    codes, num_categories = _numbered(names)
+    if num_categories <= MIN_CATEGORIES:
+        return ()
+    distinct = pd.Series(names, dtype=object).groupby(codes).first()  # None for missing
+    counts = np.bincount(codes)
+    commonest = np.argsort(-counts, kind="stable")[:MAX_RATES].tolist()
+    frequent = np.argsort(-np.bincount(labels), kind="stable")
+    # With two classes the rate of one says all.
+    classes = [1] if len(frequent) == 2 else sorted(frequent[:MAX_CLASSES].tolist())
+    columns = []
+    for label in classes:
+        sums = np.bincount(codes, weights=labels == label).astype(np.float64)
+        strength = _strength(sums, counts)
+        if strength is None:
+            continue
+        mean = float(np.mean(labels == label))
+        rates = (sums + strength * mean) / (counts + strength)
+        of_texts = {distinct[i]: float(rates[i]) for i in commonest if distinct[i] is not None}
+        absent = [float(rates[i]) for i in range(num_categories) if distinct[i] is None]
+        missing = absent[0] if absent else mean
+        columns.append(RateColumn(name, position, label, of_texts, missing, mean, strength))
+    return tuple(columns)
+
+
+def _numbered(names: npt.NDArray[np.object_]) -> tuple[npt.NDArray[np.int64], int]:
+    """Numbers of the categories, of which missing is one, and how many there are."""
+    codes, distinct = pd.factorize(pd.Series(names, dtype=object), use_na_sentinel=False)
+    return codes.astype(np.int64), len(distinct)
+
+
+def _strength(sums: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> float | None:
+    """Variance within categories over that between them; None if they differ by chance only."""
+    rows, size = int(counts.sum()), len(counts)
+    if rows == size:
+        return None
+    means, mean = sums / counts, sums.sum() / rows
+    within = float((sums * (1 - means)).sum()) / (rows - size)
+    between = float((counts * (means - mean) ** 2).sum()) / (size - 1)
+    if within == 0:
+        return LEAST_STRENGTH if between > 0 else None
+    if f_distribution.sf(between / within, size - 1, rows - size) > SIGNIFICANCE:
+        return None
+    usual = (rows - float((counts.astype(np.float64) ** 2).sum()) / rows) / (size - 1)
+    return max(LEAST_STRENGTH, within * usual / (between - within))

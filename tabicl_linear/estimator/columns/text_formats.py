@@ -1,0 +1,87 @@
+"""Numbers and dates that are written as text: currency, percent, thousands separators, formats."""
+
+import re
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.tseries.api import guess_datetime_format
+
+ISO = "ISO8601"
+"""The format of pandas for all dates of ISO 8601, with or without time."""
+TIMES = ("%H:%M", "%H:%M:%S")
+PLACEHOLDERS = frozenset(["", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"])
+"""Texts that stand for a missing value among numbers or dates, in any case."""
+
+# An exponent does not go together with separators.
+_NUMBER = {
+    ".": re.compile(r"(?P<whole>[-+]?(?:\d+|\d{1,3}(?:[, ]\d{3})+))(?P<part>\.\d*)?"),
+    ",": re.compile(r"(?P<whole>[-+]?(?:\d+|\d{1,3}(?:[. ]\d{3})+))(?P<part>,\d*)?"),
+}
+# Codes of currencies are listed: in "LOT 5" the letters mean something else.
+_UNIT = re.compile(
+    r"[$€£¥₹₽₩₺₪₫฿₴₦%]|\b(?:AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|INR|JPY|KRW|MXN|NOK|NZD|PLN|"
+    r"RUB|SEK|SGD|TRY|USD|ZAR)\b"
+)
+
+
+def placeholder(cells: pd.Series) -> npt.NDArray[np.bool_]:
+    """Which cells are text that stands for a missing number or date."""
+    return np.array([isinstance(v, str) and v.strip().lower() in PLACEHOLDERS for v in cells], bool)
+
+
+def written_number(text: object, decimal: str) -> float:
+    """The number that a text such as "$1,200.50", "-3 000 EUR" or "5 %" stands for; NaN if none.
+
+    Args:
+        text: Any object; only text is read.
+        decimal: Sign before the decimal places, "." or ",".
+    """
+    if not isinstance(text, str):
+        return float("nan")
+    bare = _UNIT.sub("", text.strip(), count=1)
+    # No-break spaces separate thousands and currencies too.
+    bare = re.sub(r"\s", " ", bare).strip()
+    match = _NUMBER[decimal].fullmatch(re.sub("^([-+]) ", r"\1", bare))
+    if match is None:
+        return float("nan")
+    number = float(re.sub(r"[^-+\d]", "", match["whole"]) + "." + (match["part"] or "")[1:])
+    return number / 100 if "%" in text else number
+
+
+def unit_of(text: object) -> str:
+    """The currency or percent sign of a written number, or nothing."""
+    match = _UNIT.search(text) if isinstance(text, str) else None
+    return match.group() if match else ""
+
+
+def date_format(texts: pd.Series) -> str | None:
+    """The format in which pandas reads all of some texts as dates or times of day, or None.
+
+    The month comes first where both orders are possible.
+
+    Args:
+        texts: Present cells, all of them text; not empty.
+    """
+    first = str(texts.iloc[0])
+    if len(re.findall(r"\d+", first)) < 2:  # names of months or weekdays alone are categories
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the other order is tried too
+        guesses = [guess_datetime_format(first, dayfirst=last) for last in (False, True)]
+    dates = (guess for guess in guesses if guess is not None and _is_whole(guess))
+    for text_format in (ISO, *dates, *TIMES):
+        if read_dates(texts, text_format).notna().all():
+            return text_format
+    return None
+
+
+def read_dates(cells: pd.Series, text_format: str) -> pd.Series:
+    """Time stamps in UTC; NaT where a cell has another format."""
+    return pd.to_datetime(cells, format=text_format, utc=True, errors="coerce")
+
+
+def _is_whole(text_format: str) -> bool:
+    """Whether a date has a year and a day; "3-5" is rather a range."""
+    return "%Y" in text_format.upper() and "%d" in text_format

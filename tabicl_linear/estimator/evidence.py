@@ -1,0 +1,114 @@
+"""Evidence of rows that are held out from a first fit: a temperature, and one context or blocks."""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator import choices
+from tabicl_linear.estimator.choices import FULL, LongContext, held_out_rows
+from tabicl_linear.estimator.columns.preprocessor import Table
+from tabicl_linear.estimator.learners.blocks import ContextBlocks
+from tabicl_linear.estimator.learners.pretrained import longest_context
+from tabicl_linear.estimator.learners.protocol import ContextLearner
+from tabicl_linear.estimator.plan import Plan
+from tabicl_linear.estimator.reading import read, scores
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Training rows, some of which are held out to judge fits on the others.
+
+    Attributes:
+        table: The rows; None where they come in pieces and cannot be read twice.
+        codes: Class index of each row.
+        plan: How to fit.
+        seed: Of the ensemble, and of the rows held out.
+    """
+
+    table: Table | None
+    codes: npt.NDArray[np.int64]
+    plan: Plan
+    seed: int
+
+    def long_context(self, learner: ContextLearner[Any]) -> LongContext:
+        """In how many contexts the learner is to read the rows.
+
+        Raises:
+            ConfigError: The file of the model does not say how many rows it was pretrained on, or
+                evidence is asked for and the rows come in pieces.
+            DataError: There would be too many blocks.
+        """
+        plan = self.plan
+        if plan.long_context == "full":
+            return FULL
+        longest = longest_context(learner, plan.long_context)
+        num_blocks = math.ceil(len(self.codes) / longest)
+        if plan.long_context == "blocks":
+            choices.check_blocks(num_blocks, len(self.codes), longest)
+            return LongContext("blocks" if num_blocks > 1 else "full", num_blocks)
+        if not 1 < num_blocks <= choices.MAX_BLOCKS:
+            return FULL
+        if self.table is None:
+            raise ConfigError(
+                "long_context='auto' needs all rows at once: give 'full' or 'blocks' to fit on "
+                "a table that is read in pieces."
+            )
+        held_out = held_out_rows(
+            self.codes, self.seed, fraction=choices.COMPARED_FRACTION, most=choices.MAX_COMPARED
+        )
+        fewer = math.ceil(np.count_nonzero(~held_out) / longest)
+        if fewer == 1:  # the rest is no long table
+            return FULL
+        full = self._logits(learner, self.table, held_out)
+        blocks = self._logits(ContextBlocks(learner, fewer), self.table, held_out)
+        if full is None or blocks is None:
+            return FULL
+        return choices.better_context(
+            full,
+            blocks,
+            self.codes[held_out],
+            num_blocks=num_blocks,
+            temperature=plan.fixed_temperature,
+            average_logits=plan.average_logits,
+        )
+
+    def temperature(self, learner: ContextLearner[Any]) -> float:
+        """The temperature, calibrated where the plan says so and rows can be spared."""
+        fixed = self.plan.fixed_temperature
+        if not self.plan.is_calibrated or self.table is None:
+            return fixed
+        held_out = held_out_rows(self.codes, self.seed)
+        logits = self._logits(learner, self.table, held_out) if held_out.any() else None
+        if logits is None:
+            return fixed
+        return choices.calibrated_temperature(
+            logits,
+            self.codes[held_out],
+            fixed=fixed,
+            average_logits=self.plan.average_logits,
+        )
+
+    def _logits(
+        self, learner: ContextLearner[Any], table: Table, held_out: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.float64] | None:
+        """Logits `[members, rows, classes]` of the rows held out after a fit on the others.
+
+        None if the others do not make a table, or not one that these rows fit into.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the fit on all rows warns
+            try:
+                columns, codes = self.plan.new_columns(), self.codes[~held_out]
+                rows = columns.fit_transform(table[~held_out], codes)
+                members, _ = read(
+                    learner, rows, codes, columns.categorical, plan=self.plan, seed=self.seed
+                )
+                matrix = columns.transform(table[held_out])
+            except DataError:  # of columns that hold their only other values in these few rows
+                return None
+        return scores(members, matrix, lambda member_logits: member_logits, self.plan)

@@ -1,0 +1,1 @@
+"""The file of a fitted classifier: records with tags, and checks."""

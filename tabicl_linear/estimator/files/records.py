@@ -1,0 +1,236 @@
+"""Fitted objects as plain data: a JSON tree and named tensors, without pickle.
+
+What a fitted classifier holds is made of numbers, texts, arrays, containers and records
+(dataclasses, named tuples and plain classes of this package). Each becomes JSON; arrays and tensors
+are kept aside. Reading makes instances of the classes that have a tag (`schema`), and runs nothing
+that a file names.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from tabicl_linear.errors import CheckpointError, DataError
+from tabicl_linear.estimator.files.schema import FORMER_NAMES, RECORDS, TAGS
+from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
+from tabicl_linear.estimator.learners.closed_form import ClosedForm
+from tabicl_linear.kernels.state import map_tensors
+from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.types import Tensor
+
+_KIND = "is"
+"""Key that marks a JSON object as something else than a number, text or list."""
+_Read = Callable[["Unpacker", Any], Any]
+
+
+class Packer:
+    """Turns objects into JSON.
+
+    Attributes:
+        tensors: The tensors and arrays met so far, by the names under which the JSON refers to
+            them.
+        models: The distinct models met so far; the JSON refers to them by position.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.models: list[InContextModel] = []
+
+    def pack(self, value: Any, where: str) -> Any:
+        """The JSON of a value; indexes and series of pandas become lists.
+
+        Args:
+            value: What to store.
+            where: Name of the value, for messages.
+
+        Raises:
+            DataError: It is, or holds, something that is no plain data.
+        """
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {_KIND: "float", "text": repr(value)}
+        if type(value) is list:
+            return self._items(value, where)
+        if type(value) in (tuple, set, frozenset):
+            return {_KIND: type(value).__name__, "items": self._items(value, where)}
+        if isinstance(value, Mapping):
+            pairs = [
+                [self.pack(k, where), self.pack(v, f"{where}[{k!r}]")] for k, v in value.items()
+            ]
+            return {_KIND: "dict", "items": pairs}
+        if isinstance(value, Tensor):
+            return {_KIND: "tensor", "name": self._keep(value.detach().cpu())}
+        if isinstance(value, np.ndarray | np.generic):
+            return self._array(value, where)
+        if isinstance(value, pd.Index | pd.Series):
+            return self._items(value.tolist(), where)
+        if isinstance(value, pd.DataFrame):
+            columns = {name: cells.to_numpy() for name, cells in value.items()}
+            return {_KIND: "frame", "columns": self.pack(columns, where)}
+        return self._record(value, where)
+
+    def _items(self, values: Any, where: str) -> list[Any]:
+        return [self.pack(item, f"{where}[{i}]") for i, item in enumerate(values)]
+
+    def _keep(self, tensor: Tensor) -> str:
+        name = f"{len(self.tensors):06d}"
+        # A copy: a view of a larger tensor would be stored with all of it, or refused.
+        self.tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
+        return name
+
+    def _array(self, value: Any, where: str) -> Any:
+        array = np.asarray(value)
+        about = {"scalar": isinstance(value, np.generic), "dtype": array.dtype.str}
+        if array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
+            native = np.array(array, dtype=array.dtype.newbyteorder("="))
+            return {_KIND: "array", "name": self._keep(torch.from_numpy(native)), **about}
+        if array.dtype.kind in "mM":
+            ticks = np.array(array).astype(array.dtype.newbyteorder("=")).view(np.int64)
+            return {_KIND: "times", "name": self._keep(torch.from_numpy(ticks)), **about}
+        if array.dtype.kind in "OUT":
+            items = self._items(array.ravel().tolist(), where)
+            about["dtype"] = "O" if array.dtype.kind == "T" else about["dtype"]
+            return {_KIND: "objects", "items": items, "shape": list(array.shape), **about}
+        raise DataError(f"{where} holds {array.dtype} values, which a state file cannot store.")
+
+    def _record(self, value: Any, where: str) -> Any:
+        if isinstance(value, InContextModel):
+            places = [i for i, model in enumerate(self.models) if model is value]
+            if not places:
+                places = [len(self.models)]
+                self.models.append(value)
+            return {_KIND: "model", "index": places[0]}
+        if isinstance(value, ClosedForm):
+            return {_KIND: "closed_form", "arguments": self.pack(value.arguments(), where)}
+        if isinstance(value, ChosenTrees):
+            return {_KIND: "chosen_trees", "arguments": self.pack(value.arguments(), where)}
+        cls = type(value)
+        if cls not in TAGS:
+            raise DataError(
+                f"{where} is a {cls.__module__}.{cls.__qualname__}, which a state file cannot "
+                "store; use numbers and texts, or keep the classifier with joblib.dump."
+            )
+        fields = {name: self.pack(v, f"{where}.{name}") for name, v in _fields(value).items()}
+        return {_KIND: "record", "tag": TAGS[cls], "fields": fields}
+
+
+class Unpacker:
+    """Turns JSON back into objects.
+
+    Args:
+        tensors: The tensors that the JSON refers to.
+        models: The models that it refers to, by position.
+        device: Where to put tensors (arrays stay in memory).
+        dtype: That of the models, to which states of their layers are converted; None leaves them.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Tensor],
+        models: list[InContextModel],
+        device: torch.device,
+        dtype: torch.dtype | None,
+    ) -> None:
+        self.tensors = tensors
+        self.models = models
+        self.device = device
+        self.dtype = dtype
+
+    def unpack(self, tree: Any) -> Any:
+        """The value that `Packer.pack` was given.
+
+        Raises:
+            CheckpointError: A record is not one of this version of the package.
+            KeyError, TypeError, ValueError: The JSON has another form.
+        """
+        if isinstance(tree, list):
+            return [self.unpack(item) for item in tree]
+        return _READERS[tree[_KIND]](self, tree) if isinstance(tree, dict) else tree
+
+    def items(self, tree: Any) -> list[Any]:
+        """The items of a container."""
+        return [self.unpack(item) for item in tree["items"]]
+
+    def array(self, tree: Any) -> Any:
+        """An array or a scalar of NumPy."""
+        dtype = np.dtype(tree["dtype"])
+        if tree[_KIND] == "objects":
+            array = np.empty(len(tree["items"]), dtype=dtype)
+            array[:] = self.items(tree)
+            array = array.reshape(tree["shape"])
+        elif tree[_KIND] == "times":
+            array = self.tensors[tree["name"]].numpy().view(dtype.newbyteorder("="))
+        else:
+            array = self.tensors[tree["name"]].numpy()
+        return array[()] if tree["scalar"] else array
+
+    def record(self, tree: Any) -> Any:
+        """An instance of one of `schema.RECORDS`."""
+        tag = tree["tag"] if "tag" in tree else FORMER_NAMES.get(tree["class"], tree["class"])
+        cls: Any = RECORDS.get(tag)
+        fields = {field: self.unpack(value) for field, value in tree["fields"].items()}
+        names = None if cls is None else _field_names(cls)
+        if names is None or (names and set(names) != fields.keys()):
+            raise CheckpointError(f"it holds a {tag} that this version does not know")
+        if names:
+            record = cls(**fields)
+            return self._converted(record) if isinstance(record, InContextState) else record
+        instance = cls.__new__(cls)
+        instance.__dict__.update(fields)
+        return instance
+
+    def _converted(self, state: InContextState) -> InContextState:
+        """A state in the dtype asked for; statistics and ridge solutions are always float64."""
+        dtype = self.dtype
+        if dtype is None:
+            return state
+
+        def convert(tensor: Tensor) -> Tensor:
+            return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+        ridge = state.ridge
+        if ridge is not None:
+            ridge = ridge._replace(thresholds=convert(ridge.thresholds))
+        return state._replace(layers=map_tensors(convert, state.layers), ridge=ridge)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """What a record consists of: its fields, or for plain classes its attributes."""
+    names = _field_names(type(value))
+    return {name: getattr(value, name) for name in names} if names else dict(vars(value))
+
+
+def _field_names(cls: type) -> tuple[str, ...]:
+    """Fields of a dataclass or named tuple; none for plain classes."""
+    if dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls))
+    named: tuple[str, ...] = cls._fields if issubclass(cls, tuple) else ()  # type: ignore[attr-defined]
+    return named
+
+
+def _frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
+    return pd.DataFrame(unpacker.unpack(tree["columns"]))
+
+
+_READERS: dict[str, _Read] = {
+    "float": lambda unpacker, tree: float(tree["text"]),
+    "tuple": lambda unpacker, tree: tuple(unpacker.items(tree)),
+    "set": lambda unpacker, tree: set(unpacker.items(tree)),
+    "frozenset": lambda unpacker, tree: frozenset(unpacker.items(tree)),
+    "dict": lambda unpacker, tree: dict(map(tuple, unpacker.items(tree))),
+    "tensor": lambda unpacker, tree: unpacker.tensors[tree["name"]].to(unpacker.device),
+    "array": Unpacker.array,
+    "times": Unpacker.array,
+    "objects": Unpacker.array,
+    "frame": _frame,
+    "model": lambda unpacker, tree: unpacker.models[tree["index"]],
+    "closed_form": lambda unpacker, tree: ClosedForm(**unpacker.unpack(tree["arguments"])),
+    "chosen_trees": lambda unpacker, tree: ChosenTrees(**unpacker.unpack(tree["arguments"])),
+    "record": Unpacker.record,
+}

@@ -1,0 +1,100 @@
+"""The records that a state file may hold, by tags that stay when a class moves or is renamed."""
+
+from collections.abc import Mapping
+
+from tabicl_linear.embedding.statistics import ContextStatistics
+from tabicl_linear.estimator.choices import LongContext
+from tabicl_linear.estimator.columns.encodings import (
+    CategoryColumn,
+    DroppedColumn,
+    MissingColumn,
+    NumericColumn,
+)
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.columns.target_rates import RateColumn
+from tabicl_linear.estimator.fitted import Fitted
+from tabicl_linear.estimator.learners.blocks import BlockStates, ContextBlocks
+from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTreesState
+from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
+from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
+from tabicl_linear.estimator.learners.closed_form import ClosedFormState
+from tabicl_linear.estimator.learners.many_classes import DigitStates, ManyClasses
+from tabicl_linear.estimator.members.ensemble import FittedEnsemble
+from tabicl_linear.estimator.members.half_precision import HalfMatrix
+from tabicl_linear.estimator.members.views import PowerColumn, PowerColumns, View
+from tabicl_linear.kernels.state import CacheState, GramState, MatrixState
+from tabicl_linear.mixers.base import LayerState
+from tabicl_linear.model import InContextState
+from tabicl_linear.ridge_inputs import RidgeOptions
+from tabicl_linear.ridge_inputs.earlier_rows import Candidates, EarlierRows
+from tabicl_linear.ridge_inputs.inputs import RidgeState
+from tabicl_linear.ridge_inputs.predictions import Solution
+from tabicl_linear.ridge_inputs.recent_rows import RecentRows
+from tabicl_linear.ridge_inputs.solve import RidgeSums
+
+RECORDS: Mapping[str, type] = {
+    "BlockStates": BlockStates,
+    "CacheState": CacheState,
+    "Candidates": Candidates,
+    "CategoryColumn": CategoryColumn,
+    "ChosenTreesState": ChosenTreesState,
+    "ClosedFormState": ClosedFormState,
+    "ContextBlocks": ContextBlocks,
+    "ContextStatistics": ContextStatistics,
+    "DigitStates": DigitStates,
+    "DroppedColumn": DroppedColumn,
+    "EarlierRows": EarlierRows,
+    "Fitted": Fitted,
+    "FittedEnsemble": FittedEnsemble,
+    "GramState": GramState,
+    "HalfMatrix": HalfMatrix,
+    "InContextState": InContextState,
+    "LayerState": LayerState,
+    "LongContext": LongContext,
+    "ManyClasses": ManyClasses,
+    "MatrixState": MatrixState,
+    "MissingColumn": MissingColumn,
+    "NumericColumn": NumericColumn,
+    "PowerColumn": PowerColumn,
+    "PowerColumns": PowerColumns,
+    "RateColumn": RateColumn,
+    "RecentRows": RecentRows,
+    "RidgeOptions": RidgeOptions,
+    "RidgeState": RidgeState,
+    "RidgeSums": RidgeSums,
+    "Solution": Solution,
+    "TablePreprocessor": TablePreprocessor,
+    "TreePredictor": Predictor,
+    "Trees": Trees,
+    "View": View,
+}
+"""Class of each tag. A tag is never given to another class: files of all versions name it."""
+
+TAGS: Mapping[type, str] = {record: tag for tag, record in RECORDS.items()}
+
+_FORMER_PLACES = {
+    "embedding.statistics": ("ContextStatistics",),
+    "estimator.closed_form": ("ClosedFormState",),
+    "estimator.columns": ("CategoryColumn", "DroppedColumn", "MissingColumn", "NumericColumn"),
+    "estimator.context_blocks": ("BlockStates", "ContextBlocks"),
+    "estimator.ensemble": ("FittedEnsemble",),
+    "estimator.half_states": ("HalfMatrix",),
+    "estimator.long_context": ("LongContext",),
+    "estimator.many_classes": ("DigitStates", "ManyClasses"),
+    "estimator.preprocessing": ("TablePreprocessor",),
+    "estimator.target_rates": ("RateColumn",),
+    "estimator.views": ("PowerColumn", "PowerColumns", "View"),
+    "kernels.state": ("CacheState", "GramState", "MatrixState"),
+    "mixers.base": ("LayerState",),
+    "model": ("InContextState",),
+    "ridge_inputs.earlier_rows": ("Candidates", "EarlierRows"),
+    "ridge_inputs.inputs": ("RidgeState",),
+    "ridge_inputs.options": ("RidgeOptions",),
+    "ridge_inputs.predictions": ("Solution",),
+    "ridge_inputs.recent_rows": ("RecentRows",),
+    "ridge_inputs.solve": ("RidgeSums",),
+}
+FORMER_NAMES: Mapping[str, str] = {
+    f"tabicl_linear.{module}:{tag}": tag for module, tags in _FORMER_PLACES.items() for tag in tags
+}
+"""Tag of each class by what files said before there were tags: where the class was."""

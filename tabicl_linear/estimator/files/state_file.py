@@ -1,0 +1,196 @@
+"""Fitted classifiers as files: safetensors with a JSON header, checked when read.
+
+A file holds the states, what was learnt about the columns, and the classes; no training row. The
+model is named and identified by a checksum of its weights, but not stored.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from tabicl_linear._version import __version__
+from tabicl_linear.checkpoint import checksum, identity
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.estimator.files.former import of_attributes
+from tabicl_linear.estimator.files.records import Packer, Unpacker
+from tabicl_linear.estimator.fitted import Fitted
+from tabicl_linear.files import give_usual_mode, written_whole
+from tabicl_linear.model import InContextModel
+from tabicl_linear.types import Tensor
+
+FORMAT = "tabicl_linear.state/3"
+"""Rises when one version could misread files of another; records that a version does not know are
+refused by themselves."""
+DTYPES = (torch.float32, torch.float64)
+
+
+class Content(NamedTuple):
+    """What a file says about a classifier.
+
+    Attributes:
+        parameters: Arguments of its constructor, except the device and a model given as an object.
+        fitted: What it has learnt.
+        model: The model of its states; None where they are in closed form.
+    """
+
+    parameters: dict[str, Any]
+    fitted: Fitted
+    model: InContextModel | None
+
+
+def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -> None:
+    """Write a fitted classifier to a file, whole or not at all.
+
+    Args:
+        kind: Name of its class.
+        arguments: Those of its constructor.
+        fitted: What it has learnt.
+        path: The file.
+
+    Raises:
+        DataError: The file cannot be written, or an argument is no plain data.
+    """
+    packer = Packer()
+    parameters = {name: value for name, value in arguments.items() if name != "device"}
+    model = parameters.get("model")
+    if isinstance(model, InContextModel):
+        parameters.pop("model")
+    elif model is not None:
+        parameters["model"] = os.fspath(model)
+    content = {
+        "parameters": packer.pack(parameters, "the constructor"),
+        "fitted": packer.pack(fitted, "the classifier"),
+    }
+    metadata = {
+        "format": FORMAT,
+        "version": __version__,
+        "class": kind,
+        "model": str(parameters.get("model", "")),
+        "model_sha256": json.dumps([identity(model) for model in packer.models]),
+        "model_dtype": next((_dtype(model) for model in packer.models), ""),
+        "content": json.dumps(content),
+    }
+    metadata["checksum"] = checksum(packer.tensors, metadata)
+    try:
+        with written_whole(path) as partial:
+            save_file(packer.tensors, partial, metadata=metadata)
+            give_usual_mode(partial)
+    except (OSError, SafetensorError) as error:
+        raise DataError(
+            f"{path} cannot be written: {error}; name a file in a writable folder with enough room."
+        ) from error
+
+
+def read(
+    path: Path,
+    kind: str,
+    find_model: Callable[[str], InContextModel],
+    *,
+    device: torch.device,
+    dtype: torch.dtype | None,
+) -> Content:
+    """Read what `write` wrote.
+
+    Args:
+        path: The file.
+        kind: Name of the class that reads it.
+        find_model: Gives the model by the name that the file has for it ("" for none).
+        device: Where to put the model and the states.
+        dtype: Of the model and the states; None for that in which they were saved.
+
+    Raises:
+        CheckpointError: The file is missing, damaged or not of this kind and version, or the model
+            is another one than that of the states.
+        ConfigError: The dtype is not supported.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise ConfigError(f"dtype={dtype}: give torch.float32 or torch.float64, or leave it out.")
+    metadata, tensors = _read(path)
+    _check(path, kind, metadata, tensors)
+    digests = json.loads(metadata["model_sha256"])
+    models: list[InContextModel] = []
+    if digests:
+        # Older files of this format name no dtype: their models are as they ship.
+        model = _in_dtype(find_model(metadata["model"]), metadata.get("model_dtype", ""))
+        if [identity(model)] != digests:
+            raise CheckpointError(
+                f"{path} was fitted with the model of checksum {digests[0][:12]} "
+                f"({metadata['model'] or 'given as an object'}), and this is the model of checksum "
+                f"{identity(model)[:12]}: give that model as `load(path, model=...)`, or fit again."
+            )
+        models = [model.to(device=device, dtype=dtype)]
+    unpacker = Unpacker(tensors, models, device, dtype)
+    try:
+        content = json.loads(metadata["content"])
+        parameters, fitted = (unpacker.unpack(content[part]) for part in ("parameters", "fitted"))
+        fitted = fitted if isinstance(fitted, Fitted) else of_attributes(fitted)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # ValueError: ours too
+        raise CheckpointError(
+            f"{path} was written by tabicl-linear {metadata['version']} and this is {__version__}: "
+            f"{error}. Load it with that version, or fit and save again."
+        ) from error
+    return Content(parameters, fitted, models[0] if models else None)
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    if not path.is_file():
+        raise CheckpointError(f"There is no file {path}; name a file that `save` has written.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = file.keys()
+            # Copies: tensors of the file lie at any byte of its map, and would change with it.
+            return file.metadata() or {}, {name: file.get_tensor(name).clone() for name in names}
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is damaged or not a file that `save` has written ({error}); save again."
+        ) from error
+
+
+def _in_dtype(model: InContextModel, name: str) -> InContextModel:
+    """The model in the dtype in which it was saved, of which the checksum is.
+
+    Args:
+        model: The model as it ships, or was given.
+        name: The dtype; one that `read` does not give leaves the model as it is.
+    """
+    dtypes = {str(dtype): dtype for dtype in DTYPES}
+    return model if name == _dtype(model) or name not in dtypes else model.to(dtypes[name])
+
+
+def _dtype(model: InContextModel) -> str:
+    """The dtype of a model's weights."""
+    return str(next(model.parameters()).dtype)
+
+
+def _check(
+    path: Path, kind: str, metadata: Mapping[str, str], tensors: Mapping[str, Tensor]
+) -> None:
+    """Refuse what cannot be read."""
+    written = metadata.get("format", "")
+    if written.partition("/")[0] == "tabicl_linear":
+        raise CheckpointError(
+            f"{path} holds the weights of a model and no fitted state: pass it as `model` and fit."
+        )
+    if written.partition("/")[0] != FORMAT.partition("/")[0]:
+        raise CheckpointError(f"{path} is not a file that the `save` of a classifier has written.")
+    if written != FORMAT:
+        raise CheckpointError(
+            f"{path} has format {written}, written by tabicl-linear {metadata.get('version')}, and "
+            f"this version reads {FORMAT}: load it with that version, or fit and save again."
+        )
+    described = {key: text for key, text in metadata.items() if key != "checksum"}
+    if metadata.get("checksum") != checksum(tensors, described):
+        raise CheckpointError(
+            f"{path} is damaged: its checksum does not match its content; save again, or copy it "
+            "again."
+        )
+    if metadata["class"] != kind:
+        raise CheckpointError(
+            f"{path} holds a {metadata['class']}: load it with {metadata['class']}.load."
+        )

@@ -1,0 +1,78 @@
+"""A fitted classifier as a value: what was learnt from rows, and what it says about others."""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.special import softmax
+
+from tabicl_linear.estimator.choices import FULL, LongContext
+from tabicl_linear.estimator.class_weights import class_weights
+from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
+from tabicl_linear.estimator.members.ensemble import FittedEnsemble
+from tabicl_linear.estimator.members.pooling import pooled
+from tabicl_linear.estimator.plan import Plan, threads
+from tabicl_linear.estimator.reading import scores
+
+NO_SCORES = pd.DataFrame(
+    {"rows_seen": [0], "rows": [0], "log_loss": [0.0], "accuracy": [0.0]}
+).iloc[:0]
+"""The scores of pieces before one has been scored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What `fitting.fit` returns and `fitting.extended` takes; no training rows.
+
+    Attributes:
+        columns: What was learnt about the columns.
+        members: The fitted members.
+        classes: Class labels, sorted.
+        counts: Training rows of each class.
+        temperature: Divides the logits: the fixed one, or as calibrated on rows held out.
+        num_rows: Rows read so far.
+        long_context: How rows beyond the length of pretraining were read, and why.
+        refinement: With `refine`, the passes of every member (see `refinement.refined`).
+        prequential: A row for each piece that was scored before it was read.
+    """
+
+    columns: TablePreprocessor
+    members: FittedEnsemble[Any]
+    classes: npt.NDArray[Any]
+    counts: npt.NDArray[np.int64]
+    temperature: float
+    num_rows: int
+    long_context: LongContext = FULL
+    refinement: pd.DataFrame | None = None
+    prequential: pd.DataFrame = field(default_factory=NO_SCORES.copy)
+
+    def scores(self, table: Table, plan: Plan) -> npt.NDArray[np.float64]:
+        """Logarithms of the probabilities `[rows, classes]`, up to a constant for each row.
+
+        Args:
+            table: Rows with the columns of the training table.
+            plan: How to compute and to weigh; the temperature is that of the plan, unless it was
+                to be calibrated.
+        """
+        plan = plan.suited(self.members.model, len(self.columns.used))
+        weights = class_weights(plan.class_weight, self.classes, self.counts)
+        pool = partial(
+            pooled,
+            temperature=self.temperature if plan.is_calibrated else plan.fixed_temperature,
+            average_logits=plan.average_logits,
+        )
+        with threads(plan.n_jobs):
+            logs = scores(self.members, self.columns.transform(table), pool, plan)
+        return logs + np.log(weights)
+
+    def probabilities(self, table: Table, plan: Plan) -> npt.NDArray[np.float64]:
+        """Class probabilities `[rows, classes]`; see `scores`."""
+        probabilities: npt.NDArray[np.float64] = softmax(self.scores(table, plan), axis=1)
+        return probabilities
+
+    def on(self, device: str) -> "Fitted":
+        """The same with its model and states on `device`."""
+        return replace(self, members=self.members.on(device))

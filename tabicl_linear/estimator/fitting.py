@@ -1,0 +1,293 @@
+"""Rows come from somewhere, columns are learnt, members are fitted: a value that predicts.
+
+There is one recipe, `_fitted`, for all sources of rows. They differ in how rows become numbers:
+those of a table in memory teach the rates of classes as well; of a table in pieces the first ones
+teach the columns, and the numbers of all are kept in a temporary file, or, where a model reads
+causally, each piece is read and let go.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.class_weights import class_weights
+from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
+from tabicl_linear.estimator.evidence import Evidence
+from tabicl_linear.estimator.fitted import Fitted
+from tabicl_linear.estimator.learners.blocks import ContextBlocks
+from tabicl_linear.estimator.learners.pretrained import grows
+from tabicl_linear.estimator.learners.protocol import Learners
+from tabicl_linear.estimator.members.extending import extended_ensemble
+from tabicl_linear.estimator.members.memory import retried_smaller
+from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
+from tabicl_linear.estimator.reading import read
+from tabicl_linear.estimator.rows.labelled import (
+    Rows,
+    checked_table,
+    first_rows,
+    joined_labels,
+)
+from tabicl_linear.estimator.rows.labels import class_codes
+from tabicl_linear.estimator.rows.pieces import Pieces
+from tabicl_linear.estimator.rows.stored import stored
+
+
+class Encoded(NamedTuple):
+    """Training rows as numbers.
+
+    Attributes:
+        columns: What was learnt about the columns.
+        matrix: The rows `[rows, columns]`; of a file in the temporary folder where they are many.
+        classes: Class labels, sorted.
+        codes: Class index of each row.
+        table: The rows as they were given; None where they came in pieces.
+    """
+
+    columns: TablePreprocessor
+    matrix: npt.NDArray[np.float32]
+    classes: npt.NDArray[Any]
+    codes: npt.NDArray[np.int64]
+    table: Table | None = None
+
+
+def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
+    """Fit on rows that are all in memory.
+
+    Raises:
+        DataError: There is one class only, more classes than a learner takes, or columns that
+            cannot be encoded.
+        ConfigError: The plan does not suit the rows or the model.
+    """
+    classes, codes = _numbered(rows.labels)
+    columns = plan.new_columns()
+    matrix = columns.fit_transform(rows.table, codes)
+    return _fitted(Encoded(columns, matrix, classes, codes, rows.table), plan, learners)
+
+
+def fit_pieces(
+    pieces: Pieces, plan: Plan, learners: Learners, classes: npt.NDArray[Any] | None = None
+) -> Fitted:
+    """Fit on rows that come in pieces, of which a few are in memory at a time.
+
+    Args:
+        pieces: Tables and labels, of the same columns.
+        plan: How.
+        learners: What reads the rows.
+        classes: All classes, where they are known beforehand.
+
+    Raises:
+        DataError: As `fit`, or there is no piece.
+        ConfigError: As `fit`, or something is to be decided on all rows at once.
+    """
+    first = first_rows(pieces)
+    if learners.is_causal:
+        fitted = start(first, plan, learners, classes)
+        for table, labels in pieces:
+            fitted = extended(fitted, Rows(checked_table(table, "classifier"), labels), plan)
+        return fitted
+    following = next(pieces, None)
+    if following is None:
+        return fit(first, plan, learners)
+    plan.check_pieces()
+    folder = Path(tempfile.gettempdir())
+    encoded = _stored(first, chain([following], pieces), plan, classes, folder)
+    return _fitted(encoded, plan, learners, spill=folder)
+
+
+def start(
+    rows: Rows, plan: Plan, learners: Learners, classes: npt.NDArray[Any] | None = None
+) -> Fitted:
+    """Fit on rows to which others will be added.
+
+    Args:
+        rows: The first rows, which teach the columns.
+        plan: How.
+        learners: What reads the rows.
+        classes: All classes that will ever occur; those of these rows if left out.
+
+    Raises:
+        DataError: As `fit`.
+        ConfigError: As `fit`, or something is to be decided on all rows at once.
+    """
+    plan.check_unrefined()
+    if plan.long_context != "full":
+        raise ConfigError(
+            f"long_context={plan.long_context!r} needs all rows at once: give 'full' to fit "
+            "piece by piece."
+        )
+    plan.check_pieces()
+    classes = np.unique(rows.labels if classes is None else classes)
+    if len(classes) < 2:
+        raise DataError(
+            f"There is one class only ({classes.tolist()[0]!r}): name all classes that will "
+            "occur, as `partial_fit(X, y, classes=...)`."
+        )
+    codes = class_codes(rows.labels, classes)
+    # Without labels it has no rates of classes: those of the first rows alone are poor.
+    columns = plan.new_columns().fit(rows.table)
+    encoded = Encoded(columns, columns.transform(rows.table), classes, codes)
+    return _fitted(encoded, plan, learners, in_order=True)
+
+
+def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False) -> Fitted:
+    """The same after more rows.
+
+    Args:
+        fitted: Of a model that reads causally. It does not change, except that its model is moved
+            to the device of the plan.
+        rows: What to read, in their order.
+        plan: How.
+        prequential: Whether to predict the rows before they are read, and keep the scores.
+
+    Raises:
+        UnsupportedReadout: The model cannot be extended.
+        DataError: A label is not one of the classes, or a column cannot be encoded.
+        ConfigError: States are refined, or are to be.
+    """
+    if plan.refine or fitted.refinement is not None:
+        raise ConfigError(REFINED_AT_ONCE)
+    codes = class_codes(rows.labels, fitted.classes)
+    scores = fitted.prequential
+    if prequential:
+        score = _score(fitted.probabilities(rows.table, plan), codes, fitted.num_rows)
+        scores = pd.concat([scores, score], ignore_index=True)
+    matrix = fitted.columns.transform(rows.table)
+    with threads(plan.n_jobs):
+        members = retried_smaller(
+            lambda rows_per_batch: extended_ensemble(
+                fitted.members,
+                matrix,
+                codes,
+                device=plan.device,
+                rows_per_batch=rows_per_batch,
+                progress=plan.progress,
+            ),
+            plan.rows_at_a_time(len(matrix)),
+            what=f"reading {len(matrix)} rows x {matrix.shape[1]} columns",
+            device=plan.device,
+        )
+    return replace(
+        fitted,
+        members=members,
+        counts=fitted.counts + np.bincount(codes, minlength=len(fitted.classes)),
+        num_rows=fitted.num_rows + len(codes),
+        prequential=scores,
+    )
+
+
+def _numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The classes and the index of each label among them."""
+    classes, codes = np.unique(labels, return_inverse=True)
+    _check_several(classes)
+    return classes, codes
+
+
+def _check_several(classes: npt.NDArray[Any]) -> None:
+    if len(classes) < 2:
+        raise DataError(
+            f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least two."
+        )
+
+
+def _stored(
+    first: Rows, others: Pieces, plan: Plan, classes: npt.NDArray[Any] | None, folder: Path
+) -> Encoded:
+    """Rows in pieces as numbers in a temporary file."""
+    # Without labels it has no rates of classes, which would tell the labels of the first rows.
+    columns = plan.new_columns().fit(first.table)
+    labels: list[npt.NDArray[Any]] = []
+
+    def parts() -> Iterator[npt.NDArray[np.float32]]:
+        for table, of_piece in chain([first], others):
+            # The codes of a long table are smaller than its labels.
+            labels.append(of_piece if classes is None else class_codes(of_piece, classes))
+            yield columns.transform(checked_table(table, "classifier"))
+
+    matrix = stored(parts(), len(columns.used), folder)
+    if classes is None:
+        return Encoded(columns, matrix, *_numbered(joined_labels(labels)))
+    _check_several(classes)
+    return Encoded(columns, matrix, classes, np.concatenate(labels))
+
+
+def _fitted(
+    encoded: Encoded,
+    plan: Plan,
+    learners: Learners,
+    *,
+    in_order: bool = False,
+    spill: Path | None = None,
+) -> Fitted:
+    """The recipe: a learner that suits the rows, a temperature, and the members.
+
+    Args:
+        encoded: The rows.
+        plan: How.
+        learners: What reads them.
+        in_order: Whether rows will be added, so that members write them in their order.
+        spill: Folder for temporary files that hold what grows with the rows, instead of memory.
+    """
+    columns, matrix, classes, codes, table = encoded
+    counts = np.bincount(codes, minlength=len(classes))
+    class_weights(plan.class_weight, classes, counts)  # refuses others, before the work
+    learner = learners.for_table(len(classes), len(codes)).to(plan.device)
+    plan = plan.suited(learner, matrix.shape[1])
+    if in_order and not grows(learner):
+        raise DataError(
+            f"y has {len(classes)} classes, more than a model can take that reads a table "
+            "piece by piece: join classes, or fit all rows at once."
+        )
+    seed = plan.drawn_seed()
+    with threads(plan.n_jobs):
+        evidence = Evidence(table, codes, plan, seed)
+        long_context = evidence.long_context(learner)
+        if long_context.num_blocks > 1:
+            learner = ContextBlocks(learner, long_context.num_blocks)
+        temperature = evidence.temperature(learner)
+        members, passes = read(
+            learner,
+            matrix,
+            codes,
+            columns.categorical,
+            plan=plan,
+            seed=seed,
+            num_classes=len(classes),
+            in_order=in_order,
+            spill=spill,
+        )
+    # States that no row will be added to are only read from here on.
+    members = members if grows(learner) else members.halved()
+    return Fitted(
+        columns,
+        members,
+        classes,
+        counts,
+        temperature,
+        len(codes),
+        long_context=long_context,
+        refinement=passes,
+    )
+
+
+def _score(
+    probabilities: npt.NDArray[np.float64], codes: npt.NDArray[np.int64], rows_seen: int
+) -> pd.DataFrame:
+    """A row of `Fitted.prequential`."""
+    # A probability of 0 costs as much as the smallest step from 1, as in scikit-learn.
+    given = probabilities[np.arange(len(codes)), codes].clip(np.finfo(np.float64).eps)
+    return pd.DataFrame(
+        {
+            "rows_seen": [rows_seen],
+            "rows": [len(codes)],
+            "log_loss": [float(-np.log(given).mean())],
+            "accuracy": [float((probabilities.argmax(axis=1) == codes).mean())],
+        }
+    )

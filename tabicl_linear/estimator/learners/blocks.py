@@ -1,0 +1,89 @@
+"""A long context in blocks: a state for each, and the mean of what they say."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from tabicl_linear.estimator.learners.protocol import ContextLearner, OfLearner, State
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+
+class BlockStates(NamedTuple):
+    """What the learner has read of each block.
+
+    Attributes:
+        blocks: Its states.
+        present: Whether a class occurs in a block, `[batch, blocks, classes]`.
+    """
+
+    blocks: tuple[Any, ...]
+    present: Bool[Tensor, "b k y"]
+
+
+class ContextBlocks(OfLearner[State]):
+    """A learner that reads a long context as several short ones (section 4.1 of the paper, "3K").
+
+    Other than in `learner.BlockEnsemble`, where rows are dealt to blocks at random, each class is
+    spread evenly over the blocks, and a class that some blocks lack is judged by the others.
+
+    Args:
+        learner: Reads each block.
+        num_blocks: How many. Their lengths differ by at most one row.
+    """
+
+    def __init__(self, learner: ContextLearner[State], num_blocks: int) -> None:
+        super().__init__(learner)
+        self.num_blocks = num_blocks
+
+    def fit(
+        self,
+        x: Float[Tensor, "b c m"],
+        y: Int[Tensor, "b c"],
+        *,
+        categorical: Bool[Tensor, "b m"],
+        rows_per_chunk: int,
+        spill: Path | None = None,
+    ) -> BlockStates:
+        """The states after labelled rows, one for each block.
+
+        Args:
+            x: Features; at least as many rows as blocks.
+            y: Class indices from 0.
+            categorical: Which columns hold category codes.
+            rows_per_chunk: Rows processed together.
+            spill: Folder for what grows with the rows of a block.
+        """
+        states, present = [], []
+        dealt = y.argsort(dim=1, stable=True)  # class by class, and in each in the rows' order
+        num_classes = int(y.max()) + 1
+        for first in range(self.num_blocks):
+            rows = dealt[:, first :: self.num_blocks].sort(dim=1).values
+            labels = y.gather(1, rows)
+            states.append(
+                self.learner.fit(
+                    x.gather(1, rows.unsqueeze(-1).expand(-1, -1, x.shape[2])),
+                    labels,
+                    categorical=categorical,
+                    rows_per_chunk=rows_per_chunk,
+                    spill=spill,
+                )
+            )
+            classes = torch.zeros(len(y), num_classes, dtype=torch.bool, device=y.device)
+            present.append(classes.scatter(1, labels, True))
+        return BlockStates(tuple(states), torch.stack(present, dim=1))
+
+    def predict(self, state: BlockStates, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
+        """Mean log-probabilities of the classes over the blocks, up to a constant in each row.
+
+        A class that only some blocks have is as many times too frequent in those as there are
+        blocks for each of them, which is taken back.
+        """
+        num_classes = state.present.shape[2]
+        total = torch.zeros((), device=x.device)
+        for index, block in enumerate(state.blocks):
+            logs = self.learner.predict(block, x)[..., :num_classes].log_softmax(-1)
+            # Those of an absent class may be near minus infinity, which a factor of 0 would keep.
+            total = total + logs.masked_fill(~state.present[:, None, index], 0)
+        count = state.present.sum(1).unsqueeze(1).to(total.dtype)
+        return total / count + (count / len(state.blocks)).log()

@@ -1,0 +1,100 @@
+"""The rows of one context, as trees and regressions take them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tabicl_linear.embedding.statistics import ContextStatistics, standardise
+from tabicl_linear.ridge_inputs import RidgeRegressions
+from tabicl_linear.ridge_inputs.predictions import Solution as LinearSolution
+from tabicl_linear.types import Float, Int, Tensor
+
+Indices = npt.NDArray[np.int64]
+MOST_SAMPLED = 2048
+"""Rows, evenly spread over the context, that are left out to choose penalties and make logits."""
+
+
+class TaskRows:
+    """Rows of a context, by their indices.
+
+    Args:
+        regressions: Make the fixed features.
+        x: Rows of one task.
+        y: Their labels.
+        thresholds: Standardised values that fixed trees compare with.
+        statistics: Of the context.
+        rows_per_chunk: Rows looked at together.
+
+    Attributes:
+        labels: Class index of each row.
+        kinds: Where each kind of fixed features stands.
+        sample: The rows that are left out where not all are.
+    """
+
+    def __init__(
+        self,
+        regressions: RidgeRegressions,
+        x: Float[Tensor, "1 c m"],
+        y: Int[Tensor, "1 c"],
+        thresholds: Float[Tensor, "1 r"],
+        statistics: ContextStatistics,
+        rows_per_chunk: int,
+    ) -> None:
+        self.regressions, self._x, self._y = regressions, x, y
+        self._thresholds, self.statistics = thresholds, statistics
+        self._size = rows_per_chunk
+        self.labels: Indices = y[0].cpu().numpy().astype(np.int64)
+        parts = [part for each in regressions.features.sets(x.shape[2]) for part in each]
+        places = {part.place.start: part.place for part in parts}
+        self.kinds = [places[start] for start in sorted(places)]
+        self.sample: Indices = np.arange(0, x.shape[1], -(-x.shape[1] // MOST_SAMPLED))
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return self._x.shape[1]
+
+    def standardised(self, rows: Indices) -> Float[Tensor, "n m"]:
+        """Some rows, in float32 and without missing values."""
+        z: Tensor = standardise(self._x[:, rows], self.statistics)[0].float()
+        return z
+
+    def fixed(self, rows: Indices) -> Float[Tensor, "n f"]:
+        """Fixed features of some rows."""
+        return self.regressions.of_rows(self._x[:, rows], self._thresholds, self.statistics)[0]
+
+    def one_hot(self, rows: Indices) -> Float[Tensor, "n y"]:
+        """Their labels, float64."""
+        return self.regressions.one_hot(self._y[:, rows])[0]
+
+    def chunks(self, rows: Indices) -> Iterator[Indices]:
+        """The indices, as many at a time as rows are looked at together."""
+        yield from np.array_split(rows, -(-len(rows) // self._size))
+
+    def solved_fixed(
+        self,
+    ) -> tuple[Float[Tensor, "f y"], Float[Tensor, " y"], Float[Tensor, "s y"]]:
+        """The regressions on fixed features alone, solved on all rows as one linear function.
+
+        Returns:
+            Weights of the features, what is added, and predictions of the sample, each row from all
+            others.
+        """
+        context = self.regressions.open(self._x, self._y, self.statistics, self._size)
+        solution = context.state.solution
+        assert isinstance(solution, LinearSolution), "rows left out, not earlier ones"
+        sets = self.regressions.features.sets(self._x.shape[2])
+        mixture = solution.mixture[0]
+        weights = solution.weights[0].new_zeros(self.kinds[-1].stop, solution.offsets.shape[2])
+        for part, of_set, kinds in zip(mixture, solution.weights, sets, strict=True):
+            start = 0
+            for kind in kinds:
+                weights[kind.place] += part * of_set[0, start : start + kind.size]
+                start += kind.size
+        offset = mixture @ solution.offsets[0]
+        left_out = [
+            context.read(self._x[:, rows], self._y[:, rows]).mixed()[0]
+            for rows in self.chunks(np.arange(len(self)))
+        ]
+        return weights, offset, torch.cat(left_out)[self.sample].double()

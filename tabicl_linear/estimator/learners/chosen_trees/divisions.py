@@ -1,0 +1,63 @@
+"""Which rows grow trees, and which are left to solve what the trees say."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+MOST_GROWING = 3000
+"""Rows that trees are grown on: more of them only take time, and solving takes all others."""
+FEWEST_ROWS = 50
+"""Rows of a context in which trees are grown at all."""
+FEW_ROWS = 2000
+"""Up to here time is short: more divisions are cheap, and features fixed beforehand help most."""
+MANY_ROUNDS, ROUNDS = 4, 2
+
+
+class Division(NamedTuple):
+    """The rows of a context, divided into two parts.
+
+    Attributes:
+        growing: Indices of the rows that trees are grown on.
+        solving: Indices of all others, in order.
+    """
+
+    growing: npt.NDArray[np.int64]
+    solving: npt.NDArray[np.int64]
+
+
+def rounds(num_rows: int) -> int:
+    """How many times a context of so many rows is divided into halves."""
+    if num_rows < FEWEST_ROWS:
+        return 0
+    return MANY_ROUNDS if num_rows <= FEW_ROWS else ROUNDS
+
+
+def divisions(labels: npt.NDArray[np.int64], num_rounds: int, *, seed: int) -> tuple[Division, ...]:
+    """Two divisions for each round: the rows of each half that grow, and all other rows.
+
+    A half has as many rows of each class as the other, up to one. Rows that come first grow, at
+    most `MOST_GROWING` of each half; so what a long table adds is solved only.
+
+    Args:
+        labels: Class index of each row.
+        num_rounds: How many times to divide.
+        seed: Of the halves.
+    """
+    found = []
+    for number in range(num_rounds):
+        draws = np.random.default_rng([seed, number]).random(len(labels))
+        half = _halves(labels, draws)
+        for side in (0, 1):
+            growing = np.flatnonzero(half == side)[:MOST_GROWING]
+            is_solving = np.ones(len(labels), dtype=bool)
+            is_solving[growing] = False
+            found.append(Division(growing, np.flatnonzero(is_solving)))
+    return tuple(found)
+
+
+def _halves(labels: npt.NDArray[np.int64], draws: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """0 or 1 for each row: by turns, through the classes one after the other in random order."""
+    half = np.empty(len(labels), dtype=np.int64)
+    half[np.lexsort((draws, labels))] = np.arange(len(labels)) % 2
+    return half

@@ -1,0 +1,111 @@
+"""What rows that were left out say: which penalty, and how much of what."""
+
+from typing import NamedTuple
+
+import torch
+
+from tabicl_linear.ridge_inputs.class_map import fit_class_map, scaled
+from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, CONFIDENCES, confidence_losses
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+PARTS = 8
+"""Steps in which the part of the fixed features is tried."""
+STANDARD_ERRORS = 2.0
+"""By how many the part of the fixed features may be worse than the best, to be smaller."""
+
+
+class Honest(NamedTuple):
+    """Predictions of context rows by solutions that have not seen them, summed over solutions.
+
+    Attributes:
+        total: Sum of the predicted class shares.
+        squares: Sum of their squares.
+        solutions: How many solutions predicted the row.
+    """
+
+    total: Float[Tensor, "n y"]
+    squares: Float[Tensor, "n y"]
+    solutions: Float[Tensor, " n"]
+
+    @classmethod
+    def empty(cls, like: Float[Tensor, "n y"]) -> "Honest":
+        """Before the first solution, for rows with such labels."""
+        nothing = torch.zeros_like(like, dtype=torch.float64)
+        return cls(nothing, nothing.clone(), nothing[:, 0].clone())
+
+    def add_(self, rows: Int[Tensor, " s"], shares: Float[Tensor, "s y"]) -> None:
+        """Add what another solution predicts of some rows, in place."""
+        shares = shares.to(self.total)
+        self.total.index_add_(0, rows, shares)
+        self.squares.index_add_(0, rows, shares.square())
+        self.solutions.index_add_(0, rows, torch.ones_like(shares[:, 0]))
+
+    def mean(self) -> Float[Tensor, "n y"]:
+        """The mean prediction of each row."""
+        return self.total / self.solutions.clamp(min=1).unsqueeze(1)
+
+    def squared_error(self, r: Float[Tensor, "n y"], num_solutions: int) -> float:
+        """That of the mean of all solutions, as new rows will get it, over the rows predicted.
+
+        A row was predicted by some of the solutions alone, whose mean varies more: by the variance
+        between solutions over their number.
+        """
+        mean, several = self.mean(), self.solutions > 1
+        count = self.solutions.clamp(min=2)
+        variance = (self.squares - self.total * mean).sum(1).clamp(min=0) / (count - 1)
+        excess = (variance * (1 / count - 1 / num_solutions)).where(several, 0.0)
+        errors = (mean - r).square().sum(1) - excess
+        return float(errors[self.solutions > 0].mean())
+
+
+def part_of_fixed(
+    chosen: Float[Tensor, "n y"],
+    fixed: Float[Tensor, "n y"],
+    r: Float[Tensor, "n y"],
+    present: Bool[Tensor, " y"],
+) -> float:
+    """How much the fixed features count beside the chosen trees, by the log-loss of rows left out.
+
+    As little as is not clearly worse than the best (as trees are pruned in Breiman et al.,
+    1984): chosen trees are left out of half as many solutions as predict a new row, so that the
+    evidence is against them, and of few rows of a class it is weak.
+
+    Args:
+        chosen: Shares predicted with chosen trees.
+        fixed: Shares predicted with fixed features alone.
+        r: Labels, one-hot.
+        present: Classes of the context.
+    """
+    parts = torch.arange(PARTS + 1, dtype=r.dtype, device=r.device) / PARTS
+    mixed = torch.lerp(chosen, fixed, parts[:, None, None])
+    losses = torch.stack([_log_losses(shares, r, present) for shares in mixed])
+    lowest = int(losses.mean(1).argmin())
+    worse = losses[: lowest + 1] - losses[lowest]
+    error = STANDARD_ERRORS * worse.std(1) / len(r) ** 0.5
+    return float(parts[int((worse.mean(1) <= error).int().argmax())])
+
+
+def _log_losses(
+    shares: Float[Tensor, "n y"], r: Float[Tensor, "n y"], present: Bool[Tensor, " y"]
+) -> Float[Tensor, " n"]:
+    """Log-loss of each row with the confidence that suits all best."""
+    sums = confidence_losses(shares[None], r[None], present[None, None])
+    confidence = CONFIDENCES[int(sums.argmin())]
+    logits = (confidence * shares).masked_fill(~present, ABSENT_LOGIT)
+    return -(logits.log_softmax(-1) * r).sum(1)
+
+
+def class_map(
+    shares: Float[Tensor, "n y"], r: Float[Tensor, "n y"], present: Bool[Tensor, " y"]
+) -> Float[Tensor, "y z"]:
+    """What makes logits of shares, by a logistic regression on rows left out; see `fit_class_map`.
+
+    Args:
+        shares: Predicted of them, float64.
+        r: Their labels, one-hot.
+        present: Classes of the context.
+    """
+    losses = confidence_losses(shares[None], r[None], present[None, None])
+    confidence = r.new_tensor(CONFIDENCES)[losses.argmin(0)].unsqueeze(-1)
+    start = scaled(confidence, r.shape[1])
+    return fit_class_map(shares[None], r[None], present[None], start)[0]

@@ -1,0 +1,238 @@
+"""Fitted trees of one task: a linear function of leaves and fixed features, and how it is found."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from tabicl_linear.estimator.learners.chosen_trees import evidence
+from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
+from tabicl_linear.estimator.learners.chosen_trees.divisions import (
+    FEW_ROWS,
+    Division,
+    divisions,
+    rounds,
+)
+from tabicl_linear.estimator.learners.chosen_trees.growth import frozen, grow
+from tabicl_linear.estimator.learners.chosen_trees.solving import (
+    OfRows,
+    OfSums,
+    Regression,
+    Rows,
+    Solution,
+)
+from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
+from tabicl_linear.kernels.state import map_tensors
+from tabicl_linear.ridge_inputs.class_map import mapped
+from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
+from tabicl_linear.types import Float, Tensor
+
+PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""To choose from, in units of the variance of a row's features.
+
+Contexts of more than `FEW_ROWS` try every second on their first division, and on all of them the
+best and a quarter of it: the mean of solutions varies less than one, and wants less."""
+DEVIATIONS_OF_FEW, DEVIATIONS = (1.0, 0.3), (0.3,)
+"""Standard deviations of each kind of fixed features, where that of the trees is one.
+
+Solutions with each count alike; two of them cost too much in contexts of more than `FEW_ROWS`."""
+MOST_PRODUCTS = 4000
+"""Rows that are solved from products of any two of them; more are solved from sums."""
+
+
+class Predictor(NamedTuple):
+    """What predicts rows of one task: class shares, linear in leaves and fixed features.
+
+    Attributes:
+        trees: All trees; None where rows are too few for any.
+        leaves: Weights of their leaves, float32.
+        fixed: Weights of the fixed features of all rounds, float32.
+        offset: What is added.
+        class_map: What makes logits of predicted shares.
+        prior: Class shares of the context.
+    """
+
+    trees: Trees | None
+    leaves: Float[Tensor, "l y"]
+    fixed: Float[Tensor, "f y"]
+    offset: Float[Tensor, " y"]
+    class_map: Float[Tensor, "y z"]
+    prior: Float[Tensor, " y"]
+
+    def logits(self, z: Float[Tensor, "q m"], fixed: Float[Tensor, "q f"]) -> Float[Tensor, "q y"]:
+        """Logits of rows, float64.
+
+        Args:
+            z: Standardised rows, float32.
+            fixed: Their fixed features.
+        """
+        shares = fixed.to(self.fixed) @ self.fixed + self.offset
+        if self.trees is not None:
+            shares = shares + F.embedding_bag(self.trees.of_rows(z), self.leaves, mode="sum")
+        logits = mapped(shares[None].to(self.class_map), self.class_map[None])[0]
+        return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
+
+
+class _Linear(NamedTuple):
+    """Weights of leaves and fixed features, what is added, and predictions of the sample."""
+
+    leaves: Tensor
+    fixed: Tensor
+    offset: Tensor
+    left_out: Tensor
+
+
+def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
+    """Grow and solve; without trees where rows are few.
+
+    Args:
+        draws: The rows with the fixed features of each round, or of a single one without any.
+    """
+    rows = draws[0]
+    everything = np.arange(len(rows))
+    prior = torch.stack([rows.one_hot(part).sum(0) for part in rows.chunks(everything)]).sum(0)
+    prior = prior / len(rows)
+    r, present = rows.one_hot(rows.sample), prior > 0
+    trees = None
+    if rounds(len(rows)):
+        trees, found = _chosen(draws, r)
+    if len(rows) <= FEW_ROWS:
+        fixed = _solved_fixed(draws)
+        if trees is None:
+            found = fixed
+        else:
+            part = evidence.part_of_fixed(found.left_out, fixed.left_out, r, present)
+            fixed = fixed._replace(leaves=torch.zeros_like(found.leaves))
+            pairs = zip(found, fixed, strict=True)
+            found = _Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
+    return Predictor(
+        trees,
+        found.leaves.float(),
+        found.fixed.float(),
+        found.offset.float(),
+        evidence.class_map(found.left_out, r, present),
+        prior,
+    )
+
+
+def _solved_fixed(draws: Sequence[TaskRows]) -> _Linear:
+    """The mean of the regressions on the fixed features of each round, solved on all rows."""
+    weights, offsets, left_out = zip(*(rows.solved_fixed() for rows in draws), strict=True)
+    return _Linear(
+        weights[0].new_zeros(0, weights[0].shape[1]),
+        torch.cat(weights) / len(draws),
+        torch.stack(offsets).mean(0),
+        torch.stack(left_out).mean(0),
+    )
+
+
+def _chosen(draws: Sequence[TaskRows], r: Tensor) -> tuple[Trees, _Linear]:
+    """Trees of all divisions, and the mean of the solutions with the penalties that suit best."""
+    rows = draws[0]
+    parts = divisions(rows.labels, len(draws), seed=rows.regressions.options.seed)
+    is_short = len(rows) <= FEW_ROWS
+    searches = [
+        _Search(deviation, r, len(parts))
+        for deviation in (DEVIATIONS_OF_FEW if is_short else DEVIATIONS)
+    ]
+    grown = list[Any]()
+    for number, part in enumerate(parts):
+        each = grow(
+            rows.standardised(part.growing).cpu().numpy(), rows.labels[part.growing], seed=number
+        )
+        grown += each
+        regression, asked = _regression(draws[number // 2], part, _on(r.device, each))
+        places = torch.from_numpy(np.searchsorted(rows.sample, asked)).to(r.device)
+        for search in searches:
+            if number == 0:
+                search.start(regression, places, narrow=not is_short)
+            else:
+                search.add(regression, places)
+    solutions, honest = zip(*(search.best() for search in searches), strict=True)
+    each_division = [_mean(of_division) for of_division in zip(*solutions, strict=True)]
+    pairs = zip(each_division[::2], each_division[1::2], strict=True)
+    of_rounds = [(one.fixed + other.fixed) / 2 for one, other in pairs]
+    mean = _Linear(
+        torch.cat([solution.leaves for solution in each_division]) / len(parts),
+        torch.cat(of_rounds) / len(of_rounds),
+        torch.stack([solution.offset for solution in each_division]).mean(0),
+        torch.stack([each.mean() for each in honest]).mean(0),
+    )
+    return _on(r.device, grown), mean
+
+
+def _mean(solutions: Sequence[Solution]) -> Solution:
+    """The mean of solutions of one division."""
+    return Solution(*(torch.stack(parts).mean(0) for parts in zip(*solutions, strict=True)))
+
+
+class _Search:
+    """The search of a penalty, with the solutions of all divisions so far.
+
+    Args:
+        deviation: Standard deviation of each kind of fixed features.
+        r: Labels of the rows left out, one-hot.
+        num_solutions: Divisions in all.
+    """
+
+    def __init__(self, deviation: float, r: Tensor, num_solutions: int) -> None:
+        self._deviation, self._r, self._num_solutions = deviation, r, num_solutions
+        self._tries = dict[float, tuple[list[Solution], evidence.Honest]]()
+
+    def start(self, regression: Regression, places: Tensor, *, narrow: bool) -> None:
+        """Solve the first division.
+
+        Args:
+            regression: Of the division.
+            places: Places in the sample of the rows that it leaves out.
+            narrow: Whether to go on with two penalties only.
+        """
+        for penalty in PENALTIES[1::2] if narrow else PENALTIES:
+            self._try(penalty, regression, places)
+        if narrow:
+            best = self._best()
+            self._tries = {best: self._tries[best]}
+            self._try(best / 4, regression, places)
+
+    def add(self, regression: Regression, places: Tensor) -> None:
+        """Solve another division."""
+        for penalty in self._tries:
+            self._try(penalty, regression, places)
+
+    def best(self) -> tuple[list[Solution], evidence.Honest]:
+        """The solutions with the best penalty, and what they say of rows left out."""
+        return self._tries[self._best()]
+
+    def _try(self, penalty: float, regression: Regression, places: Tensor) -> None:
+        nothing = list[Solution](), evidence.Honest.empty(self._r)
+        solutions, honest = self._tries.setdefault(penalty, nothing)
+        solutions.append(regression.solve(penalty, self._deviation))
+        honest.add_(places, solutions[-1].left_out)
+
+    def _best(self) -> float:
+        tries, r, count = self._tries, self._r, self._num_solutions
+        return min(tries, key=lambda penalty: tries[penalty][1].squared_error(r, count))
+
+
+def _on(device: torch.device, grown: Sequence[Any]) -> Trees:
+    return map_tensors(lambda tensor: tensor.to(device), frozen(grown))
+
+
+def _regression(rows: TaskRows, part: Division, trees: Trees) -> tuple[Regression, Indices]:
+    """The regression on the rows that have not grown the trees, and the rows it leaves out.
+
+    The latter are those of the sample among them.
+    """
+
+    def taken(indices: Indices) -> Rows:
+        z = rows.standardised(indices)
+        return Rows(trees.of_rows(z), rows.fixed(indices), rows.one_hot(indices).float())
+
+    asked = np.intersect1d(part.solving, rows.sample, assume_unique=True)
+    if len(part.solving) <= MOST_PRODUCTS:
+        places = torch.from_numpy(np.searchsorted(part.solving, asked))
+        return OfRows(taken(part.solving), trees.num_leaves, rows.kinds, places), asked
+    chunks = (taken(some) for some in rows.chunks(part.solving))
+    return OfSums(chunks, trees.num_leaves, rows.kinds, taken(asked)), asked

@@ -1,0 +1,44 @@
+"""Trees as arrays: which leaf of each tree a row falls into."""
+
+from typing import NamedTuple
+
+from tabicl_linear.types import Float, Int, Tensor
+
+
+class Trees(NamedTuple):
+    """Binary trees on the columns of a table, their nodes side by side.
+
+    A node asks whether a value of a row is at most its threshold. After a leaf comes the leaf
+    itself, so that all rows can take as many steps as the deepest tree has.
+
+    Attributes:
+        columns: Column that each node asks about.
+        thresholds: What it compares with: midway between two values that training rows have.
+        following: Nodes after the answers no and yes.
+        leaves: Number of each leaf, counted through all trees; 0 for other nodes.
+        roots: First node of each tree.
+        depth: Steps from a root to the furthest leaf.
+        num_leaves: Leaves of all trees.
+    """
+
+    columns: Int[Tensor, " q"]
+    thresholds: Float[Tensor, " q"]
+    following: Int[Tensor, "q 2"]
+    leaves: Int[Tensor, " q"]
+    roots: Int[Tensor, " t"]
+    depth: int
+    num_leaves: int
+
+    def of_rows(self, z: Float[Tensor, "n m"]) -> Int[Tensor, "n t"]:
+        """The leaf of each tree that rows fall into.
+
+        Args:
+            z: Standardised rows, float32.
+        """
+        following = self.following.flatten()
+        node = self.roots.expand(len(z), -1)
+        for _ in range(self.depth):
+            asked = self.columns[node].long()
+            no_or_yes = z.gather(1, asked) <= self.thresholds[node]
+            node = following[2 * node + no_or_yes]
+        return self.leaves[node]

@@ -1,0 +1,104 @@
+"""Learners of a pretrained model: the model itself, or digits of many classes."""
+
+import copy
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from tabicl_linear.checkpoint import load_model
+from tabicl_linear.errors import CheckpointError, ConfigError, UnsupportedReadout
+from tabicl_linear.estimator.learners.many_classes import ManyClasses
+from tabicl_linear.estimator.learners.protocol import ContextLearner
+from tabicl_linear.model import InContextModel
+from tabicl_linear.shipped import WEIGHTS, checkpoint_path
+
+
+@dataclass(frozen=True)
+class PretrainedLearners:
+    """Learners of one model for tables of any number of classes.
+
+    Attributes:
+        model: The model.
+    """
+
+    model: InContextModel
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether rows can be added to states."""
+        return self.model.is_causal
+
+    def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
+        """The model, or what asks it for digits where it takes fewer classes."""
+        limit = self.model.architecture.num_classes
+        if num_classes > limit:
+            return ManyClasses(self.model, num_classes=num_classes, max_classes=limit)
+        return self.model
+
+
+def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
+    """The model that an argument names, for its user alone.
+
+    Args:
+        model: "default", "streaming", the path of a checkpoint or export, or a model (copied).
+
+    Raises:
+        ConfigError: It is none of these.
+        CheckpointError: The file is missing or cannot be read.
+    """
+    if isinstance(model, InContextModel):
+        return copy.deepcopy(model).eval()
+    if not isinstance(model, str | os.PathLike):
+        raise ConfigError(
+            f"model={model!r}: give 'default', 'streaming', a path or an InContextModel."
+        )
+    path = checkpoint_path(model)
+    if model in WEIGHTS and not path.is_file():
+        raise CheckpointError(
+            f"model={model!r}: this installation carries no weights; pretrain a model "
+            "with `make demo` or `tabicl-linear fit`, and pass model=PATH to its last.ckpt or "
+            "export."
+        )
+    return load_model(path).eval()
+
+
+def grows(learner: ContextLearner[Any]) -> bool:
+    """Whether rows can be added to the states of a learner."""
+    return isinstance(learner, InContextModel) and learner.is_causal
+
+
+def extensible(learner: ContextLearner[Any]) -> InContextModel:
+    """The learner as a model to whose states rows can be added.
+
+    Raises:
+        UnsupportedReadout: It is none; the message says why.
+    """
+    if not isinstance(learner, InContextModel):
+        raise UnsupportedReadout(
+            f"A {type(learner).__name__} cannot be extended by more rows: fit all rows at once, or "
+            "use a model whose layers read causally (tabicl_linear.readouts.Causal) and that takes "
+            "all classes, with long_context='full'."
+        )
+    learner.check_extensible()
+    return learner
+
+
+def longest_context(learner: ContextLearner[Any], long_context: str) -> int:
+    """Rows of the longest table that the model was pretrained on.
+
+    Args:
+        learner: Of a model.
+        long_context: The argument that needs to know, for the message.
+
+    Raises:
+        ConfigError: The model's file does not say.
+    """
+    model = learner.learner if isinstance(learner, ManyClasses) else learner
+    assert isinstance(model, InContextModel)
+    trained = model.provenance.get("trained_rows")
+    if trained is None:
+        raise ConfigError(
+            f"long_context={long_context!r}: the model's file does not say how many rows "
+            "it was pretrained on; give 'full', or a checkpoint of `tabicl-linear fit`."
+        )
+    return int(trained[1])

@@ -1,0 +1,76 @@
+"""The interface that the ensemble expects of a learner."""
+
+from pathlib import Path
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import torch
+
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+State = TypeVar("State")
+
+
+class ContextLearner(Protocol[State]):
+    """Reads labelled rows into a state, a tree of tensors, and predicts other rows from it."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device it computes on."""
+
+    @property
+    def max_columns(self) -> int:
+        """Maximum number of columns it takes."""
+
+    def to(self, device: torch.device, /) -> Self:
+        """Move the learner to a device and return it."""
+
+    def fit(
+        self,
+        x: Float[Tensor, "b c m"],
+        y: Int[Tensor, "b c"],
+        *,
+        categorical: Bool[Tensor, "b m"],
+        rows_per_chunk: int,
+        spill: Path | None = None,
+    ) -> State:
+        """The state after labelled rows, with class indices from 0; see `InContextModel.fit`."""
+
+    def predict(self, state: State, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
+        """Logits of unlabelled rows, each independent of the others."""
+
+
+class Learners(Protocol):
+    """Where learners come from: one for each number of classes, and perhaps of rows."""
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether rows can be added to states."""
+
+    def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
+        """The learner for a table of so many classes and rows."""
+
+
+class OfLearner(Generic[State]):
+    """Base of learners that fit and ask another learner several times, as for blocks or digits.
+
+    Args:
+        learner: Whom they ask.
+    """
+
+    def __init__(self, learner: ContextLearner[State]) -> None:
+        self.learner = learner
+
+    @property
+    def device(self) -> torch.device:
+        """The device it computes on."""
+        return self.learner.device
+
+    @property
+    def max_columns(self) -> int:
+        """Maximum number of columns it takes."""
+        return self.learner.max_columns
+
+    def to(self, device: torch.device, /) -> Self:
+        """Move the learner to a device."""
+        self.learner = self.learner.to(device)
+        return self

@@ -1,0 +1,1 @@
+"""Members of the ensemble: how each sees a table, and what they say together."""

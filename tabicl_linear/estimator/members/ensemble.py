@@ -1,0 +1,286 @@
+"""The fitted members of the preprocessing ensemble: fit, read, move."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tqdm import tqdm
+
+from tabicl_linear.embedding.inputs import chunk_rows
+from tabicl_linear.estimator.learners.protocol import ContextLearner, State
+from tabicl_linear.estimator.members import half_precision
+from tabicl_linear.estimator.members.relevance import choose_columns, relevance
+from tabicl_linear.estimator.members.views import PowerColumns, View, draw_views, in_class_order
+from tabicl_linear.estimator.notices import warn_user
+from tabicl_linear.estimator.rows.stored import stored
+from tabicl_linear.kernels.state import map_tensors, num_bytes
+from tabicl_linear.types import Float, Int, Tensor
+
+ROWS_ARRANGED = 1 << 16
+"""Rows that are arranged for a member at a time where all do not fit into memory."""
+MIN_ROWS = 8
+"""Fewer query rows than this are padded: matrix products of one or two rows run other kernels,
+whose rounding would make a prediction depend on the number of rows predicted together."""
+
+
+@dataclass(frozen=True)
+class FittedEnsemble(Generic[State]):
+    """Views of a table, and the states into which a learner has read them; no training rows.
+
+    Attributes:
+        model: The learner.
+        views: The members.
+        power: The transforms that every second member uses.
+        states: Fitted states, `group_size` consecutive members in each batch (the last may have
+            fewer); `opened` gives those that the model reads.
+        group_size: Members of a batch.
+        num_classes: Classes of the table.
+    """
+
+    model: ContextLearner[State]
+    views: tuple[View, ...]
+    power: PowerColumns
+    states: tuple[State, ...]
+    group_size: int
+    num_classes: int
+
+    def halved(self) -> "FittedEnsemble[State]":
+        """The same ensemble with matrix states in half precision, for reading only.
+
+        Probabilities move by about 1e-4 at most (docs/decisions.md, decision 130).
+        """
+        return replace(self, states=half_precision.halved(self.states))
+
+    def opened(self, device: torch.device) -> tuple[State, ...]:
+        """The states on `device`, as the model reads them."""
+        moved = map_tensors(lambda tensor: tensor.to(device), self.states)
+        return half_precision.opened(moved)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the states of all members."""
+        return sum(num_bytes(state) for state in self.states)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the states of one member."""
+        return self.nbytes // len(self.views)
+
+    def scores(
+        self,
+        matrix: npt.NDArray[np.float32],
+        pool: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
+        *,
+        device: torch.device,
+        rows_per_batch: int,
+        progress: bool,
+    ) -> npt.NDArray[np.float64]:
+        """What `pool` makes of the members' logits, for all rows: `[..., rows, classes]`.
+
+        Args:
+            matrix: Query rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
+            pool: Takes logits `[members, rows, classes]` of some of the rows; its result ends in
+                `[rows, classes]`.
+            device: Where to compute; model and states are moved there.
+            rows_per_batch: Maximum number of rows in the network at a time, over all members of a
+                batch.
+            progress: Whether to show a progress bar.
+        """
+        # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
+        model = self.model if self.model.device == device else self.model.to(device)
+        states = self.opened(device)
+        scores = []
+        step = max(1, rows_per_batch // self.group_size)
+        work = len(self.views) * len(matrix)
+        with progress_bar("predict", work, progress) as bar, torch.inference_mode():
+            for start in range(0, len(matrix), step):
+                plain = matrix[start : start + step]
+                powered = self.power.transform(plain)
+                members = []
+                for group, state in enumerate(states):
+                    views = self.views[group * self.group_size :][: self.group_size]
+                    x = _joined([(powered if v.power else plain)[:, v.columns] for v in views])
+                    logits = _read(model, state, x.to(device))[..., : self.num_classes]
+                    members.append(in_class_order(logits.double().cpu().numpy(), views))
+                    bar.update(len(views) * len(plain))
+                scores.append(pool(np.concatenate(members)))
+        return np.concatenate(scores, axis=-2)
+
+    def on(self, device: str) -> "FittedEnsemble[State]":
+        """The same ensemble with its model and states on `device`."""
+        target = torch.device(device)
+        # Prediction may have moved the model to another device than the states.
+        is_there = self.model.device == target
+        return replace(
+            self,
+            model=self.model if is_there else copy.deepcopy(self.model).to(target),
+            states=map_tensors(lambda tensor: tensor.to(target), self.states),
+        )
+
+
+def fit_ensemble(
+    model: ContextLearner[State],
+    matrix: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+    *,
+    categorical: npt.NDArray[np.bool_],
+    num_members: int,
+    seed: int,
+    rows_per_batch: int,
+    progress: bool,
+    num_classes: int | None = None,
+    in_order: bool = False,
+    spill: Path | None = None,
+) -> FittedEnsemble[State]:
+    """Let the learner read the training rows as every member sees them.
+
+    Args:
+        model: The learner, on the device to compute on.
+        matrix: Training rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
+        labels: Class index of each row.
+        categorical: Which columns hold category codes.
+        num_members: Size of the ensemble.
+        seed: Seed of the views.
+        rows_per_batch: Maximum number of rows in the network at a time, over all members.
+        progress: Whether to show a progress bar.
+        num_classes: Classes of the table; those up to the largest label if left out.
+        in_order: Let all members write the rows in the order of the table, not each in its own.
+        spill: Folder for temporary files that hold what grows with the rows, instead of memory.
+    """
+    num_rows, num_columns = matrix.shape
+    num_classes = int(labels.max()) + 1 if num_classes is None else num_classes
+    width = min(num_columns, model.max_columns)
+    chosen = None
+    if num_columns > width:
+        scores = relevance(matrix, labels, categorical)
+        chosen = choose_columns(scores, num_members=num_members, width=width, seed=seed)
+        _warn_of_width(num_columns, width, num_members)
+    views = draw_views(
+        num_members, num_columns=width, num_classes=num_classes, seed=seed, chosen=chosen
+    )
+    if in_order:
+        views = tuple(view._replace(row_seed=None) for view in views)
+    power = PowerColumns()
+    powered = [view.columns for view in views if view.power]
+    if powered:
+        power.fit(matrix, categorical, np.unique(np.concatenate(powered)))
+    group_size = min(num_members, max(1, rows_per_batch // num_rows))
+    ensemble = FittedEnsemble[State](model, views, power, (), group_size, num_classes)
+    with progress_bar("fit", num_members * num_rows, progress) as bar, torch.inference_mode():
+        for first in range(0, num_members, ensemble.group_size):
+            group = views[first : first + ensemble.group_size]
+            state = _write(ensemble, group, matrix, labels, categorical, rows_per_batch, spill)
+            ensemble = replace(ensemble, states=(*ensemble.states, state))
+            bar.update(len(group) * num_rows)
+    return ensemble
+
+
+def _warn_of_width(num_columns: int, width: int, num_members: int) -> None:
+    text = (
+        f"The table has {num_columns} usable columns and the model takes {width}: each of the "
+        f"{num_members} ensemble members uses its own {width}, informative columns more often."
+    )
+    needed = -(-num_columns // width)
+    if num_members < needed:
+        text += f" Some are not used at all; with n_estimators={needed} or more all are."
+    warn_user(text)
+
+
+def _write(
+    ensemble: FittedEnsemble[State],
+    views: tuple[View, ...],
+    matrix: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+    categorical: npt.NDArray[np.bool_],
+    rows_per_batch: int,
+    spill: Path | None,
+) -> State:
+    """The states of some members, whose rows are in memory only while they are written."""
+    device = ensemble.model.device
+    x, y = as_seen(ensemble, views, matrix, labels, spill)
+    mask = np.stack([categorical[view.columns] for view in views])
+    return ensemble.model.fit(
+        x,
+        y,
+        categorical=torch.from_numpy(mask).to(device),
+        rows_per_chunk=rows_at_a_time(device, rows_per_batch, len(views)),
+        spill=spill,
+    )
+
+
+def as_seen(
+    ensemble: FittedEnsemble[State],
+    views: tuple[View, ...],
+    matrix: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+    spill: Path | None = None,
+) -> tuple[Float[Tensor, "b c m"], Int[Tensor, "b c"]]:
+    """Labelled rows as some members see them, on the device of the learner.
+
+    Args:
+        ensemble: The members.
+        views: Which of them.
+        matrix: Rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
+        labels: Class index of each row.
+        spill: Folder for a file that holds the rows as a single member sees them.
+    """
+    device = ensemble.model.device
+    tables, shown = [], []
+    for view in views:
+        order = view.row_order(len(matrix))
+        if spill is None:
+            tables.append(_seen(ensemble.power, view, matrix, order))
+        else:
+            pieces = np.array_split(order, -(-len(order) // ROWS_ARRANGED))
+            parts = (_seen(ensemble.power, view, matrix, rows) for rows in pieces)
+            tables.append(stored(parts, len(view.columns), spill))
+        shown.append((labels[order] + view.class_shift) % ensemble.num_classes)
+    return _joined(tables).to(device), _joined(shown).to(device)
+
+
+def _seen(
+    power: PowerColumns, view: View, matrix: npt.NDArray[np.float32], rows: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float32]:
+    """Some rows as one member sees them."""
+    table = matrix[np.ix_(rows, view.columns)]
+    return power.transform(table, view.columns, in_place=True) if view.power else table
+
+
+def rows_at_a_time(device: torch.device, rows_per_batch: int, num_members: int) -> int:
+    """Rows of each member in the network at a time."""
+    return min(chunk_rows(device), max(1, rows_per_batch // num_members))
+
+
+def _read(model: ContextLearner[State], state: State, x: torch.Tensor) -> torch.Tensor:
+    """Logits of rows; few rows are padded to `MIN_ROWS`."""
+    num_rows = x.shape[1]
+    if num_rows < MIN_ROWS:
+        x = torch.cat([x, x[:, :1].expand(-1, MIN_ROWS - num_rows, -1)], dim=1)
+    return model.predict(state, x)[:, :num_rows]
+
+
+def _joined(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
+    """The tables of the members side by side; a single one is not copied."""
+    return torch.from_numpy(np.stack(tables) if len(tables) > 1 else tables[0][None])
+
+
+class _Bar(tqdm):
+    monitor_interval = 0  # or even a bar that is not shown starts a thread that stays
+
+
+def progress_bar(what: str, total: int | None, progress: bool) -> tqdm:
+    """A bar on stderr that counts rows."""
+    # disable=None: no bar if stderr is not a terminal.
+    return _Bar(
+        total=total,
+        desc=what,
+        unit="row",
+        unit_scale=True,
+        leave=False,
+        disable=None if progress else True,
+    )

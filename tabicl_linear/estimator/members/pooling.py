@@ -1,0 +1,34 @@
+"""From the members' logits to one distribution of classes."""
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_softmax, logsumexp
+
+Array = npt.NDArray[np.float64]
+
+
+def pooled(member_logits: Array, *, temperature: float, average_logits: bool) -> Array:
+    """Logarithms of the ensemble's probabilities `[rows, classes]`, up to a constant for each row.
+
+    Args:
+        member_logits: Logits `[members, rows, classes]`.
+        temperature: Divides the logits.
+        average_logits: Take the mean of logits; otherwise the mean of probabilities.
+    """
+    if average_logits:
+        return member_logits.mean(axis=0) / temperature
+    logs = log_softmax(member_logits / temperature, axis=-1)
+    return np.asarray(logsumexp(logs, axis=0)) - np.log(len(logs))
+
+
+def log_losses(
+    member_logits: Array,
+    labels: npt.NDArray[np.int64],
+    *,
+    temperature: float,
+    average_logits: bool,
+) -> Array:
+    """Negative log-likelihood of the class index of each row, in nats."""
+    scores = pooled(member_logits, temperature=temperature, average_logits=average_logits)
+    logs = log_softmax(scores, axis=-1)
+    return -np.take_along_axis(logs, labels[:, None], axis=-1)[:, 0]

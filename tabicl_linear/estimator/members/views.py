@@ -1,0 +1,200 @@
+"""The preprocessing ensemble: each member sees the same table in another, equivalent form.
+
+This follows the authors' evaluation protocol: members combine a cyclic shift of the classes with
+one of the columns, every second member sees power-transformed columns, and each writes the rows in
+its own random order. A linear-time learner is sensitive to all of these, and the mean over members
+less so.
+"""
+
+import logging
+import random
+import warnings
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import yeojohnson
+from sklearn.preprocessing import PowerTransformer, StandardScaler
+
+from tabicl_linear.estimator.columns.encodings import CLIP
+
+_log = logging.getLogger(__name__)
+
+MAX_POWER_ROWS = 100_000
+"""Maximum number of rows that power transforms are fitted on, so that fitting takes seconds."""
+
+
+class View(NamedTuple):
+    """How one ensemble member sees the table.
+
+    Attributes:
+        columns: Columns of the table's matrix in the order in which the member sees them.
+        power: Whether numeric columns are power-transformed.
+        class_shift: The member is told class `(y + class_shift) mod C` for class `y`.
+        row_seed: Seed of the order in which the context rows are written; None for their own.
+    """
+
+    columns: npt.NDArray[np.int64]
+    power: bool
+    class_shift: int
+    row_seed: int | None
+
+    def row_order(self, num_rows: int) -> npt.NDArray[np.int64]:
+        """A permutation of the context rows; the same at every call."""
+        if self.row_seed is None:
+            return np.arange(num_rows)
+        return np.random.default_rng(self.row_seed).permutation(num_rows)
+
+
+def draw_views(
+    num_views: int,
+    *,
+    num_columns: int,
+    num_classes: int,
+    seed: int,
+    chosen: Sequence[npt.NDArray[np.int64]] | None = None,
+) -> tuple[View, ...]:
+    """Draw the members of an ensemble, all with the same number of columns.
+
+    Args:
+        num_views: How many.
+        num_columns: Columns of each member.
+        num_classes: Classes of the table.
+        seed: Seed of all random choices.
+        chosen: The columns of each member in the table's order; None: the table has no others.
+    """
+    rng = random.Random(seed)
+    class_shifts = rng.sample(range(num_classes), num_classes)
+    shifts = list(product(class_shifts, rng.sample(range(num_columns), num_columns)))
+    rng.shuffle(shifts)
+    views = []
+    for member in range(num_views):
+        turn, index = divmod(member, len(shifts))
+        class_shift, column_shift = shifts[index]
+        rng.sample(range(num_columns), num_columns)  # keeps the row orders of earlier versions
+        # The alternation flips in each round, so that a reused shift gets the other transform.
+        power = bool((member + turn * (len(shifts) + 1)) % 2)
+        columns = np.roll(
+            np.arange(num_columns) if chosen is None else chosen[member], column_shift
+        )
+        views.append(View(columns, power, class_shift, rng.randrange(2**32)))
+    return tuple(views)
+
+
+class PowerColumn(NamedTuple):
+    """The Yeo-Johnson transform of one column, and what standardises its result.
+
+    Attributes:
+        exponent: The parameter lambda.
+        mean: Mean of the transformed training values.
+        scale: Their standard deviation (population).
+    """
+
+    exponent: float
+    mean: float
+    scale: float
+
+    def transform(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Transformed and standardised values; NaN stays."""
+        # A query far outside the training range may overflow; the caller clips it.
+        with np.errstate(over="ignore", invalid="ignore"):
+            powered: npt.NDArray[np.float64] = yeojohnson(values, self.exponent)
+            return (powered - self.mean) / self.scale
+
+
+class PowerColumns:
+    """Yeo-Johnson transforms of the numeric columns, fitted on the training rows.
+
+    A column whose transform fails keeps its z-scores.
+
+    Attributes:
+        skipped: Position in the matrix and reason, for every numeric column without a transform.
+    """
+
+    def __init__(self) -> None:
+        self._transforms: dict[int, PowerColumn] = {}
+        self.skipped: dict[int, str] = {}
+
+    def fit(
+        self,
+        matrix: npt.NDArray[np.float32],
+        categorical: npt.NDArray[np.bool_],
+        columns: npt.NDArray[np.int64] | None = None,
+    ) -> "PowerColumns":
+        """Fit one transform for each of `columns` (None: all) that holds no category codes.
+
+        With more than `MAX_POWER_ROWS` rows, transforms are fitted on a random sample.
+        """
+        if len(matrix) > MAX_POWER_ROWS:
+            rows = np.random.default_rng(0).choice(len(matrix), MAX_POWER_ROWS, replace=False)
+            matrix = matrix[np.sort(rows)]
+        for column in np.arange(len(categorical)) if columns is None else columns:
+            index = int(column)
+            if categorical[index]:
+                continue
+            fitted = _fit_or_reason(matrix[:, [index]].astype(np.float64))
+            if isinstance(fitted, PowerColumn):
+                self._transforms[index] = fitted
+            else:
+                self.skipped[index] = fitted
+                _log.info("column %d of the matrix keeps its z-scores: %s", index, fitted)
+        return self
+
+    def transform(
+        self,
+        matrix: npt.NDArray[np.float32],
+        columns: npt.NDArray[np.int64] | None = None,
+        *,
+        in_place: bool = False,
+    ) -> npt.NDArray[np.float32]:
+        """The matrix with its numeric columns transformed, clipped at +-100; NaN stays.
+
+        Args:
+            matrix: Rows of the table's matrix.
+            columns: Which of the table's columns `matrix` has, in its order; all if left out.
+            in_place: Write into `matrix`; a copy of a long table may not fit into memory.
+        """
+        out = matrix if in_place else matrix.copy()
+        for position, column in enumerate(range(matrix.shape[1]) if columns is None else columns):
+            transform = self._transforms.get(int(column))
+            if transform is None:
+                continue
+            values = transform.transform(matrix[:, position].astype(np.float64))
+            out[:, position] = np.clip(values, -CLIP, CLIP)
+        return out
+
+
+def _fit_or_reason(values: npt.NDArray[np.float64]) -> PowerColumn | str:
+    """The transform that suits a column `[rows, 1]`, or why none is usable."""
+    transform = PowerTransformer(method="yeo-johnson", standardize=False)
+    scaler = StandardScaler()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fitted = scaler.fit_transform(transform.fit_transform(values))
+        except ValueError as error:
+            return f"the power transform failed ({error})"
+    if caught:
+        return f"the power transform warned ({caught[0].message})"
+    present = fitted[~np.isnan(values)]
+    if not np.isfinite(present).all():
+        return "the power transform is not finite"
+    if present.std() < 0.5:
+        return "the power transform makes the column constant"
+    return PowerColumn(*(float(a[0]) for a in (transform.lambdas_, scaler.mean_, scaler.scale_)))
+
+
+def in_class_order(
+    member_logits: npt.NDArray[np.float64], views: Sequence[View]
+) -> npt.NDArray[np.float64]:
+    """Undo each member's class shift.
+
+    Args:
+        member_logits: Logits of the table's classes `[member, row, class]`, as the members see
+            the classes.
+        views: The members.
+    """
+    pairs = zip(member_logits, views, strict=True)
+    return np.stack([np.roll(logits, -view.class_shift, axis=-1) for logits, view in pairs])

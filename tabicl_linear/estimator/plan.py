@@ -1,0 +1,256 @@
+"""What a classifier is asked to do: its arguments, checked and resolved."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.estimator.choices import MODES, LongContextMode
+from tabicl_linear.estimator.class_weights import ClassWeight
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
+from tabicl_linear.estimator.learners.protocol import ContextLearner
+from tabicl_linear.estimator.members.memory import rows_that_fit
+from tabicl_linear.estimator.presets import PRESETS
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Checked arguments of a classifier; see `TabICLLinearClassifier` for what they mean.
+
+    Attributes:
+        num_members: Members of the ensemble.
+        fixed_temperature: Divides the logits, where it is not calibrated.
+        is_calibrated: Whether the temperature is calibrated on rows held out.
+        average_logits: Whether the members' logits are averaged, or their probabilities.
+        class_weight: Factors for the probabilities of classes.
+        new_columns: Makes what learns the columns.
+        device: Where to compute.
+        random_state: Seed of the ensemble, or a generator of seeds.
+        n_jobs: CPU threads, -1 for all; None leaves torch's setting.
+        rows_per_batch: Most rows in the network at a time; None for what memory has room for.
+        progress: Whether to show progress.
+        refine: Whether to optimise the fitted states.
+        long_context: How to read more rows than the model was pretrained on.
+        is_given_members: Whether the number of members was given, or is that of the preset.
+        is_given_temperature: The same of the temperature.
+    """
+
+    num_members: int
+    fixed_temperature: float
+    is_calibrated: bool
+    average_logits: bool
+    class_weight: ClassWeight
+    new_columns: Callable[[], TablePreprocessor]
+    device: torch.device
+    random_state: Any
+    n_jobs: int | None
+    rows_per_batch: int | None
+    progress: bool
+    refine: bool = False
+    long_context: LongContextMode = "full"
+    is_given_members: bool = True
+    is_given_temperature: bool = True
+
+    def suited(self, learner: ContextLearner[Any], num_columns: int) -> "Plan":
+        """The plan for a learner, whose presets may be others.
+
+        Trees that are chosen on the table divide the rows several times by themselves, and their
+        logits are calibrated: members only see other columns, as few as see all, and nothing
+        divides the logits.
+
+        Args:
+            learner: What reads the rows.
+            num_columns: Usable columns of the table.
+        """
+        if not isinstance(learner, ChosenTrees):
+            return self
+        members = -(-num_columns // learner.max_columns)
+        return replace(
+            self,
+            num_members=self.num_members if self.is_given_members else members,
+            fixed_temperature=self.fixed_temperature if self.is_given_temperature else 1.0,
+        )
+
+    def drawn_seed(self) -> int:
+        """The seed of a fit; a generator gives another one each time."""
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def rows_at_a_time(self, num_rows: int) -> int:
+        """Rows in the network at a time for a table of so many rows, over all members."""
+        rows = rows_that_fit(self.device) if self.rows_per_batch is None else self.rows_per_batch
+        # To be refined, each member is fitted alone: each stops, and keeps its start, on its own.
+        return min(rows, num_rows * (1 if self.refine else self.num_members))
+
+    def check_pieces(self) -> None:
+        """Check that rows may come piece by piece.
+
+        Raises:
+            ConfigError: Something is to be decided or optimised on all rows at once.
+        """
+        self.check_unrefined()
+        if self.is_calibrated:
+            raise ConfigError(
+                "softmax_temperature='auto' needs all rows at once: give a number or None to fit "
+                "piece by piece."
+            )
+
+    def check_unrefined(self) -> None:
+        """Check that states are not to be refined, for which all rows have to be there.
+
+        Raises:
+            ConfigError: They are.
+        """
+        if self.refine:
+            raise ConfigError(REFINED_AT_ONCE)
+
+
+REFINED_AT_ONCE = (
+    "refine=True optimises states on all rows at once, and here they come piece by piece: fit one "
+    "table in memory, or set refine=False and fit anew."
+)
+
+
+def checked_plan(arguments: Mapping[str, Any]) -> Plan:
+    """The plan that arguments of a classifier's constructor make.
+
+    Args:
+        arguments: By name; those of which a plan knows nothing are left to the classifier.
+
+    Raises:
+        ConfigError: An argument is out of range; the message says what to give.
+    """
+    if arguments["ensemble"] not in PRESETS:
+        raise ConfigError(f"ensemble={arguments['ensemble']!r}: give one of {', '.join(PRESETS)}.")
+    preset = PRESETS[arguments["ensemble"]]
+    members = _count(arguments, "n_estimators")
+    rows_per_batch = _count(arguments, "rows_per_batch")
+    temperature = _temperature(arguments["softmax_temperature"])
+    n_jobs, verbose = arguments["n_jobs"], arguments["verbose"]
+    if n_jobs is not None and (not _is_integer(n_jobs) or n_jobs == 0):
+        raise ConfigError(f"n_jobs={n_jobs!r}: give a number of threads, -1 for all, or None.")
+    if not isinstance(verbose, int | np.integer | np.bool_):
+        raise ConfigError(f"verbose={verbose!r}: give 1 to show progress, or 0.")
+    average_logits = _flag(arguments, "average_logits")
+    return Plan(
+        num_members=preset.n_estimators if members is None else members,
+        fixed_temperature=(
+            float(temperature) if isinstance(temperature, Real) else preset.softmax_temperature
+        ),
+        is_calibrated=temperature == "auto",
+        average_logits=average_logits,
+        class_weight=arguments["class_weight"],
+        new_columns=partial(TablePreprocessor, arguments["categorical_features"]),
+        random_state=arguments["random_state"],
+        n_jobs=n_jobs,
+        rows_per_batch=rows_per_batch,
+        is_given_members=members is not None,
+        is_given_temperature=isinstance(temperature, Real),
+        progress=bool(verbose > 0),
+        **_of_models(arguments),
+        device=resolved_device(arguments["device"]),
+    )
+
+
+def _of_models(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What only classifiers of a model are asked."""
+    if "refine" not in arguments:
+        return {}
+    long_context = arguments["long_context"]
+    if long_context not in MODES:
+        raise ConfigError(f"long_context={long_context!r}: give one of {', '.join(MODES)}.")
+    refine = _flag(arguments, "refine")
+    if refine and long_context != "full":
+        raise ConfigError(
+            f"refine=True optimises the state of one context, and long_context="
+            f"{long_context!r} may make several: give long_context='full'."
+        )
+    return {"refine": refine, "long_context": long_context}
+
+
+def _count(arguments: Mapping[str, Any], name: str) -> int | None:
+    value = arguments[name]
+    if value is None:
+        return None
+    check_count(name, value)
+    return int(value)
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse an argument that is no positive integer.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if not _is_integer(value) or value < 1:
+        raise ConfigError(f"{name}={value!r}: give a positive integer.")
+
+
+def _flag(arguments: Mapping[str, Any], name: str) -> bool:
+    value = arguments[name]
+    if not isinstance(value, bool | np.bool_):
+        raise ConfigError(f"{name}={value!r}: give True or False.")
+    return bool(value)
+
+
+def _temperature(temperature: Any) -> Any:
+    is_number = isinstance(temperature, Real) and not isinstance(temperature, bool)
+    if not (temperature in (None, "auto") or (is_number and 0 < temperature < np.inf)):
+        raise ConfigError(
+            f"softmax_temperature={temperature!r}: give a positive number, 'auto' or None."
+        )
+    return temperature
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def resolved_device(given: str | torch.device | None) -> torch.device:
+    """The device that an argument names; by default CUDA where it is available.
+
+    Raises:
+        ConfigError: It is no device, or not one of this machine.
+    """
+    if given is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(given)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"device={given!r} is not a torch device; give 'cpu', 'cuda' or 'cuda:INDEX'."
+        ) from error
+    if device.type not in ("cpu", "cuda"):
+        # Column statistics are float64, which MPS, for example, does not support.
+        raise ConfigError(
+            f"device={str(device)!r} is not supported; give 'cpu', 'cuda' or 'cuda:INDEX'."
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device={str(device)!r}, but torch sees {torch.cuda.device_count()} CUDA devices; "
+            "give another device, or 'cpu'."
+        )
+    return device
+
+
+@contextmanager
+def threads(n_jobs: int | None) -> Iterator[None]:
+    """Set torch's CPU threads, and restore them afterwards."""
+    if n_jobs is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    cores = os.cpu_count() or 1
+    torch.set_num_threads(n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,85 @@
+"""Where a run stands right after an optimiser step, and what it has still to do before the next.
+
+A checkpoint is taken there, before the validation that may follow the step. A run that is killed
+inside that validation makes it up when it is resumed, so that callbacks that read its scores
+(`EarlyStopping`, `ModelCheckpoint`) go on as if nothing had happened.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from lightning.pytorch import Trainer
+
+from tabicl_linear.training.loggers import MetricsFile
+
+KEY = "after_step"
+"""Of `AfterStep` in a checkpoint."""
+
+
+class StepProgress(NamedTuple):
+    """Where a run stands right after an optimiser step.
+
+    Attributes:
+        step: Optimiser steps taken.
+        loops: State of the training loop.
+        data: State of the data module, under the key that Lightning stores it by.
+    """
+
+    step: int
+    loops: dict[str, Any]
+    data: dict[str, Any]
+
+    @classmethod
+    def of(cls, trainer: Trainer) -> "StepProgress":
+        """That of a run that has just taken a step."""
+        module = trainer.datamodule  # type: ignore[attr-defined]
+        data = {} if module is None else {type(module).__qualname__: module.state_dict()}
+        return cls(trainer.global_step, trainer.fit_loop.state_dict(), data)
+
+
+class AfterStep(NamedTuple):
+    """What a run has still to do after the step of a checkpoint, and what it has written.
+
+    Attributes:
+        validation: Whether a validation follows the step that has not ended.
+        stop: Whether the run ends after that validation.
+        rows: Rows of `metrics.csv`; None if they are not known.
+    """
+
+    validation: bool = False
+    stop: bool = False
+    rows: int | None = None
+
+    @classmethod
+    def read(cls, checkpoint: Mapping[str, Any]) -> "AfterStep":
+        """That of a checkpoint; nothing is left to do after those of earlier versions."""
+        return cls(**checkpoint.get(KEY, {}))
+
+
+def validation_follows(trainer: Trainer) -> bool:
+    """Whether Lightning is going to validate after the batch that has just ended."""
+    if not trainer.enable_validation:
+        return False
+    if trainer.should_stop and trainer.fit_loop._can_stop_early:
+        return True
+    interval = trainer.val_check_batch
+    batches = trainer.fit_loop.total_batch_idx + 1
+    return isinstance(interval, int) and batches % interval == 0
+
+
+def rows_written(trainer: Trainer) -> int | None:
+    """Rows of the run's `metrics.csv`; None in a process that does not write it."""
+    files = [logger for logger in trainer.loggers if isinstance(logger, MetricsFile)]
+    return files[0].rows if files and trainer.is_global_zero else None
+
+
+def make_up(trainer: Trainer, left: AfterStep) -> AfterStep:
+    """Run the validation that was missed, as Lightning's loop would have; nothing is left then."""
+    if left.validation and trainer.enable_validation:
+        validation = trainer.fit_loop.epoch_loop.val_loop
+        validation.restarting = False
+        trainer.validating = True
+        validation.run()
+        trainer.training = True
+    trainer.should_stop = trainer.should_stop or left.stop
+    return AfterStep()

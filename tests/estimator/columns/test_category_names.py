@@ -1,0 +1,64 @@
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tabicl_linear.estimator.columns.category_names import (
+    category_names,
+    date_of,
+    looked_up,
+    number_of,
+)
+
+
+def test_category_names_are_one_text_for_one_value():
+    expected = ["1", "2", None]
+    for values, dtype in (
+        ([1, 2, None], "Int64"),
+        ([1.0, 2.0, np.nan], "float32"),
+        (["1", "2", None], "str"),
+        ([1.0, "2", None], "object"),
+        ([1, 2, None], "category"),
+    ):
+        assert category_names(pd.Series(values, dtype=dtype)).tolist() == expected
+    spelled = pd.Series(["TRUE", "0", None, True], dtype=object)
+    assert category_names(spelled, boolean=True).tolist() == ["True", "False", None, "True"]
+
+
+def test_number_of():
+    assert [number_of(text) for text in ("3", "-1e2", "x", "nan")] == [3.0, -100.0, None, None]
+
+
+def test_date_of():
+    noon = datetime.datetime(2024, 2, 29, 12)
+    for text in ("2024-02-29 12:00:00", "2024-02-29T12:00Z", "2024-02-29 21:00:00+09:00"):
+        assert date_of(text) == noon
+    for text in ("2024-02-30", "29.2.2024", "12:00", "a", "", "NaT", "0001-01-01 00:00+09:00"):
+        assert date_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "expected"),
+    [
+        (["007", "A12"], pd.Series([7, 12]), [0, np.nan]),
+        (["007", "A12"], pd.Series(["7", "a12", None], dtype="str"), [0, np.nan, np.nan]),
+        (["TRUE", "FALSE", "unknown"], pd.Series([True, False]), [0, 1]),
+        (["1.50", "x"], pd.Series([1.5, 1.25]), [0, np.nan]),
+        (["7", "007"], pd.Series([7]), [0]),
+        (["07", "007"], pd.Series([7]), [np.nan]),  # may be either
+        (["1", "x"], pd.Series([True]), [np.nan]),
+        (["2024-05-06", "x"], pd.Series([pd.Timestamp(2024, 5, 6), pd.Timestamp(0)]), [0, np.nan]),
+        (["2024-05-06 07:08:09", "x"], pd.Series(["2024-05-06T09:08:09+02:00"], dtype="str"), [0]),
+        (["2024-05-06", "2024-05-06T00:00"], pd.Series([pd.Timestamp(2024, 5, 6)]), [np.nan]),
+        (["inf", "nan text"], pd.Series(["Infinity"], dtype="str"), [np.nan]),
+        (
+            ["12345678901234567890"],
+            pd.Series(["12345678901234567891", "012345678901234567890"], dtype="str"),
+            [np.nan, 0],
+        ),
+    ],
+)
+def test_a_name_is_found_as_it_is_or_as_the_only_one_of_its_meaning(known, asked, expected):
+    values = {name: index for index, name in enumerate(known)}
+    np.testing.assert_array_equal(looked_up(category_names(asked), values), expected)

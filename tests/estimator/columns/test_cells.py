@@ -1,0 +1,133 @@
+import datetime
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.cells import missing, read_as
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (pd.Series(pd.to_timedelta([1, 2], unit="D")), "holds durations"),
+        (pd.Series([datetime.timedelta(1), None], dtype=object), "holds durations"),
+        (pd.Series(pd.period_range("2024", periods=2, freq="M")), "holds period"),
+        (pd.Series([1 + 2j, 2.0]), "holds complex128"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(cells, message):
+    with pytest.raises(DataError, match=message):
+        read_as(cells, "a")
+
+
+@pytest.mark.parametrize(
+    "values", [[1, 2, 3, "x"], ["1", "2", "3", "x"], ["x", "y", 7], [1, {"a": 1}, 2]]
+)
+def test_mixed_types_are_categories_with_a_warning(values):
+    cells = pd.Series(values, dtype=object)
+    with pytest.warns(UserWarning, match="Column 'a' mixes numbers"):
+        assert read_as(cells, "a").kind == "categorical"
+
+
+def test_text_with_some_digits_is_no_reason_to_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_as(pd.Series(["a", "b", "7"]), "a").kind == "categorical"
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "kind"),
+    [
+        ([1, 2], "int64", "numeric"),
+        ([1, 2], "category", "categorical"),
+        (["1", "2"], "category", "categorical"),
+        (["1", "2"], "str", "numeric"),
+        (["1", None], "string[pyarrow]", "numeric"),
+        (["1", "x"], pd.ArrowDtype(pa.string()), "categorical"),
+        (["1", "2"], pd.ArrowDtype(pa.string()), "numeric"),
+        ([True, None], "bool[pyarrow]", "boolean"),
+        ([True, None], "object", "boolean"),
+        (["2024-01-01", None], "datetime64[ns]", "datetime"),
+        (["2024-01-01", None], "timestamp[us][pyarrow]", "datetime"),
+        (["2024-01-01", None], "object", "datetime"),
+        (["2024-01-01", "?"], "str", "datetime"),
+        (["12:30", "7:15"], "str", "datetime"),
+        (["01/02/2024", "13/02/2024"], "str", "datetime"),
+        (["01/02/2024", "13/13/2024"], "str", "categorical"),
+        (["10-20", "20-30"], "str", "categorical"),
+        (["1.2.3", "4.5.6"], "str", "categorical"),
+        (["May", "June"], "str", "categorical"),
+        (["1", "?"], "str", "numeric"),
+        ([1, "?", " "], "object", "numeric"),
+        (["?", "-"], "str", "categorical"),
+        (["a", "?"], "str", "categorical"),
+        (["$5", "7"], "str", "numeric"),
+        (["$5", "7 €"], "str", "categorical"),
+        (["LOT 5", "LOT 6"], "str", "categorical"),
+        (["1,5", "2,25"], "str", "numeric"),
+        (["1,5", "2.5"], "str", "categorical"),
+        ([None, None], "object", "categorical"),
+    ],
+)
+def test_kinds(values, dtype, kind):
+    assert read_as(pd.Series(values, dtype=dtype), "a").kind == kind
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (pd.Series([1.0, np.nan, np.inf, -np.inf]), [0, 1, 1, 1]),
+        (pd.Series([1, pd.NA], dtype="Int64"), [0, 1]),
+        (
+            pd.Series([None, pd.NA, np.nan, pd.NaT, "", "nan", "NaN", 0], dtype=object),
+            [1] * 6 + [0] * 2,
+        ),
+        (pd.Series(["", "nan", "x", None]), [1, 1, 0, 1]),
+        (pd.Series(["", "nan", "x", None], dtype="category"), [1, 1, 0, 1]),
+        (pd.Series([pd.NaT, pd.Timestamp(0)]), [1, 0]),
+        (pd.Series([[1], {"a": 1}, None], dtype=object), [0, 0, 1]),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", "")),
+)
+def test_missing(cells, expected):
+    assert missing(cells).astype(int).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        (["$1,200", "$30"], "'$1,200' as numbers"),
+        (["1", "?", "2"], "'?' as missing"),
+        (["5 %", "?"], "'5 %' as numbers, '?' as missing"),
+        (["2/1/2024"] * 2, "'2/1/2024' as dates (%m/%d/%Y)"),
+        (["1", "2"], ""),
+        ([1.5, None], ""),
+        (["a", "?"], ""),
+    ],
+)
+def test_what_text_is_read_as_is_told(values, note):
+    assert read_as(pd.Series(values), "a").note == note
+
+
+def test_free_text_is_refused_with_the_remedy():
+    reviews = pd.Series([f"I bought number {i} and it broke at once, alas" for i in range(30)])
+    with pytest.raises(DataError, match=r"'a' holds free text \(30 different .*drop it.*Tfidf"):
+        read_as(reviews, "a")
+    assert read_as(reviews.astype("category"), "a").kind == "categorical"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [f"number {i}" for i in range(100)],
+        ["a long description of one of the three products", "another such description of one"] * 50,
+        [f"the text is long but there are only {i}" for i in range(10)],
+    ],
+    ids=["short", "repeated", "few"],
+)
+def test_text_that_names_something_is_categories(values):
+    assert read_as(pd.Series(values), "a").kind == "categorical"

@@ -1,0 +1,94 @@
+"""Columns of dates: days, and the parts of a date that vary."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from estimator.columns.test_encodings import NAN, OBJECT, fit_all, fit_column
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.encodings import MissingColumn
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02", None, "2024-01-05"])),
+        pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02", None, "2024-01-05"], utc=True)),
+        pd.Series([datetime.date(2024, 1, d) if d else None for d in (1, 2, 0, 5)], **OBJECT),
+    ],
+    ids=lambda cells: str(cells.dtype),
+)
+def test_dates_are_days(cells):
+    column = fit_column(cells, "when", 0)
+    assert column.kind == "datetime"
+    days = np.array([1.0, 2.0, 5.0])
+    scores = (days - days.mean()) / days.std()
+    expected = [*scores[:2], NAN, scores[2]]
+    np.testing.assert_allclose(column.encode(cells), expected, atol=1e-9)
+    with pytest.raises(DataError, match=r"'when' held dates .* holds no dates"):
+        column.encode(pd.Series([1.5]))
+
+
+def test_dates_become_the_parts_that_vary():
+    times = ["2024-01-01 06:30", "2024-03-02 06:30", None, "2024-03-09 00:00"]
+    cells = pd.Series(pd.to_datetime(times))
+    columns = fit_all(cells, "when")
+    assert [column.part for column in columns[:-1]] == ["days", "month", "weekday", "hour"]
+    assert isinstance(columns[-1], MissingColumn)
+    expected = {"month": [1, 3, 3], "weekday": [0, 5, 5], "hour": [6.5, 6.5, 0]}
+    for column in columns[1:-1]:
+        scores = column.encode(cells)[[0, 1, 3]]
+        values = np.array(expected[column.part])
+        np.testing.assert_allclose(scores, (values - values.mean()) / values.std(), atol=1e-9)
+    years = fit_all(pd.Series(pd.to_datetime(["2020-05-04", "2025-05-05"])), "when")
+    assert [column.part for column in years] == ["days", "year"]
+
+
+def test_dates_as_text_are_the_dates_at_fit_and_at_prediction():
+    dates = pd.Series(pd.to_datetime(["2024-01-31", "2024-02-29", "2021-07-05"]))
+    for text_format in ("%Y-%m-%d", "%m/%d/%Y", "%d.%m.%Y", "%d %b %Y"):
+        texts = dates.dt.strftime(text_format)
+        columns = fit_all(texts, "when")
+        assert [column.part for column in columns] == ["days", "year", "month", "weekday"]
+        for column, same in zip(columns, fit_all(dates, "when"), strict=True):
+            np.testing.assert_array_equal(column.encode(texts), same.encode(dates))
+            np.testing.assert_array_equal(column.encode(dates), same.encode(dates))
+        np.testing.assert_array_equal(columns[0].encode(pd.Series(["", None])), [NAN, NAN])
+        with pytest.raises(DataError, match=r"'when' held dates .* \('soon'\); give dates"):
+            columns[0].encode(pd.Series([texts[0], "soon"]))
+
+
+def of_every_type(days):
+    """Days as what tables hold: with and without zone, as objects, categories and text."""
+    utc, absent = days.dt.tz_localize("UTC"), days.isna()
+    plain = [days, utc, utc.dt.tz_convert("Asia/Tokyo"), utc.dt.tz_convert("America/Lima")]
+    objects = [days.astype(object), days.dt.date.astype(object), days.dt.strftime("%Y-%m-%d")]
+    objects.append(pd.Series(list(days.to_numpy()), dtype=object))
+    cells = [*plain, *(each.where(~absent, None) for each in objects)]
+    return [*cells, *(each.astype("category") for each in cells)]
+
+
+def test_dates_declared_as_categories_are_those_of_any_type_and_may_be_new():
+    days = pd.Series(pd.to_datetime(["2024-01-02", None, "2024-01-01"]))
+    others = pd.Series(pd.to_datetime(["2024-01-01", "2025-06-07", None]))
+    for given in of_every_type(days):
+        (column,) = fit_all(given, "when", declared_categorical=True)
+        for same in of_every_type(days):
+            assert column.encode(same).tolist() == [1, 2, 0]
+        for new in of_every_type(others):
+            assert column.encode(new).tolist() == [0, -1, 2]
+        with pytest.raises(DataError, match=r"'when' held categories .* holds numbers"):
+            column.encode(pd.Series([1.5]))
+
+
+def test_dates_as_categories_are_the_dates_at_prediction():
+    days = pd.Series(pd.to_datetime(["2024-01-31", None, "2021-07-05"]))
+    columns = fit_all(days, "when", labels=np.array([0, 1, 0]))
+    assert isinstance(columns[-1], MissingColumn)
+    for cells in of_every_type(days):
+        for column in columns:
+            np.testing.assert_array_equal(column.encode(cells), column.encode(days))
+    with pytest.raises(DataError, match=r"'when' held dates .* holds no dates here \(1\)"):
+        columns[0].encode(pd.Series([1, None], dtype="category"))

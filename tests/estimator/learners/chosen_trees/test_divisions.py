@@ -1,0 +1,41 @@
+"""Which rows grow trees and which solve them."""
+
+import numpy as np
+import pytest
+
+from tabicl_linear.estimator.learners.chosen_trees import divisions as module
+from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions, rounds
+
+LABELS = np.array([0] * 11 + [1] * 5 + [2])
+
+
+def test_two_divisions_of_a_round_exchange_halves():
+    one, other = divisions(LABELS, 1, seed=0)
+    np.testing.assert_array_equal(one.growing, other.solving)
+    np.testing.assert_array_equal(one.solving, other.growing)
+    counts = [np.bincount(LABELS[part.growing], minlength=3) for part in (one, other)]
+    assert np.abs(counts[0] - counts[1]).max() <= 1
+
+
+def test_rounds_and_seeds_differ_and_repeat():
+    parts = divisions(LABELS, 2, seed=0)
+    again = divisions(LABELS, 2, seed=0)
+    for one, other in zip(parts, again, strict=True):
+        np.testing.assert_array_equal(one.growing, other.growing)
+    assert not np.array_equal(parts[0].growing, parts[2].growing)
+    assert not np.array_equal(parts[0].growing, divisions(LABELS, 1, seed=1)[0].growing)
+
+
+def test_of_a_long_table_the_first_rows_grow_and_all_others_are_solved(monkeypatch):
+    monkeypatch.setattr(module, "MOST_GROWING", 10)
+    labels = np.random.default_rng(0).integers(2, size=100)
+    for part in divisions(labels, 2, seed=0):
+        assert len(part.growing) == 10
+        assert part.growing.max() < 50
+        assert np.array_equal(np.union1d(part.growing, part.solving), np.arange(100))
+        assert len(part.solving) == 90
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(49, 0), (50, 4), (2000, 4), (2001, 2)])
+def test_rounds_follow_the_number_of_rows(rows, expected):
+    assert rounds(rows) == expected

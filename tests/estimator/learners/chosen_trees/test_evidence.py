@@ -1,0 +1,48 @@
+"""What is chosen by rows that were left out."""
+
+import pytest
+import torch
+
+from tabicl_linear.estimator.learners.chosen_trees.evidence import Honest, class_map, part_of_fixed
+
+R = torch.eye(3, dtype=torch.float64).repeat(1000, 1)
+PRESENT = torch.ones(3, dtype=torch.bool)
+
+
+def noisy(deviation, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return R + deviation * torch.randn(R.shape, generator=generator, dtype=torch.float64)
+
+
+def test_the_error_of_many_solutions_is_foreseen_from_some_of_them():
+    honest = Honest.empty(R)
+    for seed in range(4):
+        honest.add_(torch.arange(len(R)), noisy(0.5, seed))
+    eight = torch.stack([noisy(0.5, seed) for seed in range(100, 108)]).mean(0)
+    expected = float((eight - R).square().sum(1).mean())
+    assert honest.squared_error(R, 8) == pytest.approx(expected, rel=0.1)
+    of_four = float((honest.mean() - R).square().sum(1).mean())
+    assert honest.squared_error(R, 4) == pytest.approx(of_four)
+    assert of_four > 1.5 * expected
+
+
+def test_rows_that_no_solution_left_out_do_not_count():
+    honest = Honest.empty(R)
+    honest.add_(torch.tensor([0, 2]), R[[0, 2]] + 0.1)
+    assert honest.squared_error(R, 2) == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "fixed", "low", "high"),
+    [(0.1, 2.0, 0.0, 0.0), (2.0, 0.1, 0.8, 1.0), (0.3, 0.3, 0.0, 0.5)],
+)
+def test_what_predicts_better_counts_more_and_chosen_trees_in_doubt(chosen, fixed, low, high):
+    part = part_of_fixed(noisy(chosen, 0), noisy(fixed, 1), R, PRESENT)
+    assert low <= part <= high
+
+
+def test_logits_are_those_of_a_logistic_regression():
+    made = class_map(noisy(0.3, 0), R, PRESENT)
+    assert made.shape == (3, 4)
+    diagonal = made[:, :3].diagonal()
+    assert (diagonal > 1).all()

@@ -1,0 +1,97 @@
+"""Regressions with one-hot leaves: rows left out by hand, and two ways to solve one regression."""
+
+import numpy as np
+import pytest
+import torch
+from estimator.learners.chosen_trees.tables import ruled_table
+from tolerances import RMS, assert_close
+
+from tabicl_linear.estimator.learners.chosen_trees.growth import frozen, grow
+from tabicl_linear.estimator.learners.chosen_trees.solving import OfRows, OfSums, Rows
+from tabicl_linear.estimator.learners.chosen_trees.solving import shared_leaves as shared
+
+FIXED = 0.5
+KINDS = [slice(0, 4), slice(4, 7)]
+SOLVED_IN_FLOAT32 = 100 * RMS[torch.float32]
+"""Regressions whose largest and smallest direction differ by a factor of a thousand."""
+
+
+@pytest.fixture(scope="module")
+def trees_and_rows():
+    table, labels = ruled_table(150)
+    trees = frozen(grow(table[:70], labels[:70], seed=0))
+    rest = torch.from_numpy(table[70:])
+    generator = torch.Generator().manual_seed(0)
+    fixed = torch.randn(80, 7, generator=generator)
+    r = torch.nn.functional.one_hot(torch.from_numpy(labels[70:]), 3).float()
+    return trees, Rows(trees.of_rows(rest), fixed, r)
+
+
+def dense(trees, rows):
+    """All features of all rows, centred and scaled, float64."""
+    leaves = torch.zeros(len(rows.r), trees.num_leaves, dtype=torch.float64)
+    leaves.scatter_(1, rows.leaves.long(), 1.0)
+    kinds = [(leaves, 1.0), *((rows.fixed[:, kind].double(), FIXED) for kind in KINDS)]
+    found = []
+    for features, deviation in kinds:
+        centred = features - features.mean(0)
+        found.append(centred * deviation / centred.square().sum(1).mean().sqrt())
+    return torch.cat(found, dim=1)
+
+
+@pytest.mark.parametrize("penalty", [0.1, 3.0])
+def test_rows_left_out_are_predicted_by_solutions_without_them(trees_and_rows, penalty):
+    trees, rows = trees_and_rows
+    every = torch.arange(len(rows.r))
+    some = OfRows(rows, trees.num_leaves, KINDS, every[5::7]).solve(penalty, FIXED).left_out
+    found = OfRows(rows, trees.num_leaves, KINDS, every).solve(penalty, FIXED).left_out
+    features, r = dense(trees, rows), rows.r.double()
+    expected = []
+    for i in every:
+        others = every != i
+        f, y = features[others], r[others]
+        mean, shares = f.mean(0), y.mean(0)
+        f = f - mean
+        added = penalty * (1 + len(KINDS) * FIXED**2)
+        gram = f.T @ f + added * torch.eye(f.shape[1], dtype=f.dtype)
+        weights = torch.linalg.solve(gram, f.T @ (y - shares))
+        expected.append(shares + (features[i] - mean) @ weights)
+    assert_close(found, torch.stack(expected), SOLVED_IN_FLOAT32)
+    assert_close(some, torch.stack(expected)[5::7], SOLVED_IN_FLOAT32)
+
+
+def test_sums_over_chunks_are_solved_as_products_of_rows(trees_and_rows):
+    trees, rows = trees_and_rows
+    asked = torch.arange(0, len(rows.r), 3)
+    of_rows = OfRows(rows, trees.num_leaves, KINDS, asked).solve(0.3, FIXED)
+    chunks = (Rows(*parts) for parts in zip(*(part.split(33) for part in rows), strict=True))
+    taken = Rows(*(part[asked] for part in rows))
+    of_sums = OfSums(chunks, trees.num_leaves, KINDS, taken).solve(0.3, FIXED)
+    for name, one, other in zip(of_rows._fields, of_rows, of_sums, strict=True):
+        assert_close(one, other, SOLVED_IN_FLOAT32, name)
+
+
+def test_the_solution_predicts_what_the_regression_says(trees_and_rows):
+    trees, rows = trees_and_rows
+    found = OfRows(rows, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED)
+    features, r = dense(trees, rows), rows.r.double()
+    added = 0.3 * (1 + len(KINDS) * FIXED**2)
+    gram = features.T @ features + added * torch.eye(features.shape[1], dtype=features.dtype)
+    expected = r.mean(0) + features @ torch.linalg.solve(gram, features.T @ (r - r.mean(0)))
+    actual = found.leaves[rows.leaves.long()].sum(1) + rows.fixed @ found.fixed + found.offset
+    assert_close(actual, expected, SOLVED_IN_FLOAT32)
+
+
+def test_shared_leaves_are_counted_in_blocks():
+    leaves = torch.from_numpy(np.random.default_rng(0).integers(9, size=(300, 4)))
+    leaves += 9 * torch.arange(4)
+    expected = (leaves[:, None] == leaves).sum(-1).float()
+    torch.testing.assert_close(shared(leaves), expected, rtol=0, atol=0)
+
+
+def test_features_that_do_not_vary_count_for_nothing(trees_and_rows):
+    trees, rows = trees_and_rows
+    constant = rows._replace(fixed=torch.ones_like(rows.fixed))
+    found = OfRows(constant, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED)
+    assert not found.fixed.any()
+    assert found.left_out.isfinite().all()

@@ -1,0 +1,105 @@
+"""Files that are read in pieces."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.rows import files
+from tabicl_linear.estimator.rows.files import TableFile
+
+
+@pytest.fixture(params=["t.csv", "T.PARQUET"])
+def path(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ROWS_PER_PIECE", 10)
+    frame = pd.DataFrame({"a": np.arange(25), "b": list("vwxyz") * 5, "c": np.nan})
+    path = tmp_path / request.param
+    (frame.to_csv if path.suffix == ".csv" else frame.to_parquet)(path, index=False)
+    return path
+
+
+def test_pieces_are_the_file(path):
+    file = TableFile(path)
+    assert file.columns == ["a", "b", "c"]
+    assert file.num_rows() == 25
+    pieces = list(file.pieces())
+    assert [len(piece) for piece in pieces] == [10, 10, 5]
+    whole = pd.concat(pieces, ignore_index=True)
+    assert whole.a.tolist() == list(range(25))
+    assert whole.b.tolist() == list("vwxyz") * 5
+    assert [piece.columns.tolist() for piece in file.pieces(["c", "a"])] == [["c", "a"]] * 3
+    assert file.labels("b").tolist() == list("vwxyz") * 5
+    with pytest.raises(DataError, match=r"no column 'd'.*a, b, c"):
+        file.labels("d")
+
+
+def test_a_column_without_a_name_has_the_one_of_pandas(tmp_path):
+    (tmp_path / "t.csv").write_text(",a\n0,1\n1,2\n")
+    file = TableFile(tmp_path / "t.csv")
+    assert file.columns == ["Unnamed: 0", "a"]
+    assert [piece.columns.tolist() for piece in file.pieces()] == [["Unnamed: 0", "a"]]
+
+
+@pytest.mark.parametrize(("text", "rows"), [("a\n", 0), ("a", 0), ("a\n1", 1), ("a\n1\n2\n", 2)])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_rows_of_csv(text, rows, end, tmp_path):
+    (tmp_path / "t.csv").write_bytes(text.replace("\n", end).encode())
+    assert TableFile(tmp_path / "t.csv").num_rows() == rows
+
+
+def test_few_of_many_columns_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text(",".join(f"c{i}" for i in range(30)))
+    with pytest.raises(DataError, match="c8, c9 and 20 more"):
+        TableFile(tmp_path / "t.csv").require("y")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"", "is empty"),
+        ("t.csv", b"a,a\n1,2\n", "'a' occurs more than once"),
+        ("t.csv", b"\xef\xbb\xbf", "is empty"),
+        ("t.csv", b"a,b\n1,2,3\n", "line 2 has 3 fields and the header 2; put quotes around"),
+        ("t.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 fields and the header 2"),
+        ("t.csv", b'a,b\n1,"2\n', "inside string.*close the quote"),
+        ("t.csv", b"a,b\n\xff,1\n", "not a readable csv"),
+        ("t.parquet", b"PAR1", "not a readable parquet"),
+        ("t.xls", b"", "unknown suffix '.xls'"),
+    ],
+)
+def test_unreadable_files_are_named_with_the_reason(name, content, message, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{name}.*{message}"):
+        list(TableFile(path).pieces())
+    with pytest.raises(DataError, match="no such file"):
+        TableFile(tmp_path / "none.csv")
+    with pytest.raises(DataError, match="is a folder"):
+        TableFile(tmp_path)
+
+
+def test_texts_stay_texts_in_pieces_that_look_like_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ROWS_PER_PIECE", 2)
+    (tmp_path / "t.csv").write_text("a,b\nA12,1\n007,2\n007,3\n012,\n")
+    file = TableFile(tmp_path / "t.csv")
+    assert file.texts() == ["a"]
+    assert [piece.a.tolist() for piece in file.pieces()] == [["A12", "007"], ["007", "012"]]
+    assert [piece.b.dtype.kind for piece in file.pieces()] == ["i", "f"]
+    assert [piece.b.tolist()[0] for piece in file.pieces(texts=["b"])] == ["1", "3"]
+    pd.DataFrame({"a": ["x"], "b": [1], "c": pd.Categorical(["u"])}).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    assert TableFile(tmp_path / "t.parquet").texts() == ["a", "c"]
+
+
+@pytest.mark.parametrize("name", [None, "id"])
+def test_an_index_that_pandas_wrote_is_no_column(tmp_path, name):
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+    frame.index = pd.Index([5, 7, 6], name=name)
+    frame.to_parquet(tmp_path / "t.parquet")
+    file = TableFile(tmp_path / "t.parquet")
+    assert file.columns == ["a", "b"]
+    (piece,) = file.pieces()
+    assert piece.columns.tolist() == ["a", "b"]
+    assert piece.a.tolist() == [1, 2, 3]
+    assert file.labels("b").tolist() == ["x", "y", "z"]

@@ -1,0 +1,182 @@
+"""Tables of other libraries, and cells that pandas cannot compute with."""
+
+import datetime
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tabicl_linear import RandomFeatureRidge
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.rows.frames import computable, computable_array, from_other_library
+
+ROWS = 20
+LABELS = ["a", "b"] * (ROWS // 2)
+HUGE = 10**400
+
+
+def fitted(table, labels=LABELS):
+    return RandomFeatureRidge(n_estimators=2).fit(table, labels)
+
+
+@pytest.fixture(scope="module")
+def polars():
+    return pytest.importorskip("polars")
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """Columns of all usual types, each with a missing value where its type has one."""
+    return pd.DataFrame(
+        {
+            "number": np.arange(ROWS) / 7,
+            "text": [*["u", "v"] * 9, "u", None],
+            "flag": pd.array([*[True, False] * 9, True, None], dtype="boolean"),
+            "kind": pd.Categorical(["x", "y"] * 10),
+            "day": pd.to_datetime(["2024-01-01", "2024-05-01"] * 10),
+            "count": pd.array([*range(19), None], dtype="Int64"),
+        }
+    )
+
+
+class TestOtherLibraries:
+    def test_a_polars_frame_is_the_same_table(self, polars, frame):
+        table = polars.from_pandas(frame)
+        expected = fitted(frame)
+        actual = fitted(table, polars.Series("y", LABELS))
+        assert actual.feature_names_in_.tolist() == frame.columns.tolist()
+        kinds = [type(column) for column in actual.preprocessor_.columns]
+        assert kinds == [type(column) for column in expected.preprocessor_.columns]
+        probabilities = expected.predict_proba(frame)
+        np.testing.assert_array_equal(actual.predict_proba(table), probabilities)
+        # By name, and across libraries.
+        np.testing.assert_array_equal(
+            actual.predict_proba(table.select(table.columns[::-1])), probabilities
+        )
+        np.testing.assert_array_equal(actual.predict_proba(frame), probabilities)
+
+    def test_polars_tables_that_cannot_be_used(self, polars):
+        table = polars.DataFrame({"x": range(ROWS)})
+        with pytest.raises(DataError, match=r"LazyFrame has no rows yet; give frame\.collect\(\)"):
+            fitted(table.lazy())
+        with pytest.raises(DataError, match="0 rows"):
+            fitted(table[:0], [])
+        wide = table.with_columns(big=polars.Series([10**30, 2] * 10, dtype=polars.Int128))
+        with pytest.raises(DataError, match="polars DataFrame cannot be turned into pandas") as no:
+            fitted(wide)
+        assert "\n" not in str(no.value)
+
+    def test_an_arrow_table_is_the_same_table(self, frame):
+        table = pa.Table.from_pandas(frame)
+        expected = fitted(frame).predict_proba(frame)
+        classifier = fitted(table, pa.array(LABELS))
+        np.testing.assert_array_equal(classifier.predict_proba(table), expected)
+        with pytest.raises(DataError, match="missing 'kind'"):
+            classifier.predict(table.drop_columns("kind"))
+
+    def test_masked_values_are_missing(self):
+        table = np.random.default_rng(0).normal(size=(ROWS, 2))
+        mask = np.zeros(table.shape, dtype=bool)
+        mask[3, 0] = True
+        missing = np.where(mask, np.nan, table)
+        masked = np.ma.masked_array(table, mask)
+        expected = fitted(missing).predict_proba(missing)
+        np.testing.assert_array_equal(fitted(masked).predict_proba(masked), expected)
+
+    def test_everything_else_is_returned_as_it_is(self):
+        for values in ([1], np.zeros(2), pd.DataFrame(), None, "text"):
+            assert from_other_library(values) is values
+
+    def test_polars_is_not_imported_and_no_thread_is_left(self):
+        code = (
+            "import sys, threading; from tabicl_linear import RandomFeatureRidge;"
+            "RandomFeatureRidge(n_estimators=1).fit([[0.0], [1.0]], [0, 1]).predict([[0.5]]);"
+            "sys.exit('polars' in sys.modules or threading.active_count() > 1)"
+        )
+        assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+class TestArrowTypes:
+    @pytest.mark.parametrize(
+        ("kind", "cells"),
+        [
+            (pa.string(), ["u", None]),
+            (pa.bool_(), [True, None]),
+            (pa.null(), [None, None]),
+            (pa.binary(), [b"u", b"v"]),
+            (pa.time64("us"), [datetime.time(1), None]),
+            (pa.date32(), [datetime.date(2024, 1, 1), None]),
+            (pa.list_(pa.int64()), [[1, 2], None]),
+            (pa.struct([("a", pa.int64())]), [{"a": 1}, {"a": None}]),
+            (pa.dictionary(pa.int8(), pa.string()), ["u", None]),
+            (pa.dictionary(pa.int8(), pa.float64()), [1.5, None]),
+            (pa.string_view(), ["u", None]),
+            (pa.run_end_encoded(pa.int32(), pa.float64()), [1.5, None]),
+        ],
+        ids=str,
+    )
+    def test_columns_are_read_or_refused_by_us(self, kind, cells):
+        values = pd.Series(pd.array(cells * 10, dtype=pd.ArrowDtype(kind)))
+        table = pd.DataFrame({"a": values, "b": range(ROWS)})
+        assert np.isfinite(fitted(table).predict_proba(table)).all()
+
+    def test_durations_are_refused(self):
+        cells = pa.array([datetime.timedelta(1), None] * 10)
+        table = pd.DataFrame({"a": pd.Series(cells, dtype=pd.ArrowDtype(cells.type))})
+        with pytest.raises(DataError, match="'a' holds durations"):
+            fitted(table)
+
+
+class TestCellsOfObjects:
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_integers_beyond_float64_are_infinite(self, sign):
+        cells = [sign * HUGE, 1, sign * 2**1023]
+        expected = [sign * np.inf, 1, sign * 2**1023]
+        assert (
+            computable(pd.DataFrame({"a": pd.Series(cells, dtype=object)})).a.tolist() == expected
+        )
+        array = np.array([cells, [None, "x", 3]], dtype=object)
+        assert computable_array(array).tolist() == [expected, [None, "x", 3]]
+
+    @pytest.mark.parametrize("wrap", [pd.DataFrame, np.array, list], ids=["frame", "array", "list"])
+    def test_they_count_as_missing(self, wrap):
+        rows = [[HUGE if i == 3 else i % 2, i] for i in range(ROWS)]
+        missing = [[np.nan if i == 3 else i % 2, i] for i in range(ROWS)]
+        table = pd.DataFrame(rows, dtype=object) if wrap is pd.DataFrame else wrap(rows)
+        expected = fitted(missing).predict_proba(missing)
+        np.testing.assert_allclose(fitted(table).predict_proba(table), expected, atol=1e-12)
+
+    def test_a_huge_label_is_not_printed_whole(self):
+        with pytest.raises(DataError, match="type int, such as 1000") as refusal:
+            fitted(np.arange(ROWS)[:, None], [HUGE, 1] * 10)
+        assert len(str(refusal.value)) < 400
+
+    @pytest.mark.filterwarnings("ignore:Column 'a' mixes numbers:UserWarning")
+    def test_objects_of_all_kinds_are_categories(self):
+        kinds = [1, "x", None, 2.5, True, b"z", datetime.date(2024, 1, 1), (1, 2), [3], HUGE]
+        table = pd.DataFrame({"a": pd.Series(kinds * 2, dtype=object), "b": range(ROWS)})
+        assert np.isfinite(fitted(table).predict_proba(table)).all()
+
+
+class TestNames:
+    @pytest.mark.parametrize("names", [["a", "b", "a"], [0, 1, 0]], ids=str)
+    def test_names_that_occur_twice(self, names):
+        table = pd.DataFrame(np.eye(3), columns=names)
+        with pytest.raises(DataError, match="occurs more than once; rename the columns"):
+            fitted(table, [0, 1, 1])
+
+    def test_names_of_several_types(self):
+        table = pd.DataFrame(np.eye(2), columns=["a", 1])
+        with pytest.raises(DataError, match=r"types int and str; .* table\.columns\.astype\(str\)"):
+            fitted(table, [0, 1])
+
+    def test_a_query_with_a_name_twice(self):
+        classifier = fitted(pd.DataFrame(np.eye(3), columns=["a", "b", "c"]), [0, 1, 1])
+        with pytest.raises(DataError, match="'a' occurs more than once"):
+            classifier.predict(pd.DataFrame(np.eye(3), columns=["a", "b", "a"]))
+
+    def test_frames_that_need_no_change_are_not_copied(self, frame):
+        assert computable(frame) is frame

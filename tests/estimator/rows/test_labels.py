@@ -1,0 +1,58 @@
+import decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.rows.labels import checked_labels, class_codes
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (pd.Series([3, 1], dtype="Int8"), np.array([3, 1])),
+        (pd.array([3, 1], dtype="UInt64"), np.array([3, 1], dtype=np.uint64)),
+        (pd.Index([3, 1], dtype="Int64"), np.array([3, 1])),
+        (pd.Series([3, 1], dtype="int64[pyarrow]"), np.array([3, 1])),
+        (pd.Series([True, False], dtype="boolean"), np.array([True, False])),
+        (pd.Series([True, False], dtype="bool[pyarrow]"), np.array([True, False])),
+        (pd.Series([3, 1], dtype="category"), np.array([3, 1])),
+        (pd.Series(["b", "a"], dtype=pd.ArrowDtype(pa.string())), np.array(["b", "a"], object)),
+        ([np.int64(3), 1], np.array([3, 1])),
+        (((3,), (1,)), np.array([3, 1])),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_labels_keep_their_type(labels, expected):
+    np.testing.assert_array_equal(checked_labels(labels), expected, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        # NumPy would make text of both.
+        (["a", float("nan")], "1 of 2 labels are missing"),
+        (["a", 1], "types int and str; make them one type"),
+        (pd.Series([1, None], dtype="Int64"), "1 of 2 labels are missing"),
+        ([decimal.Decimal(1), decimal.Decimal(2)], r"type Decimal, such as Decimal\('1'\); make"),
+        ([10**30, 1], "type int, such as 1000.*; make them text"),
+        (pd.Series(pd.period_range("2024", periods=2)), "type Period"),
+        (np.array([1j, 2j]), "Complex data not supported$"),
+        (np.zeros((2, 2)), r"shape \(2, 2\)"),
+        ([[1], [1, 2]], "inhomogeneous"),
+    ],
+)
+def test_labels_that_cannot_be_used(labels, message):
+    with pytest.raises(DataError, match=message) as refusal:
+        checked_labels(labels)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint64", "bool", "object"])
+def test_codes_of_labels_of_any_type(dtype):
+    classes, labels = np.array([0, 1]).astype(dtype), np.array([1, 0, 1]).astype(dtype)
+    assert class_codes(labels, classes).tolist() == [1, 0, 1]
+    with pytest.raises(DataError, match="not one of the classes"):
+        class_codes(labels, classes[:1])

@@ -1,0 +1,141 @@
+"""Pieces of a table are checked against the first, and joined to what the whole table is."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from estimator.files.test_state_file import FEW, table
+from scipy import sparse
+
+from tabicl_linear import RandomFeatureRidge
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.rows.pieces import checked_pieces, joined
+
+Y = np.array([0, 1, 0])
+FRAME = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", "y", None]})
+ARRAY = np.eye(3)
+
+
+def listed(*pieces):
+    return list(checked_pieces(iter(pieces)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ((FRAME, Y), (FRAME, Y[:2]), "X has 3 rows and y has 2; give a label"),
+        ((FRAME, Y), (FRAME[["b"]], Y), "those of the first piece: missing 'a'. Give the same"),
+        ((FRAME, Y), (FRAME.assign(c=1), Y), "those of the first piece: unknown 'c'"),
+        ((FRAME, Y), (pd.concat([FRAME, FRAME], axis=1), Y), "a name occurs twice"),
+        ((FRAME, Y), (ARRAY, Y), "in one form"),
+        ((ARRAY, Y), (FRAME, Y), "in one form"),
+        ((ARRAY, Y), (ARRAY[:, :2], Y), "X has 2 columns and that of the first piece 3; give"),
+        ((ARRAY, Y), (ARRAY[0], Y), "Expected 2D array"),
+        ((ARRAY, Y), ([[1, 2, 3], [1]], Y[:2]), "inhomogeneous"),
+        ((ARRAY, Y), (ARRAY, [0, None, 1]), "1 of 3 labels are missing"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_piece_unlike_the_first_is_refused_with_its_number(first, second, message, before):
+    with pytest.raises(DataError, match=f"^Piece {2 + before}: .*{message}") as refusal:
+        listed(*[first] * (1 + before), second)
+    assert "\n" not in str(refusal.value)
+
+
+def test_lengths_that_agree_in_sum_only_are_refused():
+    """Else labels would belong to other rows."""
+    with pytest.raises(DataError, match=r"^Piece 1: X has 3 rows and y has 2"):
+        listed((FRAME, Y[:2]), (FRAME[:2], Y))
+
+
+def test_sparse_pieces_are_refused_as_a_sparse_table_is():
+    x = sparse.csr_matrix(ARRAY)
+    messages = []
+    for arguments in ((x, Y), (iter([(x, Y), (x, Y)]),)):
+        with pytest.raises(TypeError, match="Sparse data was passed") as refusal:
+            RandomFeatureRidge(FEW).fit(*arguments)
+        messages.append(str(refusal.value).replace(" by RandomFeatureRidge", ""))
+    assert messages[0] == messages[1]
+
+
+def test_columns_of_frames_come_in_the_order_of_the_first():
+    tables = [x for x, _ in listed((FRAME, Y), (FRAME[["b", "a"]], Y))]
+    pd.testing.assert_frame_equal(joined(tables), pd.concat([FRAME, FRAME], ignore_index=True))
+
+
+def categories(values, names, ordered=False):
+    return pd.DataFrame({"a": pd.Categorical(values, names, ordered=ordered)})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (list("bd"), list("ac"), list("abcd")),
+        (list("ba"), list("ac"), list("bac")),
+        ([1, 3], [0, 2], [0, 1, 2, 3]),
+        ([2.5, 3.5], [0, 3], [2.5, 3.5, 0, 3]),
+        ([1, 2], ["a", "b"], [1, 2, "a", "b"]),
+        ([], ["a", "b"], ["a", "b"]),
+    ],
+)
+def test_categories_are_those_of_all_pieces(first, second, expected):
+    cells = [[*first, None], [*second, None]]
+    found = joined([categories(*each) for each in zip(cells, (first, second), strict=True)])
+    assert found["a"].cat.categories.tolist() == expected
+    assert not found["a"].cat.ordered
+    values = found["a"].astype(object)
+    assert values.where(values.notna(), None).tolist() == [*first, None, *second, None]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(["low", "mid"], ["mid", "high"]), (["low", "mid", "high"], ["high"]), (["low"], None)],
+)
+def test_ordered_categories_keep_their_order(first, second):
+    second = second or ["low", "mid", "high"]
+    parts = [categories(each, each, ordered=True) for each in (first, second)]
+    for tables in (parts, parts[::-1]):
+        found = joined(tables)["a"]
+        assert found.cat.ordered
+        assert found.cat.categories.tolist() == ["low", "mid", "high"]
+        assert found.tolist() == [value for part in tables for value in part["a"]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(["low", "high"], ["high", "low"]), (["low", "mid"], ["low", "high"])]
+)
+def test_orders_that_do_not_agree_are_refused(first, second):
+    tables = [categories(each, each, ordered=True) for each in (first, second)]
+    with pytest.raises(DataError, match=r"Column 'a' .*pieces do not agree.*CategoricalDtype"):
+        joined(tables)
+
+
+def test_categories_in_pieces_are_those_of_the_whole():
+    x, y = table(90)
+    x = x.drop(columns=["when", "void"])
+    x["size"] = np.array(["mid", "low", "high"])[np.arange(90) % 3]
+    sizes = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+    whole = x.astype({"text": "category", "size": sizes})
+    parts = [x[:40].astype({"text": "category", "size": sizes}), whole[40:]]
+    parts[0]["text"] = parts[0]["text"].cat.set_categories(["a", "b", "c", "d", "z"])
+    pieces = RandomFeatureRidge(FEW).fit(iter([(parts[0], y[:40]), (parts[1], y[40:])]))
+    expected = RandomFeatureRidge(FEW).fit(whole, y)
+    assert pieces.preprocessor_.columns == expected.preprocessor_.columns
+    np.testing.assert_array_equal(pieces.predict_proba(x), expected.predict_proba(x))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (np.array([[1, 2]]), np.array([["1", "b"]])),
+        (np.array([[1.5, 2]]), np.array([["2024-01-01", "2024-01-02"]], dtype="datetime64[D]")),
+    ],
+)
+def test_arrays_of_different_kinds_keep_their_cells(first, second):
+    found = joined([first, second])
+    assert found.dtype == object
+    assert found.tolist() == [*first.astype(object).tolist(), *second.astype(object).tolist()]
+
+
+def test_arrays_of_numbers_stay_numbers():
+    found = joined([np.array([[1, 2]]), np.array([[1.5, 2]], dtype=np.float32)])
+    assert found.dtype == np.float64

@@ -1,0 +1,108 @@
+"""Verdicts of claims: made-up effects, Holm's correction by hand, and the table itself."""
+
+import pytest
+from study import made_up
+
+from experiments.study import claims
+from experiments.study.arms import ARMS
+from experiments.study.contrasts import Contrast, Estimate
+from experiments.study.measurements import load
+from experiments.study.readings import Tables
+
+HEADER = "id,item,family,section,headline,claim,published,metric,contrast,rule,margin\n"
+
+
+def claim(name, contrast, rule="above", margin=0.01, family="one"):
+    parsed = Contrast.parse(contrast)
+    about = ("item", family, "1", True, f"Claim {name}.", "", "roc_auc")
+    return claims.Claim(name, *about, parsed, rule, margin)
+
+
+def estimated(value, error, datasets=100):
+    return Estimate(value, error, float("nan"), datasets, 1, ())
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "error", "verdict"),
+    [
+        ("above", 0.05, 0.01, claims.SEEN),
+        ("above", -0.05, 0.01, claims.OPPOSITE),
+        ("above", 0.001, 0.002, claims.NOT_SEEN),
+        ("above", 0.001, 0.02, claims.UNDECIDED),
+        ("above", 0.009, 0.005, claims.UNDECIDED),  # the interval reaches beyond the margin
+        ("not_below", 0.001, 0.002, claims.SEEN),
+        ("not_below", -0.05, 0.01, claims.OPPOSITE),
+        ("not_below", 0.001, 0.02, claims.UNDECIDED),
+        ("not_below", -0.009, 0.005, claims.UNDECIDED),
+    ],
+)
+def test_the_rules(rule, value, error, verdict):
+    asked, result = claim("a", "a@1", rule), estimated(value, error)
+    assert claims.decide(asked, result, result.p(asked.threshold)) == verdict
+
+
+def test_holm_counts_all_claims_of_the_family_measured_or_not(tmp_path):
+    made_up.lengths(made_up.unit(tmp_path, "a"), made_up.flat(0.70, noise=0.01, seed=1))
+    made_up.lengths(made_up.unit(tmp_path, "b"), made_up.flat(0.68, noise=0.01, seed=2))
+    made_up.lengths(made_up.unit(tmp_path, "c"), made_up.flat(0.60, noise=0.01, seed=3))
+    asked = [
+        claim("small", "a@1 - b@1"),
+        claim("large", "a@1 - c@1"),
+        claim("absent", "a@1 - d@1"),
+        claim("elsewhere", "a@1 - b@1", family="two"),
+    ]
+    small, large, absent, elsewhere = claims.verdicts(
+        asked, Tables(load("small", tmp_path)), made_up.TRAINED
+    )
+    p_small, p_large = small.estimate.p(), large.estimate.p()
+    assert p_large < p_small < 0.05
+    # Three claims: the smallest p times 3, the next times 2.
+    assert large.adjusted == pytest.approx(3 * p_large)
+    assert small.adjusted == pytest.approx(2 * p_small)
+    assert elsewhere.adjusted == pytest.approx(p_small)
+    assert (absent.verdict, absent.missing) == (claims.NOT_MEASURED, "d (lengths)")
+    assert absent.estimate is None
+    assert large.verdict == claims.SEEN
+
+
+def test_verdicts_of_made_up_effects(tmp_path):
+    made_up.lengths(made_up.unit(tmp_path, "a"), made_up.falling(0.7, 0.02))
+    made_up.lengths(made_up.unit(tmp_path, "b"), made_up.flat(0.7, noise=0.002, seed=1))
+    asked = [
+        claim("falls", "a@4 - a@64"),
+        claim("holds", "b@64 - b@4", "not_below"),
+        claim("falls_too", "b@4 - b@64"),
+        claim("holds_too", "a@64 - a@4", "not_below"),
+        claim("rises", "a@64 - a@4"),
+    ]
+    found = claims.verdicts(asked, Tables(load("small", tmp_path)), made_up.TRAINED)
+    assert [x.verdict for x in found] == [
+        claims.SEEN,
+        claims.SEEN,
+        claims.NOT_SEEN,
+        claims.OPPOSITE,
+        claims.OPPOSITE,
+    ]
+    assert found[0].estimate.value == pytest.approx(0.02 * 4, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ("x,i,f,1,yes,c,p,roc_auc,a@1,above,0.1\n" * 2, "x stands twice"),
+        ("x,i,f,1,yes,c,p,roc_auc,a@1,same,0.1\n", "rule same"),
+        ("x,i,f,1,yes,c,p,roc_auc,a@1,above,-0.1\n", "margin -0.1"),
+        ("x,i,f,1,yes,c,p,roc_auc,a,above,0.1\n", "cannot read"),
+    ],
+)
+def test_a_faulty_table_is_refused(tmp_path, rows, fault):
+    (tmp_path / "claims.csv").write_text(HEADER + rows)
+    with pytest.raises(claims.ConfigError, match=fault):
+        claims.read(tmp_path / "claims.csv")
+
+
+def test_the_table_names_arms_of_the_study():
+    table = claims.read()
+    assert 40 <= len(table) <= 60
+    assert 18 <= sum(one.headline for one in table) <= 26
+    assert {reading.arm for one in table for reading in one.contrast.readings} <= set(ARMS)

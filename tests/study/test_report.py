@@ -1,0 +1,147 @@
+"""The pages of the study: written whole from made-up measurements, with what is missing named."""
+
+import re
+import shutil
+
+import pandas as pd
+import pytest
+from study import made_up
+
+from experiments.study import drawing, pages
+from experiments.study.items import items
+from experiments.study.report import main, write
+
+RATE = {1: 0.9, 2: 0.5, 3: 0.2}
+TABLES = {"cc18": [0.8, 0.9, 0.7, 0.6], "tabarena": [0.7, 0.8]}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Ten arms, one of them with two seeds, one that failed."""
+    root = tmp_path_factory.mktemp("measured")
+    level = {"softmax": 0.75, "linear_noncausal": 0.70, "linear_causal": 0.69, "deltanet": 0.72}
+    level |= {"deltanet_decay": 0.72, "deltanet_fs_decay": 0.73, "mamba2": 0.6}
+    level |= {f"deltanet_{x}": 0.71 for x in ("int_mt", "int_st", "comb_mt")}
+    slope = {"deltanet": 0.03, "linear_causal": 0.01}
+    for number, (arm, height) in enumerate(level.items()):
+        for seed in (0, 1) if arm == "deltanet" else (0,):
+            folder = made_up.unit(root, arm, seed)
+            score = made_up.falling(height + 0.001 * seed, slope.get(arm, 0.0), seed=number)
+            made_up.lengths(folder, score)
+            made_up.looks(folder, RATE, RATE)
+            made_up.cost(folder, 2.0 if arm == "softmax" else 1.0, float(arm == "softmax"))
+            shift = 0.01 * number
+            made_up.real(folder, {k: [x - shift for x in v] for k, v in TABLES.items()})
+            if arm == "deltanet":
+                made_up.oracle(folder, lambda rows, n: 0.6 + 0.01 * n, 0.1)
+                made_up.decay(folder, score)
+    made_up.unit(root, "ridge", status="failed", reason="the loss is nan")
+    return root
+
+
+@pytest.fixture(scope="module")
+def written(measured, tmp_path_factory):
+    output = tmp_path_factory.mktemp("pages")
+    assert main(["--measured", str(measured), "--output", str(output)]) == 0
+    return output
+
+
+def test_every_item_has_a_page_and_every_link_leads_somewhere(written):
+    pages = sorted(written.rglob("*.md"))
+    assert {path.stem for path in pages} == {"README", "claims", *items()}
+    for path in pages:
+        links = re.findall(r"\]\(([^)]+)\)", path.read_text())
+        assert links
+        inside = [x for x in links if "benchmarks.md" not in x and "study.md" not in x]
+        assert all((path.parent / link).is_file() for link in inside), path
+    shown = {link for path in pages for link in re.findall(r"\(([^)]+\.svg)\)", path.read_text())}
+    drawn = {path.name for path in written.rglob("*.svg")}
+    assert {link.rpartition("/")[2] for link in shown} == drawn
+    assert {"length_gap-lengths.svg", "drift-drift.svg", "scaling-cost.svg"} <= drawn
+
+
+def test_the_first_page_has_verdicts_first(written):
+    page = (written / "README.md").read_text()
+    assert page.index("| Claim |") < page.index("![") < page.index("## Units")
+    row = next(x for x in page.splitlines() if x.startswith("| Causal Delta degrades beyond"))
+    assert re.search(r"\+0\.\d{4} \[\+0\.\d{4}, \+0\.\d{4}\]", row)
+    assert row.endswith("| 20 | 2 | **seen** |")
+    absent = next(x for x in page.splitlines() if x.startswith("| With bidirectionality"))
+    assert "not measured: " in absent
+    assert "deltanet\\_bidirectional (lengths)" in absent or "deltanet_bidirectional" in absent
+    assert "Shape of the curves here" in page
+
+
+def test_units_are_named_with_what_is_missing_and_what_failed(written, measured):
+    page = (written / "README.md").read_text()
+    identities = {path.name for path in (measured / "small").iterdir()}
+    failed = next(
+        x for x in identities if "nan" in (measured / "small" / x / "unit.json").read_text()
+    )
+    for identity in identities - {failed}:
+        assert identity in page
+    assert "failed: ridge, seed 0 (the loss is nan)" in page
+    assert re.search(r"Not trained: .*gla", page)
+    assert "python -m experiments.study.report" in page
+
+
+def test_published_numbers_stand_beside_ours(written):
+    mixers = (written / "study" / "mixers.md").read_text()
+    row = next(x for x in mixers.splitlines() if x.startswith("| softmax | 1,000 | 1 | 0.8900"))
+    assert "0.7600" in row  # mean of the four tables, two folds 0.02 apart
+    axes = (written / "study" / "two_axis.md").read_text()
+    row = next(x for x in axes.splitlines() if x.startswith("| deltanet | roc_auc | 8x | 0.7806 |"))
+    assert re.search(r"0\.7806 \| 0\.\d{4} \|", row)
+
+
+def test_pages_of_the_smoke_scale_say_that_they_show_no_results(tmp_path, monkeypatch):
+    few = {name: items()[name] for name in ("scaling", "length_gap")}
+    monkeypatch.setattr(pages, "items", lambda: few)
+    monkeypatch.setattr(pages, "FRONT", ("length_gap",))
+    folder = made_up.unit(tmp_path, "deltanet", scale="smoke")
+    made_up.lengths(folder, made_up.flat(0.7, noise=0.001), rows=(32, 128))
+    assert main(["--scale", "smoke", "--measured", str(tmp_path), "--output", str(tmp_path)]) == 0
+    page = (tmp_path / "README.md").read_text()
+    assert "Nothing on these pages is a result" in page
+    assert "| **seen (one seed)** |" in page  # flat up to four times the trained 32 rows
+
+
+def test_the_same_figure_is_the_same_file():
+    cells = {"arm": "deltanet", "num_rows": [128, 256], "roc_auc": [0.6, 0.7]}
+    summary = pd.DataFrame({**cells, "roc_auc_interval": 0.1})
+    first, second = (drawing.svg(drawing.curves(summary, 128)) for _ in range(2))
+    assert first == second
+    assert "deltanet" in first
+
+
+def test_figures_that_are_drawn_no_longer_go(tmp_path):
+    folder = tmp_path / "study"
+    folder.mkdir()
+    for name in ("mixers-old.svg", "mine.svg"):
+        (folder / name).write_text("old")
+    write({"study/mixers-new.svg": "new", "README.md": "page"}, tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == ["mine.svg", "mixers-new.svg"]
+    assert (tmp_path / "README.md").read_text() == "page"
+
+
+def test_nothing_measured_is_an_error_of_one_line(tmp_path, capsys):
+    assert main(["--measured", str(tmp_path / "no"), "--output", str(tmp_path / "out")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "holds no unit of scale small" in lines[0]
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(SystemExit) as caught:
+        main(["--scale", "huge"])
+    assert caught.value.code == 2
+
+
+def test_a_damaged_measurement_is_refused(measured, tmp_path, capsys):
+    copy = tmp_path / "measured"
+    shutil.copytree(measured, copy)
+    path = next(copy.glob("small/*/lengths.parquet"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert main(["--measured", str(copy), "--output", str(tmp_path / "out")]) == 2
+    assert str(path) in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

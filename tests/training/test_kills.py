@@ -1,0 +1,107 @@
+"""Runs that are killed: nothing is lost that callbacks or files of metrics would show."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fuzz import budget
+from kill_fuzz import OPTIONS, differences
+
+from tabicl_linear.__main__ import main
+from tabicl_linear.training.loggers import MetricsFile
+from tabicl_linear.training.task import InContextTask
+
+pytestmark = [
+    # Python 3.12 and newer warn when processes are forked beside TensorBoard's writer thread.
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+    # Lightning's callback goes on in its folder.
+    pytest.mark.filterwarnings("ignore:Checkpoint directory .* is not empty"),
+]
+FEW = 3
+"""Kills in the suite; FUZZ_TRIALS=100 makes it as many."""
+
+
+class Killed(BaseException):
+    """Ends a run within this process as a kill would: nothing more is written."""
+
+
+@pytest.fixture
+def cut(fit, monkeypatch, tmp_path):
+    """Run until the n-th call of a method, then resume from last.ckpt to the end."""
+
+    def run(owner, method, number, *options, root="cut"):
+        original, calls = getattr(owner, method), []
+
+        def call(self, *args, **kwargs):
+            calls.append(1)
+            if len(calls) == number:
+                raise Killed
+            return original(self, *args, **kwargs)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, method, call)
+            with pytest.raises(Killed):
+                fit(*options, root=root)
+        folder = tmp_path / root / "version_0"
+        assert fit("--ckpt_path", folder / "last.ckpt", root=None, base=[]) == 0
+        return folder
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, tmp_path_factory):
+    """A run without a kill; it ends early, after its sixth validation, at step 8."""
+    root = tmp_path_factory.mktemp("whole")
+    assert main(["fit", *tiny, *OPTIONS, "--trainer.default_root_dir", str(root)]) == 0
+    return root / "version_0"
+
+
+# Two batches of each validation; the second, fourth and sixth follow steps 3, 6 and 8.
+@pytest.mark.parametrize("batch", [4, 11])
+def test_a_validation_that_was_missed_is_made_up(whole, cut, batch):
+    assert differences(whole, cut(InContextTask, "validation_step", batch, *OPTIONS)) == []
+
+
+def test_the_validation_of_the_last_step_is_made_up(whole, cut, load):
+    """No step is left to take, and so Lightning would begin nothing."""
+    folder = cut(InContextTask, "validation_step", 8, *OPTIONS, "--trainer.max_steps", 6)
+    assert load(folder / "last.ckpt")["global_step"] == 6
+    # The schedule of fewer steps gives other numbers, in the same rows.
+    there = [[(step, bool(loss)) for step, loss, _ in values(path)] for path in (folder, whole)]
+    assert there[0] == [row for row in there[1] if int(row[0]) < 6]
+
+
+def test_no_row_is_lost_or_written_twice(whole, cut):
+    """The sixth is that of the fourth step, of which a checkpoint is written."""
+    assert [row[0] for row in values(whole)][:6] == ["0", "1", "1", "2", "2", "3"]
+    assert differences(whole, cut(MetricsFile, "log_metrics", 6, *OPTIONS)) == []
+
+
+def test_a_finished_run_has_nothing_left_to_do(whole, load):
+    left = load(whole / "last.ckpt")["after_step"]
+    assert left == {"validation": False, "stop": False, "rows": len(values(whole))}
+
+
+def values(folder):
+    """Steps and scores of `metrics.csv`."""
+    with (folder / "metrics.csv").open(newline="") as file:
+        return [(row["step"], row["train/loss"], row["val/loss"]) for row in csv.DictReader(file)]
+
+
+def test_kills_at_random_moments_change_nothing():
+    """kill -9, with one process and with two gloo ranks; in a process of its own, which forks."""
+    script = Path(__file__).parents[1] / "kill_fuzz.py"
+    command = [sys.executable, str(script), "--kills", str(budget(FEW))]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{script.parents[1]}:{script.parent}"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith("0 differences")
