@@ -50,9 +50,21 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
+LAUNCH = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK")
+"""Variables that Lightning leaves in the environment of a process that has trained."""
+
+
 @pytest.fixture(autouse=True)
-def _no_process_group() -> Iterator[None]:
-    """A group that `fit` leaves behind would be that of forked ranks, which then wait for ever."""
+def _alone() -> Iterator[None]:
+    """No test begins as a process of some launch, and none leaves a group of processes behind.
+
+    A command started with LOCAL_RANK would wait for ever for a launcher's other processes, and a
+    group would be that of forked ranks, which wait for each other then.
+    """
+    for name in LAUNCH:
+        os.environ.pop(name, None)
     yield
+    for name in LAUNCH:
+        os.environ.pop(name, None)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
