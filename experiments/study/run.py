@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from experiments.pretrain_default.training import OutputInUse
-from experiments.study.measuring import MEASURES, measure
+from experiments.study.measuring import MEASURES, ON_TABLES, chosen, measure
 from experiments.study.scale import Scale, arms_of, names
 from experiments.study.store import Unit, open_store, read_unit, stored, units
 from experiments.study.training import Stopped, train
@@ -44,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
 def _main(arguments: argparse.Namespace) -> int:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
     scale = Scale.read(arguments.scale)
+    arguments.measure = chosen(arguments.measure, arguments.tables)
     store = arguments.store or Path("runs/study") / scale.name
     shard = Shard.parse(arguments.shard)
     planned = _planned(arguments, scale, store)
@@ -67,7 +68,9 @@ def _main(arguments: argparse.Namespace) -> int:
             print(f"  failed: {record['reason']}", flush=True)
             continue
         for name in arguments.measure:
-            measure(name, unit, scale, store, arguments.measured, arguments.device)
+            measure(
+                name, unit, scale, store, arguments.measured, arguments.device, arguments.tables
+            )
     return 1 if failed else 0
 
 
@@ -134,7 +137,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--scale", choices=names(), default="small")
     add("--store", type=Path, help="folder of trained units (runs/study/SCALE)")
     add("--measured", type=Path, default=MEASURED, help="folder of measurements")
-    add("--measure", nargs="*", choices=MEASURES, default=list(MEASURES), help="all if left out")
+    add("--measure", nargs="*", choices=[*MEASURES, *ON_TABLES], help="all possible if left out")
+    add("--tables", type=Path, help="folder of real tables (index.csv), for real and oracle_real")
     add("--measure-only", action="store_true", help="train nothing; measure what the store holds")
     add("--again", action="store_true", help="train also what is kept without its weights")
     add("--seeds", type=int, nargs="+", default=[0])
