@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -41,16 +41,24 @@ class Training:
         configs: Config files, later ones overriding earlier ones.
         device: cpu or cuda.
         options: Further options of `tabicl-linear fit`.
+        errors: File for what the last training said on standard error; None passes it on.
     """
 
     def __init__(
-        self, output: Path, configs: Sequence[Path], device: str, options: Sequence[str] = ()
+        self,
+        output: Path,
+        configs: Sequence[Path],
+        device: str,
+        options: Sequence[str] = (),
+        *,
+        errors: Path | None = None,
     ) -> None:
         self.signum = 0
         self._output = output
         self._configs = configs
         self._device = device
         self._options = options
+        self._errors = errors
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = -1
 
@@ -106,7 +114,11 @@ class Training:
         command = self._command(folder, start, options)
         children = _seconds_of_children()
         began = kept = time.monotonic()
-        self._child = child = subprocess.Popen(command, cwd=ROOT, pass_fds=(self._lock,))
+        with nullcontext() if self._errors is None else self._errors.open("wb") as errors:
+            # The child has its own handle of the file.
+            self._child = child = subprocess.Popen(
+                command, cwd=ROOT, pass_fds=(self._lock,), stderr=errors
+            )
         if self.signum:  # it came before there was a child to pass it on to
             child.send_signal(self.signum)
         overdue = False

@@ -16,6 +16,8 @@ from tabicl_linear.report.published import Mean
 KEYS = {"cc18": "openml-cc18", "tabarena": "tabarena"}
 """Benchmarks here, and in the paper's tables."""
 METRICS = {"roc_auc": "ROC-AUC", "accuracy": "Accuracy"}
+SIZES = (4, 8)
+"""Multiples of the trained length that part small, middling and large tables."""
 STRATEGIES = ("int_mt", "comb_st", "int_st", "comb_mt")
 HOW = (
     "Means over tables, each the mean over its folds and over seeds. Models of a column that share "
@@ -58,6 +60,33 @@ def strategies(tables: Tables, item: Item) -> Section | None:
         }
         texts.append(_table(f"{benchmark}, mean over families", wide, printed, tables))
     return Section("Strategies", texts, {}) if texts else None
+
+
+def size_ranks(tables: Tables, item: Item, trained: int) -> Section | None:
+    """Mean ranks of the arms by the size of the tables (appendix D.1)."""
+    real = of_arms(tables, "real", item.arms)
+    if real.empty or "num_rows" not in real:
+        return None
+    ranks = _wide(real.assign(table=real["benchmark"] + " " + real["table"]), "roc_auc").rank(
+        axis="columns", ascending=False
+    )
+    sizes = real.assign(table=real["benchmark"] + " " + real["table"]).groupby("table")["num_rows"]
+    times = sizes.mean().reindex(ranks.index) / trained
+    groups = {
+        f"up to {SIZES[0]} times": times <= SIZES[0],
+        f"up to {SIZES[1]} times": times.between(*SIZES, inclusive="right"),
+        f"beyond {SIZES[1]} times": times > SIZES[1],
+    }
+    header = ["Arm", *(f"{name} ({member.sum()})" for name, member in groups.items())]
+    rows = [
+        [Cell(arm), *(number(float(ranks.loc[member, arm].mean())) for member in groups.values())]
+        for arm in ranks
+    ]
+    caption = (
+        f"Mean rank by ROC-AUC among these {ranks.shape[1]} arms (1 is best), by rows of the "
+        "context in trained lengths; the number of tables in brackets."
+    )
+    return Section("Ranks by size", [markdown(Table(caption, header, [rows], text_columns=1))], {})
 
 
 def _wide(rows: pd.DataFrame, metric: str) -> pd.DataFrame:

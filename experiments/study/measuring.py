@@ -1,7 +1,7 @@
 """Measurements of trained units: tidy tables of kilobytes, which stay when the weights are gone."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,16 +9,21 @@ import pandas as pd
 
 from experiments.pretrain_default.training import newest_checkpoint
 from experiments.study.measures import (
+    blocks,
     cost,
     decay_at_evaluation,
     lengths,
     looks,
     oracle,
+    oracle_real,
+    real,
+    states,
     training_curve,
 )
 from experiments.study.scale import Scale
 from experiments.study.store import UNIT, Unit, read_unit
 from experiments.study.training import RUN
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 from tabicl_linear.parquet import write_table
 
@@ -31,24 +36,63 @@ MEASURES: Mapping[str, Measure] = {
     "lengths": lengths.measure,
     "looks": looks.measure,
     "decay_at_evaluation": decay_at_evaluation.measure,
+    "blocks": blocks.measure,
     "oracle": oracle.measure,
+    "states": states.measure,
     "cost": cost.measure,
 }
 """In the order in which they are taken."""
+ON_TABLES: Mapping[str, Callable[[Path, Scale, str, Path], pd.DataFrame]] = {
+    "real": real.measure,
+    "oracle_real": oracle_real.measure,
+    real.DEVELOPMENT: real.development,
+}
+"""Those that read real tables, from a folder that is their last argument."""
+
+
+def chosen(asked: Sequence[str] | None, tables: Path | None) -> list[str]:
+    """The measures to take: those that are asked for, or all that can be taken.
+
+    Development tables are read only if they are asked for.
+
+    Args:
+        asked: Their names; None for all.
+        tables: Folder of real tables, if there is one.
+
+    Raises:
+        ConfigError: A measure needs tables, and there is no folder, or one without its suites.
+        DataError: The folder cannot be read.
+    """
+    on_folder = [name for name in ON_TABLES if name != real.DEVELOPMENT] if tables else []
+    names = [*MEASURES, *on_folder] if asked is None else list(asked)
+    needing = [name for name in names if name in ON_TABLES]
+    if needing and tables is None:
+        raise ConfigError(f"--measure {needing[0]} reads real tables: give their folder, --tables.")
+    for name in needing:
+        assert tables is not None
+        real.check(tables, suites=name != real.DEVELOPMENT)
+    return names
 
 
 def measure(
-    name: str, unit: Unit, scale: Scale, store: Path, measured: Path, device: str
+    name: str,
+    unit: Unit,
+    scale: Scale,
+    store: Path,
+    measured: Path,
+    device: str,
+    tables: Path | None = None,
 ) -> Path | None:
     """Take a measurement of a trained unit, unless it is there; return its file.
 
     Args:
-        name: One of `MEASURES`.
+        name: One of `MEASURES` or `ON_TABLES`.
         unit: Whose.
         scale: Its scale, with the options of measurements.
         store: Where it was trained.
         measured: Where all measurements are kept.
         device: cpu or cuda.
+        tables: Folder of real tables, for those that read them.
     """
     folder = measured / scale.name / unit.identity
     path = folder / f"{name}.parquet"
@@ -64,6 +108,6 @@ def measure(
     if checkpoint is None:
         return None
     print(f"  {name} of {unit.arm}", flush=True)
-    take = partial(MEASURES[name], checkpoint, scale, device)
-    write_table(path, take())
+    take = MEASURES[name] if name in MEASURES else partial(ON_TABLES[name], tables=tables)
+    write_table(path, take(checkpoint, scale, device))
     return path

@@ -1,25 +1,25 @@
 """Parts of an item's page: each a table, often a figure, from one measure of the item's arms."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from experiments.study import drawing
-from experiments.study.benchmark_parts import benchmarks, strategies
+from experiments.study.benchmark_parts import benchmarks, size_ranks, strategies
 from experiments.study.items import Item, expected, items
+from experiments.study.oracle_parts import oracle, oracle_real, states
 from experiments.study.readings import NEAR, Tables
 from experiments.study.sections import Section, of_arms, score_table
 from tabicl_linear.analysis.figures import drift_figure, write_rates_figure
 from tabicl_linear.lengths.scores import SHORT_ROWS, half_width, normalise
 from tabicl_linear.report.layout import Cell, Table, markdown, number
 
-if TYPE_CHECKING:
-    pass
-
 REFERENCE = "mixers"
 """The item whose arms normalise scores (appendix C.1)."""
+SHOWN_BINS = 8
+"""Columns of a table of lookbacks."""
 PAPER_ROWS = 1000
 """Rows that the paper's models were trained with."""
 
@@ -104,28 +104,6 @@ def decay_at_evaluation(study: Study, item: Item) -> Section | None:
     )
 
 
-def oracle(study: Study, item: Item) -> Section | None:
-    """States as fitted, and optimised."""
-    scores = of_arms(study.tables, "oracle", item.arms)
-    if scores.empty:
-        return None
-    rows = []
-    for (arm, length), group in scores.groupby(["arm", "num_rows"], sort=False):
-        wide = group.pivot_table(index="dataset", columns="reading", values="roc_auc")
-        gain = (wide["oracle"] - wide["plain"]).to_numpy()
-        cells = [number(wide[name].mean()) for name in ("plain", "oracle")]
-        interval = Cell(f"{gain.mean():+.4f} ± {half_width(gain):.4f}", float(gain.mean()))
-        rows.append([Cell(arm), Cell(f"{length:,}"), Cell(str(len(wide))), *cells, interval])
-    header = ["Arm", "Rows", "Datasets", "As fitted", "Optimised", "Gain"]
-    caption = "ROC-AUC with states as fitted, and optimised on their context."
-    return Section("The oracle", [markdown(Table(caption, header, [rows]))], {})
-
-
-def oracle_real(study: Study, item: Item) -> Section | None:
-    """Published numbers alone: the oracle was not run on real tables."""
-    return expected_numbers(study, item)
-
-
 def write_rates(study: Study, item: Item) -> Section | None:
     """Effective write rates by layer and position."""
     looks = of_arms(study.tables, "looks", item.arms)
@@ -148,6 +126,29 @@ def write_rates(study: Study, item: Item) -> Section | None:
     figure = write_rates_figure(profiles, trained=study.trained, gate="write_rate")
     text = "A panel for each layer; means over datasets and heads with 95 % intervals."
     return Section("Write rates", [text], {"write_rates": figure})
+
+
+def contributions(study: Study, item: Item) -> Section | None:
+    """What is left of early tokens in the state of the longest context (C_s)."""
+    tables = _quantity(study, item, "log10_contribution")
+    if not tables:
+        return None
+    bins = sorted(set.intersection(*(set(table["num_rows"]) for table in tables.values())))
+    shown = bins[:: max(1, len(bins) // SHOWN_BINS)]
+    rows = [
+        [Cell(arm), Cell(str(layer)), *(Cell(f"{line[n]:.1f}", line[n]) for n in shown)]
+        for arm, table in tables.items()
+        for layer, line in table.pivot_table(
+            index="layer", columns="num_rows", values="value"
+        ).iterrows()
+    ]
+    header = ["Arm", "Layer", *(f"{n:,}" for n in shown)]
+    caption = (
+        "Logarithm (base 10) of C_s, the least weight of a token in the state of the longest "
+        "context, by how many tokens it lies back."
+    )
+    text = markdown(Table(caption, header, [rows], text_columns=2))
+    return Section("Contributions to the final state", [text], {})
 
 
 def drift(study: Study, item: Item) -> Section | None:
@@ -238,10 +239,13 @@ PARTS: Mapping[str, Part] = {
     "lengths": lengths,
     "benchmarks": lambda study, item: benchmarks(study.tables, item),
     "strategies": lambda study, item: strategies(study.tables, item),
+    "size_ranks": lambda study, item: size_ranks(study.tables, item, study.trained),
     "decay_at_evaluation": decay_at_evaluation,
-    "oracle": oracle,
-    "oracle_real": oracle_real,
+    "oracle": lambda study, item: oracle(study.tables, item),
+    "oracle_real": lambda study, item: oracle_real(study.tables, item),
+    "states": lambda study, item: states(study.tables, item),
     "write_rates": write_rates,
+    "contributions": contributions,
     "drift": drift,
     "norms": norms,
     "cost": cost,

@@ -14,8 +14,9 @@ import pandas as pd
 from experiments.pretrain_default.training import OutputInUse
 from experiments.study.run import MEASURED
 from experiments.study.scale import Scale, check_arms, names
-from experiments.study.store import Unit, open_store, training_commit
+from experiments.study.store import Unit, open_store
 from experiments.study.training import Stopped, train
+from experiments.study.training_code import TrainingCode
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 from tabicl_linear.overlays import laid_over
@@ -27,7 +28,7 @@ FILE = "rates.csv"
 COLUMNS = ["arm", "rate", "steps", "val_loss", "val_roc_auc", "train_seconds", "commit"]
 
 
-def trials(scale: Scale, arm: str, commit: str) -> list[tuple[float, Unit]]:
+def trials(scale: Scale, arm: str, code: TrainingCode) -> list[tuple[float, Unit]]:
     """A unit for each rate, with the first seed."""
     config = scale.config_of(arm)
     steps = config["trainer"]["max_steps"] // SHARE
@@ -37,7 +38,7 @@ def trials(scale: Scale, arm: str, commit: str) -> list[tuple[float, Unit]]:
     def unit(rate: float) -> Unit:
         learner = {"class_path": optimiser, "init_args": {"lr": rate}}
         changed = laid_over(laid_over(config, short), {"model": {"optimizer": learner}})
-        return Unit(arm, 0, scale.name, commit, changed)
+        return Unit(arm, 0, scale.name, code.digest(changed), code.commit, changed)
 
     return [(rate, unit(rate)) for rate in RATES]
 
@@ -52,11 +53,11 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         check_arms(arguments.arms)
-        scale, commit = Scale.read(arguments.scale), training_commit()
+        scale, code = Scale.read(arguments.scale), TrainingCode.of_checkout()
         store = arguments.store or Path(f"runs/study/{scale.name}-rates")
-        open_store(store, scale.name, commit)
+        open_store(store, scale.name, code)
         for arm in arguments.arms or FAMILIES:
-            for rate, unit in trials(scale, arm, commit):
+            for rate, unit in trials(scale, arm, code):
                 record = train(unit, store, "cpu")
                 _keep({**record, "rate": rate}, arguments.measured / scale.name / FILE)
     except (ConfigError, OutputInUse) as error:

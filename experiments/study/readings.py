@@ -96,6 +96,8 @@ class Source(NamedTuple):
         rows = self.of(reading)
         if reading.place in BENCHMARKS:
             rows = rows[rows["benchmark"].isin(BENCHMARKS[reading.place])]
+            if reading.variant:
+                rows = rows[rows["reading"] == reading.variant]
             rows = rows.assign(dataset=rows["benchmark"] + " " + rows["table"])
             return _by_seed(rows, self.metric, reading)
         return MEASURE_OF[reading.variant][1](self, rows, reading)
@@ -155,6 +157,14 @@ def _oracle(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFram
         if not np.all(difference <= SAME_SCORE):
             chosen.index = [f"oracle {name}" for name in chosen.index]
     return chosen
+
+
+def _states(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFrame:
+    """Of states that were come by in another way than by one pass."""
+    rows = rows[rows["reading"] == reading.variant]
+    if rows.empty:
+        raise Missing(f"{reading.arm} ({reading.variant.replace('_', ' ')})")
+    return _scores(source, rows, reading)
 
 
 def _decay(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFrame:
@@ -217,6 +227,8 @@ LOOKS = {
     "cosine_deep": ("cosine_drift", "deep"),
 }
 """Quantity of `looks`, and the layers whose mean counts."""
+STATES = ("once", "trajectory", "orders", "second_pass", "second_pass_trajectory")
+"""Readings of `states`."""
 COSTS = {
     "fit_exponent": ("fit_seconds", True),
     "predict_exponent": ("predict_seconds", True),
@@ -231,6 +243,7 @@ MEASURE_OF: Mapping[str, tuple[str, Read]] = {
     "plain": ("oracle", _oracle),
     "oracle": ("oracle", _oracle),
     "decay_at_evaluation": ("decay_at_evaluation", _decay),
+    **{name: ("states", _states) for name in STATES},
     **{name: ("looks", _look) for name in LOOKS},
     **{name: ("cost", _cost) for name in COSTS},
 }

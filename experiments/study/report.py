@@ -9,7 +9,7 @@ was not measured is named on the pages.
 import argparse
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from experiments.study import claims
@@ -36,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     write(files, arguments.output)
+    for line in _kept(arguments):
+        print(line)
     print(f"wrote {arguments.output / 'README.md'} and {len(files) - 1} files beside it")
     return 0
 
@@ -52,6 +54,15 @@ def _files(arguments: argparse.Namespace, command: str) -> dict[str, str]:
     verdicts = claims.verdicts(claims.read(), tables, scale.trained_rows)
     study = Study(tables, scale.trained_rows)
     return pages(Report(scale.name, scale.order, study, verdicts, command))
+
+
+def _kept(arguments: argparse.Namespace) -> Iterator[str]:
+    """A line for each unit whose measurements are kept."""
+    measured = load(arguments.scale, arguments.measured)
+    for unit in measured.units.sort_values(["arm", "seed"]).itertuples():
+        names = sorted(path.stem for path in (measured.folder / unit.identity).glob("*.parquet"))
+        what = ", ".join(names) if unit.status == "trained" else f"failed, {unit.reason}"
+        yield f"kept: {unit.arm}, seed {unit.seed} ({unit.identity}): {what}"
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:

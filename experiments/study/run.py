@@ -2,7 +2,8 @@
 
     python -m experiments.study.run [ITEM_OR_ARM ...] --scale small [--store DIR] [--measured DIR]
 
-Stopped anywhere, the same command goes on. `--shard i/n` takes every n-th unit, for clusters
+Stopped anywhere, the same command goes on; a unit whose measurements are kept is not trained again
+(`--again` does, for measurements that it lacks). `--shard i/n` takes every n-th unit, for clusters
 (slurm/study.sbatch). Measurements are kept in experiments/study/measured; `python -m
 experiments.study.report` makes tables and figures of them.
 """
@@ -16,17 +17,11 @@ from pathlib import Path
 import torch
 
 from experiments.pretrain_default.training import OutputInUse
-from experiments.study.measuring import MEASURES, measure
+from experiments.study.measuring import MEASURES, ON_TABLES, chosen, measure
 from experiments.study.scale import Scale, arms_of, names
-from experiments.study.store import (
-    Unit,
-    open_store,
-    read_unit,
-    store_commit,
-    training_commit,
-    units,
-)
+from experiments.study.store import Unit, open_store, read_unit, stored, units
 from experiments.study.training import Stopped, train
+from experiments.study.training_code import TrainingCode
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.lengths.parts import Shard
 
@@ -49,37 +44,69 @@ def main(argv: list[str] | None = None) -> int:
 def _main(arguments: argparse.Namespace) -> int:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
     scale = Scale.read(arguments.scale)
-    arms = arms_of(arguments.items, scale)
-    shard = Shard.parse(arguments.shard)
+    arguments.measure = chosen(arguments.measure, arguments.tables)
     store = arguments.store or Path("runs/study") / scale.name
-    commit = store_commit(store) if arguments.measure_only else training_commit()
-    planned = units(scale, arms, arguments.seeds, commit)
+    shard = Shard.parse(arguments.shard)
+    planned = _planned(arguments, scale, store)
     mine = [planned[index] for index in shard.of(len(planned))]
     if arguments.list:
-        _list(mine, store)
+        _list(mine, store, arguments.measured)
         return 0
-    open_store(store, scale.name, commit)
     began, worked, failed = time.monotonic(), 0, 0
     for number, unit in enumerate(mine, 1):
-        present = read_unit(store / unit.identity)
-        if present is None and arguments.measure_only:
-            continue
-        left = _minutes_left(arguments, began)
         _say(number, len(mine), unit, began, worked)
-        done = arguments.measure_only or (present and present["status"] == "trained")
-        record = present if present and done else train(unit, store, arguments.device, left)
-        worked += not done
+        if reason := _left_alone(unit, scale, store, arguments):
+            print(f"  {reason}", flush=True)
+            continue
+        record = read_unit(store / unit.identity)
+        if record is None or (record["status"] != "trained" and not arguments.measure_only):
+            left = _minutes_left(arguments, began)
+            record = train(unit, store, arguments.device, left)
+            worked += 1
         if record["status"] == "failed":
             failed += 1
             print(f"  failed: {record['reason']}", flush=True)
             continue
         for name in arguments.measure:
-            measure(name, unit, scale, store, arguments.measured, arguments.device)
+            measure(
+                name, unit, scale, store, arguments.measured, arguments.device, arguments.tables
+            )
     return 1 if failed else 0
 
 
+def _planned(arguments: argparse.Namespace, scale: Scale, store: Path) -> list[Unit]:
+    """The units that are asked for; a store for them is opened if they are to be trained."""
+    arms = arms_of(arguments.items, scale)
+    if arguments.measure_only:
+        return stored(store, scale.name, arms, arguments.seeds)
+    code = TrainingCode.of_checkout()
+    if not arguments.list:
+        open_store(store, scale.name, code)
+    return units(scale, arms, arguments.seeds, code)
+
+
+def _left_alone(unit: Unit, scale: Scale, store: Path, arguments: argparse.Namespace) -> str | None:
+    """Why a unit is neither trained nor measured; None if it is."""
+    if unit.config != scale.config_of(unit.arm):
+        return "left alone: its recipe is not that of the scale any more"
+    if arguments.again or not _is_kept(unit, store, arguments.measured):
+        return None
+    folder = arguments.measured / scale.name / unit.identity
+    absent = [name for name in arguments.measure if not (folder / f"{name}.parquet").is_file()]
+    if not absent:
+        return "kept"
+    return f"kept, without {', '.join(absent)}: for these train it anew with --again"
+
+
+def _is_kept(unit: Unit, store: Path, measured: Path) -> bool:
+    """Whether a unit's measurements are there, and its weights, or their beginnings, are not."""
+    record = read_unit(measured / unit.scale / unit.identity)
+    trained = record is not None and record["status"] == "trained"
+    return trained and not (store / unit.identity).is_dir()
+
+
 def _say(number: int, count: int, unit: Unit, began: float, worked: int) -> None:
-    line = f"unit {number} of {count}: {unit.arm}, seed {unit.seed} ({unit.identity})"
+    line = f"unit {number} of {count}: {unit}"
     if worked:
         each = (time.monotonic() - began) / worked
         line += f"; about {each * (count - number + 1) / 60:.0f} minutes left"
@@ -95,10 +122,12 @@ def _minutes_left(arguments: argparse.Namespace, began: float) -> float | None:
     return float(left)
 
 
-def _list(planned: list[Unit], store: Path) -> None:
+def _list(planned: list[Unit], store: Path, measured: Path) -> None:
     for unit in planned:
         record = read_unit(store / unit.identity)
-        print(f"{unit.identity} {unit.arm} {unit.seed} {record['status'] if record else 'missing'}")
+        status = record["status"] if record else "missing"
+        kept = _is_kept(unit, store, measured)
+        print(f"{unit.identity} {unit.arm} {unit.seed} {'kept' if kept else status}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,8 +137,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--scale", choices=names(), default="small")
     add("--store", type=Path, help="folder of trained units (runs/study/SCALE)")
     add("--measured", type=Path, default=MEASURED, help="folder of measurements")
-    add("--measure", nargs="*", choices=MEASURES, default=list(MEASURES), help="all if left out")
+    add("--measure", nargs="*", choices=[*MEASURES, *ON_TABLES], help="all possible if left out")
+    add("--tables", type=Path, help="folder of real tables (index.csv), for real and oracle_real")
     add("--measure-only", action="store_true", help="train nothing; measure what the store holds")
+    add("--again", action="store_true", help="train also what is kept without its weights")
     add("--seeds", type=int, nargs="+", default=[0])
     add("--shard", default="0/1", metavar="i/n", help="every n-th unit, from unit i on")
     add("--max-minutes", type=float, help="stop then; the same command goes on")

@@ -28,8 +28,12 @@ class Scale(NamedTuple):
         lengths: Options of the measurement of length generalisation.
         looks: Options of the look at states and write rates.
         oracle: Options of the hidden-state oracle.
+        states: Options of cheaper ways to better states.
+        blocks: Options of reading in blocks.
         decay_at_evaluation: Options of the decay of write rates at evaluation alone.
         cost: Options of times and bytes.
+        real: Options of real tables: most rows of a benchmark's tables, columns, folds.
+        oracle_real: The same for the oracle, with how many of the folds are used.
     """
 
     name: str
@@ -40,8 +44,12 @@ class Scale(NamedTuple):
     lengths: Tree
     looks: Tree
     oracle: Tree
+    states: Tree
+    blocks: Tree
     decay_at_evaluation: Tree
     cost: Tree
+    real: Tree
+    oracle_real: Tree
 
     @classmethod
     def read(cls, name: str) -> "Scale":

@@ -2,18 +2,17 @@
 
 import hashlib
 import json
-import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from experiments.study.scale import Scale, Tree
+from experiments.study.training_code import TrainingCode
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 
-ROOT = Path(__file__).parents[2]
 STORE, UNIT, CONFIG = "store.json", "unit.json", "config.yaml"
-TRAINED_CODE = ("tabicl_linear", "setup.py")
-"""What decides a training besides its config and its seed."""
 
 
 class Unit(NamedTuple):
@@ -23,20 +22,22 @@ class Unit(NamedTuple):
         arm: Its name.
         seed: Of weights and training stream.
         scale: Name of the scale.
-        commit: Of the training code.
+        code: Digest of the code that trains it.
+        commit: That this code was taken from; no part of the identity.
         config: Its whole config.
     """
 
     arm: str
     seed: int
     scale: str
+    code: str
     commit: str
     config: Tree
 
     @property
     def identity(self) -> str:
-        """Twelve hexadecimal digits that follow from config, seed and commit."""
-        text = json.dumps([self.config, self.seed, self.commit], sort_keys=True)
+        """Twelve hexadecimal digits that follow from config, seed and code."""
+        text = json.dumps([self.config, self.seed, self.code], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
@@ -47,58 +48,39 @@ class Unit(NamedTuple):
             "seed": self.seed,
             "scale": self.scale,
             "identity": self.identity,
+            "code": self.code,
             "commit": self.commit,
         }
 
+    def __str__(self) -> str:
+        return f"{self.arm}, seed {self.seed} ({self.identity})"
 
-def units(scale: Scale, arms: list[str], seeds: list[int], commit: str) -> list[Unit]:
+
+def units(scale: Scale, arms: list[str], seeds: list[int], code: TrainingCode) -> list[Unit]:
     """Every arm with every seed, all arms with the first seed first."""
+    configs = {arm: scale.config_of(arm) for arm in arms}
     return [
-        Unit(arm, seed, scale.name, commit, scale.config_of(arm)) for seed in seeds for arm in arms
+        Unit(arm, seed, scale.name, code.digest(configs[arm]), code.commit, configs[arm])
+        for seed in seeds
+        for arm in arms
     ]
 
 
-def training_commit() -> str:
-    """The last commit that changed the code of training in this checkout.
-
-    Raises:
-        ConfigError: This is no checkout, or that code has changes that are not committed.
-    """
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(ROOT), *arguments, "--", *TRAINED_CODE]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        commit, changes = git("log", "-1", "--format=%H"), git("status", "--porcelain")
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise ConfigError(
-            f"{ROOT} is no git checkout: units are named by the commit of the training code; "
-            "train from a clone."
-        ) from error
-    if changes:
-        raise ConfigError(
-            f"{changes.split()[-1]} has changes that are not committed: commit them, or train from "
-            "a clone, since units are named by the commit of the training code."
-        )
-    return commit
-
-
-def open_store(folder: Path, scale: str, commit: str) -> None:
+def open_store(folder: Path, scale: str, code: TrainingCode) -> None:
     """Begin a store, or go on with one of the same scale and training code.
 
     Raises:
-        ConfigError: It holds units of another scale or commit, or something else.
+        ConfigError: It holds units of another scale or code, or something else.
     """
-    about = {"scale": scale, "commit": commit}
+    about = {"scale": scale, "code": code.shared}
     path = folder / STORE
     if path.is_file():
-        present = json.loads(path.read_text())
+        present = _read_store(folder)
         for key, value in about.items():
-            if present[key] != value:
+            if present.get(key) != value:
                 raise ConfigError(
-                    f"--store {folder} holds units of {key} {present[key]} and not {value}: name "
-                    "another store, or measure what is in it with --measure-only."
+                    f"--store {folder} holds units of {key} {present.get(key, 'unknown')} and not "
+                    f"{value}: name another store, or measure what is in it with --measure-only."
                 )
         return
     if folder.is_dir() and any(folder.iterdir()):
@@ -107,14 +89,35 @@ def open_store(folder: Path, scale: str, commit: str) -> None:
     write_json(path, about)
 
 
-def store_commit(folder: Path) -> str:
-    """The commit of the training code of a store.
+def stored(folder: Path, scale: str, arms: list[str], seeds: list[int]) -> list[Unit]:
+    """The units that a store holds of some arms and seeds, in the order of `units`.
+
+    They keep the identity that they were trained with, whatever the code is now.
 
     Raises:
-        ConfigError: There is no store.
+        ConfigError: There is no store, or one of another scale.
     """
+    present = _read_store(folder)
+    if present["scale"] != scale:
+        raise ConfigError(
+            f"--store {folder} holds units of scale {present['scale']} and not {scale}: name "
+            "another store."
+        )
+    found = []
+    for path in folder.glob(f"*/{UNIT}"):
+        about = json.loads(path.read_text())
+        config = yaml.safe_load((path.parent / CONFIG).read_text())
+        # Units of before version 0.2.1 were named by the commit of the code.
+        code = about.get("code", about["commit"])
+        found.append(Unit(about["arm"], about["seed"], scale, code, about["commit"], config))
+    asked = [unit for unit in found if unit.arm in arms and unit.seed in seeds]
+    return sorted(asked, key=lambda unit: (seeds.index(unit.seed), arms.index(unit.arm)))
+
+
+def _read_store(folder: Path) -> dict[str, Any]:
     try:
-        return str(json.loads((folder / STORE).read_text())["commit"])
+        present = json.loads((folder / STORE).read_text())
+        return {"scale": str(present["scale"]), **present}
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"--store {folder}: no store; train there first.") from error
 

@@ -13,7 +13,7 @@ from tabicl_linear import load_model
 from tabicl_linear.cli.resume import Resume
 from tabicl_linear.files import written_whole
 
-RUN, SPENT = "run", "spent.json"
+RUN, SPENT, ERRORS = "run", "spent.json", "errors.txt"
 
 
 class Stopped(RuntimeError):
@@ -23,8 +23,8 @@ class Stopped(RuntimeError):
 def train(unit: Unit, store: Path, device: str, minutes: float | None = None) -> dict[str, Any]:
     """Train a unit to its end and return its record; at once where that is there already.
 
-    A training that fails is recorded with its exit code; why is what it printed. It is tried again
-    by the next run.
+    What it says on standard error goes to a file in the unit's folder. A training that fails is
+    recorded with the last line of it, and tried again by the next run.
 
     Args:
         unit: What to train.
@@ -43,7 +43,7 @@ def train(unit: Unit, store: Path, device: str, minutes: float | None = None) ->
     with written_whole(folder / CONFIG) as partial:
         partial.write_text(yaml.safe_dump(unit.config, sort_keys=False))
     options = ["--seed_everything", str(unit.seed)]
-    training = Training(folder, [folder / CONFIG], device, options)
+    training = Training(folder, [folder / CONFIG], device, options, errors=folder / ERRORS)
     before = _seconds_spent(folder)
     try:
         with training.taking_signals():
@@ -55,16 +55,25 @@ def train(unit: Unit, store: Path, device: str, minutes: float | None = None) ->
                 minutes=minutes,
             )
     except subprocess.CalledProcessError as error:
-        record = unit.about | {"status": "failed", "reason": f"fit ended with {error.returncode}"}
+        record = unit.about | {"status": "failed", "reason": _reason(folder, error.returncode)}
         write_json(folder / UNIT, record)
         return record
     step = unit.config["trainer"]["max_steps"]
     checkpoint = newest_checkpoint(folder / RUN)
     if checkpoint is None or Resume.read(checkpoint).step < step:
-        raise Stopped(f"{unit.arm}, seed {unit.seed}: stopped; repeat the command to go on")
+        raise Stopped(f"{unit}: stopped; repeat the command to go on")
     record = unit.about | {"status": "trained", "reason": ""} | _measured(folder, checkpoint, step)
     write_json(folder / UNIT, record)
     return record
+
+
+def _reason(folder: Path, code: int) -> str:
+    """The last line that a failed training printed, and its exit code."""
+    printed = (folder / ERRORS).read_text(encoding="utf-8", errors="replace").split("\n")
+    # A progress bar writes over its line; what is left of it is the last part.
+    lines = [line.rpartition("\r")[2].strip() for line in printed]
+    last = next((line for line in reversed(lines) if line), "nothing was printed")
+    return f"{last} (fit ended with {code})"
 
 
 def _measured(folder: Path, checkpoint: Path, step: int) -> dict[str, Any]:

@@ -51,6 +51,29 @@ def oracle(folder: Path, plain: Score, gain: float, *, rows: int = 4000) -> None
     write_table(folder / "oracle.parquet", table)
 
 
+def oracle_real(folder: Path, gain: float) -> None:
+    """Plain and optimised scores of two large tables, one fold each."""
+    cells = [
+        {"benchmark": "large", "table": name, "fold": 0, "num_rows": 4000, "reading": reading}
+        | {"roc_auc": score + (gain if reading == "oracle" else 0.0), "accuracy": 0.5}
+        for name, score in (("tabarena_SDSS17", 0.8), ("tabarena_other", 0.6))
+        for reading in ("plain", "oracle")
+    ]
+    write_table(folder / "oracle_real.parquet", pd.DataFrame(cells).assign(log_loss=1.0))
+
+
+def states(folder: Path, plain: Score, gain: float, *, rows: int = 4000) -> None:
+    """Scores of five datasets after one pass, and that much better after a second."""
+    numbers = np.arange(5)
+    parts = [
+        pd.DataFrame(
+            {"dataset": numbers, "num_rows": rows, "reading": name, "passes": passes}
+        ).assign(roc_auc=plain(rows, numbers) + more, accuracy=0.5, log_loss=1.0, seconds=passes)
+        for name, passes, more in (("once", 1, 0.0), ("second_pass", 2, gain))
+    ]
+    write_table(folder / "states.parquet", pd.concat(parts))
+
+
 def decay(folder: Path, score: Score, constants=(32, 128)) -> None:
     """Scores with a decay at evaluation alone."""
     lengths(folder, score, name="decay_at_evaluation")
@@ -70,14 +93,21 @@ def looks(folder: Path, cosine: Mapping[int, float], rate: Mapping[int, float]) 
         for rows in ROWS
         for task in (1, 2, 3)
     ]
+    left = [
+        {"quantity": "log10_contribution", "layer": layer, "head": 0, "num_rows": rows, "task": 1}
+        | {"value": -rows / 100}
+        for layer in rate
+        for rows in ROWS
+    ]
     norms = [cell | {"quantity": "frobenius"} for cell in cells if cell["head"]]
-    write_table(folder / "looks.parquet", pd.DataFrame(cells + norms))
+    write_table(folder / "looks.parquet", pd.DataFrame(cells + norms + left))
 
 
 def real(folder: Path, scores: Mapping[str, list[float]]) -> None:
     """Scores of tables by benchmark, two folds each."""
     cells = [
         {"benchmark": benchmark, "table": f"t{i}", "fold": fold, "roc_auc": score + 0.02 * fold}
+        | {"num_rows": 400 if i % 2 else 800}
         | {"accuracy": score - 0.1, "log_loss": 1.0}
         for benchmark, values in scores.items()
         for i, score in enumerate(values)

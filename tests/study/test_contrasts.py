@@ -117,6 +117,24 @@ def test_the_oracle_is_paired_with_lengths_only_on_the_same_datasets(tmp_path):
         value(tmp_path, "b:oracle@last - a@last")
 
 
+def test_real_readings_are_told_apart(tmp_path):
+    folder = made_up.unit(tmp_path, "a")
+    made_up.oracle_real(folder, 0.1)
+    made_up.real(folder, {"cc18": [0.7, 0.8]})
+    assert value(tmp_path, "a:plain@large").value == pytest.approx(0.7)
+    assert value(tmp_path, "a:oracle@large - a:plain@large").value == pytest.approx(0.1)
+    assert value(tmp_path, "a@real").value == pytest.approx(0.76)
+
+
+def test_states_are_read_by_their_names(tmp_path):
+    folder = made_up.unit(tmp_path, "a")
+    made_up.states(folder, lambda rows, n: 0.6 + 0 * n, 0.05)
+    found = value(tmp_path, "a:second_pass@last - a:once@last")
+    assert found.value == pytest.approx(0.05)
+    with pytest.raises(Missing, match=r"a \(orders\)"):
+        value(tmp_path, "a:orders@last - a:once@last")
+
+
 def test_looks_are_means_of_a_third_of_the_layers(tmp_path):
     layers = {1: 0.9, 2: 0.8, 3: 0.7, 4: 0.6, 5: 0.5, 6: 0.4}
     made_up.looks(made_up.unit(tmp_path, "a"), layers, {k: 2 * v for k, v in layers.items()})

@@ -35,6 +35,8 @@ def measured(tmp_path_factory):
             if arm == "deltanet":
                 made_up.oracle(folder, lambda rows, n: 0.6 + 0.01 * n, 0.1)
                 made_up.decay(folder, score)
+                made_up.oracle_real(folder, 0.02)
+                made_up.states(folder, lambda rows, n: 0.6 + 0.01 * n, 0.05)
     made_up.unit(root, "ridge", status="failed", reason="the loss is nan")
     return root
 
@@ -92,6 +94,20 @@ def test_published_numbers_stand_beside_ours(written):
     axes = (written / "study" / "two_axis.md").read_text()
     row = next(x for x in axes.splitlines() if x.startswith("| deltanet | roc_auc | 8x | 0.7806 |"))
     assert re.search(r"0\.7806 \| 0\.\d{4} \|", row)
+
+
+def test_oracles_and_what_comes_near_them_have_numbers(written):
+    large = (written / "study" / "oracle_real.md").read_text()
+    assert "| deltanet | plain SDSS17 | 0.9851 | 0.8000 |" in large
+    assert "| deltanet | oracle mean | 0.8902 | 0.7200 |" in large
+    near = (written / "study" / "states.md").read_text()
+    row = next(x for x in near.splitlines() if x.startswith("| deltanet | second pass |"))
+    assert "+0.0500 ± 0.0000 | 50 % of +0.1000 | 2 |" in row
+    ranks = (written / "study" / "size_ranks.md").read_text()
+    row = next(x for x in ranks.splitlines() if x.startswith("| softmax | 1.0"))
+    assert row.count("| 1.0") == 2  # the first of the arms has the highest scores
+    contributions = (written / "study" / "update_dynamics.md").read_text()
+    assert "| deltanet | 1 | -1.3 |" in contributions
 
 
 def test_pages_of_the_smoke_scale_say_that_they_show_no_results(tmp_path, monkeypatch):

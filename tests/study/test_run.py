@@ -1,6 +1,7 @@
 """Units: what names them, that they are trained once, go on after a kill, and are measured."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,33 +10,37 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from experiments.study import store as stores
 from experiments.study.arms import ARMS
 from experiments.study.measurements import load
+from experiments.study.measuring import MEASURES
 from experiments.study.run import main
 from experiments.study.scale import Scale, arms_of, names
 from experiments.study.store import Unit, units
+from experiments.study.training import train
+from experiments.study.training_code import TrainingCode
 from tabicl_linear import build_task
-from tabicl_linear.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
-COMMIT = "0" * 40
+CODE = TrainingCode("0" * 40, {"tabicl_linear/model.py": "a", "tabicl_linear/mixers/gla.py": "b"})
 
 
 @pytest.fixture
 def at_a_commit(monkeypatch):
     """As in a checkout without changes."""
-    monkeypatch.setattr("experiments.study.run.training_commit", lambda: COMMIT)
+    monkeypatch.setattr("experiments.study.run.TrainingCode.of_checkout", lambda: CODE)
 
 
-def test_an_identity_follows_from_config_seed_and_commit():
+def test_an_identity_follows_from_config_seed_and_code():
     scale = Scale.read("smoke")
-    (unit,) = units(scale, ["deltanet"], [0], COMMIT)
+    (unit,) = units(scale, ["deltanet"], [0], CODE)
     changed = {**unit.config, "seed_everything": 1}
-    others = [unit._replace(seed=1), unit._replace(commit="1" * 40), unit._replace(config=changed)]
+    others = [unit._replace(seed=1), unit._replace(code="1" * 12), unit._replace(config=changed)]
     assert len({unit.identity, *(other.identity for other in others)}) == 4
     assert unit._replace(config=json.loads(json.dumps(unit.config))).identity == unit.identity
+    assert unit._replace(commit="1" * 40).identity == unit.identity
 
 
 def test_arms_have_equal_numbers_of_parameters(tmp_path):
@@ -65,8 +70,13 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, at_a_commit):
     assert "deltanot: no item and no arm" in refused("deltanot")
     assert "3/3" in refused("--shard", "3/3")
     assert "no store" in refused("--measure-only")
-    stores.open_store(tmp_path / "store", "smoke", "1" * 40)
-    assert "holds units of commit" in refused("deltanet")
+    assert "index.csv cannot be read" in refused("--tables", str(tmp_path / "no"))
+    assert "--tables" in refused("--measure", "real")
+    stores.open_store(tmp_path / "store", "smoke", CODE._replace(files={}))
+    assert "holds units of code" in refused("deltanet")
+    stores.open_store(tmp_path / "paper", "paper", CODE)
+    other = ["--store", str(tmp_path / "paper"), "--measure-only"]
+    assert "holds units of scale paper" in refused(*other)
 
 
 @pytest.mark.slow
@@ -75,7 +85,8 @@ def test_a_killed_training_goes_on_and_is_measured(tmp_path, monkeypatch):
     place = ["--store", str(tmp_path / "store"), "--measured", str(tmp_path / "measured")]
     code = (
         "import sys; import experiments.study.run as run; "
-        f"run.training_commit = lambda: {COMMIT!r}; sys.exit(run.main())"
+        f"run.TrainingCode.of_checkout = lambda: run.TrainingCode{tuple(CODE)!r}; "
+        "sys.exit(run.main())"
     )
     command = [sys.executable, "-c", code, "deltanet", "--scale", "smoke", *place]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -97,30 +108,84 @@ def test_a_killed_training_goes_on_and_is_measured(tmp_path, monkeypatch):
     scale = Scale.read("smoke")
     assert len(lengths) == scale.lengths["datasets"] * len(scale.lengths["rows"])
     assert lengths["roc_auc"].between(0, 1).all()
-    for measure in ("training", "looks", "decay_at_evaluation", "oracle", "cost"):
+    for measure in sorted(set(MEASURES) - {"lengths"}):
         assert len(kept.frame(measure)), measure
-    # Nothing is trained or measured twice.
+    # Nothing is trained or measured twice, also where the weights are gone.
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "measured").rglob("*.parquet")}
-    assert subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    shutil.rmtree(folder)
+    kept_alone = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert kept_alone.stdout.endswith("  kept\n")
     assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A folder of measurements with one unit of this code, without weights."""
+    (unit,) = units(Scale.read("smoke"), ["gla"], [0], CODE)
+    folder = tmp_path / "measured" / "smoke" / unit.identity
+    folder.mkdir(parents=True)
+    stores.write_json(folder / stores.UNIT, unit.about | {"status": "trained", "reason": ""})
+    return tmp_path / "measured"
+
+
+@pytest.mark.usefixtures("at_a_commit")
+def test_a_kept_unit_is_named_and_not_trained_again(tmp_path, kept, capsys, monkeypatch):
+    def run(*options):
+        place = ["--store", str(tmp_path / "store"), "--measured", str(kept)]
+        return main(["gla", "--scale", "smoke", *place, *options]), capsys.readouterr().out
+
+    trained = []
+    monkeypatch.setattr("experiments.study.run.train", lambda unit, *_: trained.append(unit) or {})
+    code, printed = run("--measure", "lengths", "cost")
+    assert code == 0
+    assert "kept, without lengths, cost: for these train it anew with --again" in printed
+    assert not trained
+    assert run("--list")[1].endswith(" gla 0 kept\n")
+    with pytest.raises(KeyError):  # the record of a training that did not take place
+        run("--again")
+    changed = CODE._replace(files=dict(CODE.files, **{"tabicl_linear/mixers/gla.py": "c"}))
+    monkeypatch.setattr("experiments.study.run.TrainingCode.of_checkout", lambda: changed)
+    with pytest.raises(KeyError):
+        run()
+    assert len(trained) == 2
+
+
+def test_units_of_a_store_keep_their_identity(tmp_path):
+    stores.open_store(tmp_path, "smoke", CODE)
+    scale = Scale.read("smoke")
+    planned = units(scale, ["gla", "softmax"], [0, 1], CODE)
+    for unit in planned:
+        folder = tmp_path / unit.identity
+        folder.mkdir()
+        stores.write_json(folder / stores.UNIT, unit.about | {"status": "trained"})
+        (folder / stores.CONFIG).write_text(yaml.safe_dump(unit.config))
+    assert stores.stored(tmp_path, "smoke", ["gla", "softmax"], [0, 1]) == planned
+    assert stores.stored(tmp_path, "smoke", ["softmax"], [1]) == planned[-1:]
+    # Units of before were named by a commit, and are measured under that name.
+    about = {k: v for k, v in planned[0].about.items() if k != "code"}
+    stores.write_json(tmp_path / planned[0].identity / stores.UNIT, about)
+    (old,) = stores.stored(tmp_path, "smoke", ["gla"], [0])
+    assert old.identity == planned[0]._replace(code=CODE.commit).identity
+
+
+@pytest.mark.slow
+def test_a_failed_training_says_why(tmp_path):
+    (unit,) = units(Scale.read("smoke"), ["gla"], [0], CODE)
+    faulty = unit._replace(config=unit.config | {"dance": 1})
+    record = train(faulty, tmp_path, "cpu")
+    assert record["status"] == "failed"
+    assert "dance" in record["reason"]
+    assert record["reason"].endswith("(fit ended with 2)")
+    assert stores.read_unit(tmp_path / faulty.identity) == record
 
 
 def test_a_unit_that_failed_is_a_row_with_its_reason(tmp_path):
     folder = tmp_path / "smoke" / "0123456789ab"
     folder.mkdir(parents=True)
-    about = Unit("gla", 0, "smoke", COMMIT, {}).about
+    about = Unit("gla", 0, "smoke", "0" * 12, CODE.commit, {}).about
     stores.write_json(folder / stores.UNIT, about | {"status": "failed", "reason": "out of memory"})
     kept = load("smoke", tmp_path)
     assert list(kept.units["reason"]) == ["out of memory"]
     assert kept.frame("lengths").empty
     assert isinstance(kept.frame("lengths"), pd.DataFrame)
-
-
-def test_a_checkout_with_changes_cannot_name_units(monkeypatch):
-    def git(command, **options):
-        text = " M tabicl_linear/model.py\n" if "status" in command else COMMIT
-        return subprocess.CompletedProcess(command, 0, text, "")
-
-    monkeypatch.setattr(stores.subprocess, "run", git)
-    with pytest.raises(ConfigError, match=r"model\.py has changes"):
-        stores.training_commit()

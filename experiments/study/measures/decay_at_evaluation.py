@@ -9,6 +9,7 @@ from experiments.study.scale import Scale
 from tabicl_linear import load_model
 from tabicl_linear.lengths.run import RunOptions, read_dataset
 from tabicl_linear.mixers.delta import DeltaNet
+from tabicl_linear.model import InContextModel
 
 OPTION = "model.mixer.init_args.decay_constant"
 
@@ -20,8 +21,7 @@ def measure(checkpoint: Path, scale: Scale, device: str) -> pd.DataFrame:
     """
     about = scale.decay_at_evaluation
     trained = load_model(checkpoint)
-    mixer = trained.backbone.layers()[0].mixer
-    if not isinstance(mixer, DeltaNet) or mixer.write_rate.decay_constant is not None:
+    if not constant_rates(trained):
         return pd.DataFrame(columns=[*SCORES[:2], "constant", *SCORES[2:]])
     run = RunOptions(options(scale.lengths, trained))
     parts = []
@@ -31,3 +31,9 @@ def measure(checkpoint: Path, scale: Scale, device: str) -> pd.DataFrame:
             scores = read_dataset(models, run, index)[SCORES]
             parts.append(scores.assign(constant=constant))
     return pd.concat(parts, ignore_index=True)
+
+
+def constant_rates(model: InContextModel) -> bool:
+    """Whether a model is a DeltaNet whose write rates were trained without a decay."""
+    mixer = model.backbone.layers()[0].mixer
+    return isinstance(mixer, DeltaNet) and mixer.write_rate.decay_constant is None

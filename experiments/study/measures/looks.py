@@ -1,5 +1,6 @@
 """What states and write rates do as contexts grow (figure 3, appendices D.6 and D.7)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -8,6 +9,7 @@ import torch
 from experiments.study.measures.lengths import columns_of
 from experiments.study.scale import Scale
 from tabicl_linear import load_model
+from tabicl_linear.analysis.contributions import contribution
 from tabicl_linear.analysis.probe_tasks import Probe, draw_probe
 from tabicl_linear.analysis.rate_profiles import write_rates
 from tabicl_linear.analysis.state_drift import drift
@@ -28,6 +30,8 @@ def measure(checkpoint: Path, scale: Scale, device: str) -> pd.DataFrame:
 
     - write_rate, kept: effective write rate and decay gate of the longest context, means over heads
       (head 0) and over the positions of a bin, of which `num_rows` is the last.
+    - log10_contribution: of how much of a token is left in the state of the longest context (C_s),
+      the mean over a bin of lookbacks, of which `num_rows` is the last (the last token's is 1).
     - frobenius, effective_rank: of the state after `num_rows` rows, means over cells.
     - cosine_drift: cosine of that state to the one after the trained number of rows.
 
@@ -42,22 +46,22 @@ def measure(checkpoint: Path, scale: Scale, device: str) -> pd.DataFrame:
         feature_range=(1, columns_of(scale.lengths, model)),
         max_classes=scale.lengths["classes"],
     ).to(torch.device(device))
-    parts = [*_rates(model, probe, about["rows"][-1]), *_states(model, probe, scale)]
+    with record_streams(model, keep=gates) as recorded:
+        probe.fit(model, about["rows"][-1])
+    by_tasks = [
+        [_of_task(layer, task, len(probe.x)) for layer in recorded.layers]
+        for task in range(len(probe.x))
+    ]
+    erases = model.backbone.layers()[0].mixer.rule.erases
+    parts = [*_rates(by_tasks), *_contributions(by_tasks, erases), *_states(model, probe, scale)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 
-def _rates(model: InContextModel, probe: Probe, rows: int) -> list[pd.DataFrame]:
-    with record_streams(model, keep=gates) as recorded:
-        probe.fit(model, rows)
-    count = len(probe.x)
+def _rates(by_tasks: Sequence[Sequence[Gates]]) -> list[pd.DataFrame]:
     try:
         parts = [
-            write_rates(
-                [_of_task(layer, task, count) for layer in recorded.layers],
-                num_tasks=1,
-                num_bins=NUM_BINS,
-            ).assign(task=task + 1)
-            for task in range(count)
+            write_rates(layers, num_tasks=1, num_bins=NUM_BINS).assign(task=task)
+            for task, layers in enumerate(by_tasks, start=1)
         ]
     except NotInModel:
         return []
@@ -65,6 +69,20 @@ def _rates(model: InContextModel, probe: Probe, rows: int) -> list[pd.DataFrame]
     table = table.rename(columns={"gate": "quantity", "last": "num_rows", "mean": "value"})
     table["num_rows"] += 1
     return [table.assign(head=0)[COLUMNS]]
+
+
+def _contributions(by_tasks: Sequence[Sequence[Gates]], erases: bool) -> list[pd.DataFrame]:
+    try:
+        parts = [
+            contribution(layers, erases=erases, num_tasks=1, num_bins=NUM_BINS).assign(task=task)
+            for task, layers in enumerate(by_tasks, start=1)
+        ]
+    except NotInModel:
+        return []
+    table = pd.concat(parts, ignore_index=True)
+    table = table.rename(columns={"last": "num_rows", "log10_contribution": "value"})
+    table["num_rows"] += 1
+    return [table.assign(quantity="log10_contribution", head=0)[COLUMNS]]
 
 
 def _of_task(layer: Gates, task: int, count: int) -> Gates:

@@ -7,22 +7,22 @@ import pandas as pd
 from experiments.study.measures.lengths import SCORES, options
 from experiments.study.scale import Scale
 from tabicl_linear import load_model
-from tabicl_linear.analysis.oracle import OracleOptions, check_model
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.analysis.oracle import OracleOptions
 from tabicl_linear.lengths.oracle import SyntheticTasks, compare
+from tabicl_linear.model import InContextModel
+
+KEYS = ["dataset", "num_rows"]
 
 
 def measure(checkpoint: Path, scale: Scale, device: str) -> pd.DataFrame:
-    """Columns dataset, num_rows, reading (plain or oracle), roc_auc, accuracy, log_loss.
+    """Columns dataset, num_rows, reading (plain or oracle), roc_auc, accuracy, log_loss, seconds.
 
     The datasets are those of `lengths`, cut to so many rows, so that scores of the oracle can be
     paired with those of other arms. Empty for models whose state is no matrix.
     """
     model = load_model(checkpoint).to(device)
-    try:
-        check_model(model)
-    except ConfigError:
-        return pd.DataFrame(columns=[*SCORES[:2], "reading", *SCORES[2:]])
+    if not has_matrices(model):
+        return pd.DataFrame(columns=[*KEYS, "reading", *SCORES[2:]])
     about = scale.oracle
     tasks = SyntheticTasks(options(scale.lengths, model), about["datasets"])
     how = OracleOptions(max_epochs=about["epochs"])
@@ -31,10 +31,22 @@ def measure(checkpoint: Path, scale: Scale, device: str) -> pd.DataFrame:
         task, rows = tasks[index], about["rows"]
         cut = task._replace(x=task.x[:, :rows], y=task.y[:, :rows])
         parts.append(compare({"model": model}, [cut], how, 0).assign(dataset=index))
-    wide = pd.concat(parts)
+    return long_form(pd.concat(parts), KEYS)
+
+
+def has_matrices(model: InContextModel) -> bool:
+    """Whether the states of all layers can be optimised, or averaged."""
+    return all(block.mixer.rule.has_matrix_state for block in model.backbone.layers())
+
+
+def long_form(wide: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """What `compare` gives as a row for each reading; seconds of the oracle include the fit."""
+    seconds = {"plain": wide["fit_seconds"], "oracle": wide["fit_seconds"] + wide["oracle_seconds"]}
     readings = [
-        wide[["dataset", "num_rows"]].assign(
-            reading=reading, **{name: wide[f"{prefix}{name}"] for name in SCORES[2:]}
+        wide[keys].assign(
+            reading=reading,
+            **{name: wide[f"{prefix}{name}"] for name in SCORES[2:]},
+            seconds=seconds[reading],
         )
         for reading, prefix in (("plain", ""), ("oracle", "oracle_"))
     ]
