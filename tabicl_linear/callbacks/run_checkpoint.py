@@ -19,6 +19,7 @@ from tabicl_linear.training.after_step import (
     KEY,
     AfterStep,
     StepProgress,
+    has_stopped_early,
     rows_written,
     validation_follows,
 )
@@ -163,7 +164,11 @@ class RunCheckpoint(Checkpoint):
             checkpoint["loops"]["fit_loop"] = self._progress.loops
             checkpoint.update(self._progress.data)
             left, stop = self._validation_left, self._stop_left
-        checkpoint[KEY] = AfterStep(left, left and stop, rows_written(trainer))._asdict()
+        if not left:
+            # Inside a window early stopping is delayed, and a resumed run begins the window anew.
+            ended = trainer.should_stop and not self._window_open
+            stop = ended and has_stopped_early(trainer)
+        checkpoint[KEY] = AfterStep(left, stop, rows_written(trainer))._asdict()
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int

@@ -2,13 +2,16 @@
 
 A checkpoint is taken there, before the validation that may follow the step. A run that is killed
 inside that validation makes it up when it is resumed, so that callbacks that read its scores
-(`EarlyStopping`, `ModelCheckpoint`) go on as if nothing had happened.
+(`EarlyStopping`, `ModelCheckpoint`) go on as if nothing had happened. One that early stopping has
+ended stays so: a kill after its last checkpoint, or a second resume, takes no further step.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
+from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 from tabicl_linear.training.loggers import MetricsFile
 
@@ -42,7 +45,7 @@ class AfterStep(NamedTuple):
 
     Attributes:
         validation: Whether a validation follows the step that has not ended.
-        stop: Whether the run ends after that validation.
+        stop: Whether the run ends after that validation, or has been ended by early stopping.
         rows: Rows of `metrics.csv`; None if they are not known.
     """
 
@@ -67,6 +70,12 @@ def validation_follows(trainer: Trainer) -> bool:
     return isinstance(interval, int) and batches % interval == 0
 
 
+def has_stopped_early(trainer: Trainer) -> bool:
+    """Whether early stopping has ended the run."""
+    reasons = [callback.stopping_reason for callback in trainer.early_stopping_callbacks]
+    return any(reason is not EarlyStoppingReason.NOT_STOPPED for reason in reasons)
+
+
 def rows_written(trainer: Trainer) -> int | None:
     """Rows of the run's `metrics.csv`; None in a process that does not write it."""
     files = [logger for logger in trainer.loggers if isinstance(logger, MetricsFile)]
@@ -81,5 +90,10 @@ def make_up(trainer: Trainer, left: AfterStep) -> AfterStep:
         trainer.validating = True
         validation.run()
         trainer.training = True
-    trainer.should_stop = trainer.should_stop or left.stop
+    if left.stop and (left.validation or has_stopped_early(trainer)):
+        trainer.should_stop = True
+        rank_zero_info(
+            f"The run has ended early, after step {trainer.global_step}; to go on, give "
+            "--trainer.callbacks without EarlyStopping."
+        )
     return AfterStep()

@@ -1,14 +1,16 @@
 """Runs that are killed: nothing is lost that callbacks or files of metrics would show."""
 
 import csv
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from fuzz import budget
-from kill_fuzz import OPTIONS, differences
+from kill_fuzz import CALLBACKS, OPTIONS, differences
 
 from tabicl_linear.__main__ import main
 from tabicl_linear.training.loggers import MetricsFile
@@ -81,9 +83,23 @@ def test_no_row_is_lost_or_written_twice(whole, cut):
     assert differences(whole, cut(MetricsFile, "log_metrics", 6, *OPTIONS)) == []
 
 
-def test_a_finished_run_has_nothing_left_to_do(whole, load):
-    left = load(whole / "last.ckpt")["after_step"]
-    assert left == {"validation": False, "stop": False, "rows": len(values(whole))}
+def test_a_run_that_was_stopped_early_has_nothing_left_to_do(whole, fit, load):
+    """Killed after its last checkpoint, or resumed at will: no step more, and no row."""
+    path, rows = whole / "last.ckpt", values(whole)
+    assert load(path)["after_step"] == {"validation": False, "stop": True, "rows": len(rows)}
+    before = path.read_bytes()
+    assert fit("--ckpt_path", path, root=None, base=[]) == 0
+    assert path.read_bytes() == before
+    assert values(whole) == rows
+
+
+@pytest.mark.filterwarnings("ignore:The dirpath has changed")
+@pytest.mark.filterwarnings("ignore:.*callbacks used to create the checkpoint need to be provided")
+def test_it_goes_on_without_early_stopping(whole, fit, load, tmp_path):
+    shutil.copy(whole / "last.ckpt", tmp_path / "stopped.ckpt")
+    options = ("--trainer.callbacks", json.dumps(CALLBACKS[1:]), "--trainer.max_steps", 10)
+    assert fit("--ckpt_path", tmp_path / "stopped.ckpt", *options, base=[]) == 0
+    assert load(tmp_path / "runs" / "version_0" / "last.ckpt")["global_step"] == 10
 
 
 def values(folder):
