@@ -27,7 +27,7 @@ KERNELS = Extension(
     ],
     depends=[
         f"{SOURCES}/{name}.h"
-        for name in ("additive", "numbers", "products", "scan", "share", "vectors")
+        for name in ("additive", "numbers", "problem", "products", "scan", "share", "vectors")
     ],
     extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP],
     extra_link_args=OPENMP,

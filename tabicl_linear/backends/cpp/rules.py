@@ -7,50 +7,20 @@ of more than 128 channels that go token by token.
 """
 
 import ctypes
-from functools import cache
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from tabicl_linear.backends.cpp import additive as chunked
-from tabicl_linear.backends.cpp.loader import library, pointer
+from tabicl_linear.backends.cpp.loader import pointer
+from tabicl_linear.backends.cpp.problem import channels_last, check, functions, problem, view
 from tabicl_linear.kernels import additive, delta
 from tabicl_linear.kernels.rule import Kernel
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
 MAX_KEYS = 128
-_FEW = 1 << 16
-"""With fewer multiplications, a second thread takes longer to start than it saves."""
-
-
-class _View(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("batch", ctypes.c_int64),
-        ("token", ctypes.c_int64),
-        ("head", ctypes.c_int64),
-    )
-
-
-class _Problem(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("batch", "tokens", "heads", "keys", "values")),
-        ("gates", ctypes.c_int64),
-        *((name, _View) for name in ("q", "k", "v", "beta", "alpha")),
-        ("initial", ctypes.c_void_p),
-        ("threads", ctypes.c_int64),
-    )
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    loaded = library()
-    address, problem, view = ctypes.c_void_p, ctypes.POINTER(_Problem), ctypes.POINTER(_View)
-    loaded.tabicl_forward.argtypes = [problem, *[address] * 3]
-    loaded.tabicl_backward.argtypes = [problem, *[address] * 3, view, *[address] * 6]
-    return loaded
 
 
 def delta_scan(
@@ -126,17 +96,13 @@ class _Scan(torch.autograd.Function):
         log_decay: Tensor | None,
     ) -> tuple[Tensor | None, Tensor]:
         alpha = None if log_decay is None else log_decay.float().exp()
-        inputs = [None if x is None else _channels_last(x) for x in (q, k, v, beta, alpha)]
+        inputs = [None if x is None else channels_last(x) for x in (q, k, v, beta, alpha)]
         S = S.contiguous()
         final = torch.empty_like(S)
         outputs = None if q is None else v.new_empty(v.shape)
         errors = v.new_empty(v.shape) if beta is not None and any(ctx.needs_input_grad) else None
-        problem = _problem(inputs, S)
-        _check(
-            _library().tabicl_forward(
-                ctypes.byref(problem), pointer(outputs), pointer(errors), pointer(final)
-            )
-        )
+        given = ctypes.byref(problem(inputs, S))
+        check(functions().tabicl_forward(given, *map(pointer, (outputs, errors, final))))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*inputs, errors, S, final)
         return outputs, final
@@ -150,52 +116,17 @@ class _Scan(torch.autograd.Function):
         if outputs_grad is None:
             inputs[0] = None
         else:
-            outputs_grad = _channels_last(outputs_grad)
+            outputs_grad = channels_last(outputs_grad)
         if final_grad is not None:
             final_grad = final_grad.contiguous()
         grads = [None if x is None else x.new_empty(x.shape) for x in (*inputs, S)]
         dq, dk, dv, dbeta, dgate, dS = grads
-        problem, out = _problem(inputs, S), _view(outputs_grad)
-        _check(
-            _library().tabicl_backward(
-                ctypes.byref(problem),
+        check(
+            functions().tabicl_backward(
+                ctypes.byref(problem(inputs, S)),
                 *map(pointer, (errors, final, final_grad)),
-                ctypes.byref(out),
+                ctypes.byref(view(outputs_grad)),
                 *map(pointer, (dq, dk, dv, dbeta, dgate, dS)),
             )
         )
         return dq, dk, dv, dbeta, dS, dgate
-
-
-def _problem(inputs: list[Tensor | None], S: Tensor) -> _Problem:
-    _, k, v, _, alpha = inputs
-    assert k is not None, "keys are always given"
-    assert v is not None, "values are always given"
-    batch, tokens, heads, keys = k.shape
-    assert S.shape == (batch, heads, v.shape[-1], keys), "the library looks at no shapes"
-    few = k.numel() * v.shape[-1] < _FEW
-    return _Problem(
-        batch,
-        tokens,
-        heads,
-        keys,
-        v.shape[-1],
-        0 if alpha is None else alpha.shape[-1],
-        *map(_view, inputs),
-        S.data_ptr(),
-        1 if few else torch.get_num_threads(),
-    )
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    """`x` with contiguous channels (the last of [b t h e]), without a copy if they already are."""
-    return x if x.ndim == 3 or x.stride(-1) == 1 else x.contiguous()
-
-
-def _view(x: Tensor | None) -> _View:
-    return _View() if x is None else _View(x.data_ptr(), *x.stride()[:3])
-
-
-def _check(status: int) -> None:
-    if status:
-        raise MemoryError("The C++ kernel ran out of memory; use fewer rows or tasks at once.")

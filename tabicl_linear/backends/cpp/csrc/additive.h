@@ -11,34 +11,15 @@
 // products over a chunk keep tiles of their results in registers. Inputs are read where the projections
 // left them, in float or bfloat16, and a chunk of one head is packed into the cache: channels and tokens
 // padded with zeros to whole vectors, which neither write nor read anything. Streams (one head of one
-// task) are independent, and threads share them out.
+// task) are independent, and threads share them out. Decay is the logarithm of a_t.
 
 #pragma once
 
 #include <cmath>
 
 #include "numbers.h"
+#include "problem.h"
 #include "products.h"
-
-extern "C" {
-
-// An array [batch, token, head, channel] whose channels are contiguous; strides in elements.
-struct AnyView {
-    const void *data;
-    int64_t batch, token, head;
-    int64_t lowered;  // bfloat16
-};
-
-struct Additive {
-    int64_t batch, tokens, heads, keys, values, chunk;
-    AnyView q, k, v;  // q.data is null if nothing is read
-    AnyView beta;     // float; null for rates of one
-    AnyView decay;    // float, the logarithm of the gates; null without gates
-    const float *initial;  // [batch, heads, values, keys]
-    int64_t threads;
-};
-
-}  // extern "C"
 
 namespace {
 
@@ -50,7 +31,7 @@ struct Room {
     std::vector<Line> block;
     int64_t used = 0;
 
-    Room(const Additive &p, int64_t numbers)
+    Room(const Problem &p, int64_t numbers)
         : chunk(rounded(p.chunk)), keys(rounded(p.keys)), values(rounded(p.values)),
           block(numbers / WIDTH) {}
 
@@ -61,7 +42,7 @@ struct Room {
     }
 };
 
-INLINE float number(const AnyView &view, int64_t stream, int64_t heads, int64_t token) {
+INLINE float number(const View &view, int64_t stream, int64_t heads, int64_t token) {
     return static_cast<const float *>(view.data)[stream / heads * view.batch +
                                                  stream % heads * view.head + token * view.token];
 }
@@ -80,7 +61,7 @@ INLINE void pack_rows(float *to, int64_t width, const T *from, int64_t step, int
 
 // Copies `count` tokens of a stream from token `first` on to rows of `width`, as multiples of `factors` if
 // there are any. Rows up to the next multiple of WIDTH become zero.
-INLINE void pack(float *to, int64_t width, const AnyView &view, const Additive &p, int64_t channels,
+INLINE void pack(float *to, int64_t width, const View &view, const Problem &p, int64_t channels,
                  int64_t stream, int64_t first, int64_t count, const float *factors = nullptr) {
     const int64_t start = stream / p.heads * view.batch + stream % p.heads * view.head +
                           first * view.token;
@@ -102,7 +83,7 @@ struct Weights {
     int64_t stride;
     bool gated;
 
-    Weights(const Additive &p, float *pairs, int64_t chunk)
+    Weights(const Problem &p, float *pairs, int64_t chunk)
         : high(chunk), low(chunk), since(chunk), until(chunk), rates(chunk, 1.0f), pairs(pairs),
           stride(chunk), gated(p.decay.data) {
         if (!gated) set_pairs(chunk);
@@ -110,7 +91,7 @@ struct Weights {
 
     const float *of_writes() const { return gated ? until.data() : nullptr; }
 
-    void set(const Additive &p, int64_t stream, int64_t first, int64_t count) {
+    void set(const Problem &p, int64_t stream, int64_t first, int64_t count) {
         if (p.beta.data)
             for (int64_t t = 0; t < count; ++t)
                 rates[t] = number(p.beta, stream, p.heads, first + t);

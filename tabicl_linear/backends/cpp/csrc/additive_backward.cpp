@@ -20,8 +20,8 @@
 namespace {
 
 struct Backward {
-    Additive p;
-    AnyView outputs_grad;            // data is null if nothing was read
+    Problem p;
+    View outputs_grad;               // data is null if nothing was read
     const float *final_grad;         // or null
     float *dq, *dk, *dv, *dbeta, *ddecay;  // [batch, tokens, heads, channels]
     float *dinitial;                 // [batch, heads, values, keys]
@@ -37,7 +37,7 @@ struct Chunk {
 };
 
 INLINE void load_chunk(Chunk &c, const Backward &f, Weights &weights, int64_t stream, int64_t first) {
-    const Additive &p = f.p;
+    const Problem &p = f.p;
     c.first = first;
     c.count = std::min(p.chunk, p.tokens - first);
     c.padded = rounded(c.count);
@@ -69,7 +69,7 @@ INLINE void write_chunk(float *to, const float *S, Chunk &c, const Weights &weig
 
 // The gradients of a chunk but for those of reads of a token's own write, dP_ii, which are kept in `own`.
 template <int M, int WIDEST>
-INLINE void differentiate(Chunk &c, const Additive &p, const Weights &weights, const float *S,
+INLINE void differentiate(Chunk &c, const Problem &p, const Weights &weights, const float *S,
                           const float *Z, bool reads) {
     const int64_t C = c.C, keys = c.keys, values = c.values, padded = c.padded;
     transpose(c.KT, C, c.K, keys, padded, keys);
@@ -134,7 +134,7 @@ INLINE float dot(const float *x, const float *y, int64_t count) {
 // Writes the gradients of a chunk out. `passed` is Z.S', for the state S' after it.
 INLINE void write_out(Chunk &c, const Backward &f, const Weights &weights, int64_t stream,
                       double passed, bool reads) {
-    const Additive &p = f.p;
+    const Problem &p = f.p;
     if (p.beta.data) pack(c.dWT, c.values, p.v, p, p.values, stream, c.first, c.count);
     for (int64_t t = c.count - 1; t >= 0; --t) {
         const int64_t place = (stream / p.heads * p.tokens + c.first + t) * p.heads + stream % p.heads;
@@ -159,7 +159,7 @@ INLINE void write_out(Chunk &c, const Backward &f, const Weights &weights, int64
 
 template <int M, int WIDEST>
 INLINE void backward_stream(const Backward &f, int64_t stream) {
-    const Additive &p = f.p;
+    const Problem &p = f.p;
     const int64_t C = rounded(p.chunk), keys = rounded(p.keys), values = rounded(p.values);
     const int64_t size = keys * values, chunks = (p.tokens + p.chunk - 1) / p.chunk;
     const int64_t segments = std::max<int64_t>((chunks + SEGMENT - 1) / SEGMENT, 1);
@@ -216,7 +216,7 @@ CLONED void backward_narrow(const Backward &f, int64_t stream) { backward_stream
 extern "C" {
 
 // Returns 0, or 1 if memory ran out.
-int tabicl_additive_back(const Additive *problem, const AnyView *outputs_grad,
+int tabicl_additive_back(const Problem *problem, const View *outputs_grad,
                          const float *final_grad, float *dq, float *dk, float *dv, float *dbeta,
                          float *ddecay, float *dinitial) {
     const Backward f = {*problem, *outputs_grad, final_grad, dq, dk, dv, dbeta, ddecay, dinitial};

@@ -6,14 +6,14 @@
 namespace {
 
 struct Forward {
-    Additive p;
+    Problem p;
     float *outputs;  // [batch, tokens, heads, values], or null
     float *final;    // [batch, heads, values, keys]
 };
 
 template <int M, int WIDEST>
 INLINE void forward_stream(const Forward &f, int64_t stream) {
-    const Additive &p = f.p;
+    const Problem &p = f.p;
     const int64_t C = rounded(p.chunk), keys = rounded(p.keys), values = rounded(p.values);
     Room room(p, C * (2 * keys + 2 * values + 2 * C) + 2 * keys * C + keys * values);
     float *Q = room.cut(C * keys), *K = room.cut(C * keys), *KT = room.cut(keys * C);
@@ -73,7 +73,7 @@ CLONED void forward_narrow(const Forward &f, int64_t stream) { forward_stream<4,
 extern "C" {
 
 // Returns 0, or 1 if memory ran out.
-int tabicl_additive(const Additive *problem, float *outputs, float *final) {
+int tabicl_additive(const Problem *problem, float *outputs, float *final) {
     const Forward f = {*problem, outputs, final};
     const auto run = many_registers() ? forward_wide : forward_narrow;
     return !share(f.p.batch * f.p.heads, f.p.threads, [&](int64_t stream) { run(f, stream); });

@@ -10,35 +10,16 @@
 
 #pragma once
 
+#include "problem.h"
 #include "vectors.h"
-
-extern "C" {
-
-// An array [batch, token, head, channel] whose channels are contiguous; strides in elements.
-struct View {
-    const float *data;
-    int64_t batch, token, head;
-};
-
-struct Problem {
-    int64_t batch, tokens, heads, keys, values;
-    int64_t gates;  // channels of alpha: 0 without decay, 1 or `keys`
-    View q, k, v;   // q.data is null if nothing is read
-    View beta;      // null for additive rules
-    View alpha;
-    const float *initial;  // [batch, heads, values, keys]
-    int64_t threads;
-};
-
-}  // extern "C"
 
 namespace {
 
 constexpr int MAX_VECTORS = 8;
 
 INLINE const float *at(const View &view, int64_t stream, int64_t heads, int64_t token) {
-    return view.data + (stream / heads) * view.batch + (stream % heads) * view.head +
-           token * view.token;
+    return static_cast<const float *>(view.data) + (stream / heads) * view.batch +
+           (stream % heads) * view.head + token * view.token;
 }
 
 // Loads `count` floats into N vectors and fills them up with zeros. The copy goes through a buffer: the
@@ -60,7 +41,7 @@ INLINE void store(float *to, const vec (&from)[N], int64_t count) {
 // The decay of every key channel of a token.
 template <int N>
 INLINE void load_decay(vec (&to)[N], const Problem &p, int64_t stream, int64_t token) {
-    const float *alpha = at(p.alpha, stream, p.heads, token);
+    const float *alpha = at(p.decay, stream, p.heads, token);
     if (p.gates > 1) return load(to, alpha, p.keys);
     EACH(n) to[n] = vec{} + *alpha;
 }

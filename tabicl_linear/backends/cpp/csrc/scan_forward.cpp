@@ -30,7 +30,7 @@ INLINE void forward_tile(const Forward &f, int64_t stream, int64_t first, Line *
     for (int64_t t = 0; t < p.tokens; ++t) {
         const float *k = at(p.k, stream, p.heads, t);
         const float *q = READS ? at(p.q, stream, p.heads, t) : nullptr;
-        const float *alpha = GATED ? at(p.alpha, stream, p.heads, t) : nullptr;
+        const float *alpha = GATED ? at(p.decay, stream, p.heads, t) : nullptr;
         const float *key = k, *query = q;
         if (GATED) {
             for (int64_t i = 0; i < keys; ++i) {

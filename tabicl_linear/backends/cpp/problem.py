@@ -1,0 +1,87 @@
+"""What an update rule in C++ is given (`csrc/problem.h`), and the library's functions for it."""
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+
+from tabicl_linear.backends.cpp.loader import library
+from tabicl_linear.types import Tensor
+
+FEW = 1 << 16
+"""With fewer multiplications, a second thread takes longer to start than it saves."""
+
+
+class View(ctypes.Structure):
+    """An array [batch, token, head, channel] whose channels are contiguous; null for none."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("batch", "token", "head", "lowered")),
+    )
+
+
+class Problem(ctypes.Structure):
+    """Sizes, inputs and the state before them."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batch", "tokens", "heads", "keys", "values")),
+        *((name, ctypes.c_int64) for name in ("gates", "chunk")),
+        *((name, View) for name in ("q", "k", "v", "beta", "decay")),
+        ("initial", ctypes.c_void_p),
+        ("threads", ctypes.c_int64),
+    )
+
+
+@cache
+def functions() -> ctypes.CDLL:
+    """The library, with the arguments of its update rules declared."""
+    loaded = library()
+    address, problem, view = ctypes.c_void_p, ctypes.POINTER(Problem), ctypes.POINTER(View)
+    loaded.tabicl_forward.argtypes = [problem, *[address] * 3]
+    loaded.tabicl_backward.argtypes = [problem, *[address] * 3, view, *[address] * 6]
+    loaded.tabicl_additive.argtypes = [problem, *[address] * 2]
+    loaded.tabicl_additive_back.argtypes = [problem, view, *[address] * 7]
+    return loaded
+
+
+def problem(inputs: Sequence[Tensor | None], S: Tensor, *, chunk: int = 0) -> Problem:
+    """q, k, v, beta and decay (q and the last two may be None) as the library takes them.
+
+    Args:
+        inputs: From `channels_last`; they must outlive the call, which only gets addresses.
+        S: Contiguous state [b h v k] before the first token.
+        chunk: Tokens of a chunk, where the rule is computed in chunks.
+    """
+    _, k, v, _, decay = inputs
+    assert k is not None, "keys are always given"
+    assert v is not None, "values are always given"
+    batch, tokens, heads, keys = k.shape
+    assert S.shape == (batch, heads, v.shape[-1], keys), "the library looks at no shapes"
+    few = k.numel() * v.shape[-1] < FEW
+    return Problem(
+        *(batch, tokens, heads, keys, v.shape[-1]),
+        *(0 if decay is None else decay.shape[-1], chunk),
+        *map(view, inputs),
+        S.data_ptr(),
+        1 if few else torch.get_num_threads(),
+    )
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """`x` with contiguous channels (the last of [b t h e]), without a copy if they already are."""
+    return x if x.ndim == 3 or x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
+def view(x: Tensor | None) -> View:
+    """Address and strides of a tensor [b t h] or [b t h e]."""
+    if x is None:
+        return View()
+    return View(x.data_ptr(), *x.stride()[:3], x.dtype == torch.bfloat16)
+
+
+def check(status: int) -> None:
+    """Raise MemoryError for a call that ran out of memory."""
+    if status:
+        raise MemoryError("The C++ kernel ran out of memory; use fewer rows or tasks at once.")
