@@ -11,13 +11,14 @@ import tiny_model
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
+from sklearn.metrics import roc_auc_score
 
 from experiments.development import run as development
 from experiments.development.baselines import BASELINES
 from experiments.development.comparison import by_table, difference, markdown
 from experiments.development.results import Candidate, Results
 from experiments.development.scoring import METRICS, development_mean, score
-from experiments.development.tables import VARIABLE, Table, load_tables
+from experiments.development.tables import LARGE, VARIABLE, Table, load_tables
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import random_feature_ridge
@@ -98,6 +99,13 @@ class TestTables:
         again = table.splits()
         assert all(np.array_equal(a[0], b[0]) for a, b in zip(splits, again, strict=True))
 
+    @pytest.mark.parametrize(
+        ("rows", "context", "queries"), [(61, 40, 21), (7500, 5000, 2500), (9000, 5000, 3000)]
+    )
+    def test_larger_tables_have_sizes_of_their_own(self, rows, context, queries):
+        table = replace(table_of(np.arange(rows) % 2), protocol=LARGE)
+        assert [(len(c), len(q)) for c, q in table.splits()] == [(context, queries)] * 2
+
 
 class TestScore:
     def naive(self, table, split):
@@ -141,6 +149,19 @@ class TestScore:
         np.testing.assert_allclose(
             score(Scripted(), table, split)[:3], self.naive(table, split), rtol=1e-12
         )
+
+    def test_areas_of_classes_count_alike_in_larger_tables(self):
+        table = table_of([f"c{i % 3 * (i % 2)}" for i in range(80)])
+        split = (np.arange(40), np.arange(40, 80))
+        found = score(Scripted(), replace(table, protocol=LARGE), split).roc_auc
+        rows = Scripted().fit(None, table.y[:40]).predict_proba(split[1])
+        rows /= rows.sum(1, keepdims=True)
+        areas = [
+            roc_auc_score(table.y[40:] == name, rows[:, place])
+            for place, name in enumerate(np.unique(table.y))
+        ]
+        np.testing.assert_allclose(found, np.mean(areas), rtol=1e-12)
+        assert found != score(Scripted(), table, split).roc_auc
 
     def test_the_estimator_itself_stays_unfitted(self, folder):
         table = load_tables(folder)[0]
@@ -187,7 +208,7 @@ class TestComparison:
     def scores(self):
         rng = np.random.default_rng(1)
         rows = [
-            {"model": model, "table": f"t{t}", "split": split}
+            {"model": model, "protocol": "small", "table": f"t{t}", "split": split}
             | {name: rng.random() for name in (*METRICS, "fit_seconds", "predict_seconds")}
             for t in range(6)
             for split in range(2)
@@ -245,6 +266,21 @@ class TestCommand:
         other = tiny_model.save(tiny_model.untrained(seed=1), path)
         assert development.main([*options[:1], f"renamed={other}", *options[2:]]) == 0
         assert len(pd.read_csv(output / "results.csv")) == rows + 4
+
+    def test_two_folders_are_compared_apart_and_together(self, folder, tmp_path, capsys):
+        large = small_tables.write(tmp_path / "large")
+        options = ["--baseline", "logistic_regression", "--output", str(tmp_path / "out")]
+        options += ["--tables", str(folder), "--large", str(large)]
+        assert development.main(options) == 2
+        assert "three, two are in both folders" in capsys.readouterr().err
+        index = pd.read_csv(large / "index.csv")
+        index.assign(name="large_" + index["name"]).to_csv(large / "index.csv", index=False)
+        assert development.main([*options, "--only", "two", "large_two"]) == 0
+        printed = capsys.readouterr().out
+        for title in ("1 tables (small)", "1 tables (large)", "2 tables (small and large)"):
+            assert title in printed
+        assert development.main([*options, "--only", "four"]) == 2
+        assert "--only four: there are two, three, large_two" in capsys.readouterr().err
 
     def test_a_baseline_with_other_options_is_scored_again(self, folder, tmp_path, monkeypatch):
         output = tmp_path / "out"

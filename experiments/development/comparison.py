@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from experiments.development.scoring import METRICS
+from experiments.development.scoring import METRICS, Scores
 
 TITLES = {"roc_auc": "ROC-AUC", "accuracy": "accuracy", "log_loss": "log-loss"}
 LOWER_IS_BETTER = ("log_loss",)
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
 
 def by_table(scores: pd.DataFrame) -> pd.DataFrame:
     """Mean over splits: a row for each table, columns (score, model) in the order of `scores`."""
-    columns = [name for name in scores.columns if name not in ("model", "table", "split")]
+    columns = list(Scores._fields)
     means = scores.groupby(["table", "model"], sort=False)[columns].mean().unstack("model")
     models = list(dict.fromkeys(scores["model"]))
     return means.reindex(columns=pd.MultiIndex.from_product([columns, models]))
@@ -57,12 +57,22 @@ def difference(tables: pd.DataFrame, metric: str, model: str, against: str) -> D
 
 
 def markdown(scores: pd.DataFrame, against: str) -> str:
+    """For each protocol, and for all tables where there are several: means and differences."""
+    protocols = list(dict.fromkeys(scores["protocol"]))
+    parts = [scores[scores["protocol"] == name] for name in protocols]
+    if len(parts) > 1:
+        parts.append(scores)
+    return "\n\n".join(_compared(part, against) for part in parts)
+
+
+def _compared(scores: pd.DataFrame, against: str) -> str:
     """Two tables: means of every model over tables, and its differences from `against`."""
     tables = by_table(scores)
     models = list(dict.fromkeys(scores["model"]))
     seconds = tables["fit_seconds"] + tables["predict_seconds"]
+    kinds = " and ".join(dict.fromkeys(scores["protocol"]))
     lines = [
-        f"| {len(tables)} tables | {' | '.join(TITLES.values())} | CPU seconds a split |",
+        f"| {len(tables)} tables ({kinds}) | {' | '.join(TITLES.values())} | CPU seconds a split |",
         "|---|---|---|---|---|",
     ]
     for model in models:

@@ -12,7 +12,7 @@ from experiments.development.scoring import Scores, score
 from experiments.development.tables import Rows, Table
 from tabicl_linear.files import written_whole
 
-KEY = ["identity", "table", "table_checksum", "split"]
+KEY = ["identity", "protocol", "table", "table_checksum", "split"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Candidate:
 
 
 class Results:
-    """The rows of a CSV file: key (identity, table, its checksum, split) and `Scores`.
+    """The rows of a CSV file: key (identity, protocol, table, its checksum, split) and `Scores`.
 
     A row is written as soon as it is known, and the file is replaced atomically.
     """
@@ -44,7 +44,7 @@ class Results:
         """All rows."""
         if not self._path.exists():
             return pd.DataFrame(columns=[*KEY, *Scores._fields])
-        return pd.read_csv(self._path, dtype=dict.fromkeys(KEY[:3], str))
+        return pd.read_csv(self._path, dtype=dict.fromkeys(KEY[:-1], str))
 
     def complete(self, candidates: Sequence[Candidate], tables: Sequence[Table]) -> pd.DataFrame:
         """Compute what is missing; return a row for each candidate, table and split, by name."""
@@ -60,12 +60,12 @@ class Results:
                 self._add(key, score(candidate.estimator, table, split))
         rows = self.read().drop_duplicates(KEY).set_index(KEY)
         found = [
-            {"model": candidate.name, "table": table.name, "split": key[-1], **rows.loc[key]}
-            for key, candidate, table, _ in _work(candidates, tables)
+            {"model": candidate.name, **dict(zip(KEY, key, strict=True)), **rows.loc[key]}
+            for key, candidate, *_ in _work(candidates, tables)
         ]
         return pd.DataFrame(found)
 
-    def _add(self, key: tuple[str, str, str, int], scores: Scores) -> None:
+    def _add(self, key: tuple[str, str, str, str, int], scores: Scores) -> None:
         row = pd.DataFrame([dict(zip(KEY, key, strict=True)) | scores._asdict()])
         # Read again, since another process may have added rows meanwhile.
         rows = self.read()
@@ -76,9 +76,10 @@ class Results:
 
 def _work(
     candidates: Sequence[Candidate], tables: Sequence[Table]
-) -> Iterator[tuple[tuple[str, str, str, int], Candidate, Table, tuple[Rows, Rows]]]:
+) -> Iterator[tuple[tuple[str, str, str, str, int], Candidate, Table, tuple[Rows, Rows]]]:
     for table in tables:
         for number, split in enumerate(table.splits()):
             for candidate in candidates:
-                key = (candidate.identity, table.name, table.checksum, number)
+                protocol = table.protocol.name
+                key = (candidate.identity, protocol, table.name, table.checksum, number)
                 yield key, candidate, table, split

@@ -3,6 +3,7 @@
     python -m experiments.development.run --model default --model new=runs/new/last.ckpt \
         --baseline random_forest --output runs/development
 
+`--large` adds a folder of tables of thousands of rows, which have a protocol of their own.
 If stopped, the same command continues; known results (by the checksum of the model's file or the
 version of the baseline, table and split) are not computed again. Changes of code are not detected:
 use a new folder after one.
@@ -16,10 +17,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.development.baselines import BASELINES
+from experiments.development.baselines import BASELINES, VERSIONS
 from experiments.development.comparison import by_table, markdown
 from experiments.development.results import Candidate, Results
-from experiments.development.tables import VARIABLE, load_tables
+from experiments.development.tables import (
+    LARGE,
+    VARIABLE,
+    Table,
+    folder_from_environment,
+    load_tables,
+)
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.evaluation.baselines import baseline_version
@@ -72,7 +79,7 @@ def with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
 
 def baseline_candidate(name: str) -> Candidate:
     """A baseline by its name."""
-    return Candidate(name, f"{name} {baseline_version(name)}", BASELINES[name]())
+    return Candidate(name, f"{name} {baseline_version(VERSIONS[name])}", BASELINES[name]())
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
@@ -92,9 +99,28 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--against", help="compare with this model, instead of the first")
     parser.add_argument("--tables", type=Path, help=f"folder of tables, instead of {VARIABLE}")
+    parser.add_argument("--large", type=Path, help="folder of larger tables, beside the others")
     parser.add_argument("--only", nargs="+", help="names of tables")
     parser.add_argument("--output", type=Path, default=Path("runs/development"))
     return parser.parse_args(argv)
+
+
+def _tables(arguments: argparse.Namespace) -> list[Table]:
+    """Those of both folders; of the larger ones alone where no other folder is named."""
+    if arguments.large is None:
+        return load_tables(arguments.tables, arguments.only)
+    found = load_tables(arguments.tables) if arguments.tables or folder_from_environment() else []
+    found += load_tables(arguments.large, protocol=LARGE)
+    names = [table.name for table in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(
+            f"--large {arguments.large}: tables {', '.join(twice)} are in both folders."
+        )
+    unknown = sorted(set(arguments.only or ()) - set(names))
+    if unknown:
+        raise ConfigError(f"--only {', '.join(unknown)}: there are {', '.join(names)}.")
+    return [table for table in found if arguments.only is None or table.name in arguments.only]
 
 
 def run(arguments: argparse.Namespace) -> str:
@@ -117,7 +143,7 @@ def run(arguments: argparse.Namespace) -> str:
     against = arguments.against or names[0]
     if against not in names:
         raise ConfigError(f"--against {against}: give one of {', '.join(names)}.")
-    tables = load_tables(arguments.tables, arguments.only)
+    tables = _tables(arguments)
     output: Path = arguments.output
     output.mkdir(parents=True, exist_ok=True)
     scores = Results(output / "results.csv").complete(candidates, tables)

@@ -18,7 +18,8 @@ class Scores(NamedTuple):
     """Scores over the query rows whose class occurs in the context.
 
     Attributes:
-        roc_auc: ROC-AUC of each present class against the rest, weighted by its rows.
+        roc_auc: ROC-AUC of each present class against the rest, weighted by its rows, or all alike
+            as the table's protocol says; of two classes that of the second.
         accuracy: Accuracy of the most probable class.
         log_loss: Mean log-loss, in nats.
         fit_seconds: CPU time of fitting, over all threads.
@@ -47,7 +48,9 @@ def score(estimator: ClassifierMixin, table: Table, split: tuple[Rows, Rows]) ->
     """Fit a clone of the estimator on the context rows, as a raw frame, and score the queries."""
     context, queries = split
     trial = try_out(estimator, table.x.iloc[context], table.y[context], table.x.iloc[queries])
-    scores = metrics.score(trial.probabilities, table.y[queries], trial.classes)
+    scores = metrics.score(
+        trial.probabilities, table.y[queries], trial.classes, is_macro=table.protocol.is_macro
+    )
     return Scores(
         *(getattr(scores, name) for name in METRICS),
         fit_seconds=trial.fit_cpu_seconds,

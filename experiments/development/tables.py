@@ -1,14 +1,16 @@
 """The development tables: real tables on which recipes are chosen, and their fixed splits.
 
 A folder has `index.csv` (columns name, file, target_column) and a parquet file for each table. Its
-default is the environment variable `TABICL_LINEAR_TABLES`.
+default is the environment variable `TABICL_LINEAR_TABLES`. Folders differ in their protocol: of
+tables of few rows, and of larger ones.
 """
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +23,38 @@ VARIABLE = "TABICL_LINEAR_TABLES"
 INDEX = "index.csv"
 COLUMNS = ("name", "file", "target_column")
 SPLITS = 2
-CONTEXT_ROWS = 800
-QUERY_ROWS = 2000
 SEED = 0
 
 Rows = npt.NDArray[np.int64]
+
+
+class Protocol(NamedTuple):
+    """How tables are divided and scored.
+
+    Attributes:
+        name: Its name in results.
+        sizes: Numbers of context and query rows of a table of so many rows.
+        is_macro: Whether the areas of all classes count alike, or each by its rows.
+    """
+
+    name: str
+    sizes: Callable[[int], tuple[int, int]]
+    is_macro: bool
+
+
+def _few(rows: int) -> tuple[int, int]:
+    """At most 800 context rows and 2,000 query rows; a table of at most 1,600 rows is halved."""
+    return min(800, rows // 2), min(2000, rows - 800 if rows > 1600 else rows // 2)
+
+
+def _many(rows: int) -> tuple[int, int]:
+    """At most 5,000 context rows, or two thirds of the table, and 3,000 query rows."""
+    context = min(5000, rows * 2 // 3)
+    return context, min(3000, rows - context)
+
+
+SMALL = Protocol("small", _few, is_macro=False)
+LARGE = Protocol("large", _many, is_macro=True)
 
 
 @dataclass(frozen=True)
@@ -37,27 +66,20 @@ class Table:
         x: All columns except the target.
         y: Class labels, as texts.
         checksum: First digits of the SHA-256 of its file.
+        protocol: How it is divided and scored.
     """
 
     name: str
     x: pd.DataFrame
     y: npt.NDArray[np.object_]
     checksum: str
+    protocol: Protocol = SMALL
 
     def splits(self) -> list[tuple[Rows, Rows]]:
-        """Positions of context and query rows, for each of the stratified splits.
-
-        At most 800 context rows and 2,000 query rows; a table of at most 1,600 rows is halved.
-        """
-        num_rows = len(self.y)
+        """Positions of context and query rows, for each of the stratified splits."""
+        context, queries = self.protocol.sizes(len(self.y))
         splitter = StratifiedShuffleSplit(
-            SPLITS,
-            train_size=min(CONTEXT_ROWS, num_rows // 2),
-            test_size=min(
-                QUERY_ROWS,
-                num_rows - CONTEXT_ROWS if num_rows > 2 * CONTEXT_ROWS else num_rows // 2,
-            ),
-            random_state=SEED,
+            SPLITS, train_size=context, test_size=queries, random_state=SEED
         )
         return list(splitter.split(self.x, self.y))
 
@@ -68,12 +90,17 @@ def folder_from_environment() -> Path | None:
     return Path(named) if named else None
 
 
-def load_tables(folder: Path | None = None, names: Sequence[str] | None = None) -> list[Table]:
+def load_tables(
+    folder: Path | None = None,
+    names: Sequence[str] | None = None,
+    protocol: Protocol = SMALL,
+) -> list[Table]:
     """The tables of a folder, in the order of its index.
 
     Args:
         folder: Folder of the tables; that of the environment variable if left out.
         names: Load only these tables.
+        protocol: That of the folder.
 
     Raises:
         ConfigError: There is no folder, or it does not have one of the names.
@@ -94,16 +121,16 @@ def load_tables(folder: Path | None = None, names: Sequence[str] | None = None) 
         raise ConfigError(f"{folder} has no tables {', '.join(unknown)}; see its {INDEX}.")
     wanted = index if names is None else index[index["name"].isin(names)]
     return [
-        _load(row["name"], folder / row["file"], row["target_column"])
+        _load(row["name"], folder / row["file"], row["target_column"], protocol)
         for _, row in wanted.iterrows()
     ]
 
 
-def _load(name: str, path: Path, target: str) -> Table:
+def _load(name: str, path: Path, target: str, protocol: Protocol) -> Table:
     try:
         checksum = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
         frame = pd.read_parquet(path)
         y = frame[target].astype(str).to_numpy(dtype=object)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"The table {name} in {path} cannot be read: {error}.") from error
-    return Table(name, frame.drop(columns=[target]), y, checksum)
+    return Table(name, frame.drop(columns=[target]), y, checksum, protocol)

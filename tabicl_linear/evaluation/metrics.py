@@ -136,6 +136,8 @@ def score(
     probabilities: npt.NDArray[np.floating[Any]],
     y: npt.NDArray[np.object_],
     classes: npt.NDArray[np.object_],
+    *,
+    is_macro: bool = False,
 ) -> Metrics:
     """Scores of the rows whose class the context holds: nobody could have named the others.
 
@@ -143,6 +145,7 @@ def score(
         probabilities: `[rows, classes]`; rows are divided by their sums.
         y: Labels of the rows.
         classes: Labels of the columns, sorted.
+        is_macro: Whether the areas of all classes count alike, in place of by their rows.
 
     Raises:
         DataError: There is no such row, or all are of one class, so that there is no ROC-AUC.
@@ -163,7 +166,7 @@ def score(
         columns = probabilities.T[np.searchsorted(classes, present)]
         roc_auc = np.average(
             [roc_auc_score(y == name, p) for name, p in zip(present, columns, strict=True)],
-            weights=counts,
+            weights=None if is_macro else counts,
         )
     right = classes[probabilities.argmax(1)] == y
     return Metrics(
