@@ -26,9 +26,9 @@ from tabicl_linear.analysis.states import check_lengths
 from tabicl_linear.analysis.summary import summarise
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.cli.outputs import say
-from tabicl_linear.cli.table_files import read_table
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.rows.files import TableFile
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.files import PARTIAL
 from tabicl_linear.model import InContextModel
@@ -76,7 +76,7 @@ def _plan(models: Sequence[InContextModel], options: argparse.Namespace) -> Plan
     """The tasks and lengths to look at."""
     if options.table is not None:
         probe = table_probe(
-            read_table(options.table), options.target, models, num_tasks=options.tasks
+            TableFile(options.table).frame(), options.target, models, num_tasks=options.tasks
         )
         lengths, reference = plan_lengths(models, probe.num_context)
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, load, names_of
 from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import ConfigError
 
 if TYPE_CHECKING:
     from tabicl_linear.lengths.oracle import SyntheticTasks, TableTasks
@@ -91,7 +91,7 @@ def _tasks(
     arguments: argparse.Namespace, models: "Models"
 ) -> "tuple[SyntheticTasks | TableTasks, dict[str, Any]]":
     """What to optimise on, and which data that is."""
-    from tabicl_linear.cli.table_files import read_table
+    from tabicl_linear.estimator.rows.files import TableFile
     from tabicl_linear.lengths.datasets import DatasetOptions
     from tabicl_linear.lengths.oracle import SyntheticTasks, TableTasks, limits
 
@@ -103,12 +103,9 @@ def _tasks(
         most.check(options.num_features, options.num_classes)
         datasets = asdict(options) | {"lengths": list(options.lengths)}
         return SyntheticTasks(options, arguments.datasets), {"datasets": datasets}
-    table = read_table(arguments.table)
-    if arguments.target not in table.columns:
-        raise DataError(
-            f"{arguments.table} has no target column {arguments.target!r}; its columns are "
-            f"{', '.join(map(str, table.columns))}."
-        )
+    file = TableFile(arguments.table)
+    file.require(arguments.target)
+    table = file.frame()
     labels = table.pop(arguments.target)
     about = {"table": checksum(arguments.table), "target": arguments.target}
     tasks = TableTasks(table, labels, folds=arguments.folds, limits=most)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 
@@ -39,16 +40,9 @@ def main(argv: list[str]) -> int:
 
 def _predict(options: argparse.Namespace) -> None:
     # The classifier imports torch, which takes seconds, so files and names are checked first.
-    from tabicl_linear.cli.predict_tables import read_tables, shown, with_predictions
-    from tabicl_linear.cli.table_files import (
-        CSV,
-        PARQUET,
-        STANDARD_INPUT,
-        check_readable,
-        check_writable,
-        name_of,
-        write_table,
-    )
+    from tabicl_linear.cli.predict_tables import read_tables, with_predictions
+    from tabicl_linear.cli.table_output import check_writable, write_table
+    from tabicl_linear.estimator.rows.files import STANDARD_INPUT, check_readable, name_of, shown
 
     if options.dask:
         _check_streamable(options, "--dask")
@@ -56,8 +50,6 @@ def _predict(options: argparse.Namespace) -> None:
         return
     if options.stream:
         _check_streamable(options, "--stream")
-        if options.output.suffix.lower() not in (CSV, PARQUET):
-            raise ConfigError(f"--stream writes {CSV} or {PARQUET}, not --output {options.output}.")
     elif options.train == options.test == STANDARD_INPUT:
         raise ConfigError("TRAIN and TEST are both standard input; give a file for one of them.")
     check_writable(options.output, (options.train, options.test))
@@ -73,13 +65,13 @@ def _predict(options: argparse.Namespace) -> None:
     classifier = _classifier(options)
     classifier.fit(tables.train, tables.labels)
     probabilities = classifier.predict_proba(tables.test)
-    write_table(with_predictions(tables, classifier.classes_, probabilities), options.output)
+    classes, label_type = classifier.classes_, tables.labels.dtype
+    write_table(with_predictions(tables.ids, classes, probabilities, label_type), options.output)
     if not options.quiet:
         rows, columns = tables.train.shape
-        print(
+        say(
             f"read {name_of(options.train)}: {rows} rows, {columns} columns, classes "
-            f"{shown(classifier.classes_)}; wrote {options.output}: {len(tables.test)} rows",
-            file=sys.stderr,
+            f"{shown(list(classes))}; wrote {options.output}: {len(tables.test)} rows"
         )
 
 
@@ -111,7 +103,7 @@ def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
 
 def _check_streamable(options: argparse.Namespace, option: str) -> None:
     """Refuse what `--stream` and `--dask` cannot honour."""
-    from tabicl_linear.cli.table_files import STANDARD_INPUT
+    from tabicl_linear.estimator.rows.files import STANDARD_INPUT
 
     given = {
         "--id-columns": options.id_columns,

@@ -5,7 +5,6 @@ import logging
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
@@ -17,11 +16,13 @@ from tqdm import tqdm
 
 from tabicl_linear._version import __version__
 from tabicl_linear.cli.extras import DASK, require
-from tabicl_linear.cli.predict_stream import answers, check_columns
+from tabicl_linear.cli.outputs import say
+from tabicl_linear.cli.predict_tables import check_columns, with_predictions
+from tabicl_linear.cli.table_output import write_table
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.partitions import broadcast
 from tabicl_linear.estimator.rows.files import PARQUET, TableFile
-from tabicl_linear.files import PARTIAL, sweep, written_whole
+from tabicl_linear.files import PARTIAL, sweep
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -78,7 +79,8 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
     except (OSError, ValueError) as error:
         raise DataError(f"{options.test} is not readable as Parquet ({_line(error)}).") from error
     names = [name for name in table.columns if name != options.target]
-    check_columns(train, names, options.target)
+    learnt = [name for name in train.columns if name != options.target]
+    check_columns(learnt, names, files=(train.name, str(options.test)))
     with _cluster(options.dask) as client, _written_whole(options.output) as folder:
         classifier.fit(train.path, options.target)
         parts = table[names].to_delayed()
@@ -87,11 +89,10 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
         if rows == 0:
             raise DataError(f"{options.test} has no rows; give at least one.")
     if not options.quiet:
-        print(
+        say(
             f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
             f"{len(classifier.classes_)} classes; wrote {options.output}: {rows} rows in "
-            f"{len(parts)} parts",
-            file=sys.stderr,
+            f"{len(parts)} parts"
         )
 
 
@@ -103,9 +104,9 @@ def write_part(
     A part that is computed again, because its worker was lost, replaces the same file.
     """
     if len(rows):
-        table = answers(classifier.classes_, classifier.predict_proba(rows), label_type)
-        with written_whole(path) as partial:
-            table.to_parquet(partial, index=False)
+        ids = pd.DataFrame(index=rows.index)
+        probabilities = classifier.predict_proba(rows)
+        write_table(with_predictions(ids, classifier.classes_, probabilities, label_type), path)
     return len(rows)
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from tabicl_linear.cli.cell_text import (
-    dates,
-    numbers_with_marks,
-    row_numbers,
-    without_marks,
-)
-from tabicl_linear.cli.table_files import (
-    PARQUET,
-    STANDARD_INPUT,
-    ReadOptions,
-    name_of,
-    read_table,
-    suffix_of,
-)
+from tabicl_linear.cli.cell_text import dates, numbers_with_marks, row_numbers, without_marks
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.rows.files import is_text
+from tabicl_linear.estimator.rows.files import TableFile, TextFormat, is_text, shown
 from tabicl_linear.estimator.rows.label_text import typed_labels
 from tabicl_linear.estimator.rows.labels import checked_labels
 
@@ -56,10 +43,10 @@ class TableOptions:
     na_values: Sequence[str] = ()
 
     @property
-    def reading(self) -> ReadOptions:
-        """How files are read: identifiers and labels as they are written."""
-        as_text = (*self.id_columns, self.target)
-        return ReadOptions(self.sep, self.encoding, self.na_values, as_text)
+    def text(self) -> TextFormat:
+        """How text is read: identifiers and labels as they are written."""
+        as_written = (*self.id_columns, self.target)
+        return TextFormat(self.sep, self.encoding, self.na_values, as_written)
 
 
 @dataclass(frozen=True)
@@ -87,31 +74,38 @@ def read_tables(train_path: Path, test_path: Path, options: TableOptions) -> Pre
     Raises:
         DataError: A file cannot be read, a column is missing, or labels are.
     """
-    train = read_table(train_path, options.reading)
+    train_file, test_file = (TableFile(path, options.text) for path in (train_path, test_path))
+    train = train_file.frame()
     # A column of texts in TRAIN may hold in TEST what looks like numbers, where 007 would be 7.
-    texts = [name for name in train.columns if is_text(train[name])]
-    test = read_table(test_path, replace(options.reading, texts=texts))
-    labels = _labels(train, train_path, options)
-    _require(options.id_columns, test, test_path, "--id-columns")
-    _require([name for name in options.drop if name not in test], train, train_path, "--drop")
-    _require(options.dates, train, train_path, "--dates")
+    test = test_file.frame([name for name in train.columns if is_text(train[name])])
+    labels = _labels(train, train_file, options)
+    _require(options.id_columns, test, test_file, "--id-columns")
+    _require([name for name in options.drop if name not in test], train, train_file, "--drop")
+    _require(options.dates, train, train_file, "--dates")
     ids = test[list(dict.fromkeys(options.id_columns))]
     left_out = [options.target, *options.id_columns, *options.drop]
     train = train.drop(columns=left_out, errors="ignore")
     test = test.drop(columns=left_out, errors="ignore")
     if train.shape[1] == 0:
         raise DataError(
-            f"{name_of(train_path)} has no column besides the target {options.target!r} and those "
+            f"{train_file.name} has no column besides the target {options.target!r} and those "
             "left out; add some."
         )
-    _compare(train, test, train_path, test_path)
-    _require(options.categorical, train, train_path, "--categorical")
+    check_columns(
+        list(train.columns),
+        list(test.columns),
+        files=(train_file.name, test_file.name),
+        hint=", or leave some out by --drop or --id-columns",
+    )
+    _require(options.categorical, train, train_file, "--categorical")
     for name in train.columns:
-        train[name], test[name] = _cells(name, train, test, train_path, test_path, options)
+        train[name], test[name] = _cells(
+            name, (train_file, train[name]), (test_file, test[name]), options
+        )
     suspects = row_numbers(train)
     if suspects:
         warnings.warn(
-            f"{name_of(train_path)}: {', '.join(repr(name) for name in suspects)} looks like row "
+            f"{train_file.name}: {', '.join(repr(name) for name in suspects)} looks like row "
             "numbers; name such columns in --id-columns or --drop.",
             UserWarning,
             stacklevel=2,
@@ -120,33 +114,58 @@ def read_tables(train_path: Path, test_path: Path, options: TableOptions) -> Pre
 
 
 def with_predictions(
-    tables: PredictionTables, classes: npt.NDArray[Any], probabilities: npt.NDArray[np.float64]
+    ids: pd.DataFrame,
+    classes: npt.NDArray[Any],
+    probabilities: npt.NDArray[np.float64],
+    label_type: Any,
 ) -> pd.DataFrame:
     """The output: identifiers, `prediction` in the type of the labels, `proba_<label>` ...
 
-    Raises:
-        DataError: An identifier has the name of one of these columns.
+    Args:
+        ids: Identifiers of the rows; no columns if none were asked for.
+        classes: The labels.
+        probabilities: `[rows, classes]`.
+        label_type: Of the column of the labels in the training table.
     """
-    predicted = pd.Series(classes[probabilities.argmax(axis=1)], index=tables.ids.index)
-    columns = {"prediction": predicted.astype(tables.labels.dtype)}
-    for index, label in enumerate(classes):
-        columns[f"proba_{label}"] = pd.Series(probabilities[:, index], index=predicted.index)
-    return pd.concat([tables.ids, pd.DataFrame(columns)], axis=1)
+    predictions = pd.Series(classes[probabilities.argmax(axis=1)], index=ids.index)
+    columns = {"prediction": predictions.astype(label_type)}
+    for label, column in zip(classes, probabilities.T, strict=True):
+        columns[f"proba_{label}"] = pd.Series(column, index=ids.index)
+    return pd.concat([ids, pd.DataFrame(columns)], axis=1)
 
 
-def shown(names: Sequence[Any] | pd.Index, most: int = 10) -> str:
-    """The first names, and how many more there are."""
-    first = ", ".join(str(name) for name in list(names)[:most])
-    return first if len(names) <= most else f"{first} and {len(names) - most} more"
+def check_columns(
+    train: Sequence[str], test: Sequence[str], *, files: tuple[str, str], hint: str = ""
+) -> None:
+    """Find out, before the fit, whether two tables have the same columns.
+
+    Args:
+        train: Columns of the table to learn from, without the target.
+        test: Columns of the table to predict, without the target.
+        files: What messages call the two.
+        hint: What else can be done.
+
+    Raises:
+        DataError: The columns differ.
+    """
+    lacking = [name for name in train if name not in set(test)]
+    extra = [name for name in test if name not in set(train)]
+    if lacking or extra:
+        parts = [f"missing {shown([repr(name) for name in lacking])}"] if lacking else []
+        parts += [f"unknown {shown([repr(name) for name in extra])}"] if extra else []
+        raise DataError(
+            f"The columns of {files[1]} differ from those of {files[0]}: {'; '.join(parts)}. Give "
+            f"the same columns in any order{hint}."
+        )
 
 
-def _labels(train: pd.DataFrame, path: Path, options: TableOptions) -> pd.Series:
+def _labels(train: pd.DataFrame, file: TableFile, options: TableOptions) -> pd.Series:
     target = options.target
     if target not in train.columns:
-        hint = "" if options.sep or _is_parquet(path) else "; another separator is given by --sep"
+        hint = "" if options.sep or file.is_typed else "; another separator is given by --sep"
         raise DataError(
-            f"{name_of(path)} has no target column {target!r}; its columns (commas separate them) "
-            f"are {shown(train.columns)}{hint}."
+            f"{file.name} has no target column {target!r}; its columns (commas separate them) "
+            f"are {shown(file.columns)}{hint}."
         )
     twice = [name for name in options.id_columns if name in options.drop]
     if twice:
@@ -157,12 +176,12 @@ def _labels(train: pd.DataFrame, path: Path, options: TableOptions) -> pd.Series
     if target in (*options.id_columns, *options.drop):
         raise DataError(f"--target {target} is also in --id-columns or --drop; name it once.")
     labels = train[target]
-    if not _is_parquet(path):
+    if not file.is_typed:
         labels = typed_labels(labels)
     absent = int(labels.isna().sum())
     if absent:
         raise DataError(
-            f"Target column {target!r} of {name_of(path)} is missing in {absent} of {len(labels)} "
+            f"Target column {target!r} of {file.name} is missing in {absent} of {len(labels)} "
             "rows; remove those rows."
         )
     checked_labels(labels)
@@ -175,49 +194,30 @@ def _labels(train: pd.DataFrame, path: Path, options: TableOptions) -> pd.Series
     return labels
 
 
-def _require(names: Sequence[str], table: pd.DataFrame, path: Path, option: str) -> None:
+def _require(names: Sequence[str], table: pd.DataFrame, file: TableFile, option: str) -> None:
     for name in names:
         if name not in table.columns:
             raise DataError(
-                f"{option} {name}: {name_of(path)} has no such column; it has "
-                f"{shown(table.columns)}."
+                f"{option} {name}: {file.name} has no such column; it has "
+                f"{shown(list(table.columns))}."
             )
-
-
-def _compare(train: pd.DataFrame, test: pd.DataFrame, train_path: Path, test_path: Path) -> None:
-    lacking = [name for name in train.columns if name not in set(test.columns)]
-    extra = [name for name in test.columns if name not in set(train.columns)]
-    if lacking or extra:
-        parts = [f"missing {shown([repr(name) for name in lacking])}"] if lacking else []
-        parts += [f"unknown {shown([repr(name) for name in extra])}"] if extra else []
-        raise DataError(
-            f"The columns of {name_of(test_path)} differ from those of {name_of(train_path)}: "
-            f"{'; '.join(parts)}. Give the same columns in any order, or leave some out by --drop "
-            "or --id-columns."
-        )
 
 
 def _cells(
     name: str,
-    train: pd.DataFrame,
-    test: pd.DataFrame,
-    train_path: Path,
-    test_path: Path,
+    train: tuple[TableFile, pd.Series],
+    test: tuple[TableFile, pd.Series],
     options: TableOptions,
 ) -> tuple[pd.Series, pd.Series]:
     """A column of both tables as numbers, dates or what it is."""
-    learnt, asked = train[name], test[name]
+    (train_file, learnt), (test_file, asked) = train, test
     if name in options.dates:
         if all(dtypes.is_datetime64_any_dtype(column.dtype) for column in (learnt, asked)):
             return learnt, asked
-        learnt, asked = dates([(name_of(train_path), learnt), (name_of(test_path), asked)], name)
+        learnt, asked = dates([(train_file.name, learnt), (test_file.name, asked)], name)
         return learnt, asked
-    if not _is_parquet(train_path):
+    if not train_file.is_typed:
         learnt = numbers_with_marks(learnt)
-    if not _is_parquet(test_path) and dtypes.is_numeric_dtype(learnt.dtype):
+    if not test_file.is_typed and dtypes.is_numeric_dtype(learnt.dtype):
         asked = without_marks(asked)
     return learnt, asked
-
-
-def _is_parquet(path: Path) -> bool:
-    return path != STANDARD_INPUT and suffix_of(path) == PARQUET

@@ -118,7 +118,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         Args:
             X: Table `[rows, columns]`: array, frame of pandas, polars or Arrow, or nested list; may
                 hold missing values. Or an iterator of pairs (X, y) of such pieces, or the path of a
-                CSV or Parquet file.
+                CSV, TSV (also compressed) or Parquet file.
             y: Class labels of the rows; for a file the name of the column that holds them; left
                 out for an iterator.
             **unsupported: None; `sample_weight` is refused with the reason.

@@ -13,8 +13,9 @@ from sklearn.datasets import load_iris
 
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.__main__ import main
-from tabicl_linear.cli.table_files import read_table, write_table
+from tabicl_linear.cli.table_output import write_table
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.rows.files import TableFile
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,10 @@ def test_parquet_columns_in_another_order_and_with_the_target(folder, model, tab
     assert run(folder, model, "--quiet", **files) == 0
     assert capsys.readouterr().err == ""
     assert run(folder, model) == 0
-    from_parquet, from_csv = pd.read_parquet(folder / "out.parquet"), read_table(folder / "out.csv")
+    from_parquet, from_csv = (
+        pd.read_parquet(folder / "out.parquet"),
+        TableFile(folder / "out.csv").frame(),
+    )
     pd.testing.assert_frame_equal(from_parquet, from_csv, check_dtype=False)
 
 
@@ -226,9 +230,9 @@ def test_usage_errors_exit_with_2(arguments, capsys):
 
 
 def test_warnings_are_lines(folder, model, capsys):
-    train = read_table(folder / "train.csv").assign(age=[*range(109), "old"])
+    train = TableFile(folder / "train.csv").frame().assign(age=[*range(109), "old"])
     train.to_csv(folder / "train.csv", index=False)
-    test = read_table(folder / "test.csv").assign(age=3)
+    test = TableFile(folder / "test.csv").frame().assign(age=3)
     test.to_csv(folder / "test.csv", index=False)
     assert run(folder, model, "--quiet") == 0
     lines = capsys.readouterr().err.splitlines()

@@ -147,13 +147,13 @@ def test_a_mismatch_is_found_before_the_fit(folder, model, monkeypatch):
 
 def test_the_output_has_its_name_only_once_it_is_complete(folder, model, monkeypatch):
     seen = []
-    answers = predict_stream.answers
+    with_predictions = predict_stream.with_predictions
 
     def watched(*arguments):
         seen.append(sorted(path.name for path in folder.iterdir()))
-        return answers(*arguments)
+        return with_predictions(*arguments)
 
-    monkeypatch.setattr(predict_stream, "answers", watched)
+    monkeypatch.setattr(predict_stream, "with_predictions", watched)
     assert run(folder, model, "--stream") == 0
     assert len(seen) == 3
     assert not any("out.csv" in names for names in seen)
@@ -192,17 +192,31 @@ def test_options_that_it_cannot_honour_are_refused(folder, model, options, messa
     assert not (folder / "out.csv").exists()
 
 
-def test_other_forms_of_files_are_refused(folder, model, capsys):
-    for name in ("out.tsv", "out.csv.gz"):
-        assert run(folder, model, "--stream", output=name) == 2
-        assert "--stream writes .csv or .parquet" in capsys.readouterr().err
-        assert not (folder / name).exists()
+def test_other_forms_of_text_give_the_same_answers(folder, model):
+    assert run(folder, model, "--stream") == 0
+    for name in ("train", "test"):
+        table = pd.read_csv(folder / f"{name}.csv")
+        table.to_csv(folder / f"{name}.tsv.gz", index=False, sep="\t")
+    files = {"train": "train.tsv.gz", "test": "test.tsv.gz", "output": "out.tsv.gz"}
+    assert run(folder, model, "--stream", **files) == 0
+    answers = pd.read_csv(folder / "out.tsv.gz", sep="\t")
+    pd.testing.assert_frame_equal(answers, pd.read_csv(folder / "out.csv"))
+
+
+def test_standard_input_cannot_be_read_twice(folder, model, capsys):
     arguments = ["-", folder / "test.csv", "--target", "y", "--output", folder / "out.csv"]
     assert main(["predict", *map(str, arguments), "--stream"]) == 2
     assert "--stream does not take standard input" in capsys.readouterr().err
-    (folder / "train.csv").rename(folder / "train.tsv")
-    assert run(folder, model, "--stream", train="train.tsv") == 2
-    assert "unknown suffix '.tsv'" in capsys.readouterr().err
+
+
+def test_faults_at_the_end_of_the_test_table_are_found_before_the_fit(
+    folder, model, capsys, monkeypatch
+):
+    monkeypatch.setattr(predict_stream.TabICLLinearClassifier, "fit", None)
+    with (folder / "test.csv").open("a") as file:
+        file.write("1,2,x,more\n")
+    assert run(folder, model, "--stream") == 2
+    assert "test.csv: line 52 has 4 fields and the header 3" in capsys.readouterr().err
 
 
 def test_ensembles_by_name(folder, model, monkeypatch):

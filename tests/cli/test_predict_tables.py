@@ -90,9 +90,8 @@ def test_identifiers_of_parquet_keep_their_type(model, tmp_path):
 def test_predictions_have_the_type_of_the_labels(kind):
     labels = pd.Series([0, 1, 1], dtype="int8").astype(kind)
     ids = pd.DataFrame(index=range(2))
-    known = SimpleNamespace(ids=ids, labels=labels)
     classes = np.array(sorted(labels.unique().tolist()))
-    out = with_predictions(known, classes, np.array([[0.1, 0.9], [0.8, 0.2]]))
+    out = with_predictions(ids, classes, np.array([[0.1, 0.9], [0.8, 0.2]]), labels.dtype)
     assert out["prediction"].dtype == labels.dtype
     assert out["prediction"].tolist() == [labels[1], labels[0]]
 

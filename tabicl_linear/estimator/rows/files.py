@@ -1,90 +1,118 @@
-"""Tables in files, read piece by piece."""
+"""Tables in files, whole or in pieces: CSV, TSV (also by gzip, on standard input) and Parquet.
+
+What a file of text cannot say, the caller does (`TextFormat`), and every fault is one line.
+"""
 
 import csv
+import gzip
+import io
+import sys
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.rows import csv_text
-from tabicl_linear.estimator.rows.label_text import typed_labels
+from tabicl_linear.estimator.rows.label_text import MISSING_WORDS, typed_labels
 
-CSV = ".csv"
-PARQUET = ".parquet"
+CSV, TSV, PARQUET, GZIP = ".csv", ".tsv", ".parquet", ".gz"
+STANDARD_INPUT = Path("-")
 ROWS_PER_PIECE = 50_000
 MOST_SHOWN = 10
 """Column names in a message."""
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How CSV and TSV files are read.
+
+    Attributes:
+        sep: Character between fields; None for a comma, or a tab in TSV files.
+        encoding: Of the text.
+        na_values: Texts that count as missing, besides `MISSING_WORDS`.
+        as_written: Columns of identifiers and labels, which stay text. Only an empty field is
+            missing there, as are `na_values`.
+    """
+
+    sep: str | None = None
+    encoding: str = "utf-8"
+    na_values: Sequence[str] = ()
+    as_written: Sequence[str] = ()
+
+
+PLAIN = TextFormat()
 
 
 class TableFile:
-    """A CSV or Parquet file, by suffix, of any length.
+    """A table of any length in a file, or on standard input for the path "-" (CSV).
 
     Args:
-        path: The file.
+        path: The file; its suffix says what it is (see `suffix_of`).
+        text: How it is read if it is text.
 
     Attributes:
+        name: What messages call it.
         columns: Names of its columns; those that pandas made of an index are none.
 
     Raises:
-        DataError: The file is missing, empty or unreadable, has an unknown suffix or the same
-            column name twice.
+        DataError: The file is missing, empty or unreadable, has an unknown suffix, the same
+            column name twice, or a first row longer than the header.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: TextFormat = PLAIN) -> None:
+        check_readable(path)
         self.path = path
-        if not path.is_file():
-            raise DataError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}.")
-        self._is_csv = path.suffix.lower() == CSV
-        if not self._is_csv and path.suffix.lower() != PARQUET:
-            raise DataError(f"{path}: unknown suffix {path.suffix!r}; use {CSV} or {PARQUET}.")
+        self.name = name_of(path)
+        self._kind = CSV if path == STANDARD_INPUT else suffix_of(path)
+        self._text = text
+        self._sep = text.sep or ("\t" if self._kind == TSV else ",")
+        # Read once, since it cannot be read again.
+        self._content = sys.stdin.buffer.read() if path == STANDARD_INPUT else None
         self.columns = self._names()
         twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if twice:
-            raise csv_text.repeated(str(path), twice[0])
+            raise csv_text.repeated(self.name, twice[0])
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether its cells have types; those of the other files are text for something."""
+        return self._kind == PARQUET
 
     def num_rows(self) -> int:
-        """How many rows it has; for CSV, lines after the first, an upper bound."""
-        if not self._is_csv:
-            with self._parquet() as file:
-                return int(file.metadata.num_rows)
-        lines, block = 0, b"\n"
-        with self.path.open("rb") as file:
-            for block in iter(lambda: file.read(1 << 20), b""):
-                lines += block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
-        return lines - 1 + (not block.endswith((b"\n", b"\r")))
+        """How many rows it has; text is parsed for it, so that its faults are found."""
+        if not self.is_typed:
+            return sum(len(piece) for piece in self.pieces(texts=()))
+        with self._faults(), self._parquet() as file:
+            return int(file.metadata.num_rows)
 
     def require(self, name: str) -> None:
         """Raise `DataError` if there is no such column."""
         if name not in self.columns:
-            shown = ", ".join(self.columns[:MOST_SHOWN])
-            more = len(self.columns) - MOST_SHOWN
             raise DataError(
-                f"{self.path} has no column {name!r}; its columns (commas separate them) are "
-                f"{shown}{f' and {more} more' if more > 0 else ''}."
+                f"{self.name} has no column {name!r}; its columns (commas separate them) are "
+                f"{shown(self.columns)}."
             )
 
     def labels(self, name: str) -> "pd.Series[Any]":
-        """All values of the column of the labels, those of CSV files by the rules of `predict`.
+        """All values of the column of the labels; in text, of the type that `typed_labels` says.
 
         Raises:
             DataError: There is no such column, or the file is unreadable.
         """
         self.require(name)
-        with _ReadingErrors(self.path):
-            if self._is_csv:
-                text = pd.read_csv(
-                    self.path,
-                    usecols=[name],
-                    index_col=False,
-                    dtype=str,
-                    keep_default_na=False,
-                    na_values=[""],
-                )
-                return typed_labels(text[name])
-            return pd.read_parquet(self.path, columns=[name])[name]
+        with self._faults():
+            if self.is_typed:
+                return pd.read_parquet(self.path, columns=[name])[name]
+            with self._bytes() as stream:
+                options = self._options(texts=(), as_written=(name,))
+                return typed_labels(pd.read_csv(stream, usecols=[name], **options)[name])
 
     def texts(self) -> list[str]:
         """Columns whose first piece holds text.
@@ -95,6 +123,25 @@ class TableFile:
         first = next(self.pieces(texts=()), None)
         return [] if first is None else [name for name in self.columns if is_text(first[name])]
 
+    def frame(self, texts: Sequence[str] = ()) -> pd.DataFrame:
+        """All rows.
+
+        Args:
+            texts: Columns of a file of text that are text whatever they look like.
+
+        Raises:
+            DataError: The file is unreadable, or has no rows.
+        """
+        with self._faults():
+            if self.is_typed:
+                frame = pd.read_parquet(self.path, columns=self.columns)
+            else:
+                with self._bytes() as stream:
+                    frame = pd.read_csv(stream, **self._options(texts, self._text.as_written))
+        if len(frame) == 0:
+            raise no_rows(self.name)
+        return frame
+
     def pieces(
         self, columns: Sequence[str] | None = None, texts: Sequence[str] | None = None
     ) -> Iterator[pd.DataFrame]:
@@ -102,51 +149,136 @@ class TableFile:
 
         Args:
             columns: Names of some columns; all if left out.
-            texts: Columns of a CSV file that are text whatever a piece of them looks like, as 007
-                would be 7 in a piece of such; those of `texts()` if left out.
+            texts: Columns of a file of text that are text whatever a piece of them looks like, as
+                007 would be 7 in a piece of such; those of `texts()` if left out.
 
         Raises:
             DataError: The file is unreadable.
         """
         names = self.columns if columns is None else list(columns)
         if texts is None:
-            texts = self.texts() if self._is_csv else ()
-        with _ReadingErrors(self.path):
-            if self._is_csv:
-                # All columns, since `usecols` would cut rows that are too long. low_memory=False:
-                # one type for each column of a piece.
-                with pd.read_csv(
-                    self.path,
-                    index_col=False,
-                    dtype=dict.fromkeys(texts, str),
-                    chunksize=ROWS_PER_PIECE,
-                    low_memory=False,
-                ) as reader:
-                    yield from (piece[names] for piece in reader if len(piece))
+            texts = () if self.is_typed else self.texts()
+        with self._faults():
+            if self.is_typed:
+                with self._parquet() as file:
+                    for batch in file.iter_batches(ROWS_PER_PIECE, columns=names):
+                        yield batch.to_pandas()
                 return
-            with self._parquet() as file:
-                for batch in file.iter_batches(ROWS_PER_PIECE, columns=names):
-                    yield batch.to_pandas()
+            # All columns, since `usecols` would cut rows that are too long.
+            options = self._options(texts, self._text.as_written)
+            with (
+                self._bytes() as stream,
+                pd.read_csv(stream, chunksize=ROWS_PER_PIECE, **options) as reader,
+            ):
+                yield from (piece[names] for piece in reader if len(piece))
+
+    def _options(self, texts: Sequence[str], as_written: Sequence[str]) -> dict[str, Any]:
+        """Arguments of `pandas.read_csv`."""
+        return {
+            "sep": self._sep,
+            "encoding": self._text.encoding,
+            "index_col": False,
+            "dtype": dict.fromkeys((*as_written, *texts), str),
+            "keep_default_na": False,
+            "na_values": {
+                name: ["", *self._text.na_values, *(() if name in as_written else MISSING_WORDS)]
+                for name in self.columns
+            },
+            # One type for each column of a piece.
+            "low_memory": False,
+        }
 
     def _names(self) -> list[str]:
-        with _ReadingErrors(self.path):
-            if not self._is_csv:
+        with self._faults():
+            if self.is_typed:
                 with self._parquet() as file:
                     schema = file.schema_arrow
                 # Descriptions of an index that is no column are no texts.
                 index = (schema.pandas_metadata or {}).get("index_columns", [])
                 return [name for name in schema.names if name not in index]
-            with self.path.open(encoding="utf-8-sig", newline="") as lines:
-                names = csv_text.header(str(self.path), lines)
+            encoding = "utf-8-sig" if self._text.encoding == "utf-8" else self._text.encoding
+            with (
+                self._bytes() as stream,
+                io.TextIOWrapper(stream, encoding=encoding, newline="") as lines,
+            ):
+                names = csv_text.header(self.name, lines, sep=self._sep)
         if not names:
-            raise DataError(f"{self.path} is empty; give a header line and rows.")
+            raise DataError(f"{self.name} is empty; give a header line and rows.")
         return names
+
+    @contextmanager
+    def _bytes(self) -> Iterator[IO[bytes] | gzip.GzipFile]:
+        """The text, which may be compressed whatever its name."""
+        content = self._content
+        with self.path.open("rb") if content is None else io.BytesIO(content) as stream:
+            is_compressed = stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            stream.seek(0)
+            if is_compressed:
+                with gzip.GzipFile(fileobj=stream) as text:
+                    yield text
+            else:
+                yield stream
 
     def _parquet(self) -> Any:
         # Imported here, since only files need it.
         from pyarrow.parquet import ParquetFile
 
         return ParquetFile(self.path)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Turns the errors of pandas, pyarrow and gzip into one line."""
+        try:
+            yield
+        except DataError:
+            raise
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise DataError(f"{self.name} is not a whole gzip file ({error}).") from error
+        except UnicodeError as error:
+            reason = str(error)  # such as UTF-16 without a mark at its start
+            if isinstance(error, UnicodeDecodeError):
+                reason = f"byte {error.object[error.start]:#04x}"
+            raise DataError(
+                f"{self.name} is not {self._text.encoding} text ({reason}); say which it is (for "
+                "example --encoding latin-1), or save it as UTF-8."
+            ) from error
+        except (pd.errors.ParserError, csv.Error) as error:
+            raise csv_text.fault(self.name, error) from error
+        except (ValueError, OSError) as error:  # those of pandas' and pyarrow's readers
+            raise DataError(
+                f"{self.name} is not a readable {self._kind[1:]} file "
+                f"({' '.join(str(error).split())})."
+            ) from error
+
+
+def check_readable(path: Path) -> None:
+    """Check that there is a file of a known kind.
+
+    Raises:
+        DataError: There is none.
+    """
+    if path == STANDARD_INPUT:
+        return
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give a CSV, TSV or Parquet file.")
+    if not path.is_file():
+        raise DataError(f"{path}: no such file.")
+    suffix_of(path)
+
+
+def suffix_of(path: Path) -> str:
+    """Kind of a file by its name: ".csv", ".tsv" or ".parquet"; text also with ".gz" behind it.
+
+    Raises:
+        DataError: Another suffix.
+    """
+    suffix = path.suffix.lower()
+    inner = Path(path.stem).suffix.lower() if suffix == GZIP else suffix
+    if inner in (CSV, TSV) or (inner == PARQUET and suffix != GZIP):
+        return inner
+    raise DataError(
+        f"{path}: unknown suffix {path.suffix!r}; use {CSV}, {TSV} (also with {GZIP}) or {PARQUET}."
+    )
 
 
 def is_text(column: "pd.Series[Any]") -> bool:
@@ -155,22 +287,17 @@ def is_text(column: "pd.Series[Any]") -> bool:
     return bool(dtypes.infer_dtype(values, skipna=True) == "string")
 
 
-class _ReadingErrors:
-    """Turns the reading errors of pandas and pyarrow into one line."""
+def name_of(path: Path) -> str:
+    """What messages call a file."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
 
-    def __enter__(self) -> None:
-        pass
+def shown(names: Sequence[Any]) -> str:
+    """The first names, and how many more there are."""
+    first = ", ".join(str(name) for name in names[:MOST_SHOWN])
+    return first if len(names) <= MOST_SHOWN else f"{first} and {len(names) - MOST_SHOWN} more"
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, pd.errors.ParserError | csv.Error):
-            raise csv_text.fault(str(self._path), error) from error
-        # Errors of pandas' and pyarrow's readers are ValueErrors; ours say what is wrong already.
-        if isinstance(error, ValueError | OSError) and not isinstance(error, DataError):
-            reason = " ".join(str(error).split())
-            raise DataError(
-                f"{self._path} is not a readable {self._path.suffix[1:].lower()} file ({reason}); "
-                "CSV files are comma-separated UTF-8 with a header."
-            ) from error
+
+def no_rows(name: str) -> DataError:
+    """What to raise about a file with a header only."""
+    return DataError(f"{name} has a header but no rows; give at least one row.")

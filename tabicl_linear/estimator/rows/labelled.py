@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import Table
-from tabicl_linear.estimator.rows.files import TableFile
+from tabicl_linear.estimator.rows.files import TableFile, no_rows
 from tabicl_linear.estimator.rows.frames import computable, computable_array, from_other_library
 from tabicl_linear.estimator.rows.labels import checked_labels, one_line
 from tabicl_linear.estimator.rows.pieces import Pieces, joined
@@ -121,7 +121,7 @@ def rows_of_file(path: Path, target: Any) -> FileRows:
     """The rows of a file, without the column of the labels.
 
     Args:
-        path: A CSV or Parquet file.
+        path: A CSV, TSV or Parquet file.
         target: Name of the column with the labels.
 
     Raises:
@@ -139,7 +139,7 @@ def rows_of_file(path: Path, target: Any) -> FileRows:
             "rows; remove those rows."
         )
     if len(column) == 0:
-        raise DataError(f"{path} has a header but no rows; give at least one row.")
+        raise no_rows(file.name)
     names = [name for name in file.columns if name != target]
     if not names:
         raise DataError(f"{path} has no column besides the target {target!r}; add some.")

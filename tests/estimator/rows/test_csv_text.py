@@ -14,12 +14,12 @@ def test_names_are_those_of_pandas():
     ("lines", "message"),
     [
         (["a,a\n"], "t.csv: column name 'a' occurs more than once; rename it."),
-        (["a\n", "1,2\n"], "t.csv: line 2 has 2 fields and the header 1; put quotes .*, or wave."),
+        (["a\n", "1,2\n"], "t.csv: line 2 has 2 fields and the header 1; put quotes"),
     ],
 )
 def test_headers_that_do_not_fit(lines, message):
     with pytest.raises(DataError, match=message):
-        csv_text.header("t.csv", lines, hint=", or wave")
+        csv_text.header("t.csv", lines)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,10 @@
-"""Files that are read in pieces."""
+"""Files of tables, whole and in pieces: separators, encodings, compression, texts as written."""
+
+import gzip
+import io
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -6,7 +12,7 @@ import pytest
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.rows import files
-from tabicl_linear.estimator.rows.files import TableFile
+from tabicl_linear.estimator.rows.files import STANDARD_INPUT, TableFile, TextFormat, suffix_of
 
 
 @pytest.fixture(params=["t.csv", "T.PARQUET"])
@@ -62,7 +68,7 @@ def test_few_of_many_columns_are_named(tmp_path):
         ("t.csv", b"a,b\n1,2,3\n", "line 2 has 3 fields and the header 2; put quotes around"),
         ("t.csv", b"a,b\n1,2\n3,4,5\n", "line 3 has 3 fields and the header 2"),
         ("t.csv", b'a,b\n1,"2\n', "inside string.*close the quote"),
-        ("t.csv", b"a,b\n\xff,1\n", "not a readable csv"),
+        ("t.csv", b"a,b\n\xff,1\n", "not utf-8 text"),
         ("t.parquet", b"PAR1", "not a readable parquet"),
         ("t.xls", b"", "unknown suffix '.xls'"),
     ],
@@ -103,3 +109,73 @@ def test_an_index_that_pandas_wrote_is_no_column(tmp_path, name):
     assert piece.columns.tolist() == ["a", "b"]
     assert piece.a.tolist() == [1, 2, 3]
     assert file.labels("b").tolist() == ["x", "y", "z"]
+
+
+def test_separator_and_encoding(tmp_path):
+    path = tmp_path / "t.csv"
+    table = pd.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z,\n;\t"], "ü": [0.5, np.nan, 1e300]})
+    table.to_csv(path, index=False, sep=";", encoding="latin-1")
+    with pytest.raises(DataError, match=r"not utf-8 text \(byte 0xfc\).*--encoding latin-1"):
+        TableFile(path, TextFormat(sep=";")).frame()
+    read = TableFile(path, TextFormat(sep=";", encoding="latin-1")).frame()
+    pd.testing.assert_frame_equal(read, table, check_dtype=False)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf" + b"a,b\n1,2\n")
+    table = TableFile(tmp_path / "t.csv", TextFormat(as_written=("a",))).frame()
+    assert table.to_dict("list") == {"a": ["1"], "b": [2]}
+
+
+@pytest.mark.parametrize("wrap", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_standard_input(monkeypatch, wrap):
+    stream = SimpleNamespace(buffer=io.BytesIO(wrap(b"a\tb\n1\t2\n")))
+    monkeypatch.setattr(sys, "stdin", stream)
+    table = TableFile(STANDARD_INPUT, TextFormat(sep="\t")).frame()
+    assert table.to_dict("list") == {"a": [1], "b": [2]}
+
+
+def test_text_columns_are_read_as_written(tmp_path):
+    (tmp_path / "t.csv").write_text("id,x,y\n007,NA,NA\n1.0,,None\n,n/a,-\n")
+    table = TableFile(
+        tmp_path / "t.csv", TextFormat(as_written=("id", "y"), na_values=["-"])
+    ).frame()
+    assert table["id"].tolist()[:2] == ["007", "1.0"]
+    assert table["y"].tolist()[:2] == ["NA", "None"]
+    assert table[["id", "y"]].isna().to_numpy()[2].all()
+    assert table["x"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n\n", "is empty"),
+        (b"a,b\n", "header but no rows"),
+        (b"a,b\n1,2\n3,4\n5,6,7\n", "line 4 has 3 fields and the header 2"),
+        (b"a,b\n1,2,\n3,4,\n", "line 2 has 3 fields and the header 2"),
+        (b"a,a\n1,2\n", "column name 'a' occurs more than once"),
+        (b"\x1f\x8bno", "not a whole gzip file"),
+        (gzip.compress(b"a,b\n1,2\n")[:10] + b"\xff" * 20, "not a whole gzip file"),
+        (b'a,b\n"1,2\n', "not a readable table"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_files_that_cannot_be_read(tmp_path, content, message):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(DataError, match=message) as refusal:
+        TableFile(tmp_path / "t.csv").frame()
+    assert "\n" not in str(refusal.value)
+    assert "t.csv" in str(refusal.value)
+
+
+def test_text_of_another_encoding(tmp_path):
+    (tmp_path / "t.csv").write_bytes("a\n1\n".encode("utf-16-le"))
+    with pytest.raises(DataError, match=r"not utf-16 text .*--encoding"):
+        TableFile(tmp_path / "t.csv", TextFormat(encoding="utf-16")).frame()
+
+
+@pytest.mark.parametrize("name", ["t.txt", "t.gz", "t.parquet.gz", "t", "t.csv.zip"])
+def test_unknown_suffixes(name):
+    with pytest.raises(DataError, match="unknown suffix"):
+        suffix_of(Path(name))
