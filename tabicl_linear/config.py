@@ -20,6 +20,7 @@ from tabicl_linear.callbacks.probing import Probing
 from tabicl_linear.callbacks.progress import Progress
 from tabicl_linear.callbacks.run_checkpoint import RunCheckpoint
 from tabicl_linear.callbacks.state_norms import StateNorms
+from tabicl_linear.callbacks.thread_count import ThreadCount
 from tabicl_linear.callbacks.throughput import Throughput
 from tabicl_linear.callbacks.write_rates import WriteRates
 from tabicl_linear.config_messages import OneLineParser, names_itself, undecodable
@@ -98,6 +99,7 @@ class ConfigCLI(LightningCLI):
         parser.add_lightning_class_args(RunCheckpoint, "checkpoint")
         parser.add_lightning_class_args(Progress, "progress")
         parser.add_lightning_class_args(Throughput, "throughput")
+        parser.add_lightning_class_args(ThreadCount, "thread_count")
         for name, probing in PROBES.items():
             parser.add_lightning_class_args(probing, name)
         parser.add_argument(

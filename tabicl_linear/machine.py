@@ -1,8 +1,12 @@
-"""Describes the machine and the software on which something was measured."""
+"""Describes the machine on which something is measured, and tells the memory of a call."""
 
+import ctypes
 import datetime
+import gc
 import os
 import platform
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +60,34 @@ def processor() -> str:
     has = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
     name = fields.get("model name") or platform.processor() or platform.machine()
     return f"{name} ({', '.join(has)})" if has else name
+
+
+def peak_bytes(call: Callable[[], object], device: torch.device) -> int | None:
+    """Bytes that a call needs at its peak beyond what was held before it; None if unknown.
+
+    On CUDA the maximum that the caching allocator hands out. On a CPU the maximum resident memory:
+    free memory of the C allocator is returned to the system first, then the kernel's high-water
+    mark is reset (Linux only, None elsewhere). Both include libraries' work space; what libraries
+    keep between calls counts only in the first call, so call it once before.
+    """
+    gc.collect(1)  # garbage of calls is young; a full collection takes longer than many calls
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        call()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    if not sys.platform.startswith("linux"):
+        call()
+        return None
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _kilobytes("VmRSS")
+    call()
+    return max(_kilobytes("VmHWM") - before, 0)
+
+
+def _kilobytes(field: str) -> int:
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status[field].split()[0]) * 1024

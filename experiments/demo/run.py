@@ -30,6 +30,8 @@ def pretrain(config: list[Path], root: Path, max_steps: int | None) -> Path:
     for path in config:
         command += ["--config", str(path)]
     command += ["--trainer.default_root_dir", str(root), "--trainer.enable_model_summary", "false"]
+    # Other programs may need the cores: minutes on a quiet machine could become many.
+    command += ["--thread_count.every_n_steps", "100"]
     if max_steps is not None:
         command += ["--trainer.max_steps", str(max_steps)]
     checkpoint = _newest_checkpoint(root)

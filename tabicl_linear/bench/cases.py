@@ -11,7 +11,8 @@ import torch
 from torch.utils.benchmark import timer
 from tqdm import tqdm
 
-from tabicl_linear.bench.clock import peak_bytes, timed
+from tabicl_linear.bench.clock import timed
+from tabicl_linear.machine import peak_bytes
 
 Role = Literal["ours", "baseline", "bound"]
 Key = tuple[str, str]

@@ -100,7 +100,7 @@ class PretrainingCLI(ConfigCLI):
                 Provenance(self.plain_config()),
             ]
             return make_trainer({**options, "logger": options["logger"] or False})
-        callbacks = [self._get(self.config_init, "throughput")]
+        callbacks = [self._get(self.config_init, name) for name in ("throughput", "thread_count")]
         if options["enable_progress_bar"] is not False:
             callbacks.append(self._get(self.config_init, "progress"))
         callbacks += [self._get(self.config_init, name) for name in PROBES]

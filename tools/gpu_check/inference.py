@@ -6,9 +6,10 @@ import torch
 
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.backends.choice import Backend, autocast_dtype
-from tabicl_linear.bench.clock import peak_bytes, timed
+from tabicl_linear.bench.clock import timed
 from tabicl_linear.bench.training import noise
 from tabicl_linear.kernels.state import num_bytes
+from tabicl_linear.machine import peak_bytes
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.readouts import Causal
