@@ -1,5 +1,6 @@
 """A folder of parts: resumed, shared out, and kept to one run."""
 
+import itertools
 import json
 import shutil
 
@@ -8,6 +9,7 @@ import pytest
 from fuzz import budget, flipped_bits
 
 from tabicl_linear.errors import ConfigError, DamagedFile
+from tabicl_linear.files import partial_name
 from tabicl_linear.lengths import parts
 from tabicl_linear.lengths.parts import Shard, open_folder, read_settings
 
@@ -59,8 +61,8 @@ def test_a_part_that_fails_leaves_nothing_and_those_before_it(tmp_path):
 
 def test_what_a_killed_process_left_is_swept(tmp_path):
     open_folder(tmp_path, {})
-    left = tmp_path / "parts" / ".000000.parquet.123.partial"
-    left.touch()
+    left = partial_name(tmp_path / "parts" / "000000.parquet").name.split("-")
+    (tmp_path / "parts" / f"{left[0]}-999999999-{left[2]}").touch()
     run(tmp_path, range(1), part, lambda line: None)
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["000000.parquet"]
 
@@ -173,14 +175,14 @@ def test_shards_out_of_range_are_refused(text):
         Shard.parse(text)
 
 
-@pytest.mark.parametrize("left", [["parts"], ["parts", ".run.json.999999999.partial"]])
+@pytest.mark.parametrize("left", [["parts"], ["parts", ".run.json.0123abcd-99-7.partial"]])
 def test_a_folder_of_a_run_killed_before_its_settings_is_its_own(tmp_path, left):
     for name in left:
         path = tmp_path / name
         path.mkdir() if name == "parts" else path.touch()
     open_folder(tmp_path, {"seed": 1})
     assert read_settings(tmp_path) == {"seed": 1}
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["parts", "run.json"]
+    assert {p.name for p in tmp_path.iterdir()} == {*left, "parts", "run.json"}
 
 
 @pytest.mark.parametrize("other", ["parts/0.parquet", "notes.txt", ".other.7.partial"])
@@ -189,3 +191,20 @@ def test_a_folder_with_anything_else_is_not(tmp_path, other):
     (tmp_path / other).touch()
     with pytest.raises(ConfigError, match="other files"):
         open_folder(tmp_path, {"seed": 1})
+
+
+def test_a_part_with_a_row_of_another_is_made_again(tmp_path):
+    open_folder(tmp_path, {})
+    two = pd.concat([part(0), part(1)], ignore_index=True)
+    run(tmp_path, [0], lambda index: two, lambda line: None)
+    with pytest.raises(DamagedFile, match="it is not part 0"):
+        results(tmp_path)
+
+
+def test_time_left_is_that_of_the_parts_left(tmp_path, monkeypatch):
+    """Each takes a minute."""
+    minutes, lines = itertools.count(), []
+    monkeypatch.setattr(parts.time, "monotonic", lambda: 60.0 * next(minutes))
+    open_folder(tmp_path, {})
+    run(tmp_path, range(3), part, lines.append)
+    assert [line.split(", ")[-1] for line in lines] == ["2 min left", "1 min left", "0 s left"]
