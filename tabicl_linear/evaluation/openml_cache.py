@@ -96,12 +96,12 @@ class OpenMLCache:
         if number in faults:
             return Source(name, path, "", number, faults[number])
         try:
-            known = json.loads(pq.read_schema(path).metadata[METADATA])
+            about = json.loads(pq.read_schema(path).metadata[METADATA])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{path} is no table of the cache ({error}); delete it to read it again."
             ) from error
-        return Source(name, path, known["target"], number)
+        return Source(name, path, about["target"], number)
 
     def _suite(self, suite: str) -> dict[int, str]:
         if not suite.isdecimal():
