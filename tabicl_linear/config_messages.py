@@ -142,8 +142,8 @@ def undecodable(arguments: Sequence[str]) -> str | None:
 
 def _unknown(option: str, parser: ArgumentParser) -> str:
     key = option.lstrip("-").split("=")[0].split()[0]
-    known = [name.lstrip("-") for name in parser._option_string_actions]
-    close = difflib.get_close_matches(key, known, n=1)
+    names = [name.lstrip("-") for name in parser._option_string_actions]
+    close = difflib.get_close_matches(key, names, n=1)
     hint = f"did you mean {close[0]}?" if close and ".init_args." not in key else f"{HELP}."
     return f"Unknown option or config key {option!r}; {hint}"
 

@@ -197,10 +197,10 @@ class InContextModel(PlacedModule):
 
     def _predict(self, state: InContextState, x: Tensor) -> Tensor:
         tables = self.tables(state.statistics)
-        known = tables.query_predictions(x, state.ridge)
-        tokens = tables.query_tokens(x, known)
+        ridge_predictions = tables.query_predictions(x, state.ridge)
+        tokens = tables.query_tokens(x, ridge_predictions)
         hidden = self.backbone.predict(tokens, state.layers, num_cells=tables.num_cells)
-        return self.logits(hidden, x.shape[2], state.classes, known)
+        return self.logits(hidden, x.shape[2], state.classes, ridge_predictions)
 
     def forward(self, batch: TaskBatch) -> Float[Tensor, "b q y"]:
         """Logits of the query rows in the training layout of the strategy.
@@ -227,15 +227,17 @@ class InContextModel(PlacedModule):
         rows = slice(None), slice(None, num_context)
         statistics = self.statistics(batch.x[rows], batch.y[rows], batch.categorical)
         tables = self.tables(statistics)
-        known, num_cells = tables.training_predictions(batch), tables.num_cells
-        written, queries = tables.training_tokens(batch, known)
+        ridge_predictions, num_cells = tables.training_predictions(batch), tables.num_cells
+        written, queries = tables.training_tokens(batch, ridge_predictions)
         with self.computing():
             context, layers = self.backbone.fit(written, initial, num_cells=num_cells)
             if queries.shape[1]:
                 queries = self.backbone.predict(queries, layers, num_cells=num_cells)
         hidden = self.strategy.predictions(context, queries, num_context=num_context)
         classes = self._classes(batch.y[rows])
-        of_queries = None if known is None else known.rows(slice(num_context, None))
+        of_queries = (
+            None if ridge_predictions is None else ridge_predictions.rows(slice(num_context, None))
+        )
         return self.logits(hidden, tables.num_columns, classes, of_queries), layers
 
     def statistics(
@@ -271,7 +273,7 @@ class InContextModel(PlacedModule):
         hidden: Float[Tensor, "g u d"],
         num_columns: int,
         classes: Bool[Tensor, "b y"] | None,
-        known: RidgePredictions | None,
+        ridge_predictions: RidgePredictions | None,
     ) -> Float[Tensor, "b u y"]:
         """Logits of hidden tokens that have passed the backbone.
 
@@ -279,11 +281,11 @@ class InContextModel(PlacedModule):
             hidden: The tokens.
             num_columns: Columns of the tables.
             classes: Which classes a context has, where a state says so.
-            known: What ridge regressions say about the rows; None without them.
+            ridge_predictions: What ridge regressions say about the rows; None without them.
         """
         logits: Tensor = self.head(self.embedding.outputs(hidden, num_columns))
-        if self.ridge is not None and known is not None:
-            logits = logits + self.ridge.logits(known)
+        if self.ridge is not None and ridge_predictions is not None:
+            logits = logits + self.ridge.logits(ridge_predictions)
         return logits if classes is None else without_absent(logits, classes)
 
     def _check_state(self, state: InContextState) -> None:

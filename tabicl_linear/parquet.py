@@ -126,8 +126,8 @@ def _fault(frame: pd.DataFrame, columns: Mapping[str, Kind]) -> str | None:
     absent = [name for name in columns if name not in frame]
     further = [str(name) for name in frame if name not in columns]
     if absent or further or not frame.columns.is_unique:
-        found = ", ".join(map(str, frame.columns))
-        return f"it has the columns {found} and not {', '.join(columns)}"
+        names = ", ".join(map(str, frame.columns))
+        return f"it has the columns {names} and not {', '.join(columns)}"
     for name, kind in columns.items():
         if not _holds(frame[name], kind):
             return f"its column {name} holds {frame[name].dtype} and not {kind}"

@@ -67,9 +67,9 @@ class Tables:
         """Tokens of the rows of a context, chunk by chunk; `ridge` advances with them."""
         pairs = zip(x.split(rows_per_chunk, dim=1), y.split(rows_per_chunk, dim=1), strict=True)
         for rows, labels in pairs:
-            known = None if ridge is None else ridge.read(rows, labels)
+            ridge_predictions = None if ridge is None else ridge.read(rows, labels)
             yield self.strategy.context_tokens(
-                self._rows(rows, known), self.embedding.labels(labels, self.num_columns)
+                self._rows(rows, ridge_predictions), self.embedding.labels(labels, self.num_columns)
             )
 
     def query_predictions(
@@ -81,10 +81,10 @@ class Tables:
         return self.ridge.query(x, state, self.statistics)
 
     def query_tokens(
-        self, x: Float[Tensor, "b q m"], known: RidgePredictions | None
+        self, x: Float[Tensor, "b q m"], ridge_predictions: RidgePredictions | None
     ) -> Float[Tensor, "g u d"]:
         """Tokens of unlabelled rows."""
-        return self.strategy.query_tokens(self._rows(x, known), self._placeholder())
+        return self.strategy.query_tokens(self._rows(x, ridge_predictions), self._placeholder())
 
     def training_predictions(self, batch: TaskBatch) -> RidgePredictions | None:
         """Ridge predictions of all rows of a training batch; None without ridge inputs.
@@ -101,14 +101,14 @@ class Tables:
         kept = torch.rand(len(batch.x), generator=generator, device="cpu") >= share
         tasks = kept.nonzero().squeeze(1).to(batch.x.device)
         written = batch.y if self._writes_queries else batch.y[:, : batch.num_context]
-        known = self.ridge.class_shares(written, batch.x.shape[1])
+        ridge_predictions = self.ridge.class_shares(written, batch.x.shape[1])
         if not len(tasks):
-            return known
+            return ridge_predictions
         some = batch._replace(
             x=batch.x[tasks], y=batch.y[tasks], categorical=batch.categorical[tasks]
         )
         statistics = ContextStatistics(*(part[tasks] for part in self.statistics))
-        return known.replaced(tasks, self._solved(some, statistics))
+        return ridge_predictions.replaced(tasks, self._solved(some, statistics))
 
     @property
     def _writes_queries(self) -> bool:
@@ -120,28 +120,34 @@ class Tables:
         x, queries = batch.x.tensor_split([batch.num_context], dim=1)
         y, labels = batch.y.tensor_split([batch.num_context], dim=1)
         context = self.ridge.open(x, y, statistics)
-        known = [context.read(x, y)]
+        ridge_predictions = [context.read(x, y)]
         if self._writes_queries:
-            known.append(context.read(queries, labels))
+            ridge_predictions.append(context.read(queries, labels))
         else:
-            known.append(self.ridge.query(queries, context.state, statistics))
-        return RidgePredictions.joined(known)
+            ridge_predictions.append(self.ridge.query(queries, context.state, statistics))
+        return RidgePredictions.joined(ridge_predictions)
 
-    def training_tokens(self, batch: TaskBatch, known: RidgePredictions | None) -> Tokens:
+    def training_tokens(
+        self, batch: TaskBatch, ridge_predictions: RidgePredictions | None
+    ) -> Tokens:
         """Tokens of a training batch in the layout of the strategy."""
         return self.strategy.training_tokens(
-            self._rows(batch.x, known),
+            self._rows(batch.x, ridge_predictions),
             self.embedding.labels(batch.y, self.num_columns),
             self._placeholder(),
             num_context=batch.num_context,
         )
 
-    def _rows(self, x: Tensor, known: RidgePredictions | None) -> Float[Tensor, "g n d"]:
+    def _rows(
+        self, x: Tensor, ridge_predictions: RidgePredictions | None
+    ) -> Float[Tensor, "g n d"]:
         dtype = self.embedding.label_projection.weight.dtype
         rows = self.embedding.rows(standardise(x, self.statistics).to(dtype))
-        if self.ridge is None or known is None:
+        if self.ridge is None or ridge_predictions is None:
             return rows
-        return rows + self.embedding.label_tokens(self.ridge.tokens(known), self.num_columns)
+        return rows + self.embedding.label_tokens(
+            self.ridge.tokens(ridge_predictions), self.num_columns
+        )
 
     def _placeholder(self) -> Float[Tensor, "g 1 d"]:
         return self.embedding.unknown_label(self.statistics.mean_label, self.num_columns)

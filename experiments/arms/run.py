@@ -92,12 +92,12 @@ def _folder(arm: Arm, arguments: argparse.Namespace) -> Path:
 
 def _by_table(arms: list[Arm], arguments: argparse.Namespace) -> pd.DataFrame:
     """Development scores by table and split of the arms that have them."""
-    found = [
+    tables = [
         pd.read_csv(path).assign(model=arm.name)
         for arm in arms
         if (path := _folder(arm, arguments) / DEVELOPMENT).exists()
     ]
-    return pd.concat(found) if found else pd.DataFrame()
+    return pd.concat(tables) if tables else pd.DataFrame()
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -44,8 +44,10 @@ def pretrain(config: list[Path], root: Path, max_steps: int | None) -> Path:
 
 
 def _newest_checkpoint(root: Path) -> Path | None:
-    found = sorted(root.glob(f"version_*/{CHECKPOINT}"), key=lambda path: path.stat().st_mtime)
-    return found[-1] if found else None
+    checkpoints = sorted(
+        root.glob(f"version_*/{CHECKPOINT}"), key=lambda path: path.stat().st_mtime
+    )
+    return checkpoints[-1] if checkpoints else None
 
 
 def main() -> int:

@@ -59,11 +59,11 @@ class Results:
                 progress.set_description(f"{candidate.name} on {table.name}")
                 self._add(key, score(candidate.estimator, table, split))
         rows = self.read().drop_duplicates(KEY).set_index(KEY)
-        found = [
+        added = [
             {"model": candidate.name, **dict(zip(KEY, key, strict=True)), **rows.loc[key]}
             for key, candidate, *_ in _work(candidates, tables)
         ]
-        return pd.DataFrame(found)
+        return pd.DataFrame(added)
 
     def _add(self, key: tuple[str, str, str, str, int], scores: Scores) -> None:
         row = pd.DataFrame([dict(zip(KEY, key, strict=True)) | scores._asdict()])

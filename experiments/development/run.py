@@ -60,14 +60,14 @@ def with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
     Raises:
         ConfigError: The text has another form, or the classifier has no such argument.
     """
-    known = candidate.estimator.get_params(deep=False)
+    parameters = candidate.estimator.get_params(deep=False)
     given = dict[str, Any]()
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or name not in known:
+        if not equals or name not in parameters:
             raise ConfigError(
                 f"--arguments {candidate.name} {text}: give NAME=VALUE, with one of "
-                f"{', '.join(sorted(known))}."
+                f"{', '.join(sorted(parameters))}."
             )
         try:
             given[name] = json.loads(value)

@@ -62,10 +62,10 @@ def classifier(name: str, folder: Path) -> Any:
         return TabICLLinearClassifier(name, n_estimators=1)
     if name == "closed form":
         return RandomFeatureRidge(trees=False, n_estimators=1)
-    architecture, _, kept = name.partition(",")
+    architecture, _, with_cache = name.partition(",")
     path = folder / "random.ckpt"
     ARCHITECTURES[architecture](path)
-    return MAKERS[architecture](path, bool(kept))
+    return MAKERS[architecture](path, bool(with_cache))
 
 
 def saved_bytes(fitted: Any, folder: Path) -> int:

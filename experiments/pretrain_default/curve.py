@@ -86,8 +86,8 @@ def fit(hours: Array, scores: Array) -> PowerLaw:
 
 def points(log: pd.DataFrame, score: str) -> tuple[Array, Array]:
     """Core-hours and scores of the legs that have them."""
-    known = log.dropna(subset=[score])
-    return known["core_hours"].to_numpy(float), known[score].to_numpy(float)
+    measured = log.dropna(subset=[score])
+    return measured["core_hours"].to_numpy(float), measured[score].to_numpy(float)
 
 
 def describe(name: str, law: PowerLaw, hours: Array) -> str:

@@ -158,8 +158,8 @@ class Training:
 
 def newest_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint of the runs in a folder; None before the first."""
-    found = folder.glob(f"version_*/{CHECKPOINT}")
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    checkpoints = folder.glob(f"version_*/{CHECKPOINT}")
+    return max(checkpoints, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def newest_step(folder: Path) -> int:

@@ -129,12 +129,12 @@ def _identity(text: str) -> str:
 
 
 def _versions(about: Sequence[dict[str, Any]]) -> str:
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for one in about:
         for name, version in one["versions"].items():
-            known = found.setdefault(name, [])
-            known += [] if version in known else [version]
-    return ", ".join(f"{name} {' and '.join(versions)}" for name, versions in found.items())
+            versions_there = by_name.setdefault(name, [])
+            versions_there += [] if version in versions_there else [version]
+    return ", ".join(f"{name} {' and '.join(versions)}" for name, versions in by_name.items())
 
 
 def _not_begun(
@@ -199,12 +199,12 @@ def _weak(
     gaps = weak.gaps(scored, benchmarks, model=model, baselines=baselines)
     if gaps.empty:
         return [f"Not known yet: no table has scores of `{model}` and of every other model."]
-    found = weak.correlations(gaps)
+    rho = weak.correlations(gaps)
     titles = " and ".join(x.title for x in scored if x.coverage.benchmark in set(gaps["benchmark"]))
     return [
         f"The gap is the ROC-AUC of `{model}` minus that of the best baseline, on the tables of "
         f"{titles} together.",
-        " ".join(weak.findings(gaps, found, model)),
+        " ".join(weak.findings(gaps, rho, model)),
         markdown(weak.weakest_table(gaps, model)),
-        *([markdown(weak.correlations_table(found, len(gaps)))] if len(found) else []),
+        *([markdown(weak.correlations_table(rho, len(gaps)))] if len(rho) else []),
     ]

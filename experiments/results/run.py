@@ -53,31 +53,31 @@ def evaluations(arguments: argparse.Namespace) -> list[Evaluation]:
         CheckpointError: A file of weights that does not exist.
     """
     models = {DEFAULT: DEFAULT} | ({"demo": str(arguments.demo)} if arguments.demo else {})
-    found = []
+    suites = []
     for suite, name in SUITES.items():
         shared = ["--benchmark", f"folder:{arguments.tables}", "--suite", suite]
         for model, given in models.items():
             folder = arguments.output / f"{name}-{model}-{_checksum(given)}"
             asked = ["--model", given if model == given else f"{model}={given}"]
-            found.append(Evaluation(suite, folder, [*shared, *asked]))
+            suites.append(Evaluation(suite, folder, [*shared, *asked]))
         for end, baselines in _by_folder(arguments.baseline).items():
             folder = arguments.output / f"{name}{end}"
-            found.append(Evaluation(suite, folder, [*shared, "--baseline", *baselines]))
+            suites.append(Evaluation(suite, folder, [*shared, "--baseline", *baselines]))
     resources = ["--jobs", str(arguments.jobs)]
     resources += ["--threads", str(arguments.threads)] if arguments.threads else []
     return [
         one._replace(arguments=[*one.arguments, "--output", str(one.folder), *resources])
-        for one in found
+        for one in suites
     ]
 
 
 def _by_folder(baselines: Sequence[str]) -> dict[str, list[str]]:
     """Baselines that share a folder of results, by the end of its name."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name in baselines:
         checksum = options_checksum(name) if name in KNOWN else None
-        found.setdefault(f"-{name}-{checksum}" if checksum else "", []).append(name)
-    return found
+        names.setdefault(f"-{name}-{checksum}" if checksum else "", []).append(name)
+    return names
 
 
 def _checksum(given: str) -> str:

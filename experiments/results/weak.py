@@ -51,16 +51,16 @@ def properties(benchmark: Benchmark, names: Sequence[str]) -> pd.DataFrame:
     Raises:
         DataError: A table that cannot be read.
     """
-    found = {}
+    rows = {}
     for source in benchmark.sources:
         if source.name in names:
             table = benchmark.table(source)
-            found[source.name] = {
+            rows[source.name] = {
                 "categorical": len(set(table.categorical) & set(table.x)) / table.x.shape[1],
                 "missing": float(table.x.isna().to_numpy().mean()),
                 "majority": np.unique(table.y, return_counts=True)[1].max() / len(table.y),
             }
-    return pd.DataFrame.from_dict(found, orient="index")
+    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def gaps(
@@ -92,7 +92,7 @@ def gaps(
             continue
         scores = one.coverage.shared(METRIC)
         both = {LINEAR, TREES} <= set(here)
-        known = {
+        columns = {
             "benchmark": one.coverage.benchmark,
             "model": scores[model],
             "best": scores[here].max(axis="columns"),
@@ -101,7 +101,7 @@ def gaps(
         }
         about = one.coverage.datasets[["rows", "columns", "classes"]]
         drawn = properties(by_name[one.coverage.benchmark], one.coverage.common)
-        parts.append(pd.DataFrame(known, index=scores.index).join(about).join(drawn))
+        parts.append(pd.DataFrame(columns, index=scores.index).join(about).join(drawn))
     if not parts:
         return pd.DataFrame()
     together = pd.concat(parts)
@@ -115,17 +115,17 @@ def correlations(gaps: pd.DataFrame) -> pd.DataFrame:
         A row for each property, with `rho`, two-sided `p` and `adjusted` (Holm); none for fewer
         than `FEWEST_TABLES` tables.
     """
-    found = {}
+    rows = {}
     for name in PROPERTIES if len(gaps) >= FEWEST_TABLES else ():
         values = gaps[name].astype(float)
         if values.notna().all() and values.nunique() > 1 and gaps["gap"].nunique() > 1:
             result = stats.spearmanr(values, gaps["gap"])
-            found[name] = {"rho": float(result.statistic), "p": float(result.pvalue)}
-    frame = pd.DataFrame.from_dict(found, orient="index", columns=["rho", "p"])
+            rows[name] = {"rho": float(result.statistic), "p": float(result.pvalue)}
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=["rho", "p"])
     return frame.assign(adjusted=holm(frame["p"].to_list()) if len(frame) else [])
 
 
-def correlations_table(found: pd.DataFrame, num_tables: int) -> Table:
+def correlations_table(rho: pd.DataFrame, num_tables: int) -> Table:
     """The correlations, as a table."""
     rows = [
         [
@@ -134,7 +134,7 @@ def correlations_table(found: pd.DataFrame, num_tables: int) -> Table:
             p_value(row.p)._replace(mark=""),
             p_value(row.adjusted),
         ]
-        for name, row in found.iterrows()
+        for name, row in rho.iterrows()
     ]
     return Table(
         f"Spearman's rank correlation of the gap with properties of {num_tables} tables. Negative: "
@@ -152,12 +152,12 @@ def weakest_table(gaps: pd.DataFrame, model: str) -> Table:
     for name, row in gaps.head(WEAKEST).iterrows():
         scores = [number(row[key]) for key in ("model", "best")]
         about = [
-            DASH if pd.isna(row[key]) else number(float(row[key]), known.digits)
-            for key, known in PROPERTIES.items()
+            DASH if pd.isna(row[key]) else number(float(row[key]), each.digits)
+            for key, each in PROPERTIES.items()
         ]
         gap = Cell(signed(row.gap), row.gap)
         rows.append([Cell(str(name)), Cell(row.baseline), *scores, gap, *about])
-    titles = [known.title for known in PROPERTIES.values()]
+    titles = [each.title for each in PROPERTIES.values()]
     return Table(
         f"The {len(rows)} tables on which {model} is furthest behind. Categorical columns, missing "
         "cells and the largest class are shares; lead of trees: ROC-AUC of "
@@ -168,7 +168,7 @@ def weakest_table(gaps: pd.DataFrame, model: str) -> Table:
     )
 
 
-def findings(gaps: pd.DataFrame, found: pd.DataFrame, model: str) -> list[str]:
+def findings(gaps: pd.DataFrame, rho: pd.DataFrame, model: str) -> list[str]:
     """Sentences that follow from the numbers."""
     behind, count = int((gaps["gap"] < 0).sum()), len(gaps)
     low, middle, high = (signed(x) for x in gaps["gap"].quantile([0.25, 0.5, 0.75]))
@@ -180,17 +180,17 @@ def findings(gaps: pd.DataFrame, found: pd.DataFrame, model: str) -> list[str]:
         "same folds, which favours the baselines a little.",
         f"On the {min(WEAKEST, count)} weakest tables the best baseline is {best}.",
     ]
-    if found.empty:
+    if rho.empty:
         return [*lines, f"{count} tables are too few, or too alike, to relate gaps to properties."]
-    clear = found[found["adjusted"] <= ALPHA].sort_values("adjusted")
+    clear = rho[rho["adjusted"] <= ALPHA].sort_values("adjusted")
     if clear.empty:
-        strongest = found["rho"].abs().idxmax()
+        strongest = rho["rho"].abs().idxmax()
         return [
             *lines,
             f"No property is related to the gap beyond chance (after Holm's correction); the "
             f"closest is {PROPERTIES[str(strongest)].title} (correlation "
-            f"{signed(found.loc[strongest, 'rho'], 2)}, adjusted p "
-            f"{found.loc[strongest, 'adjusted']:.2f}). What the weak tables share, if anything, is "
+            f"{signed(rho.loc[strongest, 'rho'], 2)}, adjusted p "
+            f"{rho.loc[strongest, 'adjusted']:.2f}). What the weak tables share, if anything, is "
             "none of these.",
         ]
     for name, row in clear.iterrows():
@@ -199,7 +199,7 @@ def findings(gaps: pd.DataFrame, found: pd.DataFrame, model: str) -> list[str]:
             f"It is {way} on tables {PROPERTIES[str(name)].larger} (correlation "
             f"{signed(row.rho, 2)}, adjusted p {row.adjusted:.2g})."
         )
-    rest = [PROPERTIES[str(name)].title for name in found.index.difference(clear.index, sort=False)]
+    rest = [PROPERTIES[str(name)].title for name in rho.index.difference(clear.index, sort=False)]
     if rest:
         lines.append(f"No relation beyond chance: {', '.join(rest)}.")
     return lines

@@ -36,7 +36,7 @@ BESIDE = ("logistic_regression", "random_forest", "hist_gradient_boosting")
 
 def candidates(base: Candidate, model: InContextModel, table: Table) -> list[Candidate]:
     """A candidate for each step; those that see the same of the table have one identity."""
-    found = []
+    steps = []
     parts, arguments = frozenset[str](), dict[str, Any]()
     idle = set[str]() if _is_longer(table, model) else {"long_context"}
     for step in STEPS:
@@ -48,14 +48,14 @@ def candidates(base: Candidate, model: InContextModel, table: Table) -> list[Can
                 rows = table.x.iloc[context], table.y[context], table.x.iloc[queries]
                 digest.update(seen(parts, model, *rows).encode())
         except Refused:
-            found.append(Candidate(step.name, "refused", DummyClassifier()))
+            steps.append(Candidate(step.name, "refused", DummyClassifier()))
             continue
         given = base.estimator.get_params(deep=False) | arguments
         acting = sorted(arguments.keys() - idle)
         what = " ".join(f"{name}={arguments[name]!r}" for name in acting)
         identity = f"{base.identity} sees {digest.hexdigest()[:12]} {what}".strip()
-        found.append(Candidate(step.name, identity, PartialClassifier(parts, given)))
-    return found
+        steps.append(Candidate(step.name, identity, PartialClassifier(parts, given)))
+    return steps
 
 
 def _is_longer(table: Table, model: InContextModel) -> bool:

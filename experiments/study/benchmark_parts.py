@@ -120,11 +120,13 @@ def _table(
     printed: Mapping[str, Mapping[str, Mean | None]],
     tables: Tables,
 ) -> str:
-    found = {metric: compare(scores, higher_is_better=True) for metric, scores in wide.items()}
+    comparisons = {
+        metric: compare(scores, higher_is_better=True) for metric, scores in wide.items()
+    }
     rows = []
     for name in wide["roc_auc"].columns:
         cells = [Cell(name), *about_arm(tables, name)]
-        for metric, comparison in found.items():
+        for metric, comparison in comparisons.items():
             mean = printed.get(name, {}).get(metric)
             cells += [
                 number(mean.value, letters=mean.letters) if mean else DASH,

@@ -145,14 +145,14 @@ def _verdict_row(x: Verdict) -> list[Cell]:
     about = [Cell(f"{x.claim.claim}."), Cell(x.claim.section), Cell(x.claim.published)]
     if x.estimate is None:
         return [*about, DASH, DASH, DASH, DASH, Cell(f"{x.verdict}: {x.missing}")]
-    found, digits = x.estimate, 4
-    here = f"{found.value:+.{digits}f} [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+    estimate, digits = x.estimate, 4
+    here = f"{estimate.value:+.{digits}f} [{estimate.low:+.{digits}f}, {estimate.high:+.{digits}f}]"
     p = "<0.001" if x.adjusted < 0.001 else f"{x.adjusted:.3f}"
-    unknown = found.training != found.training
+    unknown = estimate.training != estimate.training
     verdict = f"{x.verdict} ({ONE_SEED})" if unknown and x.claim.metric == "roc_auc" else x.verdict
     mark = "bold" if x.verdict == SEEN else ""
-    cells = [Cell(here, found.value), Cell(p, x.adjusted), Cell(str(found.datasets))]
-    return [*about, *cells, Cell(str(found.seeds)), Cell(verdict, mark=mark)]
+    cells = [Cell(here, estimate.value), Cell(p, x.adjusted), Cell(str(estimate.datasets))]
+    return [*about, *cells, Cell(str(estimate.seeds)), Cell(verdict, mark=mark)]
 
 
 def _contents(report: Report) -> str:
@@ -194,8 +194,8 @@ def _units(report: Report, arms: Sequence[str]) -> str:
         ]
         for unit in units.itertuples()
     ]
-    kept = f"Kept under `experiments/study/measured/`, scale {report.scale}, by identity."
-    texts = [kept, markdown(Table("", header, [rows], text_columns=4)).strip()]
+    place = f"Kept under `experiments/study/measured/`, scale {report.scale}, by identity."
+    texts = [place, markdown(Table("", header, [rows], text_columns=4)).strip()]
     failed = tables.failed[tables.failed["arm"].isin(arms)]
     texts += [f"- failed: {x.arm}, seed {x.seed} ({x.reason})" for x in failed.itertuples()]
     absent = [arm for arm in arms if arm not in {*units["arm"], *failed["arm"]}]

@@ -66,20 +66,20 @@ def lengths(study: Study, item: Item) -> Section | None:
     scores = of_arms(study.tables, "lengths", item.arms)
     if scores.empty:
         return None
-    found = summary(study, scores)
+    points = summary(study, scores)
     count = scores["dataset"].nunique()
     about = f"{count} synthetic datasets, the same for all arms; mean ± half a 95 % interval."
-    texts = [score_table(study.tables, found, name, about) for name in ("roc_auc", "accuracy")]
-    texts.append(shapes(found))
+    texts = [score_table(study.tables, points, name, about) for name in ("roc_auc", "accuracy")]
+    texts.append(shapes(points))
     return Section(
-        "Scores against rows of context", texts, {"lengths": drawing.curves(found, study.trained)}
+        "Scores against rows of context", texts, {"lengths": drawing.curves(points, study.trained)}
     )
 
 
-def shapes(found: pd.DataFrame) -> str:
+def shapes(scores: pd.DataFrame) -> str:
     """What the curves of a summary do, in words and numbers."""
     lines = []
-    for arm, points in found.groupby("arm", sort=False):
+    for arm, points in scores.groupby("arm", sort=False):
         points = points.set_index("num_rows")["roc_auc"].sort_index()
         peak, last = points.idxmax(), points.index[-1]
         after = points[last] - points[peak]
@@ -96,11 +96,11 @@ def decay_at_evaluation(study: Study, item: Item) -> Section | None:
     label = decayed["arm"] + ", decay " + decayed["constant"].astype(str) + " at evaluation"
     plain = of_arms(study.tables, "lengths", item.arms)
     plain = plain[plain["dataset"].isin(decayed["dataset"])]
-    found = summary(study, pd.concat([plain, decayed.assign(arm=label)]))
+    points = summary(study, pd.concat([plain, decayed.assign(arm=label)]))
     about = f"The {decayed['dataset'].nunique()} datasets that were read with decay."
-    text = score_table(study.tables, found, "roc_auc", about)
+    text = score_table(study.tables, points, "roc_auc", about)
     return Section(
-        "Decay at evaluation alone", [text], {"decay": drawing.curves(found, study.trained)}
+        "Decay at evaluation alone", [text], {"decay": drawing.curves(points, study.trained)}
     )
 
 

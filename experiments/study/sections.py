@@ -40,11 +40,11 @@ def about_arm(tables: Tables, arm: str) -> list[Cell]:
     return [Cell(f"{units['parameters'].iloc[0]:,}"), Cell(str(len(units)))]
 
 
-def score_table(tables: Tables, found: pd.DataFrame, metric: str, about: str) -> str:
+def score_table(tables: Tables, scores: pd.DataFrame, metric: str, about: str) -> str:
     """A metric of a summary: a row for each arm, a column for each length."""
-    lengths = sorted(found["num_rows"].unique())
+    lengths = sorted(scores["num_rows"].unique())
     rows = []
-    for arm, points in found.groupby("arm", sort=False):
+    for arm, points in scores.groupby("arm", sort=False):
         values = points.set_index("num_rows")
         cells = [
             Cell(f"{values[metric][n]:.4f} ± {values[f'{metric}_interval'][n]:.4f}")

@@ -69,16 +69,16 @@ def contribution(
 def log_contributions(streams: Streams | Gates, *, erases: bool = True) -> Float[Tensor, "s t h g"]:
     """log C_s of every token, head and gate of a layer, in float64."""
     beta, log_decay = streams.beta, streams.log_decay
-    kept = None if log_decay is None else log_decay.double()
+    log_decays = None if log_decay is None else log_decay.double()
     if beta is not None and erases:
         erased = torch.log1p(-beta.double()).unsqueeze(-1)
-        kept = erased if kept is None else kept + erased
+        log_decays = erased if log_decays is None else log_decays + erased
     written = torch.zeros(()) if beta is None else beta.double().log().unsqueeze(-1)
-    if kept is None:
+    if log_decays is None:
         return written
     # Sum over later tokens: from the end, without the token's own. Not a difference of sums, in
     # which a fully erased state (-inf) would leave NaN.
-    later = kept.flip(1).cumsum(1).roll(1, dims=1)
+    later = log_decays.flip(1).cumsum(1).roll(1, dims=1)
     later[:, 0] = 0
     return written + later.flip(1)
 

@@ -2,7 +2,6 @@
 
 from base64 import b64encode
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -10,16 +9,10 @@ import pandas as pd
 from tabicl_linear.analysis import figures
 from tabicl_linear.analysis.contributions import contribution_ratio
 from tabicl_linear.analysis.inspection import Inspection, Plan, trained_rows
+from tabicl_linear.pages import render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;"
-    "color:#222}img{max-width:100%}pre{background:#f5f5f5;padding:1em;overflow-x:auto;"
-    "font-size:13px}table{border-collapse:collapse;font-size:13px}td,th{padding:2px 10px;"
-    "text-align:right;border-bottom:1px solid #ddd}h2{margin-top:2em}.absent{color:#777}"
-)
 
 SECTIONS = {
     "scores": (
@@ -66,24 +59,24 @@ def page(inspections: Sequence[Inspection], plan: Plan, summary: Sequence[str], 
         summary: Lines to begin with.
         title: Of the page.
     """
-    parts = [
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1>",
-        f"<pre>{escape(chr(10).join(summary))}</pre>",
-    ]
+    sections = []
     for name, (heading, text) in SECTIONS.items():
         tables = {one.name: one.tables[name] for one in inspections if name in one.tables}
-        reasons = [f"{one.name}: {one.absent[name]}" for one in inspections if name in one.absent]
-        if not tables and not reasons:
+        absent = [f"{one.name}: {one.absent[name]}" for one in inspections if name in one.absent]
+        if not tables and not absent:
             continue
-        parts.append(f"<h2>{escape(heading)}</h2>")
-        parts += [f'<p class="absent">{escape(reason)}</p>' for reason in reasons]
-        if tables:
-            parts.append(f"<p>{escape(text)}</p>")
-            trained = max((trained_rows(one.model) or 0 for one in inspections), default=0) or None
-            parts += [_image(figure) for figure in _figures(name, tables, trained)]
-            parts += [_numbers(name, table, label) for label, table in tables.items()]
-    return "\n".join([*parts, "</body></html>\n"])
+        trained = max((trained_rows(one.model) or 0 for one in inspections), default=0) or None
+        drawn = _figures(name, tables, trained) if tables else []
+        sections.append(
+            {
+                "heading": heading,
+                "text": text,
+                "absent": absent,
+                "figures": [b64encode(figures.png(figure)).decode() for figure in drawn],
+                "means": [(label, _means(name, table)) for label, table in tables.items()],
+            }
+        )
+    return render("inspect", title=title, summary="\n".join(summary), sections=sections)
 
 
 def _figures(name: str, tables: figures.Tables, trained: int | None) -> "list[Figure]":
@@ -103,21 +96,16 @@ def _figures(name: str, tables: figures.Tables, trained: int | None) -> "list[Fi
     return [figures.order_figure(tables)]
 
 
-def _image(figure: "Figure") -> str:
-    data = b64encode(figures.png(figure)).decode()
-    return f'<p><img alt="" src="data:image/png;base64,{data}"></p>'
-
-
-def _numbers(name: str, table: pd.DataFrame, label: str) -> str:
-    """Means by layer or length, folded away."""
+def _means(name: str, table: pd.DataFrame) -> str:
+    """Means by layer or length, as a table of HTML."""
     if name == "drift":
         plain = table[table["form"] == "state"]
         values = plain.pivot_table(index="layer", columns="length", values="cosine")
     else:
-        by = next((c for c in ("layer", "length") if c in table), "task")
-        dropped = ("task", "cell", "head", "query", "position", "last", "lookback", "gate", by)
-        kept = [c for c in table.columns if c not in dropped]
-        keys = [by, "gate"] if "gate" in table else [by]
-        values = table.groupby(keys)[kept].mean()
-    body = values.to_html(float_format=lambda value: f"{value:.4g}", border=0)
-    return f"<details><summary>Means: {escape(label)}</summary>{body}</details>"
+        axis = next((c for c in ("layer", "length") if c in table), "task")
+        dropped = ("task", "cell", "head", "query", "position", "last", "lookback", "gate", axis)
+        columns = [c for c in table.columns if c not in dropped]
+        keys = [axis, "gate"] if "gate" in table else [axis]
+        values = table.groupby(keys)[columns].mean()
+    html: str = values.to_html(float_format=lambda value: f"{value:.4g}", border=0)
+    return html

@@ -33,7 +33,7 @@ class Probe(NamedTuple):
         categorical: Which columns hold category codes; None where the prior does not say.
         num_queries: Query rows.
         trained: Rows of the longest table of training; None where that is not known.
-        known: Where `fit` keeps the states of one model by context length, and finds them again;
+        states: Where `fit` keeps the states of one model by context length, and finds them again;
             None to keep nothing.
     """
 
@@ -42,7 +42,7 @@ class Probe(NamedTuple):
     categorical: Bool[Tensor, "b m"] | None
     num_queries: int
     trained: int | None
-    known: dict[int, InContextState] | None = None
+    states: dict[int, InContextState] | None = None
 
     @property
     def num_context(self) -> int:
@@ -67,16 +67,16 @@ class Probe(NamedTuple):
         """What a model makes of the first so many rows.
 
         Args:
-            model: The model; if `known` holds states, the one that they are of.
+            model: The model; if `states` holds any, the one that they are of.
             length: Rows of context.
-            anew: Compute what is known, too, for a caller that watches the computation.
+            anew: Compute states that are kept, too, for a caller that watches the computation.
         """
-        if self.known is not None and length in self.known and not anew:
-            return self.known[length]
+        if self.states is not None and length in self.states and not anew:
+            return self.states[length]
         x, y = self.context(length)
         state = model.fit(x, y, categorical=self.categorical)
-        if self.known is not None:
-            self.known[length] = state
+        if self.states is not None:
+            self.states[length] = state
         return state
 
     def has_tasks_of(self, other: "Probe") -> bool:

@@ -75,8 +75,8 @@ def solution(
     """V^T K (K^T K + n lambda I)^-1 in float64."""
     eye = torch.eye(k.shape[-1], dtype=torch.float64, device=k.device)
     factor = torch.linalg.cholesky(k.mT @ k + k.shape[2] * regulariser * eye)
-    found: Tensor = torch.cholesky_solve(k.mT @ v, factor).mT
-    return found
+    weights: Tensor = torch.cholesky_solve(k.mT @ v, factor).mT
+    return weights
 
 
 def _of_state(z: Float[Tensor, "s t h e"], num_states: int) -> Float[Tensor, "r h t e"]:

@@ -28,7 +28,7 @@ class ContextRows:
         self.model, self.state, self.x, self.y = model, state, x, y
         self.size = chunk_rows(model.device)
         self.tables = model.tables(state.statistics)
-        self.known = self._ridge_predictions()
+        self.ridge_predictions = self._ridge_predictions()
 
     def _ridge_predictions(self) -> RidgePredictions | None:
         """Of every row from other rows: a row's own label shows in what the state would say."""
@@ -47,11 +47,12 @@ class ContextRows:
 
     def losses(self, layers: tuple[LayerState, ...], rows: Tensor) -> Float[Tensor, " b"]:
         """Sums of the cross-entropies of some rows."""
-        x, known = self.x[:, rows], None if self.known is None else self.known.rows(rows)
-        tokens = self.tables.query_tokens(x, known)
+        x, all_rows = self.x[:, rows], self.ridge_predictions
+        of_ridge = None if all_rows is None else all_rows.rows(rows)
+        tokens = self.tables.query_tokens(x, of_ridge)
         with self.model.computing():
             hidden = self.model.backbone.predict(tokens, layers, num_cells=self.tables.num_cells)
-        logits = self.model.logits(hidden, x.shape[2], self.state.classes, known)
+        logits = self.model.logits(hidden, x.shape[2], self.state.classes, of_ridge)
         targets = self.y[:, rows].long()
         wide = logits if logits.dtype == torch.float64 else logits.float()
         each = functional.cross_entropy(wide.flatten(0, 1), targets.flatten(), reduction="none")

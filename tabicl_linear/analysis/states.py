@@ -30,14 +30,14 @@ def matrices(model: InContextModel, state: InContextState) -> Matrices:
         model: What fitted the state.
         state: A fitted context.
     """
-    found: dict[int, Tensor] = {}
+    memories: dict[int, Tensor] = {}
     for index, (block, layer) in enumerate(
         zip(model.backbone.layers(), state.layers, strict=True), start=1
     ):
         S = _matrix(block.mixer.rule, layer.rule_state)
         if S is not None:
-            found[index] = S
-    return found
+            memories[index] = S
+    return memories
 
 
 def _matrix(rule: UpdateRule, state: RuleState) -> Tensor | None:

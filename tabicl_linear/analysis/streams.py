@@ -57,8 +57,8 @@ class Recording:
         if first != self._ends[layer]:
             self._runs[layer].append([])
         self._ends[layer] = first + len(positions)
-        kept = map_tensors(lambda z: z.detach(), self._keep(streams))
-        self._runs[layer][-1].append(kept)
+        detached = map_tensors(lambda z: z.detach(), self._keep(streams))
+        self._runs[layer][-1].append(detached)
 
     @property
     def layers(self) -> tuple[Any, ...]:

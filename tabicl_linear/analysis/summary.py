@@ -51,21 +51,21 @@ def saturated_layers(one: Inspection, plan: Plan) -> dict[int, str]:
     allows. Late: the last tenth of that context, with a mean write rate below 0.01 or above 0.99,
     under rules that erase.
     """
-    found: dict[int, list[str]] = {}
+    reasons: dict[int, list[str]] = {}
     if "drift" in one.tables:
         for layer, rank in (
             _at_reference(one, plan).groupby("layer")["effective_rank"].mean().items()
         ):
             limit = min(one.model.backbone.layers()[layer - 1].mixer.state_shape[1:])
             if rank >= FULL * limit:
-                found.setdefault(layer, []).append(f"rank {rank:.0f} of {limit}")
+                reasons.setdefault(layer, []).append(f"rank {rank:.0f} of {limit}")
     if "write_rates" in one.tables:
         for layer, rate in _late_rates(one.tables["write_rates"]).items():
             # Where writing does not erase, it is no share: Mamba-2's step sizes start at 0.001.
             erases = one.model.backbone.layers()[layer - 1].mixer.rule.erases
             if erases and not SHUT <= rate <= OPEN:
-                found.setdefault(layer, []).append(f"writes {rate:.3f}")
-    return {layer: ", ".join(why) for layer, why in sorted(found.items())}
+                reasons.setdefault(layer, []).append(f"writes {rate:.3f}")
+    return {layer: ", ".join(why) for layer, why in sorted(reasons.items())}
 
 
 def _model(one: Inspection, plan: Plan) -> str:
@@ -143,8 +143,8 @@ def _write_rates(one: Inspection, plan: Plan) -> str:
 def _saturated(one: Inspection, plan: Plan) -> str:
     if not {"drift", "write_rates"} & set(one.tables):
         return "not applicable: no matrix state, no gates"
-    found = saturated_layers(one, plan)
-    return "; ".join(f"layer {layer} ({why})" for layer, why in found.items()) or "no layer"
+    layers = saturated_layers(one, plan)
+    return "; ".join(f"layer {layer} ({why})" for layer, why in layers.items()) or "no layer"
 
 
 def _remembers(one: Inspection, plan: Plan) -> str:

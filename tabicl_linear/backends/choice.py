@@ -151,9 +151,9 @@ def choose(
             groups.setdefault((rule, _names(rule, x)), {})[dtype] = x
     accepted: dict[type, frozenset[torch.dtype]] = {}
     for (rule, what), tokens in groups.items():
-        found = _accepted(name, rule, tokens, what=what, device=device, backend=backend)
+        is_accepted = _accepted(name, rule, tokens, what=what, device=device, backend=backend)
         # If layers differ, a kernel is used only in the dtypes that it passes in all of them.
-        accepted[type(rule)] = found & accepted.get(type(rule), found)
+        accepted[type(rule)] = is_accepted & accepted.get(type(rule), is_accepted)
     kernels = IMPLEMENTATIONS[name].kernels
     return {
         plain: partial(_by_dtype, fast, plain, dtypes)

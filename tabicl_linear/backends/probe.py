@@ -79,7 +79,7 @@ def why_not(
         x, state = draw(like, tasks, tokens, device)
         try:
             with using(computed_by(kernel, rule)):
-                found = evaluate(rule, x, state)
+                results = evaluate(rule, x, state)
         except Exception as error:  # compilers, drivers and assertions may raise anything
             return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         # Tasks are independent of each other, so one of them is enough in float64.
@@ -87,7 +87,7 @@ def why_not(
         with using(PLAIN):
             truth = evaluate(rule, last, start)
         for name, expected in truth.items():
-            difference = relative_error(found[name][-1:], expected)
+            difference = relative_error(results[name][-1:], expected)
             if not difference <= tolerance:
                 return (
                     f"its {name} differ from PyTorch's by {difference:.1e} (relative RMS; at most "
@@ -142,11 +142,11 @@ def evaluate(rule: KernelRule, x: Streams, state: MatrixState) -> dict[str, Tens
         results = {"outputs": outputs, "states": scanned.S, "folded states": folded.S}
         loss = _projection(outputs) + _projection(scanned.S)
         gradients = torch.autograd.grad(loss, list(leaves.values()))
-        kept = {name: leaf for name, leaf in leaves.items() if name != "q"}
-        of_fold = torch.autograd.grad(_projection(folded.S), list(kept.values()))
+        inputs = {name: leaf for name, leaf in leaves.items() if name != "q"}
+        of_fold = torch.autograd.grad(_projection(folded.S), list(inputs.values()))
     of = "gradients of "
     results |= {of + name: z for name, z in zip(leaves, gradients, strict=True)}
-    return results | {f"{of}{name} in fold": z for name, z in zip(kept, of_fold, strict=True)}
+    return results | {f"{of}{name} in fold": z for name, z in zip(inputs, of_fold, strict=True)}
 
 
 def _log_gates(z: Tensor) -> Tensor:

@@ -83,8 +83,8 @@ def slopes(verb: str, points: pd.DataFrame) -> Table:
     """Power laws through all points and through the larger half of them."""
     rows = []
     for name, own in points.groupby("name", sort=False):
-        known = own.set_index("rows")[verb].dropna()
-        for part in (known, known.iloc[len(known) // 2 :]):
+        times = own.set_index("rows")[verb].dropna()
+        for part in (times, times.iloc[len(times) // 2 :]):
             if len(part) > 1:
                 slope, margin = power_law(part)
                 ends = f" ({slope - margin:.2f} to {slope + margin:.2f})"

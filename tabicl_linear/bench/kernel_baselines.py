@@ -74,8 +74,8 @@ def channel_decay(q: Heads, k: Heads, v: Heads, log_decay: Heads) -> Heads:
     S = _zero_state(k, v)
     outputs = torch.zeros_like(v)
     for i in range(q.shape[2]):
-        kept = S * log_decay[:, :, i].exp().unsqueeze(-1)
-        S = kept + k[:, :, i].unsqueeze(-1) * v[:, :, i].unsqueeze(-2)
+        decayed = S * log_decay[:, :, i].exp().unsqueeze(-1)
+        S = decayed + k[:, :, i].unsqueeze(-1) * v[:, :, i].unsqueeze(-2)
         outputs[:, :, i] = (q[:, :, i].unsqueeze(-1) * S).sum(-2)
     return outputs
 

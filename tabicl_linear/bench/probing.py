@@ -35,8 +35,8 @@ def probing_cost(
     """Time a look of every callback of a config at its task, against the steps of its interval."""
     data = build_data(*configs, overrides=overrides)
     batches = trainer_options(*configs, overrides=overrides)["accumulate_grad_batches"]
-    found = build_callbacks(*configs, overrides=overrides)
-    looking = {name: callback for name, callback in found.items() if callback.every_n_steps}
+    callbacks = build_callbacks(*configs, overrides=overrides)
+    looking = {name: callback for name, callback in callbacks.items() if callback.every_n_steps}
     drawn = {name: callback.draw(data).to(task.device) for name, callback in looking.items()}
     rounds = pd.DataFrame([_seconds_of_looks(looking, drawn, task) for _ in range(2)])
     every = {name: callback.every_n_steps for name, callback in looking.items()}
@@ -57,7 +57,7 @@ def _seconds_of_looks(
     for name, callback in looking.items():
         every, own = callback.every_n_steps, drawn[name]
         alike = [probe for n, probe in used if n == every and probe.has_tasks_of(own)]
-        used.append((every, alike[0] if alike else own._replace(known={})))
+        used.append((every, alike[0] if alike else own._replace(states={})))
         seconds[name] = timed(partial(_look, callback, task, used[-1][1]))
     return seconds
 

@@ -46,6 +46,7 @@ class Probing(Callback, ABC):
     Attributes:
         name: Of the folder, and of the section of the layout in TensorBoard.
         charts: Charts of that section: title to patterns of tags.
+        states: Of the model in this step by context length, for all that look at the same tasks.
     """
 
     name: ClassVar[str]
@@ -60,7 +61,7 @@ class Probing(Callback, ABC):
         self.every_n_steps = every_n_steps
         self.num_tasks = num_tasks
         self._probe: Probe | None = None
-        self._known: dict[int, InContextState] = {}
+        self.states: dict[int, InContextState] = {}
         self._seen_step = 0
 
     @abstractmethod
@@ -134,8 +135,8 @@ class Probing(Callback, ABC):
             return
         others = self._looking_too(trainer, step)
         if others[0] is self:
-            self._known = {}
-        probe = self._draw(trainer).to(pl_module.device)._replace(known=others[0]._known)
+            self.states.clear()
+        probe = self._draw(trainer).to(pl_module.device)._replace(states=others[0].states)
         devices = [pl_module.device] if pl_module.device.type == "cuda" else []
         # A mixer of a user's own may draw random numbers.
         with (
@@ -145,7 +146,7 @@ class Probing(Callback, ABC):
         ):
             table = self.look(_model(pl_module), probe)
         if others[-1] is self:
-            others[0]._known = {}
+            others[0].states.clear()
         if table is not None:
             self._keep(trainer, step, table, probe)
 

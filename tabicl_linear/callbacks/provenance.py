@@ -124,9 +124,9 @@ def save_config(folder: Path, text: str) -> None:
     path = folder / CONFIG
     if path.exists() and path.read_text() != text:
         number = 1
-        while (kept := folder / f"config.{number}.yaml").exists():
+        while (former := folder / f"config.{number}.yaml").exists():
             number += 1
-        os.replace(path, kept)
+        os.replace(path, former)
     with written_whole(path) as partial:
         partial.write_text(text)
 

@@ -100,7 +100,7 @@ def _in_any_format(texts: pd.Series, name: str, file: str) -> pd.Series:
 
 def row_numbers(table: pd.DataFrame) -> list[str]:
     """Columns that look like numbers of rows: without a name, or consecutive integers."""
-    found = []
+    names = []
     for name, column in table.items():
         is_count = (
             len(column) >= MIN_ROW_NUMBERS
@@ -109,8 +109,8 @@ def row_numbers(table: pd.DataFrame) -> list[str]:
             and bool((column.diff().iloc[1:] == 1).all())
         )
         if is_count or re.fullmatch(r"Unnamed: \d+", str(name)):
-            found.append(str(name))
-    return found
+            names.append(str(name))
+    return names
 
 
 MIN_ROW_NUMBERS = 30

@@ -95,14 +95,14 @@ def device(name: str) -> "torch.device":
     import torch
 
     try:
-        found = torch.device(name)
+        place = torch.device(name)
     except RuntimeError as error:
         raise ConfigError(f"--device {name}: no such device; use cpu or cuda.") from error
-    if found.type not in ("cpu", "cuda"):
+    if place.type not in ("cpu", "cuda"):
         raise ConfigError(f"--device {name}: use cpu or cuda.")
-    if found.type == "cuda" and not torch.cuda.is_available():
+    if place.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"--device {name}: PyTorch finds no CUDA device here; use cpu.")
-    return found
+    return place
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:

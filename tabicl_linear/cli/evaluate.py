@@ -135,7 +135,7 @@ def _parser() -> OneLineArgumentParser:
 
 def _shard(text: str) -> tuple[int, int]:
     """Part and number of parts, from "1/4"."""
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
+    parts = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not parts or not 1 <= int(parts[1]) <= int(parts[2]):
         raise argparse.ArgumentTypeError(f"{text}: give I/N, such as 1/4 for the first of four")
-    return int(found[1]), int(found[2])
+    return int(parts[1]), int(parts[2])

@@ -8,7 +8,7 @@ TRAIN = "train"
 BENCHMARKS = "benchmarks"
 DASK = "dask"
 EXTRAS = {
-    TRAIN: ("lightning", "jsonargparse", "torchmetrics", "tensorboard", "matplotlib"),
+    TRAIN: ("lightning", "jsonargparse", "torchmetrics", "tensorboard", "matplotlib", "jinja2"),
     BENCHMARKS: ("openml", "matplotlib", "jinja2", "scikit_posthocs", "statsmodels"),
     DASK: ("dask", "distributed"),
 }

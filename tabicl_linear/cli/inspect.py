@@ -115,10 +115,12 @@ def table_probe(
     if target not in table.columns:
         shown = ", ".join(map(str, table.columns[:10]))
         raise DataError(f"--target {target!r} is no column of the table; its columns are {shown}.")
-    found = table[target].nunique()
+    num_classes = table[target].nunique()
     most = min(model.architecture.num_classes for model in models)
-    if not 2 <= found <= most:
-        raise DataError(f"--target {target!r} has {found} classes; give a column of 2 to {most}.")
+    if not 2 <= num_classes <= most:
+        raise DataError(
+            f"--target {target!r} has {num_classes} classes; give a column of 2 to {most}."
+        )
     classes, codes = np.unique(checked_labels(table[target]), return_inverse=True)
     preprocessor = TablePreprocessor().fit(table.drop(columns=target))
     columns = slice(None, min(model.max_columns for model in models))

@@ -141,25 +141,25 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
     from tabicl_linear.parquet import write_table
 
     folder: Path = arguments.output
-    found = results(folder, COLUMNS, arguments.datasets)
-    if found.empty:
+    scores = results(folder, COLUMNS, arguments.datasets)
+    if scores.empty:
         say("no dataset has been read yet")
         return
-    selected = reference.select(found)
+    selected = reference.select(scores)
     metrics = ["roc_auc", "accuracy"]
     if (selected["num_rows"] <= SHORT_ROWS).any():
-        found = normalise(found, selected)
+        scores = normalise(scores, selected)
         metrics = [f"normalised_{metric}" for metric in metrics] + metrics
     else:
         say(f"no normalised scores: the reference set has no context of {SHORT_ROWS} rows")
-    summary = summarise(found)
-    write_table(folder / RESULTS, found)
+    summary = summarise(scores)
+    write_table(folder / RESULTS, scores)
     with written_whole(folder / SUMMARY) as path:
         summary.to_csv(path, index=False)
     trained = {name: model.provenance.get("trained_rows") for name, model in models.items()}
     draw(summary, {name: rows[1] for name, rows in trained.items() if rows}, folder / FIGURE)
     say(f"peak memory {peak_megabytes():,.0f} MB")
     for metric in metrics:
-        print(f"{metric}, mean over {found['dataset'].nunique()} datasets ± 95 % interval\n")
+        print(f"{metric}, mean over {scores['dataset'].nunique()} datasets ± 95 % interval\n")
         print(f"{markdown(summary, metric)}\n")
     say(f"wrote {folder / RESULTS}, {folder / SUMMARY} and {folder / FIGURE}")

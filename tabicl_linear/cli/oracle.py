@@ -119,12 +119,12 @@ def _conclude(folder: Path, num_tasks: int) -> None:
     from tabicl_linear.lengths.parts import results
     from tabicl_linear.lengths.scores import half_width
 
-    found = results(folder, COLUMNS, num_tasks)
+    scores = results(folder, COLUMNS, num_tasks)
     with written_whole(folder / RESULTS) as path:
-        found.to_csv(path, index=False)
+        scores.to_csv(path, index=False)
     print("| model | score | as fitted | optimised | difference ± 95 % interval |")
     print("|---|---|---|---|---|")
-    for model, rows in found.groupby("model", sort=False):
+    for model, rows in scores.groupby("model", sort=False):
         for metric, title in METRICS.items():
             before, after = rows[metric], rows[f"oracle_{metric}"]
             half = half_width((after - before).to_numpy())
@@ -132,10 +132,10 @@ def _conclude(folder: Path, num_tasks: int) -> None:
                 f"| {model} | {title} | {before.mean():.4f} | {after.mean():.4f} "
                 f"| {(after - before).mean():+.4f} ± {half:.4f} |"
             )
-    updates = found["smallest_update"].min(), found["largest_update"].max()
+    updates = scores["smallest_update"].min(), scores["largest_update"].max()
     print(
-        f"\n{num_tasks} datasets or folds of {found['num_rows'].min():,} rows; best after "
-        f"{found['best_epoch'].median():.0f} epochs (median); relative updates of layers "
+        f"\n{num_tasks} datasets or folds of {scores['num_rows'].min():,} rows; best after "
+        f"{scores['best_epoch'].median():.0f} epochs (median); relative updates of layers "
         f"{updates[0]:.2g} to {updates[1]:.2g}."
     )
     say(f"wrote {folder / RESULTS}")

@@ -190,12 +190,12 @@ def _check_workers(client: "Client", named: str) -> None:
         client.wait_for_workers(1, timeout=TIMEOUT)
     except TimeoutError as error:
         raise ConfigError(f"--dask {named}: the scheduler has no workers; start some.") from error
-    for address, found in client.run(version).items():
-        if found != __version__:
+    for address, of_worker in client.run(version).items():
+        if of_worker != __version__:
             raise ConfigError(
                 f"--dask {named}: the worker {address} has "
-                f"{'no tabicl-linear' if found is None else f'tabicl-linear {found}'}, and this "
-                f"is {__version__}: install the same version there."
+                f"{'no tabicl-linear' if of_worker is None else f'tabicl-linear {of_worker}'}, and "
+                f"this is {__version__}: install the same version there."
             )
 
 

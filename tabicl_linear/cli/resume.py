@@ -212,13 +212,13 @@ def _require_progress(stored: dict[str, Any]) -> None:
 
 def option_value(options: Sequence[str], name: str) -> str | None:
     """The last value of `--name` on a command line, if there is one."""
-    found = None
+    value = None
     for position, option in enumerate(options):
         if option == f"--{name}" and position + 1 < len(options):
-            found = options[position + 1]
+            value = options[position + 1]
         if option.startswith(f"--{name}="):
-            found = option.partition("=")[2]
-    return found
+            value = option.partition("=")[2]
+    return value
 
 
 def _network_defaults() -> dict[str, Any]:

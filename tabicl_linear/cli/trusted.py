@@ -137,11 +137,11 @@ SUFFIX = ".ckpt"
 def by_path(group: Group) -> Named:
     """The classes of a group by each path that the parser writes: public name, and definition."""
     package, classes = group
-    found: dict[str, Mapping[str, Allowed]] = {}
+    allowed: dict[str, Mapping[str, Allowed]] = {}
     for name, arguments in classes.items():
         cls = vars(import_module(package))[name]
-        found |= dict.fromkeys((f"{package}.{name}", f"{cls.__module__}.{name}"), arguments)
-    return found
+        allowed |= dict.fromkeys((f"{package}.{name}", f"{cls.__module__}.{name}"), arguments)
+    return allowed
 
 
 def sections() -> dict[str, Allowed]:

@@ -67,10 +67,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if verb not in VERBS:
             raise ConfigError(f"no such verb; use one of {', '.join(VERBS)}.")
-        found = VERBS[verb]
-        if found.extra is not None:
-            require(found.extra, verb)
-        code: int = resolve_name(f"{__package__}.{found.function}")(options)
+        chosen = VERBS[verb]
+        if chosen.extra is not None:
+            require(chosen.extra, verb)
+        code: int = resolve_name(f"{__package__}.{chosen.function}")(options)
         return code
     except (ConfigError, CheckpointError, DataError) as error:
         sys.stderr.write(f"tabicl-linear {verb}: {' '.join(str(error).split())}\n")

@@ -197,18 +197,18 @@ def _categories(
         return x.new_empty(*categorical.shape, 0, dtype=torch.float64)
     columns = categorical.any(0).nonzero().squeeze(1)
     mask = categorical[:, None, columns]
-    found = x.new_empty(x.shape[0], len(columns), 0, dtype=torch.float64)
+    union = x.new_empty(x.shape[0], len(columns), 0, dtype=torch.float64)
     start = 0
     while start < x.shape[1]:
         # Pieces grow with the number of categories found, so that sorting takes n log n in total
         # even if nearly all codes are distinct.
-        stop = start + max(size, found.shape[-1])
+        stop = start + max(size, union.shape[-1])
         values = _readable(x[:, start:stop, columns])
         values = values.where(values.isfinite() & mask, math.inf).transpose(1, 2)
-        found = _distinct(torch.cat([found, values], dim=-1))
+        union = _distinct(torch.cat([union, values], dim=-1))
         start = stop
-    categories = found.new_full((*categorical.shape, found.shape[-1]), math.inf)
-    return categories.index_copy(1, columns, found)
+    categories = union.new_full((*categorical.shape, union.shape[-1]), math.inf)
+    return categories.index_copy(1, columns, union)
 
 
 def _distinct(values: Float[Tensor, "b m t"]) -> Float[Tensor, "b m e"]:
@@ -232,8 +232,8 @@ def _encode(
         return x
     columns = x.transpose(1, 2).contiguous()
     rank = torch.searchsorted(categories, columns).clamp(max=categories.shape[-1] - 1)
-    known = categories.gather(-1, rank) == columns
-    code = rank.to(x.dtype).where(known, -1.0).where(columns.isfinite(), math.nan)
+    is_category = categories.gather(-1, rank) == columns
+    code = rank.to(x.dtype).where(is_category, -1.0).where(columns.isfinite(), math.nan)
     return code.where(categorical.unsqueeze(-1), columns).transpose(1, 2)
 
 

@@ -60,7 +60,7 @@ def _is_extensible(classifier: "TabICLLinearClassifier") -> bool:
 
 @final
 class TabICLLinearClassifier(EnsembleClassifier):
-    """Classifies the rows of a table with a pretrained in-context learner, without training.
+    """Classifies rows of a table by trees chosen on it, or by a pretrained in-context learner.
 
     `fit` encodes the table, writes its rows into the model's states and keeps the states, whose
     size does not depend on the number of rows (except with softmax attention). `predict` only

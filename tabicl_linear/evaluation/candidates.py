@@ -70,9 +70,9 @@ def candidates(
             without its weights.
         CheckpointError: A model that cannot be loaded.
     """
-    found = [_model(named, ensemble) for named in models]
-    found += [_baseline(named) for named in baselines]
-    names = [candidate.name for candidate in found]
+    competitors = [_model(named, ensemble) for named in models]
+    competitors += [_baseline(named) for named in baselines]
+    names = [candidate.name for candidate in competitors]
     if not names:
         raise ConfigError("nothing to evaluate: give --model or --baseline.")
     long = next((name for name in names if len(quote(name)) > NAME_LENGTH), None)
@@ -84,7 +84,7 @@ def candidates(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"two models of the name {twice}: tell them apart by --model NAME=PATH.")
-    return tuple(found)
+    return tuple(competitors)
 
 
 def _model(named: str, ensemble: EnsembleName) -> Candidate:

@@ -124,30 +124,32 @@ def run(
         sweep(folder)
         sweep(folder / TRIALS)
     description.write(folder / EVALUATION, content)
-    known: dict[Task, Result | None] = {}
+    results: dict[Task, Result | None] = {}
     for task in evaluation.tasks():
         try:
-            known[task] = trials.read(task.path(folder / TRIALS), content)
+            results[task] = trials.read(task.path(folder / TRIALS), content)
         except DamagedFile as error:
             say(f"{error.path} is damaged ({error.reason}) and is scored again")
-            known[task] = None
+            results[task] = None
     missing = [
         task
-        for task, result in known.items()
+        for task, result in results.items()
         # What failed for want of a table that can be used may go well now.
         if result is None or result.unread or (result.error and evaluation.again)
     ]
-    progress = Progress([task.candidate.name for task in missing], len(known), evaluation.jobs, say)
+    progress = Progress(
+        [task.candidate.name for task in missing], len(results), evaluation.jobs, say
+    )
     try:
         for task, result in finished(missing, trials.run, evaluation.jobs):
             if isinstance(result, Death):
                 result = trials.outcome(task, error=str(result))
             result.write(task.path(folder / TRIALS))
-            known[task] = result
+            results[task] = result
             progress.done(task.candidate.name, seconds=result.seconds, failed=bool(result.error))
     finally:
         gather(folder, content, say)
-    return sum(bool(result.error) for result in known.values() if result is not None)
+    return sum(bool(result.error) for result in results.values() if result is not None)
 
 
 def gather(folder: Path, content: dict[str, Any], say: Callable[[str], None]) -> None:
@@ -155,13 +157,13 @@ def gather(folder: Path, content: dict[str, Any], say: Callable[[str], None]) ->
 
     Those of other commands that are damaged are named and left out.
     """
-    found = []
+    results = []
     for path in sorted((folder / TRIALS).glob("*.json")):
         try:
-            found.append(trials.read(path, content))
+            results.append(trials.read(path, content))
         except DamagedFile as error:
             say(f"{error} Until then {RESULTS} is without it.")
-    rows = [result for result in found if result is not None]
+    rows = [result for result in results if result is not None]
     with written_whole(folder / RESULTS) as partial:
         trials.frame(rows, list(content["models"])).to_csv(
             partial, index=False, lineterminator="\n"
@@ -230,14 +232,14 @@ def _datasets(
     Raises:
         ConfigError: A table is another one than before.
     """
-    found = {table["name"]: table for table in before}
+    tables = {table["name"]: table for table in before}
     for table in now:
-        old = found.setdefault(table["name"], table)
+        old = tables.setdefault(table["name"], table)
         if None not in (old["checksum"], table["checksum"]) and old != table:
             raise ConfigError(
                 f"The table {table['name']} is not the one whose results {folder} holds; name "
                 "another folder."
             )
         if table["checksum"] is not None:
-            found[table["name"]] = table
-    return list(found.values())
+            tables[table["name"]] = table
+    return list(tables.values())

@@ -126,9 +126,9 @@ def mean_log_loss(
         y: Labels of the rows.
         classes: Labels of the columns, sorted.
     """
-    known = np.isin(y, classes)
-    wide = probabilities[known].astype(np.float64)
-    given = wide[np.arange(len(wide)), np.searchsorted(classes, y[known])] / wide.sum(1)
+    has_class = np.isin(y, classes)
+    wide = probabilities[has_class].astype(np.float64)
+    given = wide[np.arange(len(wide)), np.searchsorted(classes, y[has_class])] / wide.sum(1)
     return float(-np.log(given.clip(np.finfo(np.float64).eps)).mean())
 
 
@@ -150,9 +150,9 @@ def score(
     Raises:
         DataError: There is no such row, or all are of one class, so that there is no ROC-AUC.
     """
-    known = np.isin(y, classes)
+    has_class = np.isin(y, classes)
     loss = mean_log_loss(probabilities, y, classes)
-    probabilities, y = probabilities[known], y[known]
+    probabilities, y = probabilities[has_class], y[has_class]
     present, counts = np.unique(y, return_counts=True)
     if len(present) < 2:
         raise DataError(

@@ -98,12 +98,12 @@ class OpenMLCache:
         if number in faults:
             return Source(name, path, "", number, faults[number])
         try:
-            known = json.loads(pq.read_schema(path).metadata[METADATA])
+            about = json.loads(pq.read_schema(path).metadata[METADATA])
         except (ValueError, KeyError) as error:
             raise DataError(
                 f"{path} is no table of the cache ({error}); delete it to read it again."
             ) from error
-        return Source(name, path, known["target"], number)
+        return Source(name, path, about["target"], number)
 
     def _is_whole(self, path: Path) -> bool:
         """Whether a table is there as it was written; one that is damaged is named."""

@@ -40,18 +40,18 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     folder = Path(request["folder"])
     openml.config.set_root_cache_directory(str(folder / "openml"))
     openml.config.set_retry_policy("human", 1)  # whoever asks repeats its request
-    found: dict[str, Any] = {"server": openml.config.server}
+    reply: dict[str, Any] = {"server": openml.config.server}
     try:
         if "suite" in request:
-            found["tables"] = read_suite(request["suite"])
+            reply["tables"] = read_suite(request["suite"])
         else:
             write_table(request["table"], folder / FETCHED)
     # Servers fail in every way, and so do the client and its parsers: whatever it is, it is told.
     except Exception as error:
         text = " ".join(str(error).split())
-        found["fault"] = f"{type(error).__name__}: {text}"[:500]
-        found["silent"] = isinstance(error, SILENT) or "Status code: 5" in text
-    return found
+        reply["fault"] = f"{type(error).__name__}: {text}"[:500]
+        reply["silent"] = isinstance(error, SILENT) or "Status code: 5" in text
+    return reply
 
 
 def read_suite(number: int) -> dict[int, str]:
@@ -74,7 +74,7 @@ def write_table(number: int, path: Path) -> None:
     if target is None or target not in frame:
         raise ValueError(f"its target {target!r} is none of its columns")
     frame = pd.DataFrame({column: _storable(cells) for column, cells in frame.items()})
-    known = {
+    about = {
         "target": target,
         "name": dataset.name,
         "openml_id": number,
@@ -82,7 +82,7 @@ def write_table(number: int, path: Path) -> None:
         "licence": dataset.licence,
         "md5": dataset.md5_checksum,
     }
-    parquet.write_table(path, frame, metadata={METADATA: json.dumps(known)})
+    parquet.write_table(path, frame, metadata={METADATA: json.dumps(about)})
 
 
 def _columns(dataset: "openml.OpenMLDataset") -> pd.DataFrame:
@@ -107,8 +107,8 @@ def sparse_frame(path: Path) -> pd.DataFrame:
         decoded = arff.load(lines, encode_nominal=True, return_type=arff.LOD)
     rows = list(decoded["data"])
     cells = np.zeros((len(rows), len(decoded["attributes"])))
-    for row, known in enumerate(rows):
-        for column, value in known.items():
+    for row, present in enumerate(rows):
+        for column, value in present.items():
             cells[row, column] = np.nan if value is None else value
     return pd.DataFrame(
         {

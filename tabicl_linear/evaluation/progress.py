@@ -55,8 +55,8 @@ class Progress:
 
     def seconds_left(self) -> float:
         """An estimate; a model without a finished trial counts as the mean of the others."""
-        known = [seconds for one in self._seconds.values() for seconds in one] or [0.0]
-        means = {model: fmean(one or known) for model, one in self._seconds.items()}
+        durations = [seconds for one in self._seconds.values() for seconds in one] or [0.0]
+        means = {model: fmean(one or durations) for model, one in self._seconds.items()}
         return sum(number * means[model] for model, number in self._left.items()) / self._jobs
 
     def _line(self, now: float) -> str:

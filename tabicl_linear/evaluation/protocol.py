@@ -151,8 +151,8 @@ def prepare(table: BenchmarkTable, protocol: Protocol) -> BenchmarkTable:
     names, counts = np.unique(table.y, return_counts=True)
     if len(names) > protocol.max_classes:
         # A stable sort, so that of equally frequent classes the first by name stay.
-        kept = names[np.argsort(-counts, kind="stable")[: protocol.max_classes]]
-        rows = rows[np.isin(table.y[rows], kept)]
+        frequent = names[np.argsort(-counts, kind="stable")[: protocol.max_classes]]
+        rows = rows[np.isin(table.y[rows], frequent)]
     if protocol.max_rows is not None and len(rows) > protocol.max_rows:
         rows = rows[_chosen(len(rows), protocol.max_rows, table, protocol.seed, ROWS)]
     columns = np.arange(table.x.shape[1])

@@ -177,8 +177,8 @@ def read(path: Path, content: Mapping[str, Any]) -> Result | None:
 
 def frame(results: Iterable[Result], order: Sequence[str]) -> pd.DataFrame:
     """Rows of `results.csv`, models in a given order."""
-    found = pd.DataFrame([row for result in results for row in result.rows()], columns=COLUMNS)
-    return found.sort_values(
+    scores = pd.DataFrame([row for result in results for row in result.rows()], columns=COLUMNS)
+    return scores.sort_values(
         ["model", "dataset", "fold"],
         key=lambda column: (
             column.map({name: n for n, name in enumerate(order)})

@@ -205,8 +205,8 @@ def _compare(model: InContextModel, task: Task, options: OracleOptions) -> dict[
     for prefix, state in (("", fitted), ("oracle_", optimised)):
         with torch.no_grad():
             logits = model.predict(state, queries)[0].cpu()
-        found = score(logits, task.targets, task.num_classes, weighted=task.weighted)
-        scores |= {f"{prefix}{metric}": found[metric] for metric in METRICS}
+        values = score(logits, task.targets, task.num_classes, weighted=task.weighted)
+        scores |= {f"{prefix}{metric}": values[metric] for metric in METRICS}
     best = next(epoch for epoch in reversed(epochs) if bool(epoch.improved))
     return {
         "num_rows": x.shape[1],

@@ -33,10 +33,10 @@ class Shard(NamedTuple):
         Raises:
             ConfigError: It is none.
         """
-        found = re.fullmatch(r"(\d+)/(\d+)", text)
-        if found is None or int(found[1]) >= int(found[2]):
+        numbers = re.fullmatch(r"(\d+)/(\d+)", text)
+        if numbers is None or int(numbers[1]) >= int(numbers[2]):
             raise ConfigError(f"--shard {text}: give i/n with i from 0 to n - 1, such as 0/4.")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(numbers[1]), int(numbers[2]))
 
     def of(self, count: int) -> range:
         """Its parts of so many."""

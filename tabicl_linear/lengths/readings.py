@@ -59,10 +59,10 @@ def read_prefixes(
         yield from _refitted(model, dataset, lengths, None)
         return
     clock = _Clock(model.device)
-    known = lengths[-1] if statistics == "longest" else lengths[0]
+    num_rows = lengths[-1] if statistics == "longest" else lengths[0]
     by = model.statistics(
-        dataset.x[:, :known],
-        dataset.y[:, :known],
+        dataset.x[:, :num_rows],
+        dataset.y[:, :num_rows],
         dataset.categorical,
         rows_per_chunk=chunk_rows(model.device),
     )

@@ -114,13 +114,13 @@ def markdown(summary: pd.DataFrame, metric: str) -> str:
     lines = ["| rows | " + " | ".join(f"{length:,}" for length in lengths) + " |"]
     lines.append("|---|" + "---|" * len(lengths))
     for model in summary["model"].unique():
-        found = summary[summary["model"] == model].set_index("num_rows")
+        rows = summary[summary["model"] == model].set_index("num_rows")
         cells = []
         for length in lengths:
-            if length not in found.index:
+            if length not in rows.index:
                 cells.append("")
                 continue
-            row = found.loc[length]
+            row = rows.loc[length]
             cells.append(f"{row[metric]:.4f} ± {row[f'{metric}_interval']:.4f}")
         lines.append(f"| {model} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

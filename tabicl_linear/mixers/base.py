@@ -4,11 +4,10 @@ A mixer knows its queries, keys, values, gates and update rule. It knows nothing
 strategies, readouts or priors.
 """
 
-import inspect
-from abc import ABCMeta, abstractmethod
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import nn
 from torch.utils.hooks import RemovableHandle
@@ -40,50 +39,22 @@ StreamsHook = Callable[[Streams, Int[Tensor, " t"], bool], None]
 tokens are written (or only read)."""
 
 
-class _Complete(ABCMeta):
-    """Refuses a mixer that lacks a part of the contract as soon as it is built."""
-
-    @property
-    def __signature__(cls) -> inspect.Signature:
-        """The signature of the constructor, which `__call__` would hide from recipes."""
-        constructor = inspect.signature(cls.__init__)  # type: ignore[misc]
-        return constructor.replace(parameters=list(constructor.parameters.values())[1:])
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        undefined = sorted(cls.__abstractmethods__)
-        if undefined:
-            raise ConfigError(
-                f"{cls.__name__} does not define {' and '.join(undefined)}: give it these methods "
-                "of SequenceMixer."
-            )
-        mixer = super().__call__(*args, **kwargs)
-        unset = [name for name in SequenceMixer.__annotations__ if not hasattr(mixer, name)]
-        if unset:
-            raise ConfigError(
-                f"{cls.__name__} does not set {' and '.join(unset)}: set rule, num_heads and "
-                "state_shape in the constructor of a SequenceMixer."
-            )
-        return mixer
-
-
-class SequenceMixer(nn.Module, metaclass=_Complete):
+class SequenceMixer(nn.Module, ABC):
     """Projections and gates around an update rule.
 
-    The constructor of a mixer sets the attributes; a missing one, or a missing method, is a
-    `ConfigError`.
+    Args:
+        rule: The update rule.
+        state_shape: Heads, value dimension and key dimension of the state.
 
     Attributes:
-        rule: The update rule.
         num_heads: Heads of the mixer; may differ from the architecture's.
-        state_shape: Heads, value dimension and key dimension of the state.
     """
 
-    rule: UpdateRule
-    num_heads: int
-    state_shape: tuple[int, int, int]
-
-    def __init__(self) -> None:
+    def __init__(self, rule: UpdateRule, state_shape: tuple[int, int, int]) -> None:
         super().__init__()
+        self.rule = rule
+        self.num_heads = state_shape[0]
+        self.state_shape = state_shape
         self._streams_hooks: dict[int, StreamsHook] = OrderedDict()
 
     def register_streams_hook(self, hook: StreamsHook) -> RemovableHandle:

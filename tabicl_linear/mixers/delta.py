@@ -38,11 +38,9 @@ class DeltaNet(SequenceMixer):
         conv_size: int | None = None,
         norm_eps: float = 1e-6,
     ) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.head_dim = head_dim(dim, num_heads)
-        self.rule = DeltaRule()
-        self.state_shape = self.num_heads, self.head_dim, self.head_dim
+        width = head_dim(dim, num_heads)
+        super().__init__(DeltaRule(), (num_heads, width, width))
+        self.head_dim = width
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.conv = None if conv_size is None else ShortConvolution(3 * dim, conv_size)
         self.features = DeltaFeatures()

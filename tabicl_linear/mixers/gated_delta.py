@@ -42,12 +42,9 @@ class GatedDeltaNet(SequenceMixer):
         mimetic: bool = False,
         norm_eps: float = 1e-6,
     ) -> None:
-        super().__init__()
-        self.num_heads = num_heads
+        super().__init__(DeltaRule(), (num_heads, head_dim, head_dim))
         self.head_dim = head_dim
         width = num_heads * head_dim
-        self.rule = DeltaRule()
-        self.state_shape = self.num_heads, self.head_dim, self.head_dim
         self.qkv = nn.Linear(dim, 3 * width, bias=False)
         self.conv = None if conv_size is None else ShortConvolution(3 * width, conv_size)
         self.features = DeltaFeatures()

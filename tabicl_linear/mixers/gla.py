@@ -46,22 +46,19 @@ class GatedLinearAttention(SequenceMixer):
         mimetic_learns: bool = False,
         norm_eps: float = 1e-6,
     ) -> None:
-        super().__init__()
         if mimetic_learns and not mimetic:
             raise ConfigError(
                 "mimetic_learns applies to gates that start open; set mimetic as well, or leave it "
                 "out: other gates learn in any case."
             )
-        self.num_heads = num_heads
-        self.head_dim = head_dim(dim, num_heads)
         key_width = int(dim * expand_k)
         if gate_rank < 1 or key_width < 1:
             raise ConfigError(
                 f"gate_rank={gate_rank} and expand_k={expand_k} must leave at least one channel."
             )
-        self.key_dim = head_dim(key_width, num_heads)
-        self.rule = AdditiveRule()
-        self.state_shape = self.num_heads, self.head_dim, self.key_dim
+        value_dim, key_dim = head_dim(dim, num_heads), head_dim(key_width, num_heads)
+        super().__init__(AdditiveRule(), (num_heads, value_dim, key_dim))
+        self.head_dim, self.key_dim = value_dim, key_dim
         self.qk = nn.Linear(dim, 2 * key_width, bias=False)
         self.value = nn.Linear(dim, dim, bias=False)
         width = 2 * key_width + dim

@@ -29,12 +29,11 @@ class LinearAttention(SequenceMixer):
     def __init__(
         self, dim: int, num_heads: int, *, normalise: bool = False, norm_eps: float = 1e-5
     ) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.head_dim = head_dim(dim, num_heads)
+        width = head_dim(dim, num_heads)
+        rule = AdditiveRule(state_norms="none" if normalise else "prefix")
+        super().__init__(rule, (num_heads, width + normalise, width))
+        self.head_dim = width
         self.normalise = normalise
-        self.rule = AdditiveRule(state_norms="none" if normalise else "prefix")
-        self.state_shape = self.num_heads, self.head_dim + self.normalise, self.head_dim
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)

@@ -50,18 +50,14 @@ class Mamba2(SequenceMixer):
         num_layers: int | None = None,
         norm_eps: float = 1e-6,
     ) -> None:
-        super().__init__()
-        self.inner = expand * dim
-        if self.inner % head_dim:
+        inner = expand * dim
+        if inner % head_dim:
             raise ConfigError(
-                f"Mamba2: expand * dim = {self.inner} is not a multiple of head_dim={head_dim}; "
+                f"Mamba2: expand * dim = {inner} is not a multiple of head_dim={head_dim}; "
                 "set init_args.head_dim to a divisor."
             )
-        self.num_heads = self.inner // head_dim
-        self.head_dim = head_dim
-        self.state_dim = state_dim
-        self.rule = AdditiveRule()
-        self.state_shape = self.num_heads, self.head_dim, self.state_dim
+        super().__init__(AdditiveRule(), (inner // head_dim, head_dim, state_dim))
+        self.inner, self.head_dim, self.state_dim = inner, head_dim, state_dim
         self.gate = nn.Linear(dim, self.inner, bias=False)
         self.xbc = nn.Linear(dim, self.inner + 2 * state_dim, bias=False)
         self.conv = ShortConvolution(self.inner + 2 * state_dim, conv_size, bias=True)

@@ -37,17 +37,15 @@ class Ridge(SequenceMixer):
         regulariser: float = 1.0,
         norm_eps: float = 1e-5,
     ) -> None:
-        super().__init__()
         if penalty not in get_args(Penalty):
             raise ConfigError(f"penalty={penalty!r} must be one of {get_args(Penalty)}.")
         if not regulariser > 0:
             raise ConfigError(
                 f"regulariser={regulariser} must be positive; for least squares set penalty: none."
             )
-        self.num_heads = num_heads
-        self.head_dim = head_dim(dim, num_heads)
-        self.rule = RidgeRule(penalty, regulariser)
-        self.state_shape = self.num_heads, self.head_dim, self.head_dim
+        width = head_dim(dim, num_heads)
+        super().__init__(RidgeRule(penalty, regulariser), (num_heads, width, width))
+        self.head_dim = width
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)

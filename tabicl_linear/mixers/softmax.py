@@ -22,11 +22,9 @@ class Softmax(SequenceMixer):
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.head_dim = head_dim(dim, num_heads)
-        self.rule = SoftmaxRule()
-        self.state_shape = self.num_heads, self.head_dim, self.head_dim
+        width = head_dim(dim, num_heads)
+        super().__init__(SoftmaxRule(), (num_heads, width, width))
+        self.head_dim = width
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
         bound = math.sqrt(6 / (num_heads * self.head_dim + dim))

@@ -133,13 +133,13 @@ def letters(models: Sequence[str], different: Sequence[tuple[str, str]]) -> dict
     for first, second in different:
         alike.loc[first, second] = alike.loc[second, first] = 0.0
     try:
-        found = compact_letter_display(alike, alpha=ALPHA)
+        display = compact_letter_display(alike, alpha=ALPHA)
     except ValueError as error:
         raise DataError(
             f"The groups of {len(models)} models need more letters than there are ({error}); "
             "compare fewer with --models."
         ) from error
-    return {name: text.replace(" ", "") for name, text in found.items()}
+    return {name: text.replace(" ", "") for name, text in display.items()}
 
 
 def ranks(scores: pd.DataFrame, *, higher_is_better: bool) -> pd.DataFrame:

@@ -68,8 +68,8 @@ def coverage(results: Results, benchmark: str) -> Coverage:
 
     def means(rows: pd.DataFrame, column: str) -> pd.DataFrame:
         """Over folds."""
-        found = rows.pivot_table(index="dataset", columns="model", values=column, aggfunc="mean")
-        return found.reindex(index=datasets.index, columns=models)
+        averages = rows.pivot_table(index="dataset", columns="model", values=column, aggfunc="mean")
+        return averages.reindex(index=datasets.index, columns=models)
 
     times = results.times[results.times["benchmark"] == benchmark]
     return Coverage(

@@ -2,14 +2,12 @@
 
 import base64
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import jinja2
-
 from tabicl_linear._version import __version__
 from tabicl_linear.errors import DataError
+from tabicl_linear.pages import render
 from tabicl_linear.report import figures, tables
 from tabicl_linear.report.comparison import ALPHA, Comparison, ranks
 from tabicl_linear.report.coverage import coverage
@@ -133,13 +131,13 @@ def notes(benchmarks: Sequence[Scored], reference: str | None) -> list[str]:
 
 
 def _notes(one: Scored, reference: str | None) -> list[str]:
-    about, found = one.coverage, []
+    about, notes = one.coverage, []
     name, count, models = about.benchmark, len(about.common), len(about.models)
     without = [model for model, complete in about.counts().items() if not complete]
     if without:
-        found.append(f"{name}: {', '.join(without)} completed no table and is not compared.")
+        notes.append(f"{name}: {', '.join(without)} completed no table and is not compared.")
     if not count:
-        return [*found, f"{name}: no table is complete for every model, so there is no comparison."]
+        return [*notes, f"{name}: no table is complete for every model, so there is no comparison."]
     if count < about.num_datasets:
         lacking = {
             model: about.num_datasets - complete for model, complete in about.counts().items()
@@ -147,22 +145,22 @@ def _notes(one: Scored, reference: str | None) -> list[str]:
         each = ", ".join(
             f"{model} lacks {lacking[model]}" for model in about.models if lacking[model]
         )
-        found.append(
+        notes.append(
             f"{name}: means, ranks and tests are over the {count} of {about.num_datasets} tables "
             f"that all models have ({each}); the section on what is missing says why."
         )
     if reference is not None and reference not in about.models:
-        found.append(f"{name}: {reference} was not scored; differences are from {about.models[0]}.")
+        notes.append(f"{name}: {reference} was not scored; differences are from {about.models[0]}.")
     if models == 1:
-        return [*found, f"{name}: there is one model, so nothing is compared."]
+        return [*notes, f"{name}: there is one model, so nothing is compared."]
     # Two-sided, all differences of one sign and none zero.
     smallest = 2.0 ** (1 - count) * models * (models - 1) / 2
     if smallest > ALPHA:
-        found.append(
+        notes.append(
             f"{name}: with {count} table{'s' * (count != 1)} and {models} models no difference can "
             f"be significant; the smallest adjusted p there is {min(smallest, 1):.2g}."
         )
-    return found
+    return notes
 
 
 def _chapter(one: Scored, reference: str | None, look: figures.Styles) -> Chapter:
@@ -170,12 +168,12 @@ def _chapter(one: Scored, reference: str | None, look: figures.Styles) -> Chapte
         return Chapter(one, {}, [])
     name = quote(one.coverage.benchmark, safe="")
     models = one.coverage.models
-    found = {f"scores-{name}": tables.scores_table(one)}
+    parts = {f"scores-{name}": tables.scores_table(one)}
     against = reference if reference in models else models[0]
     if len(models) > 1:
-        found[f"differences-{name}"] = tables.differences_table(one, against)
+        parts[f"differences-{name}"] = tables.differences_table(one, against)
         if set(PRINTED) <= set(one.comparisons):
-            found[f"pairs-{name}"] = tables.pairwise_table(one)
+            parts[f"pairs-{name}"] = tables.pairwise_table(one)
     sections = [
         Section(
             METRICS[metric].title,
@@ -185,7 +183,7 @@ def _chapter(one: Scored, reference: str | None, look: figures.Styles) -> Chapte
         )
         for metric in one.comparisons
     ]
-    return Chapter(one, found, sections)
+    return Chapter(one, parts, sections)
 
 
 def drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> list[Drawing]:
@@ -194,7 +192,7 @@ def drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> li
     if len(comparison.scores.columns) < 2:
         return []
     suffix = f"{quote(one.coverage.benchmark, safe='')}-{metric}"
-    found = [
+    pictures = [
         Drawing(
             f"critical-difference-{suffix}",
             f"Mean ranks by {about.title}. Bars join models that do not differ significantly"
@@ -211,7 +209,7 @@ def drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> li
     rows = one.coverage.datasets.loc[comparison.scores.index, "rows"]
     if rows.nunique() > 1:
         by_table = ranks(comparison.scores, higher_is_better=about.higher_is_better)
-        found.append(
+        pictures.append(
             Drawing(
                 f"rank-by-rows-{suffix}",
                 f"Rank by {about.title} against rows of the table, smoothed by a Gaussian of width "
@@ -220,7 +218,7 @@ def drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> li
                 figures.rank_by_rows(rows, by_table, look),
             )
         )
-    return found
+    return pictures
 
 
 def _friedman(comparison: Comparison) -> str:
@@ -248,9 +246,8 @@ def _markdown(content: Content) -> str:
 
 
 def _page(content: Content) -> str:
-    source = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(source).render(
+    return render(
+        "report",
         **content.header,
         means=hypertext(content.means),
         benchmarks=[

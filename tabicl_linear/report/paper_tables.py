@@ -58,7 +58,7 @@ def paper_tables(benchmarks: Sequence[Scored]) -> dict[str, Table]:
         and one.coverage.common
         and set(PRINTED) <= set(one.comparisons)
     ]
-    found: dict[str, Table] = {}
+    by_name: dict[str, Table] = {}
     for table, models in published.tables().items():
         here = [_setups(one) for one in ours] if table == 1 else ours
         keys = {benchmark for model in models for benchmark, _ in model.means}
@@ -69,8 +69,8 @@ def paper_tables(benchmarks: Sequence[Scored]) -> dict[str, Table]:
         ]
         if here:
             make = _pairwise if table in (8, 9) else _side_by_side
-            found[f"paper-table{table}"] = make(table, models, here)
-    return found
+            by_name[f"paper-table{table}"] = make(table, models, here)
+    return by_name
 
 
 def _setups(one: Ours) -> Ours:
@@ -132,8 +132,8 @@ def _others(
     table: int, models: Sequence[PublishedModel], ours: Sequence[Ours]
 ) -> list[PublishedModel]:
     """Models that the paper does not have, for a last block of Table 2."""
-    known = {model.run for model in models}
-    names = [name for one in ours for name in one.scores[PRINTED[0]] if name not in known]
+    runs = {model.run for model in models}
+    names = [name for one in ours for name in one.scores[PRINTED[0]] if name not in runs]
     return [
         PublishedModel(name, name, controlled=False, length="", means={})
         for name in dict.fromkeys(names if table == 2 else [])

@@ -77,7 +77,7 @@ def tables() -> dict[int, tuple[PublishedModel, ...]]:
     text = resources.files(__package__).joinpath(ROWS)
     with text.open(encoding="utf-8") as file:
         frame = pd.read_csv(file, comment="#", keep_default_na=False)
-    found: dict[int, tuple[PublishedModel, ...]] = {}
+    models: dict[int, tuple[PublishedModel, ...]] = {}
     for (table, run), rows in frame.groupby(["table", "run"], sort=False):
         first = rows.iloc[0]
         means = {
@@ -87,8 +87,8 @@ def tables() -> dict[int, tuple[PublishedModel, ...]]:
         model = PublishedModel(
             run, first["name"], first["block"] == "controlled", first["length"], means
         )
-        found[int(table)] = (*found.get(int(table), ()), model)
-    return found
+        models[int(table)] = (*models.get(int(table), ()), model)
+    return models
 
 
 def published_mean(run: str, benchmark: str, metric: str) -> Mean | None:

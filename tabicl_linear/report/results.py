@@ -221,10 +221,10 @@ def _add_tables(
         sizes = {"benchmark": benchmark, "dataset": about["name"]} | {
             key: about[key] for key in SIZES
         }
-        known = tables.setdefault((benchmark, about["name"]), sizes)
-        if all(known[key] is None for key in SIZES):  # its file could not be had then
-            known.update(sizes)
-        if any(sizes[key] not in (None, known[key]) for key in SIZES):
+        former = tables.setdefault((benchmark, about["name"]), sizes)
+        if all(former[key] is None for key in SIZES):  # its file could not be had then
+            former.update(sizes)
+        if any(sizes[key] not in (None, former[key]) for key in SIZES):
             raise DataError(
                 f"{folder} scores a table {about['name']} of {benchmark} that has other sizes in "
                 "another folder; report them apart."
@@ -237,10 +237,10 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
 
 
 def _check_known(names: Iterable[str], rows: pd.DataFrame, option: str) -> None:
-    known = list(dict.fromkeys(rows["model"]))
-    unknown = [name for name in names if name not in known]
+    models = list(dict.fromkeys(rows["model"]))
+    unknown = [name for name in names if name not in models]
     if unknown:
-        raise DataError(f"{option} {unknown[0]}: no such model; there are {', '.join(known)}.")
+        raise DataError(f"{option} {unknown[0]}: no such model; there are {', '.join(models)}.")
 
 
 def _check_unique(rows: pd.DataFrame, folders: Sequence[Path]) -> None:

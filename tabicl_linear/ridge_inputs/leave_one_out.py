@@ -42,7 +42,7 @@ class LeaveOneOut(NamedTuple):
         known: Predictions of all its rows, where there were few enough to need them all.
         regressions: Otherwise, what predicts them: a regression on each set, with the penalty
             chosen.
-        step: Every so-manieth row of the context, from the first on, chose what suits best.
+        step: Penalties were chosen by rows 0, `step`, 2 `step`, ... of the context.
         class_map: What has been fitted to these rows; None where no class map is.
     """
 

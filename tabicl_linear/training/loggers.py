@@ -103,9 +103,9 @@ class MetricsFile(Logger):
 
     def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        kept = self._kept()
-        self._rewrite(kept, list(kept[0]) if kept else ["step"])
-        self._rows = len(kept)
+        rows = self._kept()
+        self._rewrite(rows, list(rows[0]) if rows else ["step"])
+        self._rows = len(rows)
 
     def _kept(self) -> list[dict[str, str]]:
         return [row for number, row in enumerate(self._read()) if self._is_kept(number, row)]

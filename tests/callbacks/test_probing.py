@@ -111,7 +111,7 @@ def test_callbacks_that_look_at_the_same_tasks_share_states(fit, monkeypatch, op
 
     def keep(self, *arguments, **named):
         looks(self, *arguments, **named)
-        left.append(self._known)
+        left.append(dict(self.states))
 
     monkeypatch.setattr(InContextModel, "fit", count)
     monkeypatch.setattr(Probing, "on_train_batch_end", keep)

@@ -73,7 +73,7 @@ def test_the_authors_variant_is_another_run(tmp_path, checkpoint, capsys):
     [
         (["--table", "t.csv"], ["--table and --target"]),
         (["--table", "/nowhere.csv", "--target", "y"], ["/nowhere.csv"]),
-        (["--table", "TABLE", "--target", "z"], ["no target column 'z'"]),
+        (["--table", "TABLE", "--target", "z"], ["no column 'z'"]),
         (["--table", "TABLE", "--target", "a"], ["a"]),
         (["--table", "TABLE", "--target", "y", "--folds", "100"], ["fewer than 100 folds"]),
         (["--table", "TABLE", "--target", "y", "--folds", "1"], ["--folds 1"]),

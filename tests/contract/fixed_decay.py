@@ -12,11 +12,8 @@ class FixedDecay(SequenceMixer):
     """S_t = g S_{t-1} + v_t k_t^T, with one fixed g per head."""
 
     def __init__(self, dim: int, num_heads: int, *, slowest: float = 6.0) -> None:
-        super().__init__()
-        self.num_heads = num_heads
         width = head_dim(dim, num_heads)
-        self.rule = AdditiveRule()
-        self.state_shape = num_heads, width, width
+        super().__init__(AdditiveRule(), (num_heads, width, width))
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
         log_decay = -torch.exp2(-torch.linspace(1, slowest, num_heads))

@@ -54,13 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unpacked = wheels.unpack(options.wheels, Path(folder) / "site")
         if unpacked:
             sys.stderr.write(f"gpu-check: uses {', '.join(unpacked)}\n")
-        found = check(Options(options.device, options.quick), Path(folder))
-    text = results.table(found)
+        outcomes = check(Options(options.device, options.quick), Path(folder))
+    text = results.table(outcomes)
     sys.stdout.write(text + "\n")
     if options.output is not None:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(text + "\n")
-    return 1 if any(result.status == "FAIL" for result in found) else 0
+    return 1 if any(result.status == "FAIL" for result in outcomes) else 0
 
 
 def no_device() -> str | None:
@@ -80,8 +80,8 @@ def check(options: Options, folder: Path) -> list[Result]:
     compiled_by, deadline = start + AGREEMENT_SECONDS, start + TOTAL_SECONDS
     with ThreadPoolExecutor(_at_once(options.device)) as pool:
         jobs = units.agreement_jobs(quick=options.quick)
-        found = list(pool.map(lambda job: run(job, options, folder, compiled_by), jobs))
-    rows = [row for part in found for row in part]
+        outcomes = list(pool.map(lambda job: run(job, options, folder, compiled_by), jobs))
+    rows = [row for part in outcomes for row in part]
     agreed = {row.name.partition(",")[0] for row in rows if _agreed_in_16_bit(row)}
     options = options._replace(verified=tuple(sorted(agreed)))
     for job in units.measuring_jobs(quick=options.quick):

@@ -58,8 +58,8 @@ def check(
     if precision == torch.float32:
         tolerance = probe.TF32_TOLERANCE
     with using(kernels_of("fla", rule)):
-        found = _evaluate(rule, streams, state)
-    yield _compare(f"{row}: FLA", found, truth, tolerance)
+        values = _evaluate(rule, streams, state)
+    yield _compare(f"{row}: FLA", values, truth, tolerance)
 
 
 def example(
@@ -90,9 +90,9 @@ def _on_cpu(x: Streams, state: tuple[Tensor, ...]) -> tuple[Streams, tuple[Tenso
 
 
 def _compare(
-    row: str, found: dict[str, Tensor], truth: dict[str, Tensor], tolerance: float
+    row: str, values: dict[str, Tensor], truth: dict[str, Tensor], tolerance: float
 ) -> Result:
-    errors = {name: probe.relative_error(found[name][-1:].cpu(), truth[name]) for name in truth}
+    errors = {name: probe.relative_error(values[name][-1:].cpu(), truth[name]) for name in truth}
     worst = max(
         errors, key=lambda name: float("inf") if errors[name] != errors[name] else errors[name]
     )

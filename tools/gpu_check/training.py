@@ -57,8 +57,8 @@ def every_config(
         model = task.model
         mixer = type(model.backbone.layers()[0].mixer).__name__
         # Heads of other sizes would need compiling, for which there is no time.
-        known = mixer in verified and model.architecture.dim == Architecture().dim
-        task.backend = "auto" if device.type == "cpu" or known else "torch"
+        is_small = mixer in verified and model.architecture.dim == Architecture().dim
+        task.backend = "auto" if device.type == "cpu" or is_small else "torch"
         batch = noise(2, 48 if quick else 1000, 20, 10, device)
 
         def work(step: Step, task: InContextTask = task, batch: Any = batch) -> tuple[Any, str]:

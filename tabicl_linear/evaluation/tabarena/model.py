@@ -34,7 +34,7 @@ MEMBERS, MOST_COLUMNS = 10, 40
 class TabICLLinearModel(AbstractTorchModel):
     """In-context learner with linear-time mixers, whose fitted state does not grow with the rows.
 
-    Pretrained on synthetic tables only; `fit` trains nothing. Hyperparameters are the arguments of
+    Pretrained on synthetic tables only; `fit` tunes nothing. Hyperparameters are the arguments of
     `TabICLLinearClassifier`; AutoGluon decides on `device` and `n_jobs`. As for other in-context
     learners, `X_val` and `time_limit` are not used. Code and weights: Apache-2.0.
     """

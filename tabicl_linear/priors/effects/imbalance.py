@@ -29,7 +29,7 @@ def keep_rows(tasks: Tasks, num_rows: int, num_classes: int, generator: torch.Ge
     for label in (0, 1):
         first = position.masked_fill(tasks.y != label, n).amin(1, keepdim=True)
         key.scatter_(1, first, -torch.inf)
-    kept: Tensor = key.topk(num_rows, 1, largest=False).indices.sort(1).values
-    x = tasks.x.gather(1, kept.unsqueeze(2).expand(-1, -1, m))
-    y = reindex_classes(tasks.y.gather(1, kept), num_classes)
+    rows: Tensor = key.topk(num_rows, 1, largest=False).indices.sort(1).values
+    x = tasks.x.gather(1, rows.unsqueeze(2).expand(-1, -1, m))
+    y = reindex_classes(tasks.y.gather(1, rows), num_classes)
     return Tasks(x, y, tasks.categorical)

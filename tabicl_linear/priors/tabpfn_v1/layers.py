@@ -65,9 +65,9 @@ def draw_maps(
     else:
         weight.mul_(float(p.init_std) / (1 - dropout**0.5))
         if dropout:
-            kept = draws.uniform(count, fan_in, generator=generator)
+            uniform = draws.uniform(count, fan_in, generator=generator)
             # Written as float32: comparisons that write booleans take several times as long.
-            weight.mul_(torch.ge(kept, dropout, out=kept))
+            weight.mul_(torch.ge(uniform, dropout, out=uniform))
     bound = fan_in**-0.5
     bias = draws.uniform(count, 1, generator=generator).mul_(2 * bound).sub_(bound)
     if p.unit_noise:
