@@ -150,6 +150,8 @@ def _verdict_row(x: Verdict) -> list[Cell]:
     p = "<0.001" if x.adjusted < 0.001 else f"{x.adjusted:.3f}"
     unknown = found.training != found.training
     verdict = f"{x.verdict} ({ONE_SEED})" if unknown and x.claim.metric == "roc_auc" else x.verdict
+    if x.unguarded:
+        verdict = f"{verdict}: near guessing (otherwise: {x.unguarded})"
     mark = "bold" if x.verdict == SEEN else ""
     cells = [Cell(here, found.value), Cell(p, x.adjusted), Cell(str(found.datasets))]
     return [*about, *cells, Cell(str(found.seeds)), Cell(verdict, mark=mark)]
