@@ -81,11 +81,11 @@ class DeltaRule(UpdateRule):
         """S (a * q) + b (k.q) (v - S (a * k)): what a token reads after writing itself alone."""
         with full_precision(x.q):
             q, k, v, beta = map(at_least_float32, (x.q, x.k, x.v, write_rates(x)))
-            S, alpha = matrix_of(state), 1.0
+            weight = (beta * (k * q).sum(-1)).unsqueeze(-1)
             if x.log_decay is not None:
                 alpha = at_least_float32(x.log_decay).exp()
-            own, recalled = read(alpha * q, S), read(alpha * k, S)
-            weight = (beta * (k * q).sum(-1)).unsqueeze(-1)
+                q, k = alpha * q, alpha * k
+            own, recalled = read(q, matrix_of(state)), read(k, matrix_of(state))
             return own + weight * (v - recalled)
 
     def _size(self, x: Streams) -> int:

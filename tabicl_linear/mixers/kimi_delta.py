@@ -68,8 +68,9 @@ class KimiDelta(SequenceMixer):
         self.norm = RMSNorm(self.head_dim, eps=norm_eps)
         self.out = nn.Linear(dim, dim, bias=False)
         initialise_(self)
-        with torch.no_grad():
-            self.forget[1].bias.copy_(draw_step_bias(dim))
+        *_, last = self.forget
+        assert isinstance(last, nn.Linear)
+        last.bias = nn.Parameter(draw_step_bias(dim))
 
     def project(
         self,
