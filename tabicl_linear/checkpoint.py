@@ -112,6 +112,7 @@ def export(
     output: str | Path,
     overrides: Sequence[str] = (),
     *,
+    dtype: torch.dtype | None = None,
     trust_code: bool = False,
 ) -> None:
     """Write the parts of a checkpoint that prediction needs to a safetensors file.
@@ -121,6 +122,8 @@ def export(
         output: The file to write.
         overrides: Changes to the recipe, as in `load_model`, to store in the file, such as
             "model.architecture.ridge_inputs.num_trees=24".
+        dtype: Of the weights in the file, such as torch.float16 for half the size; theirs if None.
+            `load_model` gives a model of this dtype.
         trust_code: Also hand on classes outside tabicl_linear that the checkpoint names.
 
     Raises:
@@ -147,7 +150,10 @@ def export(
         "recipe": json.dumps(contents.recipe, sort_keys=True),
         "provenance": json.dumps(contents.provenance, sort_keys=True),
     }
-    weights = {name: tensor.contiguous() for name, tensor in contents.weights.items()}
+    weights = {
+        name: tensor.to(dtype if tensor.is_floating_point() else None).contiguous()
+        for name, tensor in contents.weights.items()
+    }
     metadata["checksum"] = checksum(weights, metadata)
     try:
         with written_whole(output) as partial:

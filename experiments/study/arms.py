@@ -20,6 +20,12 @@ _BEYOND: dict[str, tuple[str, ...]] = {
 }
 """Arms that the paper does not have: lengths that vary, sharing, and this project's additions."""
 
+_NEWER: dict[str, tuple[str, ...]] = {
+    rule: (f"mixer/{rule}", "readout/causal", "strategy/comb_st")
+    for rule in ("kimi_delta", "kimi_delta_decay", "delta_product", "delta_product_decay")
+}
+"""Rules newer than the paper, each with and without its decay of write rates."""
+
 _MINIMAL: dict[str, tuple[str, ...]] = {
     "minimal_causal": ("linear_causal", "prior/gaussian_uniform"),
     "minimal_noncausal": ("linear_noncausal", "prior/gaussian_uniform"),
@@ -29,6 +35,7 @@ _MINIMAL: dict[str, tuple[str, ...]] = {
 ARMS: Mapping[str, tuple[str, ...]] = {
     **{name: run.overlays for name, run in RUNS.items()},
     **_BEYOND,
+    **_NEWER,
     **_MINIMAL,
 }
 """Config files of every arm, relative to `configs/` and without their suffix."""

@@ -15,6 +15,8 @@ TABLE = Path(__file__).parent / "claims.csv"
 RULES = ("above", "not_below")
 SEEN, OPPOSITE, NOT_SEEN = "seen", "opposite", "not seen"
 UNDECIDED, NOT_MEASURED = "not decidable at this size", "not measured"
+NEAR_GUESSING = 0.6
+"""A mean ROC-AUC below which a model has hardly anything to lose."""
 VERDICTS = (SEEN, OPPOSITE, NOT_SEEN, UNDECIDED, NOT_MEASURED)
 
 
@@ -62,6 +64,8 @@ class Verdict(NamedTuple):
         estimate: Of its contrast; None if it was not measured.
         adjusted: p against its threshold after Holm's correction; NaN if it was not measured.
         missing: What was not measured; empty if nothing.
+        unguarded: What the verdict would be if the model were not near guessing; empty if it is
+            not, or if that makes no difference.
     """
 
     claim: Claim
@@ -69,6 +73,7 @@ class Verdict(NamedTuple):
     estimate: Estimate | None
     adjusted: float
     missing: str
+    unguarded: str = ""
 
 
 def read(path: Path = TABLE) -> list[Claim]:
@@ -116,12 +121,32 @@ def verdicts(claims: Sequence[Claim], measured: Tables, trained_rows: int) -> li
         except Missing as absent:
             missing[claim.name] = str(absent)
     adjusted = _adjusted(claims, estimates)
-    return [
-        Verdict(claim, decide(claim, estimates[claim.name], p), estimates[claim.name], p, "")
-        if claim.name in estimates
-        else Verdict(claim, NOT_MEASURED, None, float("nan"), missing[claim.name])
-        for claim, p in zip(claims, adjusted, strict=True)
-    ]
+    found = []
+    for claim, p in zip(claims, adjusted, strict=True):
+        if claim.name in missing:
+            found.append(Verdict(claim, NOT_MEASURED, None, float("nan"), missing[claim.name]))
+            continue
+        result = estimates[claim.name]
+        verdict = decide(claim, result, p)
+        guarded = verdict != UNDECIDED and _has_nothing_to_lose(
+            claim, Source(measured, trained_rows, claim.metric)
+        )
+        found.append(
+            Verdict(claim, UNDECIDED, result, p, "", unguarded=verdict)
+            if guarded
+            else Verdict(claim, verdict, result, p, "")
+        )
+    return found
+
+
+def _has_nothing_to_lose(claim: Claim, source: Source) -> bool:
+    """Whether a claim says that one model does not fall which is near guessing before it could."""
+    (part, *others) = claim.contrast.parts.values()
+    if claim.rule != "not_below" or claim.metric != "roc_auc" or others:
+        return False
+    before = [reading for weight, reading in part if weight < 0]
+    means = [float(source.table(reading).mean(axis=None)) for reading in before]
+    return bool(means) and max(means) < NEAR_GUESSING
 
 
 def decide(claim: Claim, estimate: Estimate, adjusted: float) -> str:

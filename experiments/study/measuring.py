@@ -21,7 +21,7 @@ from experiments.study.measures import (
     training_curve,
 )
 from experiments.study.scale import Scale
-from experiments.study.store import UNIT, Unit, read_unit
+from experiments.study.store import UNIT, WEIGHTS, Unit, read_unit
 from experiments.study.training import RUN
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
@@ -105,6 +105,9 @@ def measure(
     record = read_unit(store / unit.identity)
     assert record is not None, "only concluded units are measured"
     checkpoint = newest_checkpoint(store / unit.identity / RUN)
+    restored = store / unit.identity / WEIGHTS
+    if checkpoint is None and restored.is_file() and name != "training":
+        checkpoint = restored
     if checkpoint is None:
         return None
     print(f"  {name} of {unit.arm}", flush=True)

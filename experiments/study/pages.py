@@ -124,7 +124,8 @@ def _summary(report: Report, front: Sequence[Verdict]) -> str:
         f"arms are trained ({len(units)} units, {hours:.1f} core-hours).\n\n"
         "A number is the paired difference that [the rules](../study.md) name, with its 95 % "
         "interval; p is corrected by Holm's method within the claim's family. The claims and rules "
-        f"were committed before anything was measured. Of {len(report.verdicts)} claims: {told}; "
+        "were committed before anything of them was measured, but for one rule, which is named "
+        f"there with its reason (*near guessing*). Of {len(report.verdicts)} claims: {told}; "
         f"the {len(front)} most important ones:\n\n{_made(report)}"
     )
 
@@ -150,6 +151,8 @@ def _verdict_row(x: Verdict) -> list[Cell]:
     p = "<0.001" if x.adjusted < 0.001 else f"{x.adjusted:.3f}"
     unknown = estimate.training != estimate.training
     verdict = f"{x.verdict} ({ONE_SEED})" if unknown and x.claim.metric == "roc_auc" else x.verdict
+    if x.unguarded:
+        verdict = f"{verdict}: near guessing (otherwise: {x.unguarded})"
     mark = "bold" if x.verdict == SEEN else ""
     cells = [Cell(here, estimate.value), Cell(p, x.adjusted), Cell(str(estimate.datasets))]
     return [*about, *cells, Cell(str(estimate.seeds)), Cell(verdict, mark=mark)]

@@ -13,6 +13,8 @@ from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 
 STORE, UNIT, CONFIG = "store.json", "unit.json", "config.yaml"
+WEIGHTS = "weights.safetensors"
+"""Of a unit that was restored from its export."""
 
 
 class Unit(NamedTuple):

@@ -14,9 +14,9 @@ from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.matrix import (
     cumulative_decay,
     decay,
+    decayed_scores,
     initial_state,
     matrix_of,
-    pairwise_decay,
     read,
 )
 from tabicl_linear.kernels.rule import (
@@ -113,7 +113,7 @@ def scan(
     q, k, v = (chunks.split(at_least_float32(z), size) for z in (x.q, x.k, x.v))
     g = cumulative_decay(x.log_decay, size)
     states, final = _run(k, v, g, S)
-    scores = _scores(q, k, g)
+    scores = decayed_scores(q, k, g)
     queries = q if g is None else q * decay(g, q.dtype)
     outputs = queries @ states + scores @ v
     return chunks.join(outputs, batch=batch, length=length, heads=heads), final
@@ -150,24 +150,6 @@ def _run(k: Tensor, v: Tensor, g: Tensor | None, S: Tensor) -> tuple[Tensor, Ten
             state = torch.addcmul(write, kept, state)
         states, final = torch.stack(before), state
     return states, final.transpose(-1, -2).reshape(b, h, value_dim, key_dim)
-
-
-def _scores(q: Tensor, k: Tensor, g: Tensor | None) -> Tensor:
-    """q_i k_j, decayed from j to i, for j <= i."""
-    if g is None:
-        return (q @ k.transpose(-1, -2)).tril()
-    if g.shape[-1] == 1:
-        return (q @ k.transpose(-1, -2)) * pairwise_decay(g, q.dtype)
-    size = q.shape[-2]
-    later = torch.ones(size, size, dtype=torch.bool, device=q.device).tril().unsqueeze(-1)
-    # Differences in float64, C^2 k numbers, would take half as long again. Differences of rounded
-    # logs are exact wherever the decay is not negligible; the rounding errors, constants for
-    # gradients, are multiplied into queries and keys.
-    rounded = g.to(q.dtype)
-    rest = (g - rounded).detach().to(q.dtype)
-    difference = rounded.unsqueeze(-2) - rounded.unsqueeze(-3)
-    decayed = difference.masked_fill(~later, -torch.inf).exp() * (k * (-rest).exp()).unsqueeze(-3)
-    return (decayed @ (q * rest.exp()).unsqueeze(-1)).squeeze(-1)
 
 
 def weighted(x: Streams) -> Streams:

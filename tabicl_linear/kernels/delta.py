@@ -1,10 +1,11 @@
-"""The delta rule and its gated form, in chunks.
+"""The delta rule and its gated forms, in chunks.
 
-Notation: C tokens per chunk, g the log decay summed from the start of the chunk, S the state before
-the chunk, D_ij = exp(g_i - g_j) for j <= i. A chunk writes S' = exp(g_C) S + sum_i u_i k~_i^T with
-k~_i = exp(g_C - g_i) k_i and
+Notation: C tokens per chunk, g the log decay summed from the start of the chunk (one number, or one
+for each key channel), S the state before the chunk. A chunk writes S' = S Diag(exp(g_C)) +
+sum_i u_i k~_i^T with k~_i = exp(g_C - g_i) * k_i and
 
-    u = (I + A)^-1 diag(beta) (V - diag(exp(g)) K S^T),   A = strictly lower part of beta D * K K^T.
+    u = (I + A)^-1 diag(beta) (V - (exp(g) * K) S^T),   A_ij = beta_i k_i . (exp(g_i - g_j) * k_j)
+    for j < i, else 0.
 
 (I + A)^-1 is computed by one triangular solve per chunk. Do not replace it by a product of powers
 of A: rows of a table are correlated, and with such keys that product loses all its digits.
@@ -20,9 +21,9 @@ from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.matrix import (
     cumulative_decay,
     decay,
+    decayed_scores,
     initial_state,
     matrix_of,
-    pairwise_decay,
     read,
 )
 from tabicl_linear.kernels.rule import (
@@ -39,19 +40,23 @@ from tabicl_linear.types import Float, Tensor
 
 @dataclass(frozen=True)
 class DeltaRule(UpdateRule):
-    """S_t = a_t S_{t-1} (I - b_t k_t k_t^T) + b_t v_t k_t^T, read as o_t = S_t q_t (section 4.4).
+    """S_t = S_{t-1} Diag(a_t) (I - b_t k_t k_t^T) + b_t v_t k_t^T, read as o_t = S_t q_t.
 
-    With `log_decay=None` this is DeltaNet, otherwise Gated DeltaNet (one gate per head). Keys must
-    have unit norm for the recurrence to be a contraction. Order matters: permuting tokens changes
-    S. The initial state is zero unless one is given.
+    With `log_decay=None` this is DeltaNet (section 4.4), with one gate per head Gated DeltaNet, and
+    with one per key channel Kimi Delta Attention (arXiv:2510.26692). Keys must have unit norm for
+    the recurrence to be a contraction. Order matters: permuting tokens changes S. The initial state
+    is zero unless one is given.
 
     Attributes:
         chunk_size: Tokens per chunk.
+        channel_chunk_size: The same with one gate per key channel, where the pairwise decays of a
+            chunk take C^2 k numbers.
     """
 
     erases: ClassVar[bool] = True
 
     chunk_size: int = 32
+    channel_chunk_size: int = 16
     state_norms: StateNorms = field(default="final", init=False)
 
     def scan(
@@ -59,13 +64,13 @@ class DeltaRule(UpdateRule):
     ) -> tuple[Float[Tensor, "b t h v"], MatrixState]:
         """Write all tokens; every token reads the state that includes its own write."""
         with full_precision(x.q):
-            outputs, S = chosen(scan)(x, initial_state(x, state), size=self.chunk_size)
+            outputs, S = chosen(scan)(x, initial_state(x, state), size=self._size(x))
         return outputs, MatrixState(S)
 
     def fold(self, x: Streams, state: RuleState | None = None) -> MatrixState:
         """Only the final state: the scan without its reads."""
         with full_precision(x.q):
-            return MatrixState(chosen(fold)(x, initial_state(x, state), size=self.chunk_size))
+            return MatrixState(chosen(fold)(x, initial_state(x, state), size=self._size(x)))
 
     def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
         """o = S q."""
@@ -73,16 +78,19 @@ class DeltaRule(UpdateRule):
             return read(at_least_float32(q), matrix_of(state))
 
     def peek(self, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:
-        """a S q + b (k.q) (v - a S k): what a token reads after writing itself alone."""
+        """S (a * q) + b (k.q) (v - S (a * k)): what a token reads after writing itself alone."""
         with full_precision(x.q):
             q, k, v, beta = map(at_least_float32, (x.q, x.k, x.v, write_rates(x)))
-            S = matrix_of(state)
-            own, recalled = read(q, S), read(k, S)
+            weight = (beta * (k * q).sum(-1)).unsqueeze(-1)
             if x.log_decay is not None:
                 alpha = at_least_float32(x.log_decay).exp()
-                own, recalled = alpha * own, alpha * recalled
-            weight = (beta * (k * q).sum(-1)).unsqueeze(-1)
+                q, k = alpha * q, alpha * k
+            own, recalled = read(q, matrix_of(state)), read(k, matrix_of(state))
             return own + weight * (v - recalled)
+
+    def _size(self, x: Streams) -> int:
+        per_channel = x.log_decay is not None and x.log_decay.shape[-1] > 1
+        return self.channel_chunk_size if per_channel else self.chunk_size
 
 
 class _Chunks(NamedTuple):
@@ -91,7 +99,7 @@ class _Chunks(NamedTuple):
     W: Float[Tensor, "i bh s k"]  # (I + A)^-1 diag(beta exp(g)) K
     U: Float[Tensor, "i bh s v"]  # (I + A)^-1 diag(beta) V
     writes: Float[Tensor, "i bh k s"]  # keys, decayed to the end of the chunk, transposed
-    kept: Float[Tensor, "i bh 1 1"] | None  # exp(g_C)
+    kept: Float[Tensor, "i bh g 1"] | None  # exp(g_C)
 
 
 def write_rates(x: Streams) -> Float[Tensor, "b t h"]:
@@ -106,7 +114,7 @@ def scan(
     """All prefix reads S_i q_i and the final state.
 
     Args:
-        x: Streams with write rates; the log decay, if any, has one channel.
+        x: Streams with write rates.
         S: Initial state.
         size: Tokens of a chunk.
     """
@@ -116,13 +124,9 @@ def scan(
     g = cumulative_decay(x.log_decay, size)
     parts = _prepare(k_chunks, x, g)
     states, updates, final = _run(parts, S)
-    scores = q_chunks @ k_chunks.transpose(-1, -2)
-    if g is None:
-        scores = scores.tril()
-    else:
-        dtype = scores.dtype
-        scores, q_chunks = scores * pairwise_decay(g, dtype), q_chunks * decay(g, dtype)
-    outputs = q_chunks @ torch.stack(states) + scores @ torch.stack(updates)
+    scores = decayed_scores(q_chunks, k_chunks, g)
+    queries = q_chunks if g is None else q_chunks * decay(g, q_chunks.dtype)
+    outputs = queries @ torch.stack(states) + scores @ torch.stack(updates)
     return chunks.join(outputs, batch=batch, length=length, heads=heads), final
 
 
@@ -138,9 +142,8 @@ def _prepare(k: Tensor, x: Streams, g: Tensor | None) -> _Chunks:
     size = k.shape[-2]
     v_chunks = chunks.split(at_least_float32(x.v), size)
     b_chunks = chunks.split(at_least_float32(write_rates(x)).unsqueeze(-1), size)
-    gram = k @ k.transpose(-1, -2)
     eye = torch.eye(size, dtype=k.dtype, device=k.device)
-    A = (b_chunks * (gram if g is None else gram * pairwise_decay(g, k.dtype))).tril(-1)
+    A = (b_chunks * decayed_scores(k, k, g)).tril(-1)
     inverse = torch.linalg.solve_triangular(
         eye + A, eye.expand_as(A), upper=False, unitriangular=True
     ) * b_chunks.transpose(-1, -2)
@@ -151,7 +154,7 @@ def _prepare(k: Tensor, x: Streams, g: Tensor | None) -> _Chunks:
         inverse @ (k * decay(g, k.dtype)),
         inverse @ v_chunks,
         (k * decay(last - g, k.dtype)).transpose(-1, -2),
-        decay(last, k.dtype),
+        decay(last, k.dtype).transpose(-1, -2),
     )
 
 

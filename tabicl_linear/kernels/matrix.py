@@ -55,3 +55,23 @@ def pairwise_decay(g: Float[Tensor, "i bh s 1"], dtype: torch.dtype) -> Float[Te
     Also masked before `exp`, so that no infinity of the upper half reaches autograd.
     """
     return decay((g - g.transpose(-1, -2)).tril(), dtype).tril()
+
+
+def decayed_scores(
+    q: Float[Tensor, "i bh s k"], k: Float[Tensor, "i bh s k"], g: Float[Tensor, "i bh s g"] | None
+) -> Float[Tensor, "i bh s s"]:
+    """q_i k_j, decayed from j to i, for j <= i."""
+    if g is None:
+        return (q @ k.transpose(-1, -2)).tril()
+    if g.shape[-1] == 1:
+        return (q @ k.transpose(-1, -2)) * pairwise_decay(g, q.dtype)
+    size = q.shape[-2]
+    later = torch.ones(size, size, dtype=torch.bool, device=q.device).tril().unsqueeze(-1)
+    # Differences in float64, C^2 k numbers, would take half as long again. Differences of rounded
+    # logs are exact wherever the decay is not negligible; the rounding errors, constants for
+    # gradients, are multiplied into queries and keys.
+    rounded = g.to(q.dtype)
+    rest = (g - rounded).detach().to(q.dtype)
+    difference = rounded.unsqueeze(-2) - rounded.unsqueeze(-3)
+    decayed = difference.masked_fill(~later, -torch.inf).exp() * (k * (-rest).exp()).unsqueeze(-3)
+    return (decayed @ (q * rest.exp()).unsqueeze(-1)).squeeze(-1)

@@ -37,16 +37,16 @@ def delta(
     v: Float[Tensor, "b t h v"],
     *,
     beta: Float[Tensor, "b t h"],
-    log_decay: Float[Tensor, "b t h 1"] | None = None,
+    log_decay: Float[Tensor, "b t h g"] | None = None,
     S: Float[Tensor, "b h v k"] | None = None,
 ) -> tuple[Float[Tensor, "b t h v"], Float[Tensor, "b h v k"]]:
-    """S_t = alpha_t S_{t-1} (I - beta_t k_t k_t^T) + beta_t v_t k_t^T, o_t = S_t q_t."""
+    """S_t = S_{t-1} Diag(alpha_t) (I - beta_t k_t k_t^T) + beta_t v_t k_t^T, o_t = S_t q_t."""
     q, k, v, beta = q.double(), k.double(), v.double(), beta.double()
     S = _zeros(k, v) if S is None else S.double()
     outputs = []
     for t in range(q.shape[1]):
         if log_decay is not None:
-            S = S * log_decay[:, t, :, :, None].double().exp()
+            S = S * log_decay[:, t, :, None, :].double().exp()
         error = v[:, t] - torch.einsum("bhvk,bhk->bhv", S, k[:, t])
         S = S + torch.einsum("bh,bhv,bhk->bhvk", beta[:, t], error, k[:, t])
         outputs.append(torch.einsum("bhvk,bhk->bhv", S, q[:, t]))

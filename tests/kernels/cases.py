@@ -29,6 +29,7 @@ MATRIX_CASES = {
     "channel_decay": Case(AdditiveRule(channel_chunk_size=16), 16, beta=False, gate="channel"),
     "delta": Case(DeltaRule(chunk_size=16), 16, beta=True, gate="none"),
     "gated_delta": Case(DeltaRule(chunk_size=16), 16, beta=True, gate="head"),
+    "channel_delta": Case(DeltaRule(channel_chunk_size=16), 16, beta=True, gate="channel"),
 }
 LENGTHS = [1, 15, 16, 17, 63, 100]
 

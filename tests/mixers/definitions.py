@@ -220,6 +220,56 @@ class GatedDelta(OutputGate, Delta):
         return [x._replace(alpha=alpha[h]) for h, x in enumerate(super().heads(seen, time))]
 
 
+class KimiDelta(Delta):
+    """S_t = S_{t-1} Diag(alpha_t) (I - beta_t k_t k_t^T) + beta_t v_t k_t^T, gates of low rank.
+
+    alpha = exp(-exp(A) softplus(W2 W1 x + b)) for each key channel, output gate sigmoid of another.
+    """
+
+    def low_rank(self, name: str, x: Tensor) -> Tensor:
+        w = self.w
+        return w[f"{name}.1.weight"] @ (w[f"{name}.0.weight"] @ x) + w[f"{name}.1.bias"]
+
+    def heads(self, seen: list[Tensor], time: int) -> list[Head]:
+        steps = softplus(self.low_rank("forget", seen[-1])).chunk(self.num_heads)
+        rates = torch.exp(self.w["log_rate"])
+        return [
+            x._replace(alpha=torch.exp(-rates[h] * steps[h]))
+            for h, x in enumerate(super().heads(seen, time))
+        ]
+
+    def write(self, memory: Memory | None, x: Head) -> Memory:
+        S, new = outer_sum(memory, x)
+        eye = torch.eye(len(x.k), dtype=torch.float64)
+        kept = torch.diag(x.alpha) @ (eye - x.beta * torch.outer(x.k, x.k))
+        return Matrix(S @ kept + x.beta * new)
+
+    def merge(self, reads: list[Tensor], heads: list[Head], x: Tensor) -> Tensor:
+        gate = sigmoid(self.low_rank("gate", x))
+        return self.w["out.weight"] @ (torch.cat([self.normed(o) for o in reads]) * gate)
+
+
+class DeltaProduct(Delta):
+    """Delta with two writes a token, each with its own key, value and rate."""
+
+    def heads(self, seen: list[Tensor], time: int) -> list[Head]:
+        x, h = seen[-1], self.num_heads
+        rates = sigmoid(self.w["write_rate.projection.weight"] @ x)
+        rates = (rates if self.c is None else rates * self.c / (time + self.c)).reshape(h, 2)
+        queries = (self.w["query.weight"] @ x).reshape(h, -1)
+        keys, values = (self.w["keys_values.weight"] @ x).reshape(2, h, 2, -1)
+        found = []
+        for q, k, v, beta in zip(queries, keys, values, rates, strict=True):
+            k = torch.stack([unit(silu(key)) for key in k])
+            found.append(Head(unit(silu(q)) * len(q) ** -0.5, k, silu(v), beta))
+        return found
+
+    def write(self, memory: Memory | None, x: Head) -> Memory:
+        for k, v, beta in zip(x.k, x.v, x.beta, strict=True):
+            memory = super().write(memory, Head(x.q, k, v, beta))
+        return memory
+
+
 class Mamba(Definition):
     """S_t = exp(-exp(A) dt_t) S_{t-1} + dt_t x_t B_t^T, y_t = S_t C_t + D x_t, norm(y silu(z))."""
 

@@ -17,8 +17,10 @@ from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.mixers.delta import DeltaNet
+from tabicl_linear.mixers.delta_product import DeltaProduct
 from tabicl_linear.mixers.gated_delta import GatedDeltaNet
 from tabicl_linear.mixers.gla import GatedLinearAttention
+from tabicl_linear.mixers.kimi_delta import KimiDelta
 from tabicl_linear.mixers.linear import LinearAttention
 from tabicl_linear.mixers.mamba2 import Mamba2
 from tabicl_linear.mixers.ridge import Ridge
@@ -59,6 +61,15 @@ CASES = {
         partial(paper.GatedDelta, c=5.0, window=3),
     ),
     "gated delta mimetic": Case(partial(gated, mimetic=True), paper.GatedDelta),
+    "kimi delta": Case(partial(KimiDelta, gate_rank=3), paper.KimiDelta),
+    "kimi delta decay conv": Case(
+        partial(KimiDelta, decay_constant=5.0, conv_size=3),
+        partial(paper.KimiDelta, c=5.0, window=3),
+    ),
+    "delta product": Case(DeltaProduct, paper.DeltaProduct),
+    "delta product decay": Case(
+        partial(DeltaProduct, decay_constant=5.0), partial(paper.DeltaProduct, c=5.0)
+    ),
     "mamba2": Case(mamba, partial(paper.Mamba, window=3)),
     "ridge": Case(partial(Ridge, regulariser=0.3), partial(paper.ScaledRidge, eps=1e-5)),
     "ridge plain": Case(
