@@ -109,7 +109,7 @@ def stored(folder: Path, scale: str, arms: list[str], seeds: list[int]) -> list[
     for path in folder.glob(f"*/{UNIT}"):
         about = json.loads(path.read_text())
         config = yaml.safe_load((path.parent / CONFIG).read_text())
-        # Units of before version 0.2.1 were named by the commit of the code.
+        # The first units were named by the commit of the code, and keep that name.
         code = about.get("code", about["commit"])
         found.append(Unit(about["arm"], about["seed"], scale, code, about["commit"], config))
     asked = [unit for unit in found if unit.arm in arms and unit.seed in seeds]
