@@ -230,10 +230,13 @@ class InContextModel(PlacedModule):
         ridge_predictions, num_cells = tables.training_predictions(batch), tables.num_cells
         written, queries = tables.training_tokens(batch, ridge_predictions)
         with self.computing():
-            context, layers = self.backbone.fit(written, initial, num_cells=num_cells)
-            if queries.shape[1]:
-                queries = self.backbone.predict(queries, layers, num_cells=num_cells)
-        hidden = self.strategy.predictions(context, queries, num_context=num_context)
+            if self.strategy.target == "multi":
+                outputs, layers = self.backbone.fit(written, initial, num_cells=num_cells)
+            else:
+                # What only the last layer makes of written tokens is read by nobody.
+                layers = self.backbone.write([written], initial, num_cells=num_cells)
+                outputs = self.backbone.predict(queries, layers, num_cells=num_cells)
+        hidden = self.strategy.predictions(outputs, num_context=num_context)
         classes = self._classes(batch.y[rows])
         of_queries = (
             None if ridge_predictions is None else ridge_predictions.rows(slice(num_context, None))

@@ -118,13 +118,14 @@ class Strategy(nn.Module, ABC):
         return Tokens(context, self.query_tokens(rows[:, num_context:], placeholder))
 
     def predictions(
-        self,
-        context_outputs: Float[Tensor, "b t d"],
-        query_outputs: Float[Tensor, "b u d"],
-        *,
-        num_context: int,
+        self, outputs: Float[Tensor, "b _t d"], *, num_context: int
     ) -> Float[Tensor, "b q d"]:
-        """The outputs that predict the query rows, in row order."""
+        """The outputs that predict the query rows, in row order.
+
+        Args:
+            outputs: Of the written sequence in multi-target training, else of the queries.
+            num_context: Rows of context.
+        """
         if self.target == "multi":
-            return self.multi_target_outputs(context_outputs, num_context=num_context)
-        return query_outputs
+            return self.multi_target_outputs(outputs, num_context=num_context)
+        return outputs

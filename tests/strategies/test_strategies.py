@@ -55,9 +55,21 @@ def test_predictions_are_read_at_the_query_rows(name, embedded):
     strategy = STRATEGIES[name]()
     tokens = strategy.training_tokens(*embedded, num_context=C)
     # A mixer that copies its input: what comes out names the token it came from.
-    read = strategy.predictions(tokens.context, tokens.queries, num_context=C)
+    outputs = tokens.context if strategy.target == "multi" else tokens.queries
+    read = strategy.predictions(outputs, num_context=C)
     expected = strategy.query_tokens(rows[:, C:], embedded[2])
     assert torch.equal(read, expected)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_last_layer_makes_outputs_only_of_a_sequence_that_is_read(name):
+    model, batch = make("DeltaNet", "causal", name), task()
+    tokens = list[int]()
+    last = model.backbone.layers()[-1].feed_forward
+    last.register_forward_pre_hook(lambda _, inputs: tokens.append(inputs[0].shape[1]))
+    model(batch)
+    rows, queries = batch.x.shape[1], batch.x.shape[1] - batch.num_context
+    assert tokens == [{"comb_mt": rows, "int_mt": 2 * rows}.get(name, queries)]
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
