@@ -12,7 +12,7 @@
 A state `S` has the paper's layout `[v, k]` and is read as `o = S q`.
 """
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-__all__ = ["Bool", "Float", "Int", "Tensor"]
+__all__ = ["Bool", "Float", "Int", "Tensor", "UInt8"]

@@ -17,6 +17,7 @@ from tabicl_linear.backends import fla
 from tabicl_linear.backends.cpp import loader, rules
 from tabicl_linear.backends.cpp.cells import CELLS
 from tabicl_linear.backends.cpp.tokenwise import TOKENWISE
+from tabicl_linear.backends.cpp.trees import TREES
 from tabicl_linear.backends.probe import (
     TF32_TOLERANCE,
     TOLERANCE,
@@ -62,7 +63,7 @@ IMPLEMENTATIONS = {
     "cpp": _Implementation(
         "cpu",
         {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE},
-        {**TOKENWISE, **CELLS},
+        {**TOKENWISE, **CELLS, **TREES},
         loader.unavailable,
         is_foreign=False,
     ),

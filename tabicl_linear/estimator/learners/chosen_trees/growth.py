@@ -1,15 +1,15 @@
 """Trees grown by boosting: each asks about what the trees before it leave unexplained."""
 
-from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import softmax
-from sklearn.tree import DecisionTreeRegressor
 
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
+from tabicl_linear.kernels.chosen import chosen
+from tabicl_linear.kernels.trees import NUMBERS, Questions, grown_tree
+from tabicl_linear.types import Bool, Float, Int, Tensor, UInt8
 
 NUM_TREES = 64
 DEPTH = 6
@@ -19,91 +19,129 @@ SHARE_OF_COLUMNS = 0.5
 LEARNING_RATE = 0.2
 LARGEST_STEP = 4.0
 """Of a leaf, in units of logits, before the learning rate."""
+LEAST_GAIN = 1e-9
+"""Of a question, in squared residuals: less is rounding."""
 
 
-def grow(
-    z: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], *, seed: int
-) -> tuple[Any, ...]:
+class Binned(NamedTuple):
+    """Cells as numbers that keep their order: one for each value, or for neighbours.
+
+    Attributes:
+        numbers: Of each column.
+        lowest: The smallest value of each number; infinite where there are none.
+        highest: The largest value of each number.
+    """
+
+    numbers: UInt8[Tensor, "m n"]
+    lowest: Float[Tensor, "m b"]
+    highest: Float[Tensor, "m b"]
+
+
+def binned(z: Float[Tensor, "n m"]) -> Binned:
+    """Cells as numbers: those of as many rows each where there are more values than numbers."""
+    values, order = z.T.sort(dim=1, stable=True)
+    is_new = torch.zeros_like(values, dtype=torch.bool)
+    is_new[:, 1:] = values[:, 1:] > values[:, :-1]
+    number = is_new.cumsum(1)
+    # Where values are too many, the rank of a value's first row says its number.
+    ranks = torch.arange(len(z)).expand_as(number).where(is_new, 0).cummax(1).values
+    coarse = ranks * NUMBERS // max(len(z), 1)
+    number = number.where(number[:, -1:] < NUMBERS, coarse)
+    shape = len(number), NUMBERS
+    lowest = values.new_full(shape, torch.inf).scatter_reduce_(1, number, values, "amin")
+    highest = values.new_full(shape, -torch.inf).scatter_reduce_(1, number, values, "amax")
+    numbers = torch.empty_like(number, dtype=torch.uint8)
+    return Binned(numbers.scatter_(1, order, number.to(torch.uint8)), lowest, highest)
+
+
+def grow(z: Float[Tensor, "n m"], labels: Int[Tensor, " n"], *, seed: int) -> Trees:
     """Trees by gradient boosting of the log-loss of all classes at once (Friedman, 2001).
 
     Only their questions are used later: what the leaves say is solved on other rows.
 
     Args:
-        z: Standardised rows `[rows, columns]` without missing values.
+        z: Standardised rows without missing values, float32 on the CPU.
         labels: Class index of each row, from 0; classes may be lacking.
         seed: Of the columns that nodes choose from.
-
-    Returns:
-        Trees as scikit-learn keeps them; `frozen` makes arrays of them.
     """
-    present = np.unique(labels)
-    r = (labels[:, None] == present).astype(np.float64)
+    r = (labels.unsqueeze(1) == labels.unique()).double()
     # Of two classes one says all.
-    told = slice(1, None) if len(present) == 2 else slice(None)
-    scores = np.tile(np.log(r.mean(0)), (len(z), 1))
-    seeds = np.random.default_rng(seed).integers(2**31, size=NUM_TREES)
-    grown = []
-    for each in seeds:
-        shares = softmax(scores, axis=1)
-        tree = DecisionTreeRegressor(
-            max_depth=DEPTH,
-            min_samples_leaf=FEWEST_IN_LEAF,
-            max_features=SHARE_OF_COLUMNS,
-            random_state=int(each),
+    told = slice(1, None) if r.shape[1] == 2 else slice(None)
+    scores = r.mean(0).log().expand(len(r), -1)
+    columns = binned(z)
+    grown = list[Questions]()
+    for allowed in _allowed(z.shape[1], seed):
+        shares = scores.softmax(1)
+        left = r - shares
+        tree = chosen(grown_tree)(
+            columns.numbers, left[:, told], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
         )
-        structure = tree.fit(z, (r - shares)[:, told], check_input=False).tree_
-        leaf = structure.apply(z)
-        steps = _steps(leaf, r - shares, shares * (1 - shares))
-        scores += LEARNING_RATE * steps.clip(-LARGEST_STEP, LARGEST_STEP)[leaf]
-        grown.append(structure)
-    return tuple(grown)
+        steps = _steps(tree.nodes, left, shares * (1 - shares))
+        scores = scores + LEARNING_RATE * steps.clamp(-LARGEST_STEP, LARGEST_STEP)
+        grown.append(tree)
+    return _frozen(grown, columns)
+
+
+def _allowed(num_columns: int, seed: int) -> Bool[Tensor, "t q m"]:
+    """Columns that the inner nodes of each tree may ask about, drawn for each."""
+    count = max(1, int(SHARE_OF_COLUMNS * num_columns))
+    shape = NUM_TREES, 2**DEPTH - 1, num_columns
+    draws = np.random.default_rng(seed).random(shape)
+    allowed = np.zeros(shape, dtype=np.bool_)
+    np.put_along_axis(allowed, draws.argpartition(count - 1, axis=2)[..., :count], True, axis=2)
+    return torch.from_numpy(allowed)
 
 
 def _steps(
-    leaf: npt.NDArray[np.int64], slopes: npt.NDArray[np.float64], curves: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """A step of Newton's method for each node and class, with a curvature of one added."""
-    pairs = zip(slopes.T, curves.T, strict=True)
-    return np.stack(
-        [
-            np.bincount(leaf, weights=slope) / (np.bincount(leaf, weights=curve) + 1)
-            for slope, curve in pairs
-        ],
-        axis=1,
-    )
+    nodes: Int[Tensor, " n"], slopes: Float[Tensor, "n k"], curves: Float[Tensor, "n k"]
+) -> Float[Tensor, "n k"]:
+    """A step of Newton's method for the leaf of each row, with a curvature of one added."""
+    both = torch.cat([slopes, curves], dim=1)
+    sums = both.new_zeros(2 ** (DEPTH + 1) - 1, both.shape[1]).index_add_(0, nodes, both)
+    slope, curve = sums.chunk(2, dim=1)
+    return (slope / (curve + 1))[nodes]
 
 
-def frozen(grown: Sequence[Any]) -> Trees:
-    """Trees of scikit-learn as arrays, side by side."""
-    columns, thresholds, following, leaves, roots = [], [], [], [], list[int]()
-    start, num_leaves = 0, 0
-    for tree in grown:
-        is_leaf = tree.children_left < 0
-        own = np.arange(tree.node_count)
-        after = (tree.children_right, tree.children_left)
-        columns.append(np.where(is_leaf, 0, tree.feature))
-        thresholds.append(np.where(is_leaf, 0.0, tree.threshold))
-        following.append(start + np.stack([np.where(is_leaf, own, z) for z in after], axis=1))
-        leaves.append(np.where(is_leaf, np.cumsum(is_leaf) - 1 + num_leaves, 0))
-        roots.append(start)
-        start += tree.node_count
-        num_leaves += int(is_leaf.sum())
+def _frozen(grown: list[Questions], columns: Binned) -> Trees:
+    """The trees as arrays, side by side, with values in place of numbers."""
+    asked = torch.stack([tree.columns for tree in grown]).numpy()
+    before, after = torch.stack([tree.cuts for tree in grown]).numpy().transpose(2, 0, 1)
+    num_trees, inner = asked.shape
+    # Nodes below a leaf are not there: a node is, where the one above asks.
+    is_asking = np.zeros((num_trees, 2 * inner + 1), dtype=np.bool_)
+    is_asking[:, :inner] = asked >= 0
+    is_there = np.ones_like(is_asking)
+    is_there[:, 1:] = is_asking[:, :inner].repeat(2, axis=1)
+    place = (is_there.cumsum() - 1).reshape(is_there.shape)
+    is_leaf = is_there & ~is_asking
+    leaves = np.where(is_leaf, (is_leaf.cumsum() - 1).reshape(place.shape), 0)
+    following = np.stack([place, place], axis=2)
+    some = asked >= 0
+    following[:, :inner][some] = place[:, 1:].reshape(num_trees, inner, 2)[some][:, ::-1]
+    thresholds = np.zeros(place.shape, dtype=np.float32)
+    column = asked[some]
+    low, high = columns.highest.numpy(), columns.lowest.numpy()
+    thresholds[:, :inner][some] = midway(low[column, before[some]], high[column, after[some]])
+    of_node = np.zeros(place.shape, dtype=np.int64)
+    of_node[:, :inner][some] = column
+    level = np.log2(np.arange(1, 2 * inner + 2)).astype(np.int64)
     return Trees(
-        columns=_whole(np.concatenate(columns)),
-        thresholds=torch.from_numpy(_rounded_down(np.concatenate(thresholds))),
-        following=_whole(np.concatenate(following)),
-        leaves=_whole(np.concatenate(leaves)),
-        roots=_whole(np.array(roots)),
-        depth=max(tree.max_depth for tree in grown),
-        num_leaves=num_leaves,
+        columns=_whole(of_node[is_there]),
+        thresholds=torch.from_numpy(thresholds[is_there]),
+        following=_whole(following[is_there]),
+        leaves=_whole(leaves[is_there]),
+        roots=_whole(place[:, 0]),
+        depth=int((level * is_leaf).max()),
+        num_leaves=int(is_leaf.sum()),
     )
 
 
-def _rounded_down(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """In float32 and never above: the next larger value of a row may be just as close."""
-    short = values.astype(np.float32)
-    return np.where(short > values, np.nextafter(short, np.float32(-np.inf)), short)
+def midway(low: npt.NDArray[np.float32], high: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The middle in float32, never as large as the larger value: it may be the next one."""
+    middle = (low.astype(np.float64) + high) / 2
+    short = middle.astype(np.float32)
+    return np.where(short > middle, np.nextafter(short, np.float32(-np.inf)), short)
 
 
-def _whole(values: npt.NDArray[Any]) -> torch.Tensor:
-    return torch.from_numpy(values.astype(np.int32))
+def _whole(values: npt.NDArray[np.int64]) -> Int[Tensor, "..."]:
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int32))

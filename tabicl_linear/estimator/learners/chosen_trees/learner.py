@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import FEWEST_ROWS, MANY_ROUNDS, rounds
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor, fit_predictor
 from tabicl_linear.estimator.learners.protocol import ContextLearner, Learners
+from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
 from tabicl_linear.types import Bool, Float, Int, Tensor
@@ -114,7 +116,8 @@ class ChosenTrees(nn.Module):
                 TaskRows(each, x[one], y[one], limits[one], of_task, rows_per_chunk)
                 for each, limits in zip(draws, thresholds, strict=True)
             ]
-            predictors.append(fit_predictor(rows))
+            with using(tokenwise(device=torch.device("cpu"), backend="auto")):
+                predictors.append(fit_predictor(rows))
         return row_major(ChosenTreesState(thresholds, statistics, tuple(predictors)))
 
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:

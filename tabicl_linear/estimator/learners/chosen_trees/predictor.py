@@ -1,7 +1,7 @@
 """Fitted trees of one task: a linear function of leaves and fixed features, and how it is found."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     divisions,
     rounds,
 )
-from tabicl_linear.estimator.learners.chosen_trees.growth import frozen, grow
+from tabicl_linear.estimator.learners.chosen_trees.growth import grow
 from tabicl_linear.estimator.learners.chosen_trees.solving import (
     OfRows,
     OfSums,
@@ -23,7 +23,7 @@ from tabicl_linear.estimator.learners.chosen_trees.solving import (
     Rows,
     Solution,
 )
-from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
+from tabicl_linear.estimator.learners.chosen_trees.trees import Trees, side_by_side
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.ridge_inputs.class_map import mapped
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
@@ -32,8 +32,9 @@ from tabicl_linear.types import Float, Tensor
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """To choose from, in units of the variance of a row's features.
 
-Contexts of more than `FEW_ROWS` try every second on their first division, and on all of them the
-best and a quarter of it: the mean of solutions varies less than one, and wants less."""
+Contexts of more than `FEW_ROWS` try every second on their first division, from the largest down
+until it gets worse, and on all of them the best and a quarter of it: the mean of solutions varies
+less than one, and wants less."""
 DEVIATIONS_OF_FEW, DEVIATIONS = (1.0, 0.3), (0.3,)
 """Standard deviations of each kind of fixed features, where that of the trees is one.
 
@@ -137,13 +138,11 @@ def _chosen(draws: Sequence[TaskRows], r: Tensor) -> tuple[Trees, _Linear]:
         _Search(deviation, r, len(parts))
         for deviation in (DEVIATIONS_OF_FEW if is_short else DEVIATIONS)
     ]
-    grown = list[Any]()
+    grown = list[Trees]()
     for number, part in enumerate(parts):
-        each = grow(
-            rows.standardised(part.growing).cpu().numpy(), rows.labels[part.growing], seed=number
-        )
-        grown += each
-        regression, asked = _regression(draws[number // 2], part, _on(r.device, each))
+        labels = torch.from_numpy(rows.labels[part.growing])
+        grown.append(grow(rows.standardised(part.growing).cpu(), labels, seed=number))
+        regression, asked = _regression(draws[number // 2], part, _on(r.device, grown[-1]))
         places = torch.from_numpy(np.searchsorted(rows.sample, asked)).to(r.device)
         for search in searches:
             if number == 0:
@@ -160,7 +159,7 @@ def _chosen(draws: Sequence[TaskRows], r: Tensor) -> tuple[Trees, _Linear]:
         torch.stack([solution.offset for solution in each_division]).mean(0),
         torch.stack([each.mean() for each in honest]).mean(0),
     )
-    return _on(r.device, grown), mean
+    return _on(r.device, side_by_side(grown)), mean
 
 
 def _mean(solutions: Sequence[Solution]) -> Solution:
@@ -189,8 +188,10 @@ class _Search:
             places: Places in the sample of the rows that it leaves out.
             narrow: Whether to go on with two penalties only.
         """
-        for penalty in PENALTIES[1::2] if narrow else PENALTIES:
+        for penalty in PENALTIES[::-2] if narrow else PENALTIES:
             self._try(penalty, regression, places)
+            if narrow and self._best() != penalty:
+                break
         if narrow:
             best = self._best()
             self._tries = {best: self._tries[best]}
@@ -216,8 +217,8 @@ class _Search:
         return min(tries, key=lambda penalty: tries[penalty][1].squared_error(r, count))
 
 
-def _on(device: torch.device, grown: Sequence[Any]) -> Trees:
-    return map_tensors(lambda tensor: tensor.to(device), frozen(grown))
+def _on(device: torch.device, trees: Trees) -> Trees:
+    return map_tensors(lambda tensor: tensor.to(device), trees)
 
 
 def _regression(rows: TaskRows, part: Division, trees: Trees) -> tuple[Regression, Indices]:

@@ -12,12 +12,14 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
+from tabicl_linear.kernels.chosen import chosen
+from tabicl_linear.kernels.trees import shared_leaves
 from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, Part, RidgeSums, solve_sums
 from tabicl_linear.types import Float, Int, Tensor
 
+ROWS_OF_PRODUCTS = 320
 SMALLEST_UNSEEN = 1e-4
 """A row of which less is left for others to explain is predicted by the class shares: rounding."""
-ROWS_OF_PRODUCTS = 256
 
 
 class Solution(NamedTuple):
@@ -86,11 +88,11 @@ class OfRows:
         rows = Rows(*(part[order.to(part.device)] for part in rows))
         self._rows, self._num_leaves, self._num_asked = rows, num_leaves, len(asked)
         self._num_kinds = len(kinds)
-        products = shared_leaves(rows.leaves)
+        products = chosen(shared_leaves)(rows.leaves)
         mean = products.mean(0)
         products.sub_(mean).sub_(mean.unsqueeze(1)).add_(mean.mean())
-        self._of_leaves = products
         self._leaf_factor = _reciprocal(products.diagonal().double().mean())
+        self._of_leaves = products.mul_(self._leaf_factor)
         self._mean = rows.fixed.mean(0)
         self._fixed = rows.fixed - self._mean
         self._factor = torch.empty_like(self._mean)
@@ -98,16 +100,14 @@ class OfRows:
             variance = self._fixed[:, kind].double().square().sum(1).mean()
             self._factor[kind] = _reciprocal(variance) ** 0.5
         self._fixed *= self._factor
-        self._of_fixed = self._fixed @ self._fixed.T
+        self._of_fixed = _products(self._fixed)
 
     def solve(self, penalty: float, deviation: float) -> Solution:
         """With A = (K + c I)^-1 residuals are c A R, and 1 - h_i = c A_ii - 1 / n."""
         leaves, r = self._rows.leaves, self._rows.r
         added = penalty * (1 + deviation**2 * self._num_kinds)
         shares = r.mean(0)
-        products = torch.add(
-            self._of_leaves * self._leaf_factor, self._of_fixed, alpha=deviation**2
-        )
+        products = torch.add(self._of_leaves, self._of_fixed, alpha=deviation**2)
         products.diagonal().add_(added)
         factor = torch.linalg.cholesky(products)
         dual = torch.cholesky_solve(r - shares, factor)
@@ -159,21 +159,13 @@ class OfSums:
         return Solution(weights[:cut], weights[cut:], offset, left_out)
 
 
-def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
-    """In how many trees two rows share a leaf, float32."""
-    # Leaves of one tree are numbered one after the other, and are fewer than 256: bytes tell them.
-    small = np.ascontiguousarray(leaves.cpu().numpy().T.astype(np.uint8))
-    trees, n = small.shape
-    total = np.empty((n, n), dtype=np.float32)
-    for start in range(0, n, ROWS_OF_PRODUCTS):
-        block = small[:, start : start + ROWS_OF_PRODUCTS]
-        shared = np.zeros((block.shape[1], n), dtype=np.uint8)
-        same = np.empty(shared.shape, dtype=np.bool_)
-        for tree in range(trees):
-            np.equal(block[tree][:, None], small[tree], out=same)
-            shared += same.view(np.uint8)
-        total[start : start + ROWS_OF_PRODUCTS] = shared
-    return torch.from_numpy(total).to(leaves.device)
+def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
+    """Of any two rows, up to the diagonal and somewhat beyond: factors need no more."""
+    products = rows.new_zeros(len(rows), len(rows))
+    for first in range(0, len(rows), ROWS_OF_PRODUCTS):
+        last = first + ROWS_OF_PRODUCTS
+        products[first:last, :last] = rows[first:last] @ rows[:last].T
+    return products
 
 
 def _sums(rows: Rows, num_leaves: int) -> RidgeSums:

@@ -1,6 +1,10 @@
 """Trees as arrays: which leaf of each tree a row falls into."""
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
+
+import torch
 
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -42,3 +46,24 @@ class Trees(NamedTuple):
             no_or_yes = z.gather(1, asked) <= self.thresholds[node]
             node = following[2 * node + no_or_yes]
         return self.leaves[node]
+
+
+def side_by_side(parts: Sequence[Trees]) -> Trees:
+    """Several as one: nodes and leaves of each are numbered after those of the ones before."""
+    nodes = [0, *accumulate(len(part.columns) for part in parts)]
+    leaves = [0, *accumulate(part.num_leaves for part in parts)]
+    is_leaf = [part.following[:, 0] == torch.arange(len(part.columns)) for part in parts]
+    return Trees(
+        columns=torch.cat([part.columns for part in parts]),
+        thresholds=torch.cat([part.thresholds for part in parts]),
+        following=torch.cat([part.following + at for part, at in zip(parts, nodes, strict=False)]),
+        leaves=torch.cat(
+            [
+                part.leaves + at * leaf
+                for part, at, leaf in zip(parts, leaves, is_leaf, strict=False)
+            ]
+        ),
+        roots=torch.cat([part.roots + at for part, at in zip(parts, nodes, strict=False)]),
+        depth=max(part.depth for part in parts),
+        num_leaves=leaves[-1],
+    )

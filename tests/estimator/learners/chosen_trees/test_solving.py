@@ -1,14 +1,12 @@
 """Regressions with one-hot leaves: rows left out by hand, and two ways to solve one regression."""
 
-import numpy as np
 import pytest
 import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import RMS, assert_close
 
-from tabicl_linear.estimator.learners.chosen_trees.growth import frozen, grow
+from tabicl_linear.estimator.learners.chosen_trees.growth import grow
 from tabicl_linear.estimator.learners.chosen_trees.solving import OfRows, OfSums, Rows
-from tabicl_linear.estimator.learners.chosen_trees.solving import shared_leaves as shared
 
 FIXED = 0.5
 KINDS = [slice(0, 4), slice(4, 7)]
@@ -19,7 +17,7 @@ SOLVED_IN_FLOAT32 = 100 * RMS[torch.float32]
 @pytest.fixture(scope="module")
 def trees_and_rows():
     table, labels = ruled_table(150)
-    trees = frozen(grow(table[:70], labels[:70], seed=0))
+    trees = grow(torch.from_numpy(table[:70]), torch.from_numpy(labels[:70]), seed=0)
     rest = torch.from_numpy(table[70:])
     generator = torch.Generator().manual_seed(0)
     fixed = torch.randn(80, 7, generator=generator)
@@ -80,13 +78,6 @@ def test_the_solution_predicts_what_the_regression_says(trees_and_rows):
     expected = r.mean(0) + features @ torch.linalg.solve(gram, features.T @ (r - r.mean(0)))
     actual = found.leaves[rows.leaves.long()].sum(1) + rows.fixed @ found.fixed + found.offset
     assert_close(actual, expected, SOLVED_IN_FLOAT32)
-
-
-def test_shared_leaves_are_counted_in_blocks():
-    leaves = torch.from_numpy(np.random.default_rng(0).integers(9, size=(300, 4)))
-    leaves += 9 * torch.arange(4)
-    expected = (leaves[:, None] == leaves).sum(-1).float()
-    torch.testing.assert_close(shared(leaves), expected, rtol=0, atol=0)
 
 
 def test_features_that_do_not_vary_count_for_nothing(trees_and_rows):

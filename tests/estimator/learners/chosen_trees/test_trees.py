@@ -1,50 +1,80 @@
-"""Frozen trees against those of scikit-learn, row by row."""
+"""Trees as arrays: rows fall where they fell while the trees grew."""
 
 import numpy as np
+import pytest
 import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 
-from tabicl_linear.estimator.learners.chosen_trees.growth import NUM_TREES, frozen, grow
+from tabicl_linear.estimator.learners.chosen_trees import growth
+from tabicl_linear.estimator.learners.chosen_trees.growth import (
+    NUM_TREES,
+    binned,
+    grow,
+    midway,
+)
+from tabicl_linear.estimator.learners.chosen_trees.trees import side_by_side
 
 
-def test_rows_fall_into_the_leaves_of_the_trees_that_were_grown():
-    table, labels = ruled_table(200)
-    grown = grow(table, labels, seed=1)
-    trees = frozen(grown)
-    assert len(grown) == len(trees.roots) == NUM_TREES
-    others, _ = ruled_table(100, seed=2)
-    for rows in (table, others):
-        leaves = trees.of_rows(torch.from_numpy(rows)).numpy()
-        first = 0
-        for number, tree in enumerate(grown):
-            is_leaf = tree.children_left < 0
-            numbers = np.cumsum(is_leaf) - 1 + first
-            np.testing.assert_array_equal(leaves[:, number], numbers[tree.apply(rows)])
-            first += int(is_leaf.sum())
-        assert first == trees.num_leaves
-    assert np.unique(leaves).size > NUM_TREES
+def grown(rows, seed=1, **table):
+    cells, labels = ruled_table(rows, **table)
+    return torch.from_numpy(cells), grow(
+        torch.from_numpy(cells), torch.from_numpy(labels), seed=seed
+    )
+
+
+@pytest.mark.parametrize(("rows", "values"), [(50, 3), (50, 50), (1000, 1000), (2000, 5)])
+def test_numbers_keep_the_order_of_values(rows, values):
+    z = torch.randn(values, generator=torch.Generator().manual_seed(0))[torch.arange(rows) % values]
+    found = binned(z[:, None])
+    order = z.argsort()
+    numbers = found.numbers[0, order].long()
+    assert (numbers.diff() >= 0).all()
+    alike = z[order].diff() == 0
+    assert (numbers.diff()[alike] == 0).all()
+    assert len(numbers.unique()) == min(values, growth.NUMBERS)
+    assert (found.lowest[0, numbers] <= z[order]).all()
+    assert (found.highest[0, numbers] >= z[order]).all()
+
+
+def test_rows_fall_into_the_leaves_they_fell_into_while_trees_grew(monkeypatch):
+    fallen = []
+    plain = growth.grown_tree
+
+    def watched(*arguments, **options):
+        fallen.append(plain(*arguments, **options))
+        return fallen[-1]
+
+    monkeypatch.setattr(growth, "grown_tree", watched)
+    z, trees = grown(200)
+    leaves = trees.of_rows(z)
+    assert len(fallen) == len(trees.roots) == NUM_TREES
+    assert leaves.unique().tolist() == list(range(trees.num_leaves))
+    for tree, found in zip(leaves.T, fallen, strict=True):
+        assert torch.equal(tree[:, None] == tree, found.nodes[:, None] == found.nodes)
+
+
+def test_trees_side_by_side_are_the_same_trees():
+    z, one = grown(120)
+    _, other = grown(90, seed=2)
+    _, third = grown(3)
+    parts = [one, other, third]
+    both = side_by_side(parts)
+    first = [0, one.num_leaves, one.num_leaves + other.num_leaves]
+    expected = [part.of_rows(z) + at for part, at in zip(parts, first, strict=True)]
+    assert torch.equal(both.of_rows(z), torch.cat(expected, dim=1))
+    assert both.num_leaves == sum(part.num_leaves for part in parts)
 
 
 def test_a_value_next_to_a_threshold_stays_on_its_side():
     """Neighbours in float32: their middle has no float32 of its own."""
-    low = np.float32(1.0)
-    high = np.nextafter(low, np.float32(2.0))
-    rows = np.repeat(np.array([[low], [high]]), 10, axis=0)
-    # scikit-learn does not part values this close, so that the tree is written by hand.
-
-    class Tree:
-        children_left = np.array([1, -1, -1])
-        children_right = np.array([2, -1, -1])
-        feature = np.array([0, -2, -2])
-        threshold = np.array([(float(low) + float(high)) / 2, -2.0, -2.0])
-        node_count, max_depth = 3, 1
-
-    leaves = frozen([Tree()]).of_rows(torch.from_numpy(rows))
-    assert leaves.flatten().tolist() == [0] * 10 + [1] * 10
+    low = np.float32([1.0, 2.0, -np.inf])
+    high = np.nextafter(low, np.float32(4.0))
+    cut = midway(low[:2], high[:2])
+    assert (low[:2] <= cut).all()
+    assert (cut < high[:2]).all()
 
 
 def test_trees_without_a_question_have_one_leaf_each():
-    table, labels = ruled_table(4)
-    trees = frozen(grow(table[:2], labels[:2], seed=0))
+    z, trees = grown(3)
     assert trees.depth == 0
-    assert trees.of_rows(torch.from_numpy(table)).unique(dim=0).tolist() == [list(range(NUM_TREES))]
+    assert trees.of_rows(z[:2]).unique(dim=0).tolist() == [list(range(NUM_TREES))]

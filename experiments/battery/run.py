@@ -1,0 +1,101 @@
+"""The battery: fixed synthetic problems with a known answer, every model beside the truth.
+
+    python -m experiments.battery.run --output runs/battery
+
+Prints the log-loss of each model above that of the true probabilities (0 is perfect), and the CPU
+time of each. Stopped anywhere, the same command goes on; scores are kept by problem and model, so
+use a new folder after a change of code.
+"""
+
+import argparse
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.base import ClassifierMixin
+from tqdm import tqdm
+
+from experiments.battery.problems import PROBLEMS, Problem, Sample, sample
+from experiments.development.baselines import NativeCatBoost
+from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
+from tabicl_linear.evaluation.baselines import BASELINES
+from tabicl_linear.evaluation.metrics import mean_log_loss, try_out
+from tabicl_linear.files import written_whole
+
+MODELS: dict[str, Callable[[], ClassifierMixin]] = {
+    "default": TabICLLinearClassifier,
+    "closed form": lambda: RandomFeatureRidge(trees=False),
+    "network": lambda: TabICLLinearClassifier(trees=False),
+    "random forest": lambda: BASELINES["random_forest"].make(1),
+    "CatBoost": NativeCatBoost,
+}
+NETWORK_ROWS = 5000
+"""Longer problems are left out for the network: they would take it longer than all others."""
+
+
+def excess(model: ClassifierMixin, rows: Sample) -> tuple[float, float]:
+    """Log-loss of the queries above that of the truth, in nats, and CPU seconds of the model."""
+    trial = try_out(model, rows.x, rows.y.astype(object), rows.queries)
+    found = mean_log_loss(trial.probabilities, rows.labels.astype(object), trial.classes)
+    best = -np.log(rows.truth[np.arange(len(rows.labels)), rows.labels]).mean()
+    return found - float(best), trial.fit_cpu_seconds + trial.predict_cpu_seconds
+
+
+def markdown(scores: pd.DataFrame) -> str:
+    """A row for each problem, a column for each model; CPU seconds of all problems below."""
+    wide = scores.pivot(index="problem", columns="model", values="excess")
+    wide = wide.reindex(index=scores["problem"].unique(), columns=scores["model"].unique())
+    lines = [f"| problem | {' | '.join(wide)} |", "|---|" + "---|" * wide.shape[1]]
+    for name, row in wide.iterrows():
+        cells = ["" if np.isnan(value) else f"{value:+.3f}" for value in row]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    seconds = scores.groupby("model")["seconds"].sum()
+    lines.append(f"| CPU seconds | {' | '.join(f'{seconds[name]:.1f}' for name in wide)} |")
+    return "\n".join(lines)
+
+
+def run(output: Path, problems: Sequence[Problem], models: Sequence[str]) -> str:
+    """Score what is missing; return the table."""
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / "scores.csv"
+    known = pd.read_csv(path).to_dict("records") if path.exists() else []
+    done = {(row["problem"], row["model"]) for row in known}
+    for problem in tqdm(problems, unit="problem", disable=None):
+        rows = sample(problem)
+        for name in models:
+            is_long = name == "network" and problem.rows > NETWORK_ROWS
+            if is_long or (problem.name, name) in done:
+                continue
+            above, seconds = excess(MODELS[name](), rows)
+            known.append(
+                {"problem": problem.name, "model": name, "excess": above, "seconds": seconds}
+            )
+            with written_whole(path) as partial:
+                pd.DataFrame(known).to_csv(partial, index=False)
+    wanted = {problem.name for problem in problems}
+    scores = pd.DataFrame(known)
+    text = markdown(scores[scores["problem"].isin(wanted) & scores["model"].isin(models)])
+    with written_whole(output / "battery.md") as partial:
+        partial.write_text(text + "\n")
+    return text
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run all that is missing, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = [problem.name for problem in PROBLEMS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="PROBLEM")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--output", type=Path, default=Path("runs/battery"))
+    arguments = parser.parse_args(argv)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        chosen = [problem for problem in PROBLEMS if problem.name in arguments.only]
+        print(run(arguments.output, chosen, arguments.models))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,168 @@
+// Trees grown from the top on columns of small whole numbers, and how many leaves two rows share; called
+// by backends/cpp/trees.py. A node visits its own rows only: sums by number are kept for one column at a
+// time, and a map of bits says which numbers occur, so that a node of few rows looks at few.
+
+#include "share.h"
+#include "vectors.h"
+
+namespace {
+
+constexpr int NUMBERS = 256, WORD = 64;
+
+struct Tree {
+    const uint8_t *numbers;  // [columns, rows]
+    const double *targets;   // [rows, outputs]
+    const uint8_t *allowed;  // [inner nodes, columns]
+    int32_t *columns;        // [inner nodes]: what a node asks about; -1 for a leaf
+    int32_t *cuts;           // [inner nodes, 2]: largest number before the cut, smallest after it
+    int32_t *nodes;          // [rows]: where a row ends
+    int64_t rows, num_columns, outputs, depth, fewest;
+    double least;
+};
+
+// The best question of a node so far.
+struct Question {
+    double gain;
+    int32_t column, before, after;
+};
+
+// Sums of the targets of rows by one of their numbers.
+struct Sums {
+    std::vector<double> at, left;
+    std::vector<int32_t> counts;
+    uint64_t occurs[NUMBERS / WORD] = {};
+
+    explicit Sums(int64_t outputs)
+        : at(NUMBERS * outputs), left(outputs), counts(NUMBERS) {}
+};
+
+INLINE double squares(const double *x, int64_t count) {
+    double total = 0;
+    for (int64_t k = 0; k < count; ++k) total += x[k] * x[k];
+    return total;
+}
+
+INLINE double squares_of_rest(const double *all, const double *x, int64_t count) {
+    double total = 0;
+    for (int64_t k = 0; k < count; ++k) total += (all[k] - x[k]) * (all[k] - x[k]);
+    return total;
+}
+
+INLINE void add(double *to, const double *x, int64_t count) {
+    for (int64_t k = 0; k < count; ++k) to[k] += x[k];
+}
+
+template <int64_t fixed>
+INLINE void gather(const Tree &f, Sums &s, const uint8_t *column, const int32_t *rows, int64_t count) {
+    const int64_t outputs = fixed ? fixed : f.outputs;
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t row = rows[i], number = column[row];
+        s.occurs[number / WORD] |= uint64_t{1} << number % WORD;
+        ++s.counts[number];
+        add(&s.at[number * outputs], f.targets + row * outputs, outputs);
+    }
+}
+
+// Tries all cuts of a column from its lowest number on, and leaves the sums empty.
+template <int64_t fixed>
+INLINE void scan(const Tree &f, Sums &s, const double *all, int64_t count, int32_t column,
+                 Question &best) {
+    const int64_t outputs = fixed ? fixed : f.outputs;
+    std::fill_n(s.left.data(), outputs, 0.0);
+    int64_t seen = 0;
+    int32_t last = -1;
+    for (int word = 0; word < NUMBERS / WORD; ++word) {
+        for (uint64_t bits = s.occurs[word]; bits; bits &= bits - 1) {
+            const int32_t number = word * WORD + __builtin_ctzll(bits);
+            if (seen >= f.fewest && count - seen >= f.fewest) {
+                const double gain = squares(s.left.data(), outputs) / seen +
+                                    squares_of_rest(all, s.left.data(), outputs) / (count - seen);
+                if (gain > best.gain) best = {gain, column, last, number};
+            }
+            double *here = &s.at[number * outputs];
+            add(s.left.data(), here, outputs);
+            seen += s.counts[number];
+            std::fill_n(here, outputs, 0.0);
+            s.counts[number] = 0;
+            last = number;
+        }
+        s.occurs[word] = 0;
+    }
+}
+
+// Asks one question in each inner node, from the root down: node i is followed by 2 i + 1 and 2 i + 2.
+template <int64_t fixed>
+INLINE void grow(const Tree &f) {
+    const int64_t outputs = fixed ? fixed : f.outputs;
+    const int64_t inner = (int64_t{1} << f.depth) - 1;
+    std::vector<int64_t> first(2 * inner + 1), last(2 * inner + 1);
+    std::vector<int32_t> rows(f.rows), others(f.rows);
+    std::vector<double> all(outputs);
+    Sums sums(outputs);
+    for (int64_t i = 0; i < f.rows; ++i) rows[i] = i, f.nodes[i] = 0;
+    last[0] = f.rows;
+    for (int64_t node = 0; node < inner; ++node) {
+        int32_t *own = rows.data() + first[node];
+        const int64_t count = last[node] - first[node];
+        std::fill(all.begin(), all.end(), 0.0);
+        for (int64_t i = 0; i < count; ++i) add(all.data(), f.targets + own[i] * outputs, outputs);
+        Question best{squares(all.data(), outputs) / (count ? count : 1) + f.least, -1, 0, 0};
+        if (count >= 2 * f.fewest)
+            for (int64_t c = 0; c < f.num_columns; ++c)
+                if (f.allowed[node * f.num_columns + c]) {
+                    gather<fixed>(f, sums, f.numbers + c * f.rows, own, count);
+                    scan<fixed>(f, sums, all.data(), count, c, best);
+                }
+        f.columns[node] = best.column, f.cuts[2 * node] = best.before;
+        f.cuts[2 * node + 1] = best.after;
+        if (best.column < 0) continue;
+        const uint8_t *column = f.numbers + best.column * f.rows;
+        int64_t before = 0, after = 0;
+        for (int64_t i = 0; i < count; ++i) {
+            const bool is_after = column[own[i]] > best.before;
+            f.nodes[own[i]] = 2 * node + 1 + is_after;
+            (is_after ? others[after++] : own[before++]) = own[i];
+        }
+        std::copy_n(others.begin(), after, own + before);
+        first[2 * node + 1] = first[node], last[2 * node + 1] = first[node] + before;
+        first[2 * node + 2] = first[node] + before, last[2 * node + 2] = last[node];
+    }
+}
+
+CLONED void grow_any(const Tree &f) { f.outputs == 1 ? grow<1>(f) : grow<0>(f); }
+
+struct Shared {
+    const uint8_t *leaves;  // [trees, padded rows]
+    float *out;             // [rows, rows]
+    int64_t trees, rows, padded;
+};
+
+typedef uint8_t bytes __attribute__((vector_size(WORD)));
+
+CLONED void shared_of_row(const Shared &f, int64_t row) {
+    for (int64_t j = 0; j < f.rows; j += WORD) {
+        bytes total = {};
+        for (int64_t t = 0; t < f.trees; ++t) {
+            bytes leaves;
+            std::memcpy(&leaves, f.leaves + t * f.padded + j, WORD);
+            total -= (bytes)(leaves == f.leaves[t * f.padded + row]);
+        }
+        const int64_t count = std::min<int64_t>(WORD, f.rows - j);
+        for (int64_t i = 0; i < count; ++i) f.out[row * f.rows + j + i] = total[i];
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+// False if memory ran out.
+bool tabicl_tree(const Tree *f) {
+    return share(1, 1, [&](int64_t) { grow_any(*f); });
+}
+
+void tabicl_shared(const Shared *f, int64_t threads) {
+    share(f->rows, threads, [&](int64_t row) { shared_of_row(*f, row); });
+}
+
+}  // extern "C"

@@ -1,0 +1,87 @@
+"""Growth of trees, and the leaves that rows share, in C++ (`csrc/trees.cpp`) on the CPU."""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from tabicl_linear.backends.cpp.loader import library, pointer
+from tabicl_linear.kernels import trees
+from tabicl_linear.kernels.chosen import Choice
+from tabicl_linear.kernels.trees import Questions
+from tabicl_linear.types import Bool, Float, Int, Tensor, UInt8
+
+WORD = 64
+MOST_TREES = 255
+"""Counted in bytes."""
+
+_address, _count = ctypes.c_void_p, ctypes.c_int64
+
+
+class _Tree(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("numbers", "targets", "allowed")),
+        *((name, _address) for name in ("columns", "cuts", "nodes")),
+        *((name, _count) for name in ("rows", "num_columns", "outputs", "depth", "fewest")),
+        ("least", ctypes.c_double),
+    )
+
+
+class _Shared(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("leaves", "out")),
+        *((name, _count) for name in ("trees", "rows", "padded")),
+    )
+
+
+def grown_tree(
+    numbers: UInt8[Tensor, "m n"],
+    targets: Float[Tensor, "n k"],
+    allowed: Bool[Tensor, "q m"],
+    *,
+    fewest: int,
+    least: float,
+) -> Questions:
+    """`trees.grown_tree`."""
+    numbers, targets, allowed = (x.contiguous() for x in (numbers, targets, allowed))
+    inner, num_columns = allowed.shape
+    rows, outputs = targets.shape
+    found = Questions(
+        torch.empty(inner, dtype=torch.int32),
+        torch.empty(inner, 2, dtype=torch.int32),
+        torch.empty(rows, dtype=torch.int32),
+    )
+    problem = _Tree(
+        *map(pointer, (numbers, targets, allowed, *found)),
+        *(rows, num_columns, outputs, (inner + 1).bit_length() - 1, fewest, least),
+    )
+    if not _functions()["tree"](ctypes.byref(problem)):
+        raise MemoryError("There is no memory left to grow a tree.")
+    return found
+
+
+def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
+    """`trees.shared_leaves`."""
+    rows, count = leaves.shape
+    if leaves.device.type != "cpu" or count > MOST_TREES:
+        return trees.shared_leaves(leaves)
+    # Leaves of one tree are numbered one after the other, and are fewer than 256: bytes tell them.
+    small = F.pad(leaves.T.to(torch.uint8), (0, -rows % WORD)).contiguous()
+    out = torch.empty(rows, rows)
+    problem = _Shared(*map(pointer, (small, out)), *(count, rows, small.shape[1]))
+    _functions()["shared"](ctypes.byref(problem), torch.get_num_threads())
+    return out
+
+
+TREES: Choice = {trees.grown_tree: grown_tree, trees.shared_leaves: shared_leaves}
+"""Replaces the functions in PyTorch."""
+
+
+@cache
+def _functions() -> dict[str, Any]:
+    tree, shared = library()["tabicl_tree"], library()["tabicl_shared"]
+    tree.argtypes, tree.restype = [ctypes.POINTER(_Tree)], ctypes.c_bool
+    shared.argtypes, shared.restype = [ctypes.POINTER(_Shared), _count], None
+    return {"tree": tree, "shared": shared}

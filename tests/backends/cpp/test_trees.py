@@ -1,0 +1,54 @@
+"""Trees in C++ against PyTorch: they part rows alike, whichever of equal questions they ask."""
+
+import pytest
+import torch
+
+from tabicl_linear.backends.cpp import trees as cpp
+from tabicl_linear.backends.cpp.loader import unavailable
+from tabicl_linear.kernels import trees
+
+pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"not built: {unavailable()}")
+
+
+def table(rows, columns, outputs):
+    g = torch.Generator().manual_seed(0)
+    numbers = torch.randint(0, 256, (columns, rows), generator=g, dtype=torch.uint8)
+    targets = torch.randn(rows, outputs, generator=g, dtype=torch.float64)
+    targets[:, 0] += (numbers[0] > 99) * (1 + (numbers[-1] > 150))
+    return numbers, targets
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 5])
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(1, 1, 1), (40, 3, 6), (700, 7, 4)])
+def test_rows_are_parted_as_in_pytorch(rows, columns, depth, outputs):
+    numbers, targets = table(rows, columns, outputs)
+    allowed = torch.ones(2**depth - 1, columns, dtype=torch.bool)
+    found, expected = (
+        each.grown_tree(numbers, targets, allowed, fewest=3, least=1e-9) for each in (cpp, trees)
+    )
+    parted, as_expected = (part.nodes[:, None] == part.nodes for part in (found, expected))
+    assert torch.equal(parted, as_expected)
+    if depth == 4:
+        assert len(found.nodes.unique()) > 4
+        assert torch.equal(found.columns[:1], expected.columns[:1])
+        assert torch.equal(found.cuts[:1], expected.cuts[:1])
+
+
+def test_columns_that_are_not_allowed_are_not_asked():
+    numbers, targets = table(300, 5, 2)
+    allowed = torch.zeros(15, 5, dtype=torch.bool)
+    allowed[:, 3] = True
+    asked = cpp.grown_tree(numbers, targets, allowed, fewest=3, least=1e-9).columns
+    assert set(asked.tolist()) <= {-1, 3}
+
+
+@pytest.mark.parametrize("rows", [1, 64, 65, 300])
+def test_shared_leaves_are_those_of_pytorch(rows):
+    leaves = torch.randint(0, 60, (rows, 70), generator=torch.Generator().manual_seed(0))
+    leaves = (leaves + 60 * torch.arange(70)).int()
+    assert torch.equal(cpp.shared_leaves(leaves), trees.shared_leaves(leaves))
+
+
+def test_more_trees_than_a_byte_counts_go_to_pytorch():
+    leaves = torch.arange(300).expand(3, -1).int()
+    assert torch.equal(cpp.shared_leaves(leaves), torch.full((3, 3), 300.0))
