@@ -7,10 +7,13 @@ Wolpert 1992). The rows themselves get logits from a regression on the others, b
 Newton's method from that on all (approximate leave-one-out, Rad and Maleki 2020).
 """
 
+from copy import copy
 from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.ridge_inputs.cholesky import factored_
+from tabicl_linear.ridge_inputs.devices import is_looked_at_freely, most_at_once
 from tabicl_linear.types import Bool, Float, Tensor
 
 SHARE_PENALTY = 0.2
@@ -82,7 +85,8 @@ class FittedMap(NamedTuple):
         spread = p.diag_embed() - p.unsqueeze(-1) * p.unsqueeze(-2)
         identity = torch.eye(k, dtype=p.dtype, device=p.device)
         wrong = (p - r[..., :k]).unsqueeze(-1)
-        change = own @ torch.linalg.solve(identity - spread @ own, wrong)
+        # Never singular: the curvature holds that of the row itself.
+        change = own @ torch.linalg.solve_ex(identity - spread @ own, wrong).result
         return torch.cat([logits[..., :k] + change.squeeze(-1), logits[..., k:]], dim=-1)
 
 
@@ -100,11 +104,44 @@ def fit_class_map(
         present: Classes that the context has; others keep their start.
         start: Where the search begins, and what the penalty pulls to.
     """
-    search = _Search.of(shares, r, present, start)
+    rows, classes, width = *shares.shape[1:], start.shape[2]
+    some = most_at_once(start.device, rows * classes * width)
     found = start.clone()
-    best, count = search.run(), search.r.shape[-1]
-    found[:, :count, :count], found[:, :count, -1] = best[..., :-1], best[..., -1]
+    parts = zip(*(part.split(some) for part in (shares, r, present, start, found)), strict=True)
+    for *problem, part in parts:
+        search = _Search.of(*problem)
+        best, count = search.run(), search.r.shape[-1]
+        part[:, :count, :count], part[:, :count, -1] = best[..., :-1], best[..., -1]
     return found
+
+
+class _Point(NamedTuple):
+    """How far the search of each task has come.
+
+    Attributes:
+        best: The best map so far.
+        loss: Its loss.
+        probabilities: Those of the rows under it.
+        size: Part of the next step that is tried.
+        searching: Whether a step may still gain something.
+    """
+
+    best: Float[Tensor, "b k w"]
+    loss: Float[Tensor, " b"]
+    probabilities: Float[Tensor, "b n k"]
+    size: Float[Tensor, " b"]
+    searching: Bool[Tensor, " b"]
+
+    def only(self, tasks: Tensor) -> "_Point":
+        """Of some of the tasks, given by their indices."""
+        return _Point(*(part[tasks] for part in self))
+
+
+def _num_classes(present: Bool[Tensor, "b y"]) -> int:
+    """Classes up to the last one that any task has, or all where it takes a wait to find out."""
+    if not is_looked_at_freely(present.device):
+        return present.shape[1]
+    return int(present.any(0).nonzero().max()) + 1
 
 
 class _Search:
@@ -113,8 +150,7 @@ class _Search:
     @classmethod
     def of(cls, shares: Tensor, r: Tensor, present: Tensor, start: Tensor) -> "_Search":
         """That of the classes up to the last one that any task has."""
-        num_classes = int(present.any(0).nonzero().max()) + 1
-        columns = slice(num_classes)
+        columns = slice(_num_classes(present))
         start = torch.cat([start[:, columns, columns], start[:, columns, -1:]], dim=-1)
         return cls(shares[..., columns], r[..., columns], present[:, columns], start)
 
@@ -128,22 +164,49 @@ class _Search:
 
     def run(self) -> Tensor:
         """The best map of each task."""
-        best, size = self.start, torch.ones_like(self.start[:, 0, 0])
-        loss, probabilities = self.loss(best)
-        searching = torch.ones_like(size, dtype=torch.bool)
+        search, point, best = self, self.begin(), self.start.clone()
+        tasks = torch.arange(len(best), device=best.device)
         for _ in range(ITERATIONS):
-            step, gain = self.step(best, probabilities)
-            tried = best - size[:, None, None] * step
-            new_loss, new_probabilities = self.loss(tried)
-            better = searching & (new_loss < loss)
-            loss = torch.where(better, new_loss, loss)
-            best = torch.where(better[:, None, None], tried, best)
-            probabilities = torch.where(better[:, None, None], new_probabilities, probabilities)
-            size = torch.where(better, torch.ones_like(size), size / 4)
-            searching = searching & (gain > ENOUGH * (1 + loss))
-            if not searching.any():
-                break
-        return best
+            point = search.improve(point)
+            if is_looked_at_freely(best.device):  # else searching on takes less time than to look
+                best[tasks] = point.best
+                left = point.searching.nonzero().squeeze(1)
+                if not len(left):
+                    return best
+                if len(left) < len(tasks):
+                    search, point, tasks = search.only(left), point.only(left), tasks[left]
+        return best.index_copy(0, tasks, point.best)
+
+    def only(self, tasks: Tensor) -> "_Search":
+        """The search of some of the tasks, given by their indices."""
+        some = copy(self)
+        some.x, some.r = self.x[tasks], self.r[tasks]
+        some.start, some.absent = self.start[tasks], self.absent[tasks]
+        return some
+
+    def begin(self) -> "_Point":
+        """Where the search starts."""
+        loss, probabilities = self.loss(self.start)
+        ones = torch.ones_like(loss)
+        return _Point(
+            self.start, loss, probabilities, ones, torch.ones_like(ones, dtype=torch.bool)
+        )
+
+    def improve(self, point: "_Point") -> "_Point":
+        """Try a step; a smaller one after a failure. A curvature without a factor is a failure."""
+        best, loss, probabilities, size, searching = point
+        step, gain = self.step(best, probabilities)
+        tried = best - size[:, None, None] * step
+        new_loss, new_probabilities = self.loss(tried)
+        better = searching & (new_loss < loss)
+        loss = torch.where(better, new_loss, loss)
+        return _Point(
+            torch.where(better[:, None, None], tried, best),
+            loss,
+            torch.where(better[:, None, None], new_probabilities, probabilities),
+            torch.where(better, torch.ones_like(size), size / 4),
+            searching & (gain > ENOUGH * (1 + loss)),
+        )
 
     def loss(self, class_map: Tensor) -> tuple[Tensor, Tensor]:
         """Penalised log-loss of each task, and the probabilities."""
@@ -176,5 +239,4 @@ class _Search:
         curvature.diagonal(dim1=1, dim2=3).add_(own.movedim(1, -1))
         curvature = curvature.flatten(3).flatten(1, 2)
         curvature.diagonal(dim1=1, dim2=2).add_(self.penalty.repeat(classes))
-        factor: Tensor = torch.linalg.cholesky(curvature)
-        return factor
+        return factored_(curvature)

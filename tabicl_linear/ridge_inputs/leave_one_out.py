@@ -5,24 +5,26 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.ridge_inputs.cholesky import assert_solved
 from tabicl_linear.ridge_inputs.class_map import FittedMap, fit_class_map, scaled
 from tabicl_linear.ridge_inputs.options import Calibration
 from tabicl_linear.ridge_inputs.predictions import (
-    CONFIDENCES,
     RidgePredictions,
     Solution,
+    best_confidence,
     best_mixture,
     confidence_losses,
 )
 from tabicl_linear.ridge_inputs.solve import (
     SMALLEST_VARIANCE,
     FeatureSet,
+    Moments,
     OfSums,
     Regression,
     RidgeSums,
     of_set,
+    solve_moments,
     solve_rows,
-    solve_sums,
 )
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -88,6 +90,9 @@ def solve(
         sets: What each regression takes of the features.
         penalties: To choose from for each task and set.
         calibration: How logits are made of shares.
+
+    Raises:
+        torch.linalg.LinAlgError: A regression has no solution.
     """
     held, sums = _read(chunks(1))
     if sums is None:
@@ -98,7 +103,8 @@ def solve(
         return _of_all(sets, _solution(regressions, choice), choice, r)
     step = -(-sums.rows // MOST_SAMPLED)
     f, r = _joined(chunks(step))
-    solved = [solve_sums(sums, part, penalties) for part in sets]
+    moments = Moments.of([sums])
+    solved = [solve_moments(moments, part, penalties) for part in sets]
     pairs = zip(solved, sets, strict=True)
     left_out = torch.stack([each.left_out(of_set(f, part), r) for each, part in pairs])
     regressions = [each.regression for each in solved]
@@ -158,7 +164,7 @@ def _choose(
     shares = torch.einsum("bs,sbny->bny", mixture, chosen)
     scatter = (r - prior[:, None]).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
     losses = confidence_losses(shares, r, prior[:, None] > 0)
-    confidence = r.new_tensor(CONFIDENCES)[losses.argmin(0)].unsqueeze(-1)
+    confidence = best_confidence(losses)
     class_map, fitted = scaled(confidence, r.shape[-1]), None
     if calibration == "logistic":
         class_map = fit_class_map(shares, r, prior > 0, class_map)
@@ -177,6 +183,7 @@ def _choose(
 def _solution(regressions: Sequence[Regression], choice: _Choice) -> Solution:
     pairs = zip(regressions, choice.penalties, strict=True)
     linear = [regression.choose(penalty).linear() for regression, penalty in pairs]
+    assert_solved([weights for weights, _ in linear])
     return Solution(
         weights=tuple(weights[0] for weights, _ in linear),
         offsets=torch.stack([offsets[0] for _, offsets in linear], dim=1),

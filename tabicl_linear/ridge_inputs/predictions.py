@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from tabicl_linear.ridge_inputs.class_map import mapped
+from tabicl_linear.ridge_inputs.devices import constants
 from tabicl_linear.ridge_inputs.solve import FeatureSet, of_set
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
@@ -155,7 +156,8 @@ def best_mixture(products: Float[Tensor, "b s s"]) -> Float[Tensor, "b s"]:
     count = products.shape[1]
     every = [parts for parts in product(range(4, -1, -1), repeat=count) if sum(parts) == 4]
     every.sort(key=lambda parts: sum(part**2 for part in parts))
-    mixtures = products.new_tensor(every) / 4
+    quarters = tuple(part / 4 for parts in every for part in parts)
+    mixtures = constants(quarters, products).view(-1, count)
     losses = torch.einsum("ms,bst,mt->bm", mixtures, products, mixtures)
     enough = losses.amin(1, keepdim=True) * (1 + TIE) + TIE
     return mixtures[(losses <= enough).int().argmax(1)]
@@ -171,8 +173,11 @@ def confidence_losses(
         r: Their one-hot labels; zero for rows that do not count.
         present: Classes that can be predicted.
     """
-    losses = []
-    for confidence in CONFIDENCES:
-        logits = (confidence * shares).masked_fill(~present, ABSENT_LOGIT)
-        losses.append(-(logits.log_softmax(-1) * r).sum((1, 2)))
-    return torch.stack(losses)
+    confidences = constants(CONFIDENCES, shares).view(-1, 1, 1, 1)
+    logits = (confidences * shares).masked_fill(~present, ABSENT_LOGIT)
+    return -(logits.log_softmax(-1) * r).sum((-1, -2))
+
+
+def best_confidence(losses: Float[Tensor, "e *b"]) -> Float[Tensor, "*b 1"]:
+    """The confidence of least loss for each task."""
+    return constants(CONFIDENCES, losses)[losses.argmin(0)].unsqueeze(-1)

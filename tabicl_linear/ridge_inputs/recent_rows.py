@@ -1,9 +1,9 @@
 """The last rows of a context, with what was predicted of them before their labels were known."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 
 from tabicl_linear.ridge_inputs.class_map import fit_class_map
 from tabicl_linear.types import Bool, Float, Int, Tensor
@@ -33,6 +33,11 @@ class RecentRows(NamedTuple):
         classes = torch.full_like(shares[..., 0], NONE, dtype=torch.int16)
         return cls(shares, classes)
 
+    @classmethod
+    def joined(cls, parts: Sequence["RecentRows"]) -> "RecentRows":
+        """All tasks of the first part, then all of the next."""
+        return cls(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
     def plus(self, shares: Float[Tensor, "b n y"], r: Float[Tensor, "b n y"]) -> "RecentRows":
         """With further rows, in place of the oldest.
 
@@ -40,18 +45,27 @@ class RecentRows(NamedTuple):
             shares: Predicted without knowing their labels.
             r: Their one-hot labels; zero for rows that do not count.
         """
-        counts = r.any(-1)
-        classes = torch.where(counts, r.argmax(-1), NONE)
-        new = RecentRows((shares * counts.unsqueeze(-1)).float(), classes.short())
+        return self.after(shares, r, [r.shape[1]])[0]
+
+    def after(
+        self, shares: Float[Tensor, "b n y"], r: Float[Tensor, "b n y"], counts: Sequence[int]
+    ) -> list["RecentRows"]:
+        """With the first few of further rows, for several numbers of them; see `plus`."""
+        is_known = r.any(-1)
+        classes = torch.where(is_known, r.argmax(-1), NONE).short()
+        new = RecentRows((shares * is_known.unsqueeze(-1)).float(), classes)
+        every = [torch.cat(pair, dim=1) for pair in zip(self, new, strict=True)]
+        kept = self.classes.shape[1]
         # Never a view of more rows than are kept: it would hold their memory.
-        n, first = r.shape[1], max(r.shape[1] - self.classes.shape[1], 0)
-        pairs = zip(self, new, strict=True)
-        return RecentRows(*(torch.cat([old[:, n:], part[:, first:]], dim=1) for old, part in pairs))
+        return [
+            RecentRows(*(part[:, count : count + kept].clone() for part in every))
+            for count in counts
+        ]
 
     def class_map(
         self, present: Bool[Tensor, "b y"], start: Float[Tensor, "b y z"]
     ) -> Float[Tensor, "b y z"]:
         """What makes the logits that suit the kept rows best; see `fit_class_map`."""
-        of_class = F.one_hot(self.classes.long().clamp(min=0), self.shares.shape[-1])
-        r = of_class * (self.classes != NONE).unsqueeze(-1)
+        names = torch.arange(self.shares.shape[-1], device=self.classes.device)
+        r = self.classes.unsqueeze(-1) == names
         return fit_class_map(self.shares.to(start), r.to(start), present, start)

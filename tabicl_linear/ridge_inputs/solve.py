@@ -18,6 +18,9 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.ridge_inputs.cholesky import assert_solved, factored_, shifted, solved
+from tabicl_linear.ridge_inputs.devices import constants, has_slow_float64
+from tabicl_linear.ridge_inputs.mixed_precision import exact, refined
 from tabicl_linear.types import Float, Int, Tensor
 
 LARGEST_LEVERAGE = 1 - 1e-6
@@ -124,6 +127,35 @@ class Regression(NamedTuple):
         return weights, self.shares - (self.mean[:, None] @ weights).squeeze(-2)
 
 
+class Moments(NamedTuple):
+    """Centred sums over the rows of contexts, which may differ in length.
+
+    Attributes:
+        rows: How many rows.
+        mean: Mean of each feature.
+        shares: Class shares.
+        gram: Sum of (f - mean) (f - mean)'.
+        cross: Sum of (f - mean) (r - shares)'.
+    """
+
+    rows: Float[Tensor, "b 1"]
+    mean: Float[Tensor, "b f"]
+    shares: Float[Tensor, "b y"]
+    gram: Float[Tensor, "b f f"]
+    cross: Float[Tensor, "b f y"]
+
+    @classmethod
+    def of(cls, sums: Sequence[RidgeSums]) -> "Moments":
+        """Those of contexts of the same tasks, all tasks of the first context first."""
+        _, *parts = zip(*sums, strict=True)
+        features, gram, cross, labels = (torch.cat(part) for part in parts)
+        rows = labels.sum(-1, keepdim=True)
+        mean, shares = features / rows, labels / rows
+        column = (rows * mean).unsqueeze(-1)
+        gram = gram - column * mean[:, None]
+        return cls(rows, mean, shares, gram, cross - column * shares[:, None])
+
+
 class OfSums(NamedTuple):
     """A regression that was solved from sums, of which any row can be left out.
 
@@ -134,7 +166,7 @@ class OfSums(NamedTuple):
     """
 
     regression: Regression
-    rows: int
+    rows: Float[Tensor, "b 1"]
     factors: Float[Tensor, "p b f f"]
 
     def left_out(
@@ -144,7 +176,8 @@ class OfSums(NamedTuple):
         mean, scale, shares, weights = self.regression
         # First a copy: operations on both dtypes take twice as long.
         f = f.to(mean.dtype, copy=True).sub_(mean[:, None]).mul_(scale[:, None])
-        leverage = _squared_lengths(self.factors, f.transpose(1, 2)) + 1 / self.rows
+        own = 1 / self.rows.unsqueeze(-1)
+        leverage = _squared_lengths(self.factors, f.transpose(1, 2)) + own
         alone = leverage > LARGEST_LEVERAGE
         shares = shares[:, None]
         # Weights side by side: features would be copied for each penalty otherwise.
@@ -159,19 +192,66 @@ class OfSums(NamedTuple):
 
 
 def solve_sums(sums: RidgeSums, features: FeatureSet, penalties: Sequence[float]) -> OfSums:
-    """Solve for one set from sums over all features."""
-    mean = of_set(sums.features, features) / sums.rows
-    shares = sums.labels / sums.rows
-    column = sums.rows * mean.unsqueeze(-1)
-    rows = of_set(sums.gram.mT, features).mT
-    gram = of_set(rows, features) - column * mean[:, None]
-    variance = gram.diagonal(dim1=-2, dim2=-1) / sums.rows
-    scale = _scale(variance, features)
-    cross = (of_set(sums.cross.mT, features).mT - column * shares[:, None]) * scale.unsqueeze(-1)
-    gram.mul_(scale.unsqueeze(-1)).mul_(scale[:, None])
-    factors = _factors(gram, _added(penalties, features, gram))
-    weights = _solved(factors, cross)
-    return OfSums(Regression(mean, scale, shares, weights), sums.rows, factors)
+    """Solve for one set from sums over all features.
+
+    Raises:
+        torch.linalg.LinAlgError: There is no solution.
+    """
+    found = solve_moments(Moments.of([sums]), features, penalties)
+    assert_solved([found.regression.weights])
+    return found
+
+
+def solve_moments(moments: Moments, features: FeatureSet, penalties: Sequence[float]) -> OfSums:
+    """Solve for one set, so that rows can be left out; NaN where there is no solution.
+
+    In float64 on every device: each row that is left out takes as many operations as a refinement
+    of its leverage from float32 would.
+    """
+    system = _System.of(moments, features, penalties)
+    factors = factored_(shifted(system.gram, system.added))
+    regression = system.regression(moments, solved(factors, system.cross))
+    return OfSums(regression, moments.rows, factors)
+
+
+def solve_weights(moments: Moments, features: FeatureSet, penalties: Sequence[float]) -> Regression:
+    """Solve for one set, where no row is left out; NaN where there is no solution.
+
+    On devices with slow float64 by refinement of solutions in float32 (`refined`).
+    """
+    system = _System.of(moments, features, penalties)
+    solver = refined if has_slow_float64(system.gram.device) else exact
+    return system.regression(moments, solver(system.gram, system.added, system.cross))
+
+
+class _System(NamedTuple):
+    """The equations of one set: (gram + c I) W = cross for every c.
+
+    Attributes:
+        mean: Mean of each feature of the set.
+        scale: What centred features are multiplied by.
+        gram: Sum of products of the scaled features.
+        cross: Sum of their products with labels.
+        added: c, one for each penalty.
+    """
+
+    mean: Float[Tensor, "b k"]
+    scale: Float[Tensor, "b k"]
+    gram: Float[Tensor, "b k k"]
+    cross: Float[Tensor, "b k y"]
+    added: Float[Tensor, "p 1"]
+
+    @classmethod
+    def of(cls, moments: Moments, features: FeatureSet, penalties: Sequence[float]) -> "_System":
+        mean = of_set(moments.mean, features)
+        gram = of_set(of_set(moments.gram.mT, features).mT, features)
+        scale = _scale(gram.diagonal(dim1=-2, dim2=-1) / moments.rows, features)
+        cross = of_set(moments.cross.mT, features).mT * scale.unsqueeze(-1)
+        gram = (gram * scale.unsqueeze(-1)).mul_(scale[:, None])
+        return cls(mean, scale, gram, cross, _added(penalties, features, gram))
+
+    def regression(self, moments: Moments, weights: Float[Tensor, "p b k y"]) -> Regression:
+        return Regression(self.mean, self.scale, moments.shares, weights)
 
 
 def solve_rows(
@@ -185,7 +265,8 @@ def solve_rows(
     With A = (FF' + c I)^-1 the residuals of all rows are c A R, and 1 - h_i = c A_ii - 1 / n.
 
     Returns:
-        The regression, and the prediction of every row from all others.
+        The regression, and the prediction of every row from all others; NaN where there is no
+        solution.
     """
     f = of_set(f, features).double()
     mean, shares = f.mean(1), r.mean(1)
@@ -194,16 +275,14 @@ def solve_rows(
     f.mul_(scale[:, None])
     gram = f @ f.transpose(1, 2)
     added = _added(penalties, features, gram)
-    factors = _factors(gram, added)
-    solved = _solved(factors, r - shares[:, None])
+    factors = factored_(shifted(gram, added))
+    dual = solved(factors, r - shares[:, None])
     rest = added.view(-1, 1, 1, 1)
     identity = torch.eye(f.shape[1], dtype=f.dtype, device=f.device).expand_as(gram)
     diagonal = _squared_lengths(factors, identity)
     unseen = rest * diagonal - 1 / f.shape[1]
-    left_out = torch.where(
-        unseen < 1 - LARGEST_LEVERAGE, shares[:, None], r - rest * solved / unseen
-    )
-    return Regression(mean, scale, shares, f.transpose(1, 2) @ solved), left_out
+    left_out = torch.where(unseen < 1 - LARGEST_LEVERAGE, shares[:, None], r - rest * dual / unseen)
+    return Regression(mean, scale, shares, f.transpose(1, 2) @ dual), left_out
 
 
 def _scale(variance: Float[Tensor, "b f"], features: FeatureSet) -> Float[Tensor, "b f"]:
@@ -219,7 +298,7 @@ def _scale(variance: Float[Tensor, "b f"], features: FeatureSet) -> Float[Tensor
 
 def _added(penalties: Sequence[float], features: FeatureSet, like: Tensor) -> Float[Tensor, "p 1"]:
     variance = sum(part.deviation**2 for part in features)
-    return like.new_tensor(penalties).unsqueeze(-1) * variance
+    return constants(tuple(penalties), like).unsqueeze(-1) * variance
 
 
 def _symmetric_products(f: Float[Tensor, "b n f"]) -> Float[Tensor, "b f f"]:
@@ -230,26 +309,6 @@ def _symmetric_products(f: Float[Tensor, "b n f"]) -> Float[Tensor, "b f f"]:
     products[:, middle:, :middle] = products[:, :middle, middle:].transpose(1, 2)
     products[:, middle:, middle:] = ft[:, middle:] @ f[..., middle:]
     return products
-
-
-def _factors(gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"]) -> Float[Tensor, "p b k k"]:
-    sums = gram.expand(len(added), -1, -1, -1).clone()
-    sums.diagonal(dim1=-2, dim2=-1).add_(added.unsqueeze(-1))
-    # LAPACK reads columns: transposed, which changes nothing here, no element has to move. In
-    # place: copying the lower half, element by element, takes torch longer than the factors take.
-    factors = sums.mT
-    failed = torch.empty(factors.shape[:-2], dtype=torch.int32, device=factors.device)
-    torch.linalg.cholesky_ex(factors, check_errors=True, out=(factors, failed))
-    return factors
-
-
-def _solved(
-    factors: Float[Tensor, "p b k k"], right: Float[Tensor, "b k y"]
-) -> Float[Tensor, "p b k y"]:
-    """X of LL'X = R; `cholesky_solve` would copy all factors first."""
-    right = right.expand(len(factors), -1, -1, -1)
-    half = torch.linalg.solve_triangular(factors, right, upper=False)
-    return torch.linalg.solve_triangular(factors.mT, half, upper=True)
 
 
 def _squared_lengths(

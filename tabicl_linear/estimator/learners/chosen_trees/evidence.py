@@ -5,7 +5,12 @@ from typing import NamedTuple
 import torch
 
 from tabicl_linear.ridge_inputs.class_map import fit_class_map, scaled
-from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, CONFIDENCES, confidence_losses
+from tabicl_linear.ridge_inputs.predictions import (
+    ABSENT_LOGIT,
+    CONFIDENCES,
+    best_confidence,
+    confidence_losses,
+)
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 PARTS = 8
@@ -106,6 +111,5 @@ def class_map(
         present: Classes of the context.
     """
     losses = confidence_losses(shares[None], r[None], present[None, None])
-    confidence = r.new_tensor(CONFIDENCES)[losses.argmin(0)].unsqueeze(-1)
-    start = scaled(confidence, r.shape[1])
+    start = scaled(best_confidence(losses), r.shape[1])
     return fit_class_map(shares[None], r[None], present[None], start)[0]

@@ -1,0 +1,56 @@
+"""Cholesky factors of many matrices, without asking after each whether it worked.
+
+Asking makes the host wait for the device. So where a matrix has no factor there is NaN, which
+reaches everything that is solved with it, and `assert_solved` asks once at the end.
+"""
+
+from collections.abc import Iterable
+
+import torch
+
+from tabicl_linear.types import Float, Tensor
+
+
+def factored_(matrices: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
+    """Lower Cholesky factors in place of symmetric matrices, NaN on the diagonal where none exist.
+
+    What stands above the diagonal afterwards is undefined.
+    """
+    # LAPACK reads columns: transposed, which changes nothing here, no element has to move. In
+    # place: copying the lower half, element by element, takes torch longer than the factors take.
+    factors = matrices.mT
+    failed = torch.empty(factors.shape[:-2], dtype=torch.int32, device=factors.device)
+    torch.linalg.cholesky_ex(factors, out=(factors, failed))
+    factors.diagonal(dim1=-2, dim2=-1).masked_fill_((failed != 0).unsqueeze(-1), torch.nan)
+    return factors
+
+
+def shifted(gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"]) -> Float[Tensor, "p b k k"]:
+    """A copy for each number, which is added to the diagonal."""
+    sums = gram.expand(len(added), -1, -1, -1).clone()
+    sums.diagonal(dim1=-2, dim2=-1).add_(added.unsqueeze(-1))
+    return sums
+
+
+def solved(
+    factors: Float[Tensor, "p b k k"], right: Float[Tensor, "*p b k y"]
+) -> Float[Tensor, "p b k y"]:
+    """X of LL'X = R; `cholesky_solve` would copy all factors first."""
+    right = right.expand(len(factors), *right.shape[-3:])
+    half = torch.linalg.solve_triangular(factors, right, upper=False)
+    return torch.linalg.solve_triangular(factors.mT, half, upper=True)
+
+
+def assert_solved(solutions: Iterable[Tensor]) -> None:
+    """Look at what was solved with such factors: the host waits for the device once.
+
+    Raises:
+        torch.linalg.LinAlgError: Not all are finite.
+    """
+    finite = torch.stack([solution.isfinite().all() for solution in solutions])
+    if not finite.all():
+        raise torch.linalg.LinAlgError(
+            "A ridge regression has no solution: sums over its rows are not finite, or, with its "
+            "penalty, not positive definite. Look for infinite values among the cells, or raise "
+            "ridge_inputs.penalties."
+        )
