@@ -146,9 +146,12 @@ class RidgeFeatures(nn.Module):
             parts.append(_value_features(clipped))
         if "tanh" in self.kinds or "cosine" in self.kinds:
             scale = num_varying.clamp(min=1).to(z.dtype).rsqrt()[:, None, None]
-            # Not of the dtype of the weights, where that has fewer digits.
-            projection, phase = self.projection.to(z.dtype), self.phase.to(z.dtype)
-            projected = (clipped * scale) @ projection[: z.shape[-1]] + phase
+            # A product of float64, whatever the dtypes of rows and weights: float32 may be computed
+            # in TF32 or bfloat16 if `torch.set_float32_matmul_precision` says so, and a cosine of
+            # arguments around 30 keeps none of the digits that these have.
+            projection, phase = self.projection.double(), self.phase.double()
+            projected = (clipped * scale).double() @ projection[: z.shape[-1]] + phase
+            projected = projected.to(z.dtype)
             if "tanh" in self.kinds:
                 parts.append(projected[..., :split].tanh())
             if "cosine" in self.kinds:

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tolerances import RMS, assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tabicl_linear.ridge_inputs.features import CLIP, RidgeFeatures
 from tabicl_linear.ridge_inputs.options import KINDS, RidgeOptions
@@ -234,3 +235,33 @@ def test_a_model_of_fewer_digits_computes_features_in_those_of_the_rows():
     assert found.dtype == torch.float32
     trees = PLACES["trees"]
     assert torch.equal(found[..., trees], features_of(features, z)[..., trees])
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_no_setting_rounds_the_projections(precision):
+    """Where cosines are of arguments around 30, three digits would be none."""
+    products = []
+
+    class Products(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func._schema.name in ("aten::mm", "aten::bmm", "aten::addmm"):
+                products.append({z.dtype for z in args if isinstance(z, torch.Tensor)})
+            return func(*args, **(kwargs or {}))
+
+    rows = torch.randn(1, 50, 6, generator=torch.Generator().manual_seed(0))
+    features = RidgeFeatures(6, RidgeOptions())
+    told = {
+        "thresholds": torch.zeros(1, len(features.tree_columns)),
+        "categorical": torch.zeros(1, 6, dtype=torch.bool),
+        "num_varying": torch.full((1,), 6),
+    }
+    expected = features(rows, **told)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision(precision)
+        with Products():
+            found = features(rows, **told)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert torch.equal(found, expected)
+    assert products == [{torch.float64}]
