@@ -48,6 +48,9 @@ def test_every_row_runs_in_small_on_the_cpu(tmp_path):
     assert verdicts["prior"] == verdicts["environment"] == "ok"
     assert sum(name.startswith("train ") for name in verdicts) == 3
     assert sum(name.startswith("fit ") for name in verdicts) == 2
+    ours = ["tree prior", "mixture prior", "cells axis", "Muon"]
+    ours += [f"ridge inputs, {calibration}" for calibration in ("confidence", "logistic")]
+    assert {verdicts[name] for name in ours} == {"ok"}
     assert table.endswith("0 FAIL, 10 skipped\n")
 
 

@@ -62,6 +62,7 @@ def measuring_jobs(*, quick: bool) -> list[Job]:
         Job(("training",), 90),
         Job(("prior",), 30),
         Job(("inference",), 120),
+        Job(("against_cpu",), 60),
         Job(("configs",), 90),
     ]
     return [Job(tuple(unit for job in jobs for unit in job.units), 120)] if quick else jobs
@@ -118,6 +119,10 @@ def _check(unit: str, options: Options) -> Iterator[Result]:
         from tools.gpu_check.inference import prior
 
         yield from prior(device, quick=quick)
+    elif kind == "against_cpu":
+        from tools.gpu_check.against_cpu import check as against_cpu
+
+        yield from against_cpu(device, quick=quick)
     else:
         from tools.gpu_check.inference import long_contexts
 
