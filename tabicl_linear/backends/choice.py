@@ -26,6 +26,7 @@ from tabicl_linear.backends.probe import (
     layout,
     why_not,
 )
+from tabicl_linear.backends.probe_process import why_not_apart
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.chosen import PLAIN, Choice
@@ -47,12 +48,14 @@ class _Implementation(NamedTuple):
         kernels: One for each type of rule.
         tokenwise: Token-wise functions that come with them.
         unavailable: Returns why they are not available, or None if they are.
+        is_foreign: Whether others wrote them: they are tried in a process of their own first.
     """
 
     device: str
     kernels: dict[type, Kernel]
     tokenwise: Choice
     unavailable: Callable[[], str | None]
+    is_foreign: bool
 
 
 IMPLEMENTATIONS = {
@@ -61,12 +64,14 @@ IMPLEMENTATIONS = {
         {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE},
         {**TOKENWISE, **CELLS},
         loader.unavailable,
+        is_foreign=False,
     ),
     "fla": _Implementation(
         "cuda",
         {DeltaRule: fla.DELTA, AdditiveRule: fla.ADDITIVE},
         PLAIN,
         fla.unavailable,
+        is_foreign=True,
     ),
 }
 
@@ -226,7 +231,8 @@ def _why_not(
                 return "Triton computes it in TF32, which PyTorch's own setting does not allow"
             tolerance = TF32_TOLERANCE
     kernel = implementation.kernels[type(rule)]
-    return why_not(kernel, rule, layout(x), device, tolerance=tolerance)
+    tried = why_not_apart if implementation.is_foreign else why_not
+    return tried(kernel, rule, layout(x), device, tolerance=tolerance)
 
 
 def _tf32_allowed() -> bool:

@@ -104,6 +104,7 @@ class PriorDataModule(LightningDataModule):
             batch_size=None,
             num_workers=self.num_workers,
             worker_init_fn=_ignore_stop_signals,
+            pin_memory=self._is_copied(self._train_stream.device),
         )
 
     def val_dataloader(self) -> DataLoader[TaskBatch]:
@@ -113,6 +114,12 @@ class PriorDataModule(LightningDataModule):
     def test_dataloader(self) -> DataLoader[TaskBatch]:
         """The test set, divided among the processes; `ConfigError` if it is too small."""
         return self._evaluation_loader("test", self.test_batches)
+
+    def transfer_batch_to_device(
+        self, batch: TaskBatch, device: torch.device, dataloader_idx: int
+    ) -> TaskBatch:
+        """Copy a batch; a CUDA device does so while the host goes on."""
+        return batch.to(device, non_blocking=device.type == "cuda")
 
     def on_after_batch_transfer(self, batch: TaskBatch, dataloader_idx: int) -> TaskBatch:
         """Count a training batch as used once it is on its way to the model."""
@@ -147,7 +154,14 @@ class PriorDataModule(LightningDataModule):
                     f"are divided: give at least {share[1]}."
                 )
             self._evaluation[key] = FixedBatches(self.stream(stage), num_batches, share)
-        return DataLoader(self._evaluation[key], batch_size=None)
+        pin_memory = self._is_copied(torch.device("cpu"))
+        return DataLoader(self._evaluation[key], batch_size=None, pin_memory=pin_memory)
+
+    def _is_copied(self, drawn_on: torch.device) -> bool:
+        """Whether batches go from the CPU to a CUDA device, which page-locked memory speeds up."""
+        if self.trainer is None or drawn_on.type != "cpu":
+            return False
+        return bool(self.trainer.strategy.root_device.type == "cuda")
 
     def _replayed(self) -> int:
         if self.trainer is None:

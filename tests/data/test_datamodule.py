@@ -85,7 +85,8 @@ def test_every_process_has_a_batch_to_score(stage):
     """The sets have three batches."""
     module = data()
     loader = getattr(module, f"{stage}_dataloader")
-    module.trainer = SimpleNamespace(global_rank=2, world_size=4)
+    strategy = SimpleNamespace(root_device=torch.device("cpu"))
+    module.trainer = SimpleNamespace(global_rank=2, world_size=4, strategy=strategy)
     with pytest.raises(ConfigError, match=f"data.{stage}_batches=3 with 4 processes.*at least 4"):
         loader()
     module.trainer.world_size = 3
@@ -96,3 +97,31 @@ def test_drawing_on_a_missing_gpu_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="use auto or cpu"):
         data(device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("options", "root", "pinned"),
+    [
+        ({"num_workers": 1}, "cuda", True),
+        ({"device": "cpu"}, "cuda", True),
+        ({}, "cuda", False),  # drawn where training runs
+        ({}, "cpu", False),
+    ],
+)
+def test_batches_that_go_to_a_gpu_are_in_page_locked_memory(options, root, pinned):
+    module = data(**options)
+    strategy = SimpleNamespace(root_device=torch.device(root))
+    module.trainer = SimpleNamespace(
+        strategy=strategy, global_rank=0, world_size=1, overfit_batches=0
+    )
+    assert module.train_dataloader().pin_memory is pinned
+    assert module.val_dataloader().pin_memory is (root == "cuda")
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_a_gpu_copies_while_the_host_goes_on(monkeypatch, kind):
+    module, told = data(), []
+    batch = module.stream("validate").batch(0)
+    monkeypatch.setattr(type(batch), "to", lambda self, *args, **how: told.append((args, how)))
+    module.transfer_batch_to_device(batch, torch.device(kind), 0)
+    assert told == [((torch.device(kind),), {"non_blocking": kind == "cuda"})]
