@@ -4,6 +4,7 @@ Without another device at hand: every function that makes a tensor must be told 
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +12,11 @@ from contract.variants import FEW, READOUTS, STRATEGIES, across_axes, make, serv
 from ridge_inputs.ridge_models import untrained
 from torch.overrides import TorchFunctionMode
 
+from tabicl_linear import recipe
 from tabicl_linear.analysis import OracleOptions, optimise_states
 from tabicl_linear.estimator.learners.closed_form import ClosedForm
+from tabicl_linear.overlays import expanded, laid_over
+from tools.gpu_check.training import DEFAULTS
 
 MAKERS = {
     getattr(torch, name): name
@@ -82,6 +86,37 @@ def test_fit_predict_and_training_make_tensors_where_they_are_told(mixer, readou
         model.predict(state, batch.x[:, 20:])
         if model.is_causal:
             model.fit(batch.x[:, 20:], batch.y[:, 20:], state=state)
+        model.train_pass(batch)[0].sum().backward()
+
+    check(passes)
+
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+OF_DATA = ("learner", "length", "prior")
+"""Folders of overlays that do not change models."""
+FILES = [path for path in sorted(CONFIGS.glob("*.yaml")) if path.stem != "smoke"]
+FILES += [path for path in sorted(CONFIGS.glob("*/*.yaml")) if path.parent.name not in OF_DATA]
+# What an overlay is laid over where DeltaNet does not have what it sets.
+BASES = {"mimetic": "gla", "mimetic_learning": "gla", "causal_frobenius": "linear_causal"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_so_do_all_configs_and_overlays(path):
+    sections = dict(DEFAULTS)
+    base = CONFIGS / f"{BASES.get(path.stem, 'deltanet')}.yaml"
+    for file in ([] if path.parent == CONFIGS else [base]) + [path, CONFIGS / "smoke.yaml"]:
+        sections = laid_over(sections, expanded(file).get("model", {}))
+    told = sections["mixer"].get("init_args", {})
+    if "decay_constant" in told:  # as the command line reads a whole number
+        told["decay_constant"] = float(told["decay_constant"])
+    model = recipe.build(recipe.extract(sections))
+    batch = task()
+    batch = batch._replace(x=batch.x.float())
+    x, y = batch.x[:, :20], batch.y[:, :20]
+
+    def passes():
+        state = model.fit(x, y, categorical=batch.categorical, rows_per_chunk=11)
+        model.predict(state, batch.x[:, 20:])
         model.train_pass(batch)[0].sum().backward()
 
     check(passes)
