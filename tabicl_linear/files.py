@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written. Files left behind by a kill may be deleted."""
-
+UNKNOWN = 0
+"""Time at which a process started where the system does not say it."""
 
 DIGEST = "digest"
 """Key of the digest of the other keys, in files of plain data."""
@@ -31,7 +33,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     of the same file have left is removed.
     """
     _sweep_dead(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+    partial = partial_name(path)
     try:
         yield partial
         os.replace(partial, path)
@@ -49,24 +51,59 @@ def give_usual_mode(path: Path) -> None:
     path.chmod(0o666 & ~mask)
 
 
+def partial_name(path: Path) -> Path:
+    """Where this process writes what becomes `path`: a name that no other process has.
+
+    It holds the host, as the disk may be that of several, the process, and when it started, as
+    numbers of processes are given again.
+    """
+    process = os.getpid()
+    return path.with_name(f".{path.name}.{_host()}-{process}-{_started(process)}{PARTIAL}")
+
+
+def is_partial_of(path: Path, name: str) -> bool:
+    """Whether a file of this name is what some process has written of `path`."""
+    return _writer_of(path).fullmatch(name) is not None
+
+
+def _writer_of(path: Path) -> re.Pattern[str]:
+    writer = r"([0-9a-f]{8})-(\d{1,10})-(\d+)"
+    return re.compile(re.escape(f".{path.name}.") + writer + re.escape(PARTIAL))
+
+
 def _sweep_dead(path: Path) -> None:
-    """Delete the partial files of `path` whose writers have ended."""
-    pattern = re.compile(re.escape(f".{path.name}.") + r"(\d{1,9})" + re.escape(PARTIAL))
+    """Delete the partial files of `path` whose writers ran on this host and have ended."""
+    pattern = _writer_of(path)
     with suppress(OSError):  # without the folder, or the right to read it, writing will say so
         for name in os.listdir(path.parent):
             writer = pattern.fullmatch(name)
-            if writer and not _is_alive(int(writer[1])):
+            if writer and writer[1] == _host() and _has_ended(int(writer[2]), int(writer[3])):
                 path.with_name(name).unlink(missing_ok=True)
 
 
-def _is_alive(process: int) -> bool:
+def _host() -> str:
+    """Eight digits of this host."""
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def _has_ended(process: int, started: int) -> bool:
+    """Whether there is no such process, or one that started at another time."""
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # of another user
+    except (ProcessLookupError, OverflowError):
         return True
-    return True
+    except PermissionError:  # of another user
+        pass
+    return _started(process) not in (UNKNOWN, started)
+
+
+def _started(process: int) -> int:
+    """When a process started, in ticks since the machine did, where the system says it."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return UNKNOWN
+    return int(stat.rpartition(")")[2].split()[19])  # field 22; the second may hold anything
 
 
 def sweep(folder: Path) -> None:

@@ -1,12 +1,11 @@
 """Files are whole or not there, whatever ends the writer."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 
-from tabicl_linear.files import PARTIAL, sweep, written_whole
+from tabicl_linear.files import PARTIAL, is_partial_of, partial_name, sweep, written_whole
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -55,10 +54,39 @@ with written_whole(Path(sys.argv[1])) as partial:
 def test_the_next_writer_removes_what_a_killed_one_has_left(tmp_path):
     path = tmp_path / "out[1].csv"
     subprocess.run([sys.executable, "-c", KILLED, path], check=False)
-    assert len(list(tmp_path.iterdir())) == 1
-    others = [f".out[1].csv.{os.getppid()}{PARTIAL}", f".out1.csv.7{PARTIAL}"]
-    for name in others:  # of a process that lives, and of another file
+    (left,) = tmp_path.iterdir()
+    assert is_partial_of(path, left.name)
+    host, ended, started = left.name.removesuffix(PARTIAL).split(".")[-1].split("-")
+    own = partial_name(path).name
+    again = own.replace(own.split("-")[-1], f"{started}0{PARTIAL}")  # its number, given again
+    (tmp_path / again).touch()
+    others = [
+        own,
+        f".out[1].csv.{'0' * 8}-{ended}-{started}{PARTIAL}",  # of a host that is not this one
+        f".out1.csv.{host}-{ended}-{started}{PARTIAL}",
+        f".out[1].csv.{ended}{PARTIAL}",
+    ]
+    for name in others:
         (tmp_path / name).touch()
+    with written_whole(tmp_path / "another") as partial:
+        partial.write_text("new")
+    assert len(list(tmp_path.iterdir())) == len(others) + 3
     with written_whole(path) as partial:
         partial.write_text("new")
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*others, path.name])
+    expected = [path.name, "another", *others[1:]]  # its own is the one that it has written
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(expected)
+
+
+def test_a_writer_that_lives_keeps_its_file(tmp_path):
+    """Two processes that write the same file, of one host."""
+    path = tmp_path / "out.csv"
+    with written_whole(path) as partial:
+        partial.write_text("first")
+        code = (
+            "import sys; from pathlib import Path; from tabicl_linear.files import written_whole\n"
+        )
+        code += "with written_whole(Path(sys.argv[1])) as partial: partial.write_text('second')"
+        subprocess.run([sys.executable, "-c", code, path], check=True)
+        assert path.read_text() == "second"
+        assert partial.read_text() == "first"
+    assert path.read_text() == "first"

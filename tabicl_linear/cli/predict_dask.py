@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from tabicl_linear.cli.table_output import write_table
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.partitions import broadcast
 from tabicl_linear.estimator.rows.files import PARQUET, TableFile
-from tabicl_linear.files import PARTIAL, sweep
+from tabicl_linear.files import partial_name, sweep
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -207,7 +206,7 @@ def _written_whole(folder: Path) -> Iterator[Path]:
     Raises:
         DataError: The folder cannot be made.
     """
-    partial = folder.absolute().with_name(f".{folder.name}.{os.getpid()}{PARTIAL}")
+    partial = partial_name(folder.absolute())
     try:
         partial.mkdir()
     except OSError as error:

@@ -1,7 +1,8 @@
 """Tables from OpenML, each kept as one parquet file once it has been read.
 
-A file in the cache is whole and is never asked for again, so that an evaluation goes on without a
-network. OpenML is asked by `openml_fetch`, in a process that is ended when it hangs.
+A file in the cache is whole and is not asked for again, so that an evaluation goes on without a
+network. It carries a digest; one that is damaged, or of a version that wrote none, is named and
+read again. OpenML is asked by `openml_fetch`, in a process that is ended when it hangs.
 """
 
 import json
@@ -18,10 +19,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import ConfigError, DamagedFile, DataError
 from tabicl_linear.evaluation.benchmarks import Source
 from tabicl_linear.evaluation.openml_lists import FETCHED, METADATA, TABLES
-from tabicl_linear.files import written_whole
+from tabicl_linear.files import DIGEST, digest_of, written_whole
+from tabicl_linear.parquet import check_file
 
 PAUSES: tuple[float, ...] = (2.0, 10.0)
 """Seconds before a request is repeated; the last time without OpenML's parquet files, which have no
@@ -71,7 +73,7 @@ class OpenMLCache:
             DataError: OpenML does not answer, or has no such suite.
         """
         listed = TABLES[benchmark] if suite is None else self._suite(suite)
-        absent = [number for number in listed if not self._path(number).exists()]
+        absent = [number for number in listed if not self._is_whole(self._path(number))]
         faults: dict[int, str] = {}
         self._sweep()
         for count, number in enumerate(absent, start=1):
@@ -97,17 +99,29 @@ class OpenMLCache:
             return Source(name, path, "", number, faults[number])
         try:
             known = json.loads(pq.read_schema(path).metadata[METADATA])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError) as error:
             raise DataError(
                 f"{path} is no table of the cache ({error}); delete it to read it again."
             ) from error
         return Source(name, path, known["target"], number)
 
+    def _is_whole(self, path: Path) -> bool:
+        """Whether a table is there as it was written; one that is damaged is named."""
+        if not path.exists():
+            return False
+        try:
+            check_file(path)
+        except DamagedFile as error:
+            self._say(f"{path} is damaged ({error.reason})")
+            return False
+        return True
+
     def _suite(self, suite: str) -> dict[int, str]:
         if not suite.isdecimal():
             raise ConfigError(f"--suite {suite}: give the number of a suite at OpenML, such as 99.")
         path = self.folder / f"suite-{suite}.json"
-        if not path.exists():
+        tables = self._read_suite(path)
+        if tables is None:
             if self.offline:
                 raise DataError(
                     f"suite {suite} is not in the cache {self.folder}; read it once without "
@@ -115,16 +129,33 @@ class OpenMLCache:
                 )
             self._say(f"reading suite {suite} from OpenML")
             with self._scratch() as scratch:
-                tables = self._ask({"suite": int(suite)}, f"suite {suite}", scratch)["tables"]
+                found = self._ask({"suite": int(suite)}, f"suite {suite}", scratch)["tables"]
+            tables = {str(number): name for number, name in found.items()}
+            content = {"tables": tables}
             with written_whole(path) as partial:
-                partial.write_text(json.dumps(tables))
+                partial.write_text(json.dumps({**content, DIGEST: digest_of(content)}))
         try:
             # Numbers alone become paths.
-            return {int(number): str(name) for number, name in json.loads(path.read_text()).items()}
-        except (ValueError, AttributeError) as error:
+            return {int(number): str(name) for number, name in tables.items()}
+        except ValueError as error:
             raise DataError(
                 f"{path} is no list of tables ({error}); delete it to read it again."
             ) from error
+
+    def _read_suite(self, path: Path) -> dict[str, str] | None:
+        """The list of tables as it was written; None if there is none, or it is damaged."""
+        if not path.exists():
+            return None
+        try:
+            content = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            content = None
+        is_whole = isinstance(content, dict) and content.get(DIGEST) == digest_of(content)
+        if not is_whole or not isinstance(content.get("tables"), dict):
+            self._say(f"{path} is damaged (its digest is another)")
+            return None
+        tables: dict[str, str] = content["tables"]
+        return tables
 
     def _fetch_table(self, number: int) -> None:
         with self._scratch() as scratch:

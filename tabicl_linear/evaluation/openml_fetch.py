@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import openml
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import requests
 import urllib3
 
+from tabicl_linear import parquet
 from tabicl_linear.evaluation.openml_lists import FETCHED, METADATA
 
 SILENT = (requests.exceptions.ConnectionError, urllib3.exceptions.MaxRetryError)
@@ -83,9 +82,7 @@ def write_table(number: int, path: Path) -> None:
         "licence": dataset.licence,
         "md5": dataset.md5_checksum,
     }
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    metadata = {**(table.schema.metadata or {}), METADATA: json.dumps(known).encode()}
-    pq.write_table(table.replace_schema_metadata(metadata), path)
+    parquet.write_table(path, frame, metadata={METADATA: json.dumps(known)})
 
 
 def _columns(dataset: "openml.OpenMLDataset") -> pd.DataFrame:

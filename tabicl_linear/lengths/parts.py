@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from tabicl_linear.errors import ConfigError, DamagedFile
-from tabicl_linear.files import PARTIAL, written_whole
+from tabicl_linear.files import is_partial_of, written_whole
 from tabicl_linear.parquet import Kind, read_table, write_table
 
 SETTINGS = "run.json"
@@ -74,8 +74,8 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
 
 def _is_begun(folder: Path) -> bool:
     """Whether a folder holds no more than a run that was killed before its settings were there."""
-    leftover = re.compile(rf"\.{re.escape(SETTINGS)}\.\d+{re.escape(PARTIAL)}")
-    others = [path for path in folder.iterdir() if not leftover.fullmatch(path.name)]
+    settings = folder / SETTINGS
+    others = [path for path in folder.iterdir() if not is_partial_of(settings, path.name)]
     return all(path.name == PARTS and path.is_dir() for path in others) and not any(
         (folder / PARTS).glob("*")
     )
@@ -123,8 +123,6 @@ def run(
     for done, index in enumerate(missing, 1):
         table = read(index)
         path = _file(folder, index)
-        for left in path.parent.glob(f".{path.name}.*{PARTIAL}"):
-            left.unlink(missing_ok=True)  # by a process that was killed
         try:
             write_table(path, table, columns)
         except OSError as error:

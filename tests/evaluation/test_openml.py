@@ -10,11 +10,13 @@ import pandas as pd
 import pytest
 from evaluation import openml_server
 from evaluation.openml_server import Table, dense, sparse
+from fuzz import budget, flipped_bits
 
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.evaluation import openml_cache
 from tabicl_linear.evaluation.openml_cache import OpenMLCache
 from tabicl_linear.evaluation.openml_lists import TABLES
+from tabicl_linear.parquet import write_table
 
 ARFF = "/data/v1/download/11"
 
@@ -59,7 +61,7 @@ def read(tmp_path, server):
     """The sources of a benchmark, through a cache that stays from call to call."""
 
     def call(*, suite=None, offline=False):
-        cache = OpenMLCache(tmp_path / "cache", offline=offline, say=lambda line: None)
+        cache = OpenMLCache(tmp_path / "cache", offline=offline, say=print)
         return cache.sources("openml-cc18", suite)
 
     return call
@@ -183,12 +185,35 @@ class TestFaults:
         assert read()[0].fault is None
         assert server.requests[f"{ARFF}/table.arff"] == 2
 
-    def test_a_broken_file_in_the_cache_is_named(self, read, tmp_path):
-        read()
+    @pytest.mark.parametrize("how", ["cut", "a bit", "another writer"])
+    def test_a_damaged_file_of_the_cache_is_named_and_read_again(self, read, tmp_path, how, capsys):
+        """One by another writer is one of an earlier version, which wrote no digest."""
+        (first,) = read()
         path = tmp_path / "cache" / "11.parquet"
-        path.write_bytes(path.read_bytes()[:100])
+        content = path.read_bytes()
+        if how == "another writer":
+            pd.read_parquet(path).to_parquet(path)
+        else:
+            changed = content[:100] if how == "cut" else bytes([content[0] ^ 1]) + content[1:]
+            path.write_bytes(changed)
+        (offline,) = read(offline=True)
+        assert offline.fault is not None
+        assert "11.parquet is damaged" in capsys.readouterr().out
+        assert read() == (first,)
+        assert path.read_bytes() == content
+
+    def test_a_file_of_something_else_in_the_cache_is_refused(self, read, tmp_path):
+        read()
+        write_table(tmp_path / "cache" / "11.parquet", pd.DataFrame({"a": [1]}))
         with pytest.raises(DataError, match=r"11\.parquet is no table of the cache.*delete it"):
             read()
+
+    def test_no_flipped_bit_of_a_table_is_believed(self, read, tmp_path):
+        read()
+        path = tmp_path / "cache" / "11.parquet"
+        for bit, damaged in flipped_bits(path.read_bytes(), budget(30)):
+            path.write_bytes(damaged)
+            assert read(offline=True)[0].fault is not None, bit
 
     def test_a_table_without_a_target(self, read, server):
         server.tables[11] = Table(dense(), target=None)

@@ -9,6 +9,7 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.evaluation.benchmarks import Source
 from tabicl_linear.evaluation.openml_cache import OpenMLCache
 from tabicl_linear.evaluation.trials import Task
+from tabicl_linear.files import DIGEST, digest_of
 
 UPWARDS = "../../elsewhere"
 
@@ -26,16 +27,35 @@ def test_a_suite_is_a_number(cache, suite):
         cache.sources("openml-cc18", suite)
 
 
-@pytest.mark.parametrize("text", [json.dumps({UPWARDS: "a"}), "[1]", "{"])
-def test_a_list_of_tables_has_numbers(cache, text):
-    (cache.folder / "suite-99.json").write_text(text)
+def write_suite(cache, tables):
+    """A list as the cache writes it, with a digest that anybody can compute."""
+    content = {"tables": tables}
+    content[DIGEST] = digest_of(content)
+    (cache.folder / "suite-99.json").write_text(json.dumps(content))
+
+
+def test_a_list_of_tables_has_numbers(cache):
+    write_suite(cache, {UPWARDS: "a"})
     with pytest.raises(DataError, match="no list of tables"):
+        cache.sources("openml-cc18", "99")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"7": "a"}', "[1]", "{", '{"tables": {"7": "a"}, "digest": "0"}']
+)
+def test_a_list_without_its_digest_is_named_and_not_believed(cache, text, capsys):
+    (cache.folder / "suite-99.json").write_text(text)
+    with pytest.raises(DataError, match="suite 99 is not in the cache"):
+        cache.sources("openml-cc18", "99")
+    assert "suite-99.json is damaged" in capsys.readouterr().out
+    write_suite(cache, [1])
+    with pytest.raises(DataError, match="suite 99 is not in the cache"):
         cache.sources("openml-cc18", "99")
 
 
 @pytest.mark.parametrize("name", [UPWARDS, "/etc/passwd", "..", "a\\..\\b", "a\0b"])
 def test_a_name_is_no_path(cache, tmp_path, name):
-    (cache.folder / "suite-99.json").write_text(json.dumps({"7": name}))
+    write_suite(cache, {"7": name})
     (source,) = cache.sources("openml-cc18", "99")
     assert source.path == cache.folder / "7.parquet"
     path = _task(source).path(tmp_path / "out")

@@ -8,6 +8,7 @@ import pytest
 from fuzz import budget, flipped_bits
 
 from tabicl_linear.errors import ConfigError, DamagedFile
+from tabicl_linear.files import partial_name
 from tabicl_linear.lengths import parts
 from tabicl_linear.lengths.parts import Shard, open_folder, read_settings
 
@@ -59,8 +60,8 @@ def test_a_part_that_fails_leaves_nothing_and_those_before_it(tmp_path):
 
 def test_what_a_killed_process_left_is_swept(tmp_path):
     open_folder(tmp_path, {})
-    left = tmp_path / "parts" / ".000000.parquet.123.partial"
-    left.touch()
+    left = partial_name(tmp_path / "parts" / "000000.parquet").name.split("-")
+    (tmp_path / "parts" / f"{left[0]}-999999999-{left[2]}").touch()
     run(tmp_path, range(1), part, lambda line: None)
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["000000.parquet"]
 
@@ -173,14 +174,14 @@ def test_shards_out_of_range_are_refused(text):
         Shard.parse(text)
 
 
-@pytest.mark.parametrize("left", [["parts"], ["parts", ".run.json.999999999.partial"]])
+@pytest.mark.parametrize("left", [["parts"], ["parts", ".run.json.0123abcd-99-7.partial"]])
 def test_a_folder_of_a_run_killed_before_its_settings_is_its_own(tmp_path, left):
     for name in left:
         path = tmp_path / name
         path.mkdir() if name == "parts" else path.touch()
     open_folder(tmp_path, {"seed": 1})
     assert read_settings(tmp_path) == {"seed": 1}
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["parts", "run.json"]
+    assert {p.name for p in tmp_path.iterdir()} == {*left, "parts", "run.json"}
 
 
 @pytest.mark.parametrize("other", ["parts/0.parquet", "notes.txt", ".other.7.partial"])

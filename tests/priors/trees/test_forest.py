@@ -2,7 +2,17 @@ import numpy as np
 import pytest
 import torch
 
-from tabicl_linear.priors.trees.forest import Columns, Trees, _thresholds, sum_of_trees
+from tabicl_linear.priors.trees.forest import (
+    GRID,
+    Columns,
+    Trees,
+    _descend,
+    _grow,
+    _plant,
+    _Splits,
+    _thresholds,
+    sum_of_trees,
+)
 
 ROWS = 500
 
@@ -120,3 +130,25 @@ def test_leaf_values_are_gaussian_and_grow_with_the_levels():
     both = sums(table, trees(task, depth, level_scale=2.0))[:, 0, 0]
     assert first.std().item() == pytest.approx(1.0, rel=0.1)
     assert both.std().item() == pytest.approx(5**0.5, rel=0.1)
+
+
+def test_children_have_the_thresholds_on_their_sides_of_the_parent_s():
+    """Those of the slot that was asked: the parent's own is on neither side."""
+    generator = torch.Generator().manual_seed(0)
+    grove, nodes = _plant(columns(slots=2), trees([0], [3]), generator)
+    at = torch.tensor([[[1]]])
+    split = _Splits(at, torch.full_like(at, 20), at[..., 0], torch.zeros(1, 1))
+    low, high = _grow(grove, nodes, split, level=0, left=1, generator=generator).inside
+    assert low.tolist() == [[[0, 0], [0, 21]]]
+    assert high.tolist() == [[[GRID, 20], [GRID, GRID]]]
+
+
+@pytest.mark.parametrize(
+    ("node", "threshold", "reached"),
+    [([0, 0, 0], [2.0], [0, 0, 1]), ([0, 1, 1], [1.0, 2.0], [0, 2, 3])],
+)
+def test_a_value_at_the_threshold_goes_left(node, threshold, reached):
+    rows = torch.zeros(1, len(threshold), dtype=torch.int64)
+    split = _Splits(rows[..., None], rows[..., None], rows, torch.tensor([threshold]))
+    found = _descend(torch.tensor([[1.0, 2.0, 3.0]]), split, torch.tensor([node]))
+    assert found.tolist() == [reached]
