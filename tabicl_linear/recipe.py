@@ -16,6 +16,7 @@ from tabicl_linear.backends.choice import Backend
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.model import Architecture, InContextModel
+from tabicl_linear.overlays import contains_itself
 from tabicl_linear.readouts import Readout
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.trust import OWN, Allowed, check, of_dataclass, refused
@@ -120,6 +121,10 @@ def _value(text: str, value: str) -> Any:
         parsed = yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise ConfigError(f"override {text!r}: the value is not valid YAML.") from error
+    if contains_itself(parsed):
+        raise ConfigError(
+            f"override {text!r}: an alias (*) stands inside of what it stands for; write it out."
+        )
     if isinstance(parsed, str):
         try:
             return float(parsed)  # YAML 1.1 reads 1e-6, without a dot, as text

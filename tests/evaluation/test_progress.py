@@ -2,7 +2,7 @@
 
 import pytest
 
-from tabicl_linear.evaluation.progress import Progress, in_words
+from tabicl_linear.evaluation.progress import EVERY, Progress, in_words
 
 
 class Clock:
@@ -52,3 +52,13 @@ def test_lines(clock):
 )
 def test_words(seconds, words):
     assert in_words(seconds) == words
+
+
+def test_a_line_is_due_after_exactly_its_seconds(clock):
+    lines = []
+    progress = Progress(["one"] * 3, 3, 1, lines.append, clock)
+    clock.now = EVERY
+    progress.done("one", seconds=1.0, failed=False)
+    clock.now = 2 * EVERY - 0.1
+    progress.done("one", seconds=1.0, failed=False)
+    assert lines == ["1 of 3 trials, about 2 s left"]

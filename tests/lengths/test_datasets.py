@@ -1,11 +1,13 @@
 """Datasets follow from their seed and index, and show all classes where they must."""
 
+import numpy as np
 import pytest
 import torch
 
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.lengths import datasets
 from tabicl_linear.lengths.datasets import LENGTHS, DatasetOptions, draw_dataset
+from tabicl_linear.priors.base import Tasks
 
 SMALL = DatasetOptions(max_rows=600, lengths=(60, 250, 600), num_queries=40)
 
@@ -70,3 +72,28 @@ def test_a_search_without_an_end_ends(monkeypatch):
     monkeypatch.setattr(datasets, "MAX_TRIES", 2)
     with pytest.raises(DataError, match="no draw of 2 shows all 10 classes in 10 context rows"):
         draw_dataset(DatasetOptions(20, (10, 20), 10, num_classes=10), 0)
+
+
+def test_every_class_is_looked_for_among_the_first_rows_alone(monkeypatch):
+    """Draws are refused that show a class too late, or not among the queries."""
+    options = DatasetOptions(max_rows=600, lengths=(300, 600), num_queries=20, num_classes=2)
+    y = torch.zeros(4, 1, 620, dtype=torch.int64)
+    ones = [[600], [250, 600], [249], [249, 600]]  # the 250th row is the last of the first
+    for draw, rows in zip(y, ones, strict=True):
+        draw[:, rows] = 1
+    seeds = []
+
+    class Prior:
+        def sample_tasks(self, shape, generator):
+            seeds.append(generator.initial_seed())
+            draw = y[len(seeds) - 1]
+            return Tasks(draw.unsqueeze(-1).float(), draw, torch.zeros(1, 1, dtype=torch.bool))
+
+    monkeypatch.setattr(datasets, "TabPFNv1Prior", Prior)
+    assert torch.equal(draw_dataset(options, 7).y, y[3])
+    keys = [np.random.SeedSequence(42, spawn_key=(7, attempt)) for attempt in range(4)]
+    assert seeds == [int(key.generate_state(1, np.uint64)[0]) for key in keys]
+
+
+def test_as_few_queries_as_classes():
+    assert DatasetOptions(num_queries=5, num_classes=5).num_queries == 5

@@ -1,5 +1,6 @@
 """A folder of parts: resumed, shared out, and kept to one run."""
 
+import itertools
 import json
 import shutil
 
@@ -190,3 +191,20 @@ def test_a_folder_with_anything_else_is_not(tmp_path, other):
     (tmp_path / other).touch()
     with pytest.raises(ConfigError, match="other files"):
         open_folder(tmp_path, {"seed": 1})
+
+
+def test_a_part_with_a_row_of_another_is_made_again(tmp_path):
+    open_folder(tmp_path, {})
+    two = pd.concat([part(0), part(1)], ignore_index=True)
+    run(tmp_path, [0], lambda index: two, lambda line: None)
+    with pytest.raises(DamagedFile, match="it is not part 0"):
+        results(tmp_path)
+
+
+def test_time_left_is_that_of_the_parts_left(tmp_path, monkeypatch):
+    """Each takes a minute."""
+    minutes, lines = itertools.count(), []
+    monkeypatch.setattr(parts.time, "monotonic", lambda: 60.0 * next(minutes))
+    open_folder(tmp_path, {})
+    run(tmp_path, range(3), part, lines.append)
+    assert [line.split(", ")[-1] for line in lines] == ["2 min left", "1 min left", "0 s left"]

@@ -1,5 +1,8 @@
 """What is read on the way is what a fit of that prefix gives, and every row is written once."""
 
+import itertools
+import time
+
 import pytest
 import torch
 from contract.variants import make, served, task
@@ -132,3 +135,13 @@ def test_seconds_add_up_over_the_prefixes():
     seconds = [reading.fit_seconds for reading in readings]
     assert 0 < seconds[0] < seconds[1] < seconds[2]
     assert all(reading.predict_seconds > 0 for reading in readings)
+
+
+@torch.no_grad()
+def test_seconds_leave_out_the_reads_in_between(monkeypatch):
+    """A clock that goes on by a second whenever it is asked."""
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
+    readings = list(read_prefixes(make("DeltaNet", "causal"), dataset(), LENGTHS))
+    assert [reading.fit_seconds for reading in readings] == [1, 2, 3]
+    assert [reading.predict_seconds for reading in readings] == [1, 1, 1]

@@ -97,3 +97,15 @@ def test_the_table_leaves_out_what_was_not_read():
     assert lines[0] == "| rows | 500 | 1,000 | 2,000 |"
     assert lines[2].startswith("| a | 0.7000 ± ")
     assert lines[3].split(" | ")[2] == ""
+
+
+def test_a_context_of_exactly_1000_rows_is_short():
+    rows = RESULTS[RESULTS["num_rows"] == 1000]
+    found = normalise(rows, RESULTS[RESULTS["num_rows"] >= 1000])
+    assert found["normalised_roc_auc"].notna().any()
+
+
+def test_logits_of_classes_that_the_dataset_lacks_do_not_count():
+    logits, targets = torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]), torch.tensor([0, 1, 1])
+    more = torch.cat([logits, torch.full((3, 3), 9.0)], dim=1)
+    assert score(more, targets, 2) == score(logits, targets, 2)

@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 import torch
 
+from tabicl_linear.priors.trees import target
 from tabicl_linear.priors.trees.columns import Nominal
 from tabicl_linear.priors.trees.hyperparameters import TargetParameters, draw_target_parameters
 from tabicl_linear.priors.trees.target import (
     NUM_VIEWS,
+    _finish,
     compare,
     cut,
     draw_classes,
@@ -157,3 +159,30 @@ def test_hyper_parameters_keep_their_ranges():
     assert (p.num_trees * p.depth).max() <= 128
     assert p.num_trees.max() > 50
     assert 0.3 < (p.noise_std == 0).mean() < 0.4
+
+
+def test_a_smooth_part_has_its_share():
+    """What is not the trees' has deviation 1 times the share."""
+    generator = torch.Generator().manual_seed(0)
+    p = parameters(smooth_share=0.1)
+    x = torch.randn(1, 3, ROWS, generator=generator)
+    sums = torch.randn(1, ROWS, 2, generator=generator)
+    mixed = _finish(sums, draw_views(x, none(), p, generator), p, generator)
+    rest = mixed - 0.9 * scaled(sums)
+    assert rest.square().mean().sqrt().item() == pytest.approx(0.1, rel=1e-4)
+
+
+def test_classes_stay_ordered_in_a_quarter_of_the_tasks(monkeypatch):
+    """Each task with a probability of its own, of at most a half."""
+    asked = []
+
+    def remember(ids, num_ids, ordered, *, generator):
+        asked.append(ordered)
+        return ids.long()
+
+    monkeypatch.setattr(target.classes, "randomise_ids", remember)
+    outputs = torch.randn(500, 20, 1, generator=torch.Generator().manual_seed(0))
+    cut(outputs, parameters(500), np.random.default_rng(0), torch.Generator().manual_seed(0))
+    (ordered,) = asked
+    assert 0 <= ordered.min() < 0.02
+    assert 0.48 < ordered.max() <= 0.5

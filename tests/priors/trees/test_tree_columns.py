@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from tabicl_linear.priors.trees.columns import draw_columns
+from tabicl_linear.priors.trees.columns import _chain, _correlated, draw_columns
 from tabicl_linear.priors.trees.hyperparameters import (
     COPULAS,
     MARGINALS,
@@ -126,3 +126,18 @@ def test_category_shares_are_skewed_where_asked():
         shares.append(draw(p)[1].codes.flatten().bincount().max().item() / ROWS)
     assert shares[0] == pytest.approx(0.1, abs=0.03)
     assert shares[1] > 0.2
+
+
+def test_a_column_of_a_chain_depends_on_those_before_it_alone():
+    """Of two columns the second is r times the first, up to a sign, and noise of the same size."""
+    p = parameters(tasks=20, columns=2, copula=np.full(20, COPULAS.index("chain")))
+    mixing = _chain(p, torch.Generator().manual_seed(0))
+    mixing = mixing / torch.linalg.vector_norm(mixing, dim=2, keepdim=True)
+    found = (mixing[:, 0] * mixing[:, 1]).sum(1).abs()
+    torch.testing.assert_close(found, torch.full((20,), 0.9 / (1 + 0.9**2) ** 0.5))
+
+
+def test_numbers_have_deviation_one_with_clusters_too():
+    p = parameters(tasks=400, num_clusters=np.full(400, 8))
+    z = _correlated(p, 100, torch.Generator().manual_seed(0))
+    assert z.std().item() == pytest.approx(1.0, rel=0.05)

@@ -1,0 +1,72 @@
+"""What evidence decides, by hand; fits that use it are in `test_long_context.py`."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit, log_softmax
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.choices import (
+    MAX_BLOCKS,
+    PRIOR_DEVIATION,
+    TEMPERATURES,
+    better_context,
+    calibrated_temperature,
+    check_blocks,
+)
+
+
+def logits_of(right, gaps):
+    """One member's logits of two classes, by how much more the true one has."""
+    logits = np.zeros((1, len(right), 2))
+    logits[0, np.arange(len(right)), right] = gaps
+    return logits
+
+
+def decide(full, blocks, labels):
+    return better_context(full, blocks, labels, num_blocks=3, temperature=1.0, average_logits=True)
+
+
+def test_the_standard_error_is_that_of_the_mean_difference():
+    rng = np.random.default_rng(0)
+    labels, gaps = rng.integers(2, size=12), rng.normal(size=(2, 12))
+    found = decide(*(logits_of(labels, gap) for gap in gaps), labels)
+    losses = -np.log(expit(gaps))
+    assert found.standard_error == pytest.approx(stats.sem(losses[0] - losses[1]))
+    assert found.full_log_loss == pytest.approx(losses[0].mean())
+    assert found.blocks_log_loss == pytest.approx(losses[1].mean())
+    assert found.held_out_rows == 12
+
+
+@pytest.mark.parametrize(("spread", "choice"), [(0.9, "blocks"), (1.1, "full")])
+def test_blocks_are_chosen_from_two_standard_errors_on(spread, choice):
+    """Gains are 1 and 1 +- something: their mean is 1, its standard error half the spread."""
+    something = spread / 2 * np.sqrt(3)  # of 4 rows: sem = something * sqrt(2 / 3) / 2
+    something *= np.sqrt(2)
+    gains = 1 + something * np.array([-1, 1, 0, 0])
+    labels = np.zeros(4, dtype=np.int64)
+    losses = np.stack([3 + gains, np.full(4, 3.0)])
+    gaps = -np.log(np.expm1(losses))  # the loss of a gap g is log(1 + exp(-g))
+    found = decide(*(logits_of(labels, gap) for gap in gaps), labels)
+    assert found.standard_error == pytest.approx(spread / 2)
+    assert (found.choice, found.num_blocks) == (choice, 3 if choice == "blocks" else 1)
+
+
+def test_as_many_blocks_as_allowed_and_no_more():
+    check_blocks(MAX_BLOCKS, 1000, 32)
+    with pytest.raises(DataError, match=f"at most {MAX_BLOCKS * 32} rows"):
+        check_blocks(MAX_BLOCKS + 1, 1100, 32)
+
+
+@pytest.mark.parametrize("rows", [20, 2000])
+def test_a_calibrated_temperature_is_the_most_probable_one(rows):
+    """Against a grid; the prior weighs as much as half a row at one deviation."""
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(1, rows, 3))
+    labels = np.array([rng.choice(3, p=np.exp(row)) for row in log_softmax(logits[0] / 2, -1)])
+    found = calibrated_temperature(logits, labels, fixed=0.8, average_logits=True)
+    grid = np.exp(np.linspace(*np.log(TEMPERATURES), 4001))
+    logs = log_softmax(logits[0][None] / grid[:, None, None], -1)
+    misfit = -logs[:, np.arange(rows), labels].sum(1)
+    prior = (np.log(grid / 0.8) / PRIOR_DEVIATION) ** 2 / 2
+    assert found == pytest.approx(grid[(misfit + prior).argmin()], rel=2e-3)
