@@ -4,7 +4,9 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 import pytest
 import torch
@@ -68,3 +70,16 @@ def _alone() -> Iterator[None]:
         os.environ.pop(name, None)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what the tests of each folder took, over all workers, the longest first."""
+    seconds = Counter[str]()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[str(PurePosixPath(report.nodeid.split("::")[0]).parent)] += report.duration
+    if len(seconds) > 1:
+        terminalreporter.section("seconds by folder")
+        for folder, total in seconds.most_common():
+            terminalreporter.write_line(f"{total:8.1f} {folder}")

@@ -107,14 +107,12 @@ class DeltaProduct(SequenceMixer):
         decay_constant: float | None = None,
         norm_eps: float = 1e-6,
     ) -> None:
-        super().__init__()
         if num_writes < 1:
             raise ConfigError(f"num_writes={num_writes} must be at least 1.")
-        self.num_heads = num_heads
+        width = head_dim(dim, num_heads)
+        super().__init__(DeltaProductRule(num_writes), (num_heads, width, width))
         self.num_writes = num_writes
-        self.head_dim = head_dim(dim, num_heads)
-        self.rule = DeltaProductRule(num_writes)
-        self.state_shape = self.num_heads, self.head_dim, self.head_dim
+        self.head_dim = width
         self.query = nn.Linear(dim, dim, bias=False)
         self.keys_values = nn.Linear(dim, 2 * num_writes * dim, bias=False)
         self.features = DeltaFeatures()

@@ -49,14 +49,13 @@ class KimiDelta(SequenceMixer):
         conv_size: int | None = None,
         norm_eps: float = 1e-6,
     ) -> None:
-        super().__init__()
+        width = head_dim(dim, num_heads)
+        super().__init__(DeltaRule(), (num_heads, width, width))
         self.num_heads = num_heads
-        self.head_dim = head_dim(dim, num_heads)
+        self.head_dim = width
         rank = self.head_dim if gate_rank is None else gate_rank
         if rank < 1:
             raise ConfigError(f"gate_rank={gate_rank} must leave at least one channel.")
-        self.rule = DeltaRule()
-        self.state_shape = self.num_heads, self.head_dim, self.head_dim
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.conv = None if conv_size is None else ShortConvolution(3 * dim, conv_size)
         self.features = DeltaFeatures()

@@ -13,6 +13,8 @@ from tolerances import RMS, assert_close
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.analysis.prequential import prequential_figure
 from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
+from tabicl_linear.estimator.members import extending
+from tabicl_linear.estimator.members.ensemble import as_seen
 from tabicl_linear.kernels.state import tensors
 
 CAUSAL = [
@@ -115,6 +117,23 @@ def test_a_fit_can_be_continued():
     assert classifier.n_samples_seen_ == 60
     classifier.fit(x[:50], y[:50])  # starts anew
     assert classifier.n_samples_seen_ == 50
+
+
+def test_more_rows_are_written_in_the_order_given(monkeypatch):
+    """After `fit`, too, in which every member has written them in an order of its own."""
+    x, y = table(60)
+    classifier = TabICLLinearClassifier(make("DeltaNet", "causal"), n_estimators=2)
+    classifier.fit(x[:40], y[:40])
+    assert all(view.row_seed is not None for view in classifier.ensemble_.views)
+    orders = []
+
+    def recorded(ensemble, views, matrix, labels):
+        orders.extend(view.row_order(len(matrix)).tolist() for view in views)
+        return as_seen(ensemble, views, matrix, labels)
+
+    monkeypatch.setattr(extending, "as_seen", recorded)
+    classifier.partial_fit(x[40:], y[40:])
+    assert orders == [list(range(20))] * 2
 
 
 @pytest.mark.parametrize("axis", ["ridge_earlier_row", "ridge_earlier_logistic"])

@@ -75,6 +75,15 @@ def test_every_class_stays_in_the_context(rng, rows):
     np.testing.assert_array_equal(held_out, held_out_rows(labels, 3))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_only_row_of_a_class_is_never_held_out(seed):
+    assert not held_out_rows(np.arange(20), seed).any()
+    labels = np.repeat([0, 1, 2], [1, 30, 1])
+    held_out = held_out_rows(labels, seed, fraction=0.9)
+    assert set(labels[held_out]) == {1}
+    assert held_out.sum() == 28
+
+
 def noisy(rng, rows):
     table = rng.normal(size=(rows, 3))
     return table, (table[:, 0] + 1.5 * rng.normal(size=rows) > 0).astype(int)
