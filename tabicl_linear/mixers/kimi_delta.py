@@ -51,7 +51,6 @@ class KimiDelta(SequenceMixer):
     ) -> None:
         width = head_dim(dim, num_heads)
         super().__init__(DeltaRule(), (num_heads, width, width))
-        self.num_heads = num_heads
         self.head_dim = width
         rank = self.head_dim if gate_rank is None else gate_rank
         if rank < 1:
