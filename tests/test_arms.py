@@ -25,7 +25,8 @@ def legs_run(monkeypatch):
         leg = Leg("a processor", 1.0, 0.1, 0.02, 100, 15, 900, 9000, loss, 0.8, 0.9)
         legs.append(leg, arguments.output)
         rows = [
-            {"table": t, "split": 0, "roc_auc": loss, "accuracy": loss, "log_loss": loss}
+            {"protocol": "small", "table": t, "split": 0}
+            | {"roc_auc": loss, "accuracy": loss, "log_loss": loss}
             | {"fit_seconds": 1.0, "predict_seconds": 1.0}
             for t in ("one", "two")
         ]

@@ -114,7 +114,7 @@ def test_decay_can_be_added_for_evaluation_alone(checkpoint):
         ("model.readout.class_path=tabicl_linear.mixers.delta.DeltaNet", "is not a Readout"),
         ("model.mixer.class_path=os.path.join", "trust_code"),
         ("model.mixer.init_args.decay_constant=&a {b: *a}", "inside of what it stands for"),
-        ("model.mixer.init_args=&a [*a]", "inside of what it stands for"),
+        ("model.mixer.init_args.decay_constant=&a [*a]", "inside of what it stands for"),
         ("model.mixer.class_path=tabicl_linear.nope.X", "cannot be imported"),
     ],
 )

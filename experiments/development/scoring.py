@@ -62,13 +62,14 @@ def development_scores(model: Path, tables: Sequence[Table]) -> pd.DataFrame:
     """Scores of a checkpoint or export by the classifier with its 8 members.
 
     Returns:
-        A row for each table and split: columns table, split and those of `Scores`.
+        A row for each table and split: columns protocol, table, split and those of `Scores`.
     """
     estimator = TabICLLinearClassifier(model)
     work = [(table, *item) for table in tables for item in enumerate(table.splits())]
     with tqdm(work, desc="development tables", disable=None) as progress:
         rows = [
-            {"table": table.name, "split": number, **score(estimator, table, split)._asdict()}
+            {"protocol": table.protocol.name, "table": table.name, "split": number}
+            | score(estimator, table, split)._asdict()
             for table, number, split in progress
         ]
     return pd.DataFrame(rows)

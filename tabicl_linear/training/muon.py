@@ -15,6 +15,8 @@ from tabicl_linear.types import Float, Tensor
 MATRICES = {
     "*backbone.*.qkv.weight": 3,
     "*backbone.*.qk.weight": 2,
+    "*backbone.*.query.weight": 1,
+    "*backbone.*.keys_values.weight": 2,
     "*backbone.*.value.weight": 1,
     "*backbone.*.gate.weight": 1,
     "*backbone.*.out.weight": 1,

@@ -45,7 +45,8 @@ def test_woven_states_start_at_one_over_the_key_dimension(mixer):
 def test_factors_start_at_one_and_offsets_at_zero(name):
     mixer = MIXERS[name](64, 4)
     neutral = {"skip": 1.0, "norm.weight": 1.0, "decay.1.bias": 0.0, "conv.conv.bias": 0.0}
-    drawn = {"log_rate", "step_bias", "forget.log_rate", "forget.bias"}
+    neutral["gate.1.bias"] = 0.0
+    drawn = {"log_rate", "step_bias", "forget.log_rate", "forget.bias", "forget.1.bias"}
     for parameter, weight in mixer.named_parameters():
         if weight.ndim == 1 and parameter not in drawn:
             assert (weight == neutral[parameter]).all(), parameter

@@ -107,7 +107,7 @@ def test_so_do_all_configs_and_overlays(path):
     for file in ([] if path.parent == CONFIGS else [base]) + [path, CONFIGS / "smoke.yaml"]:
         sections = laid_over(sections, expanded(file).get("model", {}))
     told = sections["mixer"].get("init_args", {})
-    if "decay_constant" in told:  # as the command line reads a whole number
+    if told.get("decay_constant") is not None:  # as the command line reads a whole number
         told["decay_constant"] = float(told["decay_constant"])
     model = recipe.build(recipe.extract(sections))
     batch = task()

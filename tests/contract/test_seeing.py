@@ -39,6 +39,8 @@ GATES = {
     "GatedDeltaNet": {"write_rate", "kept"},
     "GatedLinearAttention": {"kept"},
     "Mamba2": {"write_rate", "kept"},
+    "KimiDelta": {"write_rate", "kept"},
+    "DeltaProduct": {"write_rate"},
     "FixedDecay": {"kept"},
     "LinearAttention": set(),
     "Ridge": set(),

@@ -136,7 +136,10 @@ def test_every_projection_of_a_fused_matrix_moves_as_far():
     assert spread[1] > 10
 
 
-ADAMW = ("write_rate.projection", "forget.projection", "decay.0", "decay.1", "step", "xbc")
+ADAMW = (
+    *("write_rate.projection", "forget.projection", "step", "xbc"),
+    *(f"{gate}.{factor}" for gate in ("decay", "forget", "mixer.gate") for factor in (0, 1)),
+)
 """Matrices of mixers that are AdamW's: gates of heads, low-rank gates, Mamba-2's x, B and C."""
 
 
@@ -159,7 +162,8 @@ def test_every_matrix_of_every_mixer_is_known(name, two_axis):
         wanted = layer == "head.0" or (matrix and not layer.endswith(ADAMW))
         assert (key in counts) == wanted, key
         if key in counts:
-            fused = {"qkv": 3, "qk": 2, "gate_and_up": 2}.get(layer.rpartition(".")[2], 1)
+            stacked = {"qkv": 3, "qk": 2, "keys_values": 2, "gate_and_up": 2}
+            fused = stacked.get(layer.rpartition(".")[2], 1)
             assert counts[key] == fused, key
 
 
