@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from tabicl_linear.analysis.inspection import Inspection, Plan, trained_rows
+from tabicl_linear.analysis.inspection import Inspection, Plan
 
 DRIFTED = 0.9
 """Cosine to the reference state, mean over layers, below which states count as drifted."""
@@ -194,8 +194,3 @@ def _late_rates(table: pd.DataFrame) -> pd.Series:
     tokens = late["last"] - late["position"] + 1
     sums = late.assign(sum=late["mean"] * tokens, tokens=tokens).groupby("layer")
     return sums["sum"].sum() / sums["tokens"].sum()
-
-
-def known_range(one: Inspection) -> int | None:
-    """Rows where training ended, for figures."""
-    return trained_rows(one.model)

@@ -33,7 +33,15 @@ class ContextLearner(Protocol[State]):
         rows_per_chunk: int,
         spill: Path | None = None,
     ) -> State:
-        """The state after labelled rows, with class indices from 0; see `InContextModel.fit`."""
+        """The state after labelled rows; see `InContextModel.fit`.
+
+        Args:
+            x: Features; NaN and infinities count as missing.
+            y: Class indices from 0.
+            categorical: Which columns hold category codes.
+            rows_per_chunk: Rows processed together. The result is the same up to rounding.
+            spill: Folder for what grows with the rows; None for memory.
+        """
 
     def predict(self, state: State, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""

@@ -94,14 +94,9 @@ class ChosenTrees(nn.Module):
         rows_per_chunk: int,
         spill: Path | None = None,
     ) -> ChosenTreesState:
-        """Grow trees on labelled rows, and solve the regressions.
+        """Grow trees on labelled rows, and solve the regressions; see `ContextLearner.fit`.
 
-        Args:
-            x: Features; NaN and infinities count as missing.
-            y: Class indices from 0.
-            categorical: Which columns hold category codes.
-            rows_per_chunk: Rows processed together. The result is the same up to rounding.
-            spill: Not needed: memory does not grow with the rows.
+        Nothing is spilled: memory does not grow with the rows.
         """
         statistics = context_statistics(
             x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk
