@@ -13,13 +13,14 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from experiments.pretrain_default.training import OutputInUse
 from experiments.study.measuring import MEASURES, ON_TABLES, chosen, measure
 from experiments.study.scale import Scale, arms_of, names
-from experiments.study.store import Unit, open_store, read_unit, stored, units
+from experiments.study.store import UNIT, Unit, open_store, read_unit, stored, units
 from experiments.study.training import Stopped, train
 from experiments.study.training_code import TrainingCode
 from tabicl_linear.errors import ConfigError, DataError
@@ -89,20 +90,44 @@ def _left_alone(unit: Unit, scale: Scale, store: Path, arguments: argparse.Names
     """Why a unit is neither trained nor measured; None if it is."""
     if unit.config != scale.config_of(unit.arm):
         return "left alone: its recipe is not that of the scale any more"
-    if arguments.again or not _is_kept(unit, store, arguments.measured):
+    if arguments.again or (store / unit.identity).is_dir():
         return None
-    folder = arguments.measured / scale.name / unit.identity
-    absent = [name for name in arguments.measure if not (folder / f"{name}.parquet").is_file()]
+    folder = arguments.measured / scale.name
+    record = _kept(unit, folder)
+    if record is None:
+        return None
+    here = folder / record["identity"]
+    absent = [name for name in arguments.measure if not (here / f"{name}.parquet").is_file()]
+    kept = "kept"
+    if record["identity"] != unit.identity:
+        kept += f" as {record['identity']}, trained by the code of commit {record['commit'][:12]}"
     if not absent:
-        return "kept"
-    return f"kept, without {', '.join(absent)}: for these train it anew with --again"
+        return kept
+    return f"{kept}, without {', '.join(absent)}: for these train it anew with --again"
 
 
-def _is_kept(unit: Unit, store: Path, measured: Path) -> bool:
-    """Whether a unit's measurements are there, and its weights, or their beginnings, are not."""
-    record = read_unit(measured / unit.scale / unit.identity)
-    trained = record is not None and record["status"] == "trained"
-    return trained and not (store / unit.identity).is_dir()
+def _kept(unit: Unit, folder: Path) -> dict[str, Any] | None:
+    """The record of a trained unit of the same arm, seed and recipe whose measurements are there.
+
+    It may have been trained by other code: the commit that it names stands beside every result.
+
+    Raises:
+        ConfigError: The kept unit of this arm and seed has another recipe.
+    """
+    for path in sorted(folder.glob(f"*/{UNIT}")):
+        record = read_unit(path.parent)
+        assert record is not None, "its file was listed"
+        of_unit = record["arm"] == unit.arm and record["seed"] == unit.seed
+        if not of_unit or record["status"] != "trained":
+            continue
+        if record["recipe"] == unit.recipe:
+            return record
+        raise ConfigError(
+            f"{path.parent} is {unit.arm} with seed {unit.seed} of recipe {record['recipe']}, and "
+            f"the scale says {unit.recipe}: a report cannot show both. Remove that folder, then "
+            "repeat the command."
+        )
+    return None
 
 
 def _say(number: int, count: int, unit: Unit, began: float, worked: int) -> None:
@@ -126,8 +151,9 @@ def _list(planned: list[Unit], store: Path, measured: Path) -> None:
     for unit in planned:
         record = read_unit(store / unit.identity)
         status = record["status"] if record else "missing"
-        kept = _is_kept(unit, store, measured)
-        print(f"{unit.identity} {unit.arm} {unit.seed} {'kept' if kept else status}")
+        if status == "missing" and (kept := _kept(unit, measured / unit.scale)):
+            status = f"kept as {kept['identity']}"
+        print(f"{unit.identity} {unit.arm} {unit.seed} {status}")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -39,8 +39,12 @@ class Unit(NamedTuple):
     @property
     def identity(self) -> str:
         """Twelve hexadecimal digits that follow from config, seed and code."""
-        text = json.dumps([self.config, self.seed, self.code], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return _digest([self.config, self.seed, self.code])
+
+    @property
+    def recipe(self) -> str:
+        """Twelve hexadecimal digits that follow from the config alone."""
+        return _digest(self.config)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -50,12 +54,17 @@ class Unit(NamedTuple):
             "seed": self.seed,
             "scale": self.scale,
             "identity": self.identity,
+            "recipe": self.recipe,
             "code": self.code,
             "commit": self.commit,
         }
 
     def __str__(self) -> str:
         return f"{self.arm}, seed {self.seed} ({self.identity})"
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def units(scale: Scale, arms: list[str], seeds: list[int], code: TrainingCode) -> list[Unit]:

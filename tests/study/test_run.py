@@ -16,7 +16,7 @@ from experiments.study import store as stores
 from experiments.study.arms import ARMS
 from experiments.study.measurements import load
 from experiments.study.measuring import MEASURES
-from experiments.study.run import main
+from experiments.study.run import MEASURED, main
 from experiments.study.scale import Scale, arms_of, names
 from experiments.study.store import Unit, units
 from experiments.study.training import train
@@ -141,14 +141,35 @@ def test_a_kept_unit_is_named_and_not_trained_again(tmp_path, kept, capsys, monk
     assert code == 0
     assert "kept, without lengths, cost: for these train it anew with --again" in printed
     assert not trained
-    assert run("--list")[1].endswith(" gla 0 kept\n")
+    (unit,) = units(Scale.read("smoke"), ["gla"], [0], CODE)
+    assert run("--list")[1].endswith(f" gla 0 kept as {unit.identity}\n")
     with pytest.raises(KeyError):  # the record of a training that did not take place
         run("--again")
+    assert len(trained) == 1
     changed = CODE._replace(files=dict(CODE.files, **{"tabicl_linear/mixers/gla.py": "c"}))
     monkeypatch.setattr("experiments.study.run.TrainingCode.of_checkout", lambda: changed)
+    store = ["--store", str(tmp_path / "other"), "--measure"]
+    assert f"kept as {unit.identity}, trained by the code of commit" in run(*store)[1]
     with pytest.raises(KeyError):
-        run()
-    assert len(trained) == 2
+        run(*store, "--seeds", "1")
+    assert [each.seed for each in trained] == [0, 1]
+
+
+@pytest.mark.usefixtures("at_a_commit")
+def test_a_kept_unit_of_another_recipe_is_not_used(tmp_path, kept, capsys):
+    (path,) = kept.rglob(stores.UNIT)
+    stores.write_json(path, stores.read_unit(path.parent) | {"recipe": "0" * 12})
+    place = ["--store", str(tmp_path / "store"), "--measured", str(kept)]
+    assert main(["gla", "--scale", "smoke", *place]) == 2
+    assert "of recipe 000000000000, and the scale says" in capsys.readouterr().err
+
+
+def test_units_that_are_kept_have_the_recipes_of_their_scale():
+    scale = Scale.read("small")
+    for path in sorted((MEASURED / "small").glob(f"*/{stores.UNIT}")):
+        record = stores.read_unit(path.parent)
+        unit = Unit(record["arm"], record["seed"], "small", "", "", scale.config_of(record["arm"]))
+        assert record["recipe"] == unit.recipe, path
 
 
 def test_units_of_a_store_keep_their_identity(tmp_path):
