@@ -46,6 +46,7 @@ study: $(STAMP) ## make every table and figure of the study anew (SCALE=small, o
 ifeq ($(SCALE),smoke)
 	rm -rf $(SMOKE)
 	$(BIN)/python -m experiments.study.run --scale smoke --store $(SMOKE)/store --measured $(SMOKE)/measured
+	$(BIN)/python -m experiments.study.cost --scale smoke --measured $(SMOKE)/measured
 	$(BIN)/python -m experiments.study.report --scale smoke --measured $(SMOKE)/measured --output $(SMOKE)/results
 else
 	$(BIN)/python -m experiments.study.report --scale $(SCALE)

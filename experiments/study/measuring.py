@@ -10,7 +10,6 @@ import pandas as pd
 from experiments.pretrain_default.training import newest_checkpoint
 from experiments.study.measures import (
     blocks,
-    cost,
     decay_at_evaluation,
     lengths,
     looks,
@@ -39,7 +38,6 @@ MEASURES: Mapping[str, Measure] = {
     "blocks": blocks.measure,
     "oracle": oracle.measure,
     "states": states.measure,
-    "cost": cost.measure,
 }
 """In the order in which they are taken."""
 ON_TABLES: Mapping[str, Callable[[Path, Scale, str, Path], pd.DataFrame]] = {

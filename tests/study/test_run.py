@@ -137,9 +137,9 @@ def test_a_kept_unit_is_named_and_not_trained_again(tmp_path, kept, capsys, monk
 
     trained = []
     monkeypatch.setattr("experiments.study.run.train", lambda unit, *_: trained.append(unit) or {})
-    code, printed = run("--measure", "lengths", "cost")
+    code, printed = run("--measure", "lengths", "looks")
     assert code == 0
-    assert "kept, without lengths, cost: for these train it anew with --again" in printed
+    assert "kept, without lengths, looks: for these train it anew with --again" in printed
     assert not trained
     (unit,) = units(Scale.read("smoke"), ["gla"], [0], CODE)
     assert run("--list")[1].endswith(f" gla 0 kept as {unit.identity}\n")
