@@ -195,7 +195,7 @@ def test_labels_of_noise_cannot_be_told_from_logits_of_context_rows(classes):
     numbers = torch.zeros(12, 20, dtype=torch.bool)
     statistics = context_statistics(x, y, numbers, num_features=None)
     context = regressions.open(x, y, statistics)
-    logits = context.read(x, y).logits()[..., :classes]
+    logits = context.read(x, y)[0].logits()[..., :classes]
     of_class = F.one_hot(y, classes)
     areas = [roc_auc_score(a, b, average="macro") for a, b in zip(of_class, logits, strict=True)]
     assert sum(areas) / 12 < 0.51
