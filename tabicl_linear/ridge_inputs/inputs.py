@@ -125,15 +125,15 @@ class RidgeRegressions(nn.Module):
         if isinstance(state.solution, EarlierRows):
             labels = state.solution.sums.labels[:, None]
             prior = labels / labels.sum(-1, keepdim=True)
-            found = state.solution.solution.predict(features, sets)._replace(prior=prior)
+            predictions = state.solution.solution.predict(features, sets)._replace(prior=prior)
         else:
-            found = state.solution.predict(features, sets)
-        return self.shown(found)
+            predictions = state.solution.predict(features, sets)
+        return self.shown(predictions)
 
-    def shown(self, found: RidgePredictions) -> RidgePredictions:
+    def shown(self, predictions: RidgePredictions) -> RidgePredictions:
         """Predictions as they are shown to a network, in its dtype."""
         of_shares = self.options.shown == "class_shares"
-        return (found.without_regressions() if of_shares else found).to(self.dtype)
+        return (predictions.without_regressions() if of_shares else predictions).to(self.dtype)
 
     def class_shares(self, y: Int[Tensor, "b c"], num_rows: int) -> RidgePredictions:
         """What is predicted without any regression.
@@ -157,15 +157,18 @@ class RidgeRegressions(nn.Module):
         return standardise(x, plain).to(dtype)
 
     def of_rows(
-        self, x: Float[Tensor, "b n m"], thresholds: Float[Tensor, "b r"], by: ContextStatistics
+        self,
+        x: Float[Tensor, "b n m"],
+        thresholds: Float[Tensor, "b r"],
+        statistics: ContextStatistics,
     ) -> Float[Tensor, "b n f"]:
         """Features of rows as a model takes them."""
         with torch.autocast(x.device.type, enabled=False):
             features: Tensor = self.features(
-                self._rows(x, by),
+                self._rows(x, statistics),
                 thresholds=thresholds,
-                categorical=by.categorical,
-                num_varying=(by.factor != 0).sum(-1),
+                categorical=statistics.categorical,
+                num_varying=(statistics.factor != 0).sum(-1),
             )
         return features
 
@@ -212,8 +215,8 @@ class RidgeContext(NamedTuple):
         return predictions, self.state._replace(solution=after)
 
     def _from_all_others(self, x: Tensor, y: Tensor, left_out: LeaveOneOut) -> RidgePredictions:
-        if left_out.known is not None:
-            return left_out.known.rows(slice(self.rows_read, self.rows_read + x.shape[1]))
+        if left_out.predictions is not None:
+            return left_out.predictions.rows(slice(self.rows_read, self.rows_read + x.shape[1]))
         features = self.regressions.of_rows(x, self.state.thresholds, self.statistics)
         return left_out.context(features, self.regressions.one_hot(y), self.rows_read)
 
