@@ -17,9 +17,9 @@ from tabicl_linear.errors import DataError, UnsupportedReadout
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.readouts import ReadoutFactory
-from tabicl_linear.ridge_inputs import RidgePredictions, RidgeState
+from tabicl_linear.ridge_inputs import RidgeContext, RidgePredictions, RidgeState
 from tabicl_linear.strategies.base import Strategy
-from tabicl_linear.tables import Tables
+from tabicl_linear.tables import Rows, Tables
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
@@ -162,12 +162,34 @@ class InContextModel(PlacedModule):
         else:
             inputs.check_extension(x, categorical, statistics.fill.shape)
         tables = self.tables(statistics)
-        ridge = tables.open(x, y, None if state is None else state.ridge, size)
-        tokens = tables.context_tokens(x, y, ridge, size)
+        before = tables.open(x, y, None if state is None else state.ridge, size)
+        chunks = list(zip(x.split(size, dim=1), y.split(size, dim=1), strict=True))
         with self.computing():
-            layers = self.backbone.write(tokens, initial, num_cells=tables.num_cells, spill=spill)
-        parts = layers, statistics, self._classes(y, state), None if ridge is None else ridge.state
-        return row_major(InContextState(*parts))
+            if self.backbone.is_causal:
+                layers, after = self._write_each(chunks, tables, initial, before)
+            else:  # every layer needs the whole context before its tokens read
+                tokens, after = tables.held_tokens(chunks, before, spill)
+                layers = self.backbone.write_held(tokens, initial, num_cells=tables.num_cells)
+        ridge = None if after is None else after.state
+        return row_major(InContextState(layers, statistics, self._classes(y, state), ridge))
+
+    def _write_each(
+        self,
+        chunks: Sequence[Rows],
+        tables: Tables,
+        layers: tuple[LayerState, ...] | None,
+        ridge: RidgeContext | None,
+    ) -> tuple[tuple[LayerState, ...], RidgeContext | None]:
+        """Write every chunk of rows before tokens of the next are made.
+
+        Returns:
+            The state of every layer and the ridge context after the last chunk.
+        """
+        for x, y in chunks:
+            tokens, ridge = tables.context_tokens(x, y, ridge)
+            layers = self.backbone.write(tokens, layers, num_cells=tables.num_cells)
+        assert layers is not None, "a context without rows"
+        return layers, ridge
 
     def predict(
         self,
@@ -234,7 +256,7 @@ class InContextModel(PlacedModule):
                 outputs, layers = self.backbone.fit(written, initial, num_cells=num_cells)
             else:
                 # What only the last layer makes of written tokens is read by nobody.
-                layers = self.backbone.write([written], initial, num_cells=num_cells)
+                layers = self.backbone.write(written, initial, num_cells=num_cells)
                 outputs = self.backbone.predict(queries, layers, num_cells=num_cells)
         hidden = self.strategy.predictions(outputs, num_context=num_context)
         classes = self._classes(batch.y[rows])

@@ -1,15 +1,20 @@
 """Turns tables into tokens."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
+from tabicl_linear.backbone.long_context import HeldTokens
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.embedding.base import Embedding
 from tabicl_linear.embedding.statistics import ContextStatistics, standardise
 from tabicl_linear.ridge_inputs import RidgeContext, RidgeInputs, RidgePredictions, RidgeState
 from tabicl_linear.strategies.base import Strategy, Tokens
 from tabicl_linear.types import Float, Int, Tensor
+
+Rows = tuple[Float[Tensor, "b _n m"], Int[Tensor, "b _n"]]
+"""Some rows of a context and their labels."""
 
 
 class Tables:
@@ -43,7 +48,7 @@ class Tables:
         state: RidgeState | None = None,
         rows_per_chunk: int | None = None,
     ) -> RidgeContext | None:
-        """The predictor of a context's rows, which may extend a state; None without ridge inputs.
+        """A context before its rows are read, which may extend a state; None without ridge inputs.
 
         Args:
             x: All rows of the context.
@@ -58,19 +63,43 @@ class Tables:
         return self.ridge.open(x, y, self.statistics, rows_per_chunk)
 
     def context_tokens(
-        self,
-        x: Float[Tensor, "b c m"],
-        y: Int[Tensor, "b c"],
-        ridge: RidgeContext | None,
-        rows_per_chunk: int,
-    ) -> Iterator[Float[Tensor, "g t d"]]:
-        """Tokens of the rows of a context, chunk by chunk; `ridge` advances with them."""
-        pairs = zip(x.split(rows_per_chunk, dim=1), y.split(rows_per_chunk, dim=1), strict=True)
-        for rows, labels in pairs:
-            ridge_predictions = None if ridge is None else ridge.read(rows, labels)
-            yield self.strategy.context_tokens(
-                self._rows(rows, ridge_predictions), self.embedding.labels(labels, self.num_columns)
-            )
+        self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"], ridge: RidgeContext | None
+    ) -> tuple[Float[Tensor, "g t d"], RidgeContext | None]:
+        """Tokens of the next rows of a context.
+
+        Args:
+            x: The rows.
+            y: Their labels.
+            ridge: The context before them, from `open`.
+
+        Returns:
+            The tokens, and the ridge context after these rows.
+        """
+        ridge_predictions = None
+        if ridge is not None:
+            ridge_predictions, ridge = ridge.read(x, y)
+        rows = self._rows(x, ridge_predictions)
+        labels = self.embedding.labels(y, self.num_columns)
+        return self.strategy.context_tokens(rows, labels), ridge
+
+    def held_tokens(
+        self, chunks: Sequence[Rows], ridge: RidgeContext | None, spill: Path | None
+    ) -> tuple[HeldTokens, RidgeContext | None]:
+        """Tokens of a whole context.
+
+        Args:
+            chunks: Its rows and labels.
+            ridge: The context before them, from `open`.
+            spill: Folder for a file that holds the tokens; in memory if None.
+
+        Returns:
+            The tokens, and the ridge context after these rows.
+        """
+        held = HeldTokens(spill)
+        for x, y in chunks:
+            tokens, ridge = self.context_tokens(x, y, ridge)
+            held.append(tokens)
+        return held, ridge
 
     def query_predictions(
         self, x: Float[Tensor, "b q m"], state: RidgeState | None
@@ -119,13 +148,12 @@ class Tables:
         assert self.ridge is not None
         x, queries = batch.x.tensor_split([batch.num_context], dim=1)
         y, labels = batch.y.tensor_split([batch.num_context], dim=1)
-        context = self.ridge.open(x, y, statistics)
-        ridge_predictions = [context.read(x, y)]
+        of_context, context = self.ridge.open(x, y, statistics).read(x, y)
         if self._writes_queries:
-            ridge_predictions.append(context.read(queries, labels))
+            of_queries, _ = context.read(queries, labels)
         else:
-            ridge_predictions.append(self.ridge.query(queries, context.state, statistics))
-        return RidgePredictions.joined(ridge_predictions)
+            of_queries = self.ridge.query(queries, context.state, statistics)
+        return RidgePredictions.joined([of_context, of_queries])
 
     def training_tokens(
         self, batch: TaskBatch, ridge_predictions: RidgePredictions | None

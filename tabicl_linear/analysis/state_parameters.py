@@ -35,8 +35,11 @@ class ContextRows:
         ridge = self.tables.open(self.x, self.y, None, self.size)
         if ridge is None:
             return None
-        pairs = zip(self.x.split(self.size, 1), self.y.split(self.size, 1), strict=True)
-        return RidgePredictions.joined([ridge.read(*pair) for pair in pairs])
+        chunks = list[RidgePredictions]()
+        for x, y in zip(self.x.split(self.size, 1), self.y.split(self.size, 1), strict=True):
+            ridge_predictions, ridge = ridge.read(x, y)
+            chunks.append(ridge_predictions)
+        return RidgePredictions.joined(chunks)
 
     @torch.no_grad()
     def fit(self, rows: Tensor) -> tuple[LayerState, ...]:

@@ -14,6 +14,7 @@ import torch
 from tabicl_linear.backbone.block import Block
 from tabicl_linear.backbone.spill import Spilled
 from tabicl_linear.kernels.matrix import matrix_of
+from tabicl_linear.kernels.rule import lifted
 from tabicl_linear.kernels.state import MatrixState
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
@@ -26,29 +27,41 @@ that small tensors leave are rarely reused and would double the memory."""
 class HeldTokens:
     """The hidden tokens of a context, in slabs of several chunks.
 
-    Where gradients pass, tensors are not modified in place; a slab is freed when its replacement is
-    complete.
+    They are in at least float32. Where gradients pass, tensors are not modified in place; a slab is
+    freed when its replacement is complete.
 
     Args:
-        chunks: Tokens in order, all chunks but the last equally long; at least one.
-        spill: Folder for a file that holds them; in memory if left out.
+        spill: Folder for a temporary file that holds them, not for gradients; in memory if left
+            out.
     """
 
-    def __init__(
-        self, chunks: Iterable[Float[Tensor, "b _t d"]], spill: Path | None = None
-    ) -> None:
+    def __init__(self, spill: Path | None = None) -> None:
         self._spill = spill
+        self._pending: list[Tensor] = []
         self.slabs = self._empty()
         self.chunk_length = 0
-        pending: list[Tensor] = []
-        for chunk in chunks:
-            self.chunk_length = self.chunk_length or chunk.shape[1]
-            pending.append(chunk)
-            if len(pending) * chunk.nbytes >= SLAB_BYTES:
-                self.slabs.append(_joined(pending))
-                pending = []
-        if pending:
-            self.slabs.append(_joined(pending))
+
+    @classmethod
+    def of(cls, context: Float[Tensor, "b t d"]) -> "HeldTokens":
+        """A context of one chunk."""
+        tokens = cls()
+        tokens.append(context)
+        tokens.join_last()
+        return tokens
+
+    def append(self, chunk: Float[Tensor, "b _t d"]) -> None:
+        """Hold the next chunk; all chunks but the last are equally long."""
+        chunk = lifted(chunk)
+        self.chunk_length = self.chunk_length or chunk.shape[1]
+        self._pending.append(chunk)
+        if len(self._pending) * chunk.nbytes >= SLAB_BYTES:
+            self.join_last()
+
+    def join_last(self) -> None:
+        """Make a slab of the last chunks; to be called after the last of all."""
+        if self._pending:
+            self.slabs.append(_joined(self._pending))
+            self._pending = []
 
     def __iter__(self) -> Iterator[Float[Tensor, "b _t d"]]:
         for slab in self.slabs:

@@ -1,8 +1,7 @@
 """The stack of blocks: context in, states out; queries in, hidden tokens out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -80,56 +79,60 @@ class Backbone(nn.Module):
             initial: States to start from; learned ones or zero if left out.
             num_cells: Cells of a row.
         """
-        tokens = HeldTokens([lifted(context)])
-        states = self._pass(tokens, initial or [None] * len(self.blocks), num_cells, read_last=True)
-        return self._normalise(tokens.slabs[0]), tuple(states)
+        tokens = HeldTokens.of(context)
+        states = self._pass(tokens, initial, num_cells, read_last=True)
+        return self._normalise(tokens.slabs[0]), states
 
     def write(
         self,
-        chunks: Iterable[Float[Tensor, "b _t d"]],
+        context: Float[Tensor, "b t d"],
         initial: Sequence[LayerState] | None = None,
         *,
         num_cells: int = 1,
-        spill: Path | None = None,
     ) -> tuple[LayerState, ...]:
-        """The states that `fit` returns, from a context that comes in chunks of tokens.
+        """The states that `fit` returns; the last block's hidden tokens are not computed.
 
-        A causal stack takes one chunk after the other through all blocks and holds only one at a
-        time, so `chunks` may be a generator. Otherwise every block needs the whole context before
-        its tokens read: blocks run one after the other, and the hidden tokens of the whole context
-        are held once (twice while a bidirectional block runs).
-
-        Args:
-            chunks: Tokens in order, the cells of a row side by side in the batch; at least one.
-            initial: States to start from; learned ones or zero if left out.
-            num_cells: Cells of a row.
-            spill: Folder for a temporary file that holds these hidden tokens; if left out, memory
-                does. Not for gradients.
+        A causal stack can take a long context so, chunk after chunk, each from the states after
+        the one before: only one chunk is in memory.
         """
-        states: Sequence[LayerState | None] = initial or [None] * len(self.blocks)
-        for together in ([chunk] for chunk in chunks) if self.is_causal else [chunks]:
-            tokens = HeldTokens(map(lifted, together), None if self.is_causal else spill)
-            states = self._pass(tokens, states, num_cells, read_last=False)
-        return cast(tuple[LayerState, ...], tuple(states))
+        return self._pass(HeldTokens.of(context), initial, num_cells, read_last=False)
+
+    def write_held(
+        self,
+        context: HeldTokens,
+        initial: Sequence[LayerState] | None = None,
+        *,
+        num_cells: int = 1,
+    ) -> tuple[LayerState, ...]:
+        """The states that `fit` returns, from a context of several chunks, whose tokens change.
+
+        For a stack that is not causal: a block needs the whole context before its tokens read, so
+        that blocks run one after the other. Hidden tokens are held once, and twice while a
+        bidirectional block runs.
+        """
+        context.join_last()
+        return self._pass(context, initial, num_cells, read_last=False)
 
     def _pass(
         self,
         tokens: HeldTokens,
-        initial: Sequence[LayerState | None],
+        initial: Sequence[LayerState] | None,
         num_cells: int,
         *,
         read_last: bool,
-    ) -> list[LayerState]:
+    ) -> tuple[LayerState, ...]:
         """Take tokens through all blocks, in place; return the state of each block.
 
         Args:
             tokens: Hidden tokens of the context, or of its next chunk.
-            initial: States to start from; None for learned ones or zero.
+            initial: States to start from; learned ones or zero if left out.
             num_cells: Cells of a row.
             read_last: Whether the last block also computes hidden tokens, or only its state.
         """
         states = list[LayerState]()
-        for i, (block, start) in enumerate(zip(self.layers(), initial, strict=True)):
+        last = len(self.blocks) - 1
+        starts = [None] * len(self.blocks) if initial is None else initial
+        for i, (block, start) in enumerate(zip(self.layers(), starts, strict=True)):
             if self.woven:
                 assert start is None, "woven states start from the layer below"
                 start = _start(self.woven[i], tokens.slabs[0], states)
@@ -137,9 +140,11 @@ class Backbone(nn.Module):
                 start = _start(self.learned[i], tokens.slabs[0])
             if self.cell_attention:
                 tokens.replace(partial(self._mix_cells, i, num_cells=num_cells))
-            reads = read_last or i < len(self.blocks) - 1
-            states.append((advance if reads else fold)(block, tokens, start))
-        return states
+            if i < last or read_last:
+                states.append(advance(block, tokens, start))
+            else:
+                states.append(fold(block, tokens, start))
+        return tuple(states)
 
     def predict(
         self,

@@ -14,7 +14,7 @@ from tabicl_linear.analysis.cards import pixels
 from tabicl_linear.analysis.probe_tasks import NUM_CLASSES, Probe, default_lengths, draw_probe
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.model import InContextModel, InContextState
+from tabicl_linear.model import InContextModel
 from tabicl_linear.parquet import write_table
 from tabicl_linear.training.task import InContextTask
 
@@ -46,7 +46,8 @@ class Probing(Callback, ABC):
     Attributes:
         name: Of the folder, and of the section of the layout in TensorBoard.
         charts: Charts of that section: title to patterns of tags.
-        states: Of the model in this step by context length, for all that look at the same tasks.
+        probe: The tasks; None while it does not look. Callbacks with equal tasks have the same
+            value, and so share the states that it holds while they look.
     """
 
     name: ClassVar[str]
@@ -60,8 +61,7 @@ class Probing(Callback, ABC):
             )
         self.every_n_steps = every_n_steps
         self.num_tasks = num_tasks
-        self._probe: Probe | None = None
-        self.states: dict[int, InContextState] = {}
+        self.probe: Probe | None = None
         self._seen_step = 0
 
     @abstractmethod
@@ -94,27 +94,43 @@ class Probing(Callback, ABC):
         )
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuse a run without a prior to draw probe tasks from."""
-        if stage == "fit" and self._is_at_work(trainer):
-            self._draw(trainer)
+        """Draw the probe tasks, or take over those of a callback before this one if they are equal.
+
+        Raises:
+            ConfigError: The run has no prior to draw them from.
+        """
+        self.probe = None
+        if stage != "fit" or not self._is_at_work(trainer):
+            return
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(data, PriorDataModule):
+            raise ConfigError(
+                f"{type(self).__name__} draws its tasks from the prior of a PriorDataModule: "
+                "train from one (a Prior of your own fits in it), or set every_n_steps to 0."
+            )
+        own = self.draw(data)._replace(states={})
+        callbacks = _probing(trainer)
+        earlier = [other.probe for other in callbacks[: callbacks.index(self)]]
+        equal = (probe for probe in earlier if probe is not None and probe.has_tasks_of(own))
+        self.probe = next(equal, own)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Drop what an interrupted run left of later steps, and lay out TensorBoard."""
         self._seen_step = trainer.global_step
-        if not self._is_at_work(trainer):
+        if self.probe is None:
             return
         for path in self._folder(trainer).glob("step_*.parquet"):
             if int(path.stem.removeprefix("step_")) > trainer.global_step:
                 path.unlink()
-        probing = [c for c in _callbacks(trainer) if isinstance(c, Probing) and c.every_n_steps]
+        looking = [callback for callback in _probing(trainer) if callback.probe is not None]
         # A writer takes one layout only: the first of them writes that of all.
-        if probing[0] is self:
+        if looking[0] is self:
             layout = {
-                _title(probe.name): {
+                _title(callback.name): {
                     title: ["Multiline", [f"{GROUP}/{tag}" for tag in tags]]
-                    for title, tags in probe.charts.items()
+                    for title, tags in callback.charts.items()
                 }
-                for probe in probing
+                for callback in looking
             }
             for writer in _writers(trainer):
                 writer.add_custom_scalars(layout)
@@ -129,14 +145,19 @@ class Probing(Callback, ABC):
     ) -> None:
         """Look, if this batch ended a step at which it is due."""
         step = trainer.global_step
-        due = self._is_at_work(trainer) and step != self._seen_step
-        self._seen_step = step
-        if not due or step % self.every_n_steps:
+        ends_step, self._seen_step = step != self._seen_step, step
+        if self.probe is None or not ends_step or step % self.every_n_steps:
             return
-        others = self._looking_too(trainer, step)
-        if others[0] is self:
-            self.states.clear()
-        probe = self._draw(trainer).to(pl_module.device)._replace(states=others[0].states)
+        states = self.probe.states
+        assert states is not None, "made in setup"
+        sharing = [
+            callback
+            for callback in _probing(trainer)
+            if callback.probe is self.probe and step % callback.every_n_steps == 0
+        ]
+        if sharing[0] is self:  # a look that failed may have left some
+            states.clear()
+        probe = self.probe.to(pl_module.device)
         devices = [pl_module.device] if pl_module.device.type == "cuda" else []
         # A mixer of a user's own may draw random numbers.
         with (
@@ -145,21 +166,10 @@ class Probing(Callback, ABC):
             trainer.precision_plugin.val_step_context(),
         ):
             table = self.look(_model(pl_module), probe)
-        if others[-1] is self:
-            others[0].states.clear()
+        if sharing[-1] is self:
+            states.clear()
         if table is not None:
             self._keep(trainer, step, table, probe)
-
-    def _looking_too(self, trainer: Trainer, step: int) -> "list[Probing]":
-        """The callbacks that look at the same tasks in this step, this one included, in order."""
-        return [
-            other
-            for other in _callbacks(trainer)
-            if isinstance(other, Probing)
-            and other._is_at_work(trainer)
-            and step % other.every_n_steps == 0
-            and other._draw(trainer).has_tasks_of(self._draw(trainer))
-        ]
 
     def _keep(self, trainer: Trainer, step: int, table: pd.DataFrame, probe: Probe) -> None:
         folder = self._folder(trainer)
@@ -175,18 +185,6 @@ class Probing(Callback, ABC):
                 writer.add_scalar(f"{GROUP}/{tag}", value, step)
             for tag, image in images.items():
                 writer.add_image(f"{GROUP}/{tag}", image, step, dataformats="HWC")
-
-    def _draw(self, trainer: Trainer) -> Probe:
-        """The probe tasks, drawn at the first call and then kept."""
-        if self._probe is None:
-            data = trainer.datamodule  # type: ignore[attr-defined]
-            if not isinstance(data, PriorDataModule):
-                raise ConfigError(
-                    f"{type(self).__name__} draws its tasks from the prior of a PriorDataModule: "
-                    "train from one (a Prior of your own fits in it), or set every_n_steps to 0."
-                )
-            self._probe = self.draw(data)
-        return self._probe
 
     def _is_at_work(self, trainer: Trainer) -> bool:
         return self.every_n_steps > 0 and trainer.is_global_zero and not _dev_run(trainer)
@@ -260,8 +258,9 @@ def _model(pl_module: LightningModule) -> InContextModel:
     return pl_module.model
 
 
-def _callbacks(trainer: Trainer) -> list[Callback]:
-    return list(trainer.callbacks)  # type: ignore[attr-defined]
+def _probing(trainer: Trainer) -> list[Probing]:
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]
+    return [callback for callback in callbacks if isinstance(callback, Probing)]
 
 
 def _dev_run(trainer: Trainer) -> bool:

@@ -59,14 +59,14 @@ class FittedMap(NamedTuple):
         cls,
         class_map: Float[Tensor, "b y z"],
         shares: Float[Tensor, "b n y"],
-        r: Float[Tensor, "b n y"],
+        targets: Float[Tensor, "b n y"],
         present: Bool[Tensor, "b y"],
     ) -> "FittedMap":
         """What `fit_class_map` has found for such shares, labels and classes."""
-        return cls(class_map, present, _Search.of(shares, r, present, class_map).covariance())
+        return cls(class_map, present, _Search.of(shares, targets, present, class_map).covariance())
 
     def left_out(
-        self, shares: Float[Tensor, "b n y"], r: Float[Tensor, "b n y"]
+        self, shares: Float[Tensor, "b n y"], targets: Float[Tensor, "b n y"]
     ) -> Float[Tensor, "b n y"]:
         """Logits of rows that the map was fitted to, each as if it had not been among them.
 
@@ -75,7 +75,7 @@ class FittedMap(NamedTuple):
 
         Args:
             shares: Their shares.
-            r: Their one-hot labels.
+            targets: Their one-hot labels.
         """
         logits, k = mapped(shares, self.class_map), self.covariance.shape[1]
         absent = ~self.present[:, None, :k]
@@ -84,15 +84,15 @@ class FittedMap(NamedTuple):
         own = torch.einsum("bnw,bcwdv,bnv->bncd", x, self.covariance, x)
         spread = p.diag_embed() - p.unsqueeze(-1) * p.unsqueeze(-2)
         identity = torch.eye(k, dtype=p.dtype, device=p.device)
-        wrong = (p - r[..., :k]).unsqueeze(-1)
+        residuals = (p - targets[..., :k]).unsqueeze(-1)
         # Never singular: the curvature holds that of the row itself.
-        change = own @ torch.linalg.solve_ex(identity - spread @ own, wrong).result
+        change = own @ torch.linalg.solve_ex(identity - spread @ own, residuals).result
         return torch.cat([logits[..., :k] + change.squeeze(-1), logits[..., k:]], dim=-1)
 
 
 def fit_class_map(
     shares: Float[Tensor, "b n y"],
-    r: Float[Tensor, "b n y"],
+    targets: Float[Tensor, "b n y"],
     present: Bool[Tensor, "b y"],
     start: Float[Tensor, "b y z"],
 ) -> Float[Tensor, "b y z"]:
@@ -100,19 +100,20 @@ def fit_class_map(
 
     Args:
         shares: Predictions of rows that were left out, float64.
-        r: Their one-hot labels; zero for rows that do not count, whose shares are zero too.
+        targets: Their one-hot labels; zero for rows that do not count, whose shares are zero too.
         present: Classes that the context has; others keep their start.
         start: Where the search begins, and what the penalty pulls to.
     """
     rows, classes, width = *shares.shape[1:], start.shape[2]
     some = most_at_once(start.device, rows * classes * width)
-    found = start.clone()
-    parts = zip(*(part.split(some) for part in (shares, r, present, start, found)), strict=True)
-    for *problem, part in parts:
+    maps = start.clone()
+    problems = zip(*(part.split(some) for part in (shares, targets, present, start)), strict=True)
+    for problem, of_tasks in zip(problems, maps.split(some), strict=True):
         search = _Search.of(*problem)
-        best, count = search.run(), search.r.shape[-1]
-        part[:, :count, :count], part[:, :count, -1] = best[..., :-1], best[..., -1]
-    return found
+        best, count = search.run(), search.targets.shape[-1]
+        of_tasks[:, :count, :count] = best[..., :-1]
+        of_tasks[:, :count, -1] = best[..., -1]
+    return maps
 
 
 class _Point(NamedTuple):
@@ -148,16 +149,16 @@ class _Search:
     """Newton's method on all tasks, each with a step of its own."""
 
     @classmethod
-    def of(cls, shares: Tensor, r: Tensor, present: Tensor, start: Tensor) -> "_Search":
+    def of(cls, shares: Tensor, targets: Tensor, present: Tensor, start: Tensor) -> "_Search":
         """That of the classes up to the last one that any task has."""
         columns = slice(_num_classes(present))
         start = torch.cat([start[:, columns, columns], start[:, columns, -1:]], dim=-1)
-        return cls(shares[..., columns], r[..., columns], present[:, columns], start)
+        return cls(shares[..., columns], targets[..., columns], present[:, columns], start)
 
-    def __init__(self, shares: Tensor, r: Tensor, present: Tensor, start: Tensor) -> None:
+    def __init__(self, shares: Tensor, targets: Tensor, present: Tensor, start: Tensor) -> None:
         # One, but for rows that do not count.
-        self.x = torch.cat([shares, r.sum(-1, keepdim=True)], dim=-1)
-        self.r, self.start = r, start
+        self.x = torch.cat([shares, targets.sum(-1, keepdim=True)], dim=-1)
+        self.targets, self.start = targets, start
         self.absent = ~present[:, None]
         self.penalty = torch.full_like(start[0, 0], SHARE_PENALTY)
         self.penalty[-1] = BIAS_PENALTY
@@ -180,7 +181,7 @@ class _Search:
     def only(self, tasks: Tensor) -> "_Search":
         """The search of some of the tasks, given by their indices."""
         some = copy(self)
-        some.x, some.r = self.x[tasks], self.r[tasks]
+        some.x, some.targets = self.x[tasks], self.targets[tasks]
         some.start, some.absent = self.start[tasks], self.absent[tasks]
         return some
 
@@ -212,13 +213,13 @@ class _Search:
         """Penalised log-loss of each task, and the probabilities."""
         logits = (self.x @ class_map.mT).masked_fill(self.absent, -torch.inf)
         log_probabilities = logits.log_softmax(-1)
-        log_loss = -(log_probabilities.masked_fill(self.absent, 0) * self.r).sum((1, 2))
+        log_loss = -(log_probabilities.masked_fill(self.absent, 0) * self.targets).sum((1, 2))
         penalty = (self.penalty * (class_map - self.start).square()).sum((1, 2)) / 2
         return log_loss + penalty, log_probabilities.exp()
 
     def step(self, class_map: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
         """Newton's step, and what it would gain if the loss were quadratic."""
-        slope = (probabilities - self.r).mT @ self.x + self.penalty * (class_map - self.start)
+        slope = (probabilities - self.targets).mT @ self.x + self.penalty * (class_map - self.start)
         factor = self._factor(probabilities)
         step = torch.cholesky_solve(slope.flatten(1).unsqueeze(-1), factor).view_as(slope)
         return step, (slope * step).sum((1, 2)) / 2

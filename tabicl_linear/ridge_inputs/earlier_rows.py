@@ -7,7 +7,6 @@ best so far, each row by solutions that had not seen it; the class map suits the
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -32,14 +31,15 @@ from tabicl_linear.ridge_inputs.solve import (
 from tabicl_linear.ridge_inputs.stretches import (
     Candidates,
     Choice,
+    Mix,
     SetCandidates,
     Stretch,
+    Trial,
     alone,
     at_once,
     choose,
     least_wrong,
     mixed,
-    running,
 )
 from tabicl_linear.types import Float, Tensor
 
@@ -73,16 +73,18 @@ class EarlierRows(NamedTuple):
     solution: Solution
 
     @classmethod
-    def empty(cls, f: Float[Tensor, "b n f"], num_classes: int, by: "Rules") -> "EarlierRows":
+    def empty(
+        cls, features: Float[Tensor, "b n f"], num_classes: int, rules: "Rules"
+    ) -> "EarlierRows":
         """Before the first row, for rows of such features."""
-        b, sets, penalties = len(f), by.sets, len(by.options.penalties)
-        is_logistic = by.options.calibration == "logistic"
+        b, sets, penalties = len(features), rules.sets, len(rules.options.penalties)
+        is_logistic = rules.options.calibration == "logistic"
 
         def zeros(*shape: int) -> Tensor:
-            return f.new_zeros(shape, dtype=torch.float64)
+            return features.new_zeros(shape, dtype=torch.float64)
 
         sizes = [sum(part.size for part in kinds) for kinds in sets]
-        size = f.shape[2]
+        size = features.shape[2]
         sums = RidgeSums(
             0,
             zeros(b, size),
@@ -112,107 +114,132 @@ class EarlierRows(NamedTuple):
             products=zeros(b, len(sets), len(sets)),
             scatter=zeros(b),
             losses=zeros(len(CONFIDENCES), b),
-            recent=RecentRows.empty(f, num_classes) if is_logistic else None,
+            recent=RecentRows.empty(features, num_classes) if is_logistic else None,
             solution=solution,
         )
 
     def write(
-        self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"], by: "Rules"
+        self, features: Float[Tensor, "b n f"], targets: Float[Tensor, "b n y"], rules: "Rules"
     ) -> tuple[RidgePredictions, "EarlierRows"]:
         """Predict rows from those before them, and add them.
 
         Rows come in stretches, each predicted by the last solution before it. Solutions depend on
-        rows and not on each other: all are found first, then they predict, then what had predicted
-        best before each is chosen. If anything is solved, the host waits for the device, once.
+        rows and not on each other, so all are found first. Then they are tried on the rows after
+        them; what each is judged by is known before its own stretch. If anything is solved, the
+        host waits for the device, once.
+
+        Args:
+            features: Of the rows.
+            targets: Their one-hot labels.
+            rules: How the context is solved.
 
         Raises:
             torch.linalg.LinAlgError: A regression has no solution.
         """
-        stretches = self._stretches(f, r, by)
-        sums, candidates = self._solve(stretches, by)
-        new = slice(1, len(candidates) + 1)  # solutions; 0 is that of this state
-        # The last solution has nothing to predict yet if the last stretch ends with it.
-        used = [self.candidates, *candidates][: len(stretches)]
-        # [s p b n y] of each stretch, then [s p b] before the first and after each.
-        tried = [rows.tried(each, by.sets) for rows, each in zip(stretches, used, strict=True)]
-        errors = running(self.errors, map(Stretch.squared_errors, stretches, tried))
-        # [b n s y] of each stretch, [b s s] and [b s].
-        shares = [self.solution.predict(stretches[0].f, by.sets).shares]
-        shares += [least_wrong(*pair) for pair in zip(tried[1:], errors[1:-1], strict=True)]
-        products = running(self.products, map(Stretch.error_products, stretches, shares))
-        mixtures = [self.solution.mixture, *at_once(best_mixture, products[new])]
-        # [b n y] of each stretch, [e b], [b] and [b y].
-        mixes = list(map(mixed, mixtures, shares))
-        losses = running(self.losses, map(Stretch.losses, stretches, mixes))
-        scatter = running(self.scatter, [rows.squared_errors(rows.prior) for rows in stretches])
-        labels = running(self.sums.labels, [rows.r.sum(1) for rows in stretches])
-        recent = self._recent(stretches, mixes)
+        stretches = self._stretches(features, targets, rules)
+        sums, solutions = self._solve(stretches, rules)
+        count = len(solutions)  # one after each stretch, but perhaps none after the last
+        used = [self.candidates, *solutions][: len(stretches)]
+        trials = self._try(stretches, used, rules)
+        products = [trial.products for trial in trials[:count]]
+        mixtures = [self.solution.mixture, *at_once(best_mixture, products)]  # [b s] each
+        mixes = self._mix(stretches, trials, mixtures)
         choices = [Choice.of(self.solution)]
-        if candidates:
-            choices += choose(
-                errors[new], scatter[new], mixtures[new], losses[new], labels[new], recent[new]
-            )
-        known = RidgePredictions.joined(
-            list(map(Choice.predictions, choices, stretches, shares, mixes))
-        )
+        if solutions:
+            choices += choose(trials[:count], mixtures[1:], mixes[:count])
+
+        rows = zip(stretches, trials, mixes, strict=True)
+        # A choice for a solution after the last stretch predicts nothing yet.
+        predictions = [
+            choice.predictions(stretch, trial.shares, mix.shares)
+            for choice, (stretch, trial, mix) in zip(choices, rows, strict=False)
+        ]
         state = self._replace(
             sums=sums,
-            errors=errors[-1],
-            products=products[-1],
-            scatter=scatter[-1],
-            losses=losses[-1],
-            recent=recent[-1],
+            errors=trials[-1].errors,
+            products=trials[-1].products,
+            scatter=mixes[-1].scatter,
+            losses=mixes[-1].losses,
+            recent=mixes[-1].recent,
         )
-        if not candidates:
-            return known, state
-        solved = self.sums.rows + sum(part.r.shape[1] for part in stretches[: len(candidates)])
-        prior = labels[len(candidates)] / solved
-        solution = choices[-1].solution(candidates[-1], errors[len(candidates)], prior)
-        return known, state._replace(solved=solved, candidates=candidates[-1], solution=solution)
+        if solutions:
+            solved = self.sums.rows + sum(rows.num_rows for rows in stretches[:count])
+            prior = mixes[count - 1].labels / solved  # [b y]
+            solution = choices[-1].solution(solutions[-1], trials[count - 1].errors, prior)
+            state = state._replace(solved=solved, candidates=solutions[-1], solution=solution)
+        return RidgePredictions.joined(predictions), state
 
-    def _stretches(self, f: Tensor, r: Tensor, by: "Rules") -> list[Stretch]:
+    def _stretches(self, features: Tensor, targets: Tensor, rules: "Rules") -> list[Stretch]:
         """Rows from one solution to the next; the last may end before one is due."""
-        lengths = by.stretches(self.solved, self.sums.rows, r.shape[1])
-        before = r.cumsum(1) - r + self.sums.labels[:, None]  # [b n y]
+        lengths = rules.stretches(self.solved, self.sums.rows, targets.shape[1])
+        before = targets.cumsum(1) - targets + self.sums.labels[:, None]  # [b n y]
         prior = before / before.sum(-1, keepdim=True).clamp(min=1)  # [b n y]
-        parts = (part.split(lengths, dim=1) for part in (f, r, prior))
-        return [Stretch(*rows) for rows in zip(*parts, strict=True)]
+        parts = (part.split(lengths, dim=1) for part in (features, targets, prior))
+        return [Stretch(*part) for part in zip(*parts, strict=True)]
 
     def _solve(
-        self, stretches: Sequence[Stretch], by: "Rules"
+        self, stretches: Sequence[Stretch], rules: "Rules"
     ) -> tuple[RidgeSums, list[SetCandidates]]:
         """Sums over all rows, and the solutions after each stretch that ends with some."""
         sums, solved = self.sums, self.solved
         waiting: list[RidgeSums] = []
-        candidates: list[SetCandidates] = []
-        factors = len(by.options.penalties) * sums.gram.numel()
+        solutions: list[SetCandidates] = []
+        factors = len(rules.options.penalties) * sums.gram.numel()
         most = most_at_once(sums.gram.device, factors)
         for rows in stretches:
-            sums = sums.plus(RidgeSums.of(rows.f, rows.r))
-            if sums.rows == by.next_solution(solved):
+            sums = sums.plus(RidgeSums.of(rows.features, rows.targets))
+            if sums.rows == rules.next_solution(solved):
                 solved = sums.rows
                 waiting.append(sums)
             if len(waiting) == most:
-                candidates += by.solve(waiting)
+                solutions += rules.solve(waiting)
                 waiting = []
         if waiting:
-            candidates += by.solve(waiting)
-        if candidates:
-            assert_solved(part.weights for every in candidates for part in every)
-        return sums, candidates
+            solutions += rules.solve(waiting)
+        if solutions:
+            assert_solved(part.weights for candidates in solutions for part in candidates)
+        return sums, solutions
 
-    def _recent(
-        self, stretches: Sequence[Stretch], mixes: Sequence[Tensor]
-    ) -> Sequence[RecentRows | None]:
-        """The last rows before the first stretch, and after each."""
-        if self.recent is None:
-            return [None] * (len(stretches) + 1)
-        lengths = [rows.r.shape[1] for rows in stretches]
-        # Shares before the first solution, all zero, say nothing about others.
-        silent = 0 if self.solved else lengths[0]
-        ends = [end - silent for end in accumulate(lengths)]
-        shares, known = torch.cat(list(mixes), 1), torch.cat([rows.known for rows in stretches], 1)
-        return [self.recent, *self.recent.after(shares[:, silent:], known[:, silent:], ends)]
+    def _try(
+        self, stretches: Sequence[Stretch], used: Sequence[SetCandidates], rules: "Rules"
+    ) -> list[Trial]:
+        """What the last solution before each stretch predicts for its rows."""
+        trials: list[Trial] = []
+        errors, products = self.errors, self.products
+        for rows, candidates in zip(stretches, used, strict=True):
+            every = rows.shares(candidates, rules.sets)  # [s p b n y]
+            if trials:
+                shares = least_wrong(every, errors)  # [b n s y]
+            else:  # its penalties were chosen when it was solved, and rows have come since
+                shares = self.solution.predict(rows.features, rules.sets).shares  # [b n s y]
+            errors = errors + rows.squared_errors(every)  # [s p b]
+            products = products + rows.error_products(shares)  # [b s s]
+            trials.append(Trial(shares, errors, products))
+        return trials
+
+    def _mix(
+        self,
+        stretches: Sequence[Stretch],
+        trials: Sequence[Trial],
+        mixtures: Sequence[Float[Tensor, "b s"]],
+    ) -> list[Mix]:
+        """What the sets predict together for each stretch, by the mixture of its solution."""
+        mixes: list[Mix] = []
+        losses, scatter, recent = self.losses, self.scatter, self.recent
+        labels = self.sums.labels
+        # The mixture of a solution after the last stretch has nothing to mix yet.
+        for mixture, (rows, trial) in zip(
+            mixtures, zip(stretches, trials, strict=True), strict=False
+        ):
+            shares = mixed(mixture, trial.shares)  # [b n y]
+            losses = losses + rows.losses(shares)  # [e b]
+            scatter = scatter + rows.squared_errors(rows.prior)  # [b]
+            labels = labels + rows.targets.sum(1)  # [b y]
+            # Shares before the first solution, all zero, say nothing about others.
+            if recent is not None and (mixes or self.solved):
+                recent = recent.plus(shares, rows.predictable_targets)
+            mixes.append(Mix(shares, losses, scatter, labels, recent))
+        return mixes
 
 
 class Rules(NamedTuple):

@@ -74,7 +74,7 @@ class RidgeRegressions(nn.Module):
         statistics: ContextStatistics,
         rows_per_chunk: int | None = None,
     ) -> "RidgeContext":
-        """What predicts the rows of a new context; it goes through them in order.
+        """A new context, none of whose rows has been read.
 
         Args:
             x: Its rows, as a model takes them.
@@ -96,8 +96,9 @@ class RidgeRegressions(nn.Module):
             features = self.of_rows(x[:, :0], thresholds, statistics)
             empty = EarlierRows.empty(features, self.num_classes, Rules(self.options, sets))
             return self.resume(RidgeState(thresholds, empty), statistics)
-        fitted = solve(chunks, sets, penalties, self.options.calibration)
-        return RidgeContext(self, RidgeState(thresholds, fitted.solution), statistics, fitted)
+        left_out = solve(chunks, sets, penalties, self.options.calibration)
+        state = RidgeState(thresholds, left_out.solution)
+        return RidgeContext(self, statistics, state, left_out)
 
     @torch.no_grad()
     def thresholds(
@@ -111,8 +112,8 @@ class RidgeRegressions(nn.Module):
         return self.features.thresholds(drawn, parts, statistics.categorical)
 
     def resume(self, state: RidgeState, statistics: ContextStatistics) -> "RidgeContext":
-        """What predicts rows that extend a fitted context."""
-        return RidgeContext(self, state, statistics, None)
+        """A fitted context, to be extended by further rows."""
+        return RidgeContext(self, statistics, state, left_out=None)
 
     @torch.no_grad()
     def query(
@@ -124,15 +125,15 @@ class RidgeRegressions(nn.Module):
         if isinstance(state.solution, EarlierRows):
             labels = state.solution.sums.labels[:, None]
             prior = labels / labels.sum(-1, keepdim=True)
-            found = state.solution.solution.predict(features, sets)._replace(prior=prior)
+            predictions = state.solution.solution.predict(features, sets)._replace(prior=prior)
         else:
-            found = state.solution.predict(features, sets)
-        return self.shown(found)
+            predictions = state.solution.predict(features, sets)
+        return self.shown(predictions)
 
-    def shown(self, found: RidgePredictions) -> RidgePredictions:
+    def shown(self, predictions: RidgePredictions) -> RidgePredictions:
         """Predictions as they are shown to a network, in its dtype."""
         of_shares = self.options.shown == "class_shares"
-        return (found.without_regressions() if of_shares else found).to(self.dtype)
+        return (predictions.without_regressions() if of_shares else predictions).to(self.dtype)
 
     def class_shares(self, y: Int[Tensor, "b c"], num_rows: int) -> RidgePredictions:
         """What is predicted without any regression.
@@ -156,15 +157,18 @@ class RidgeRegressions(nn.Module):
         return standardise(x, plain).to(dtype)
 
     def of_rows(
-        self, x: Float[Tensor, "b n m"], thresholds: Float[Tensor, "b r"], by: ContextStatistics
+        self,
+        x: Float[Tensor, "b n m"],
+        thresholds: Float[Tensor, "b r"],
+        statistics: ContextStatistics,
     ) -> Float[Tensor, "b n f"]:
         """Features of rows as a model takes them."""
         with torch.autocast(x.device.type, enabled=False):
             features: Tensor = self.features(
-                self._rows(x, by),
+                self._rows(x, statistics),
                 thresholds=thresholds,
-                categorical=by.categorical,
-                num_varying=(by.factor != 0).sum(-1),
+                categorical=statistics.categorical,
+                num_varying=(statistics.factor != 0).sum(-1),
             )
         return features
 
@@ -173,50 +177,48 @@ class RidgeRegressions(nn.Module):
         return F.one_hot(y.long(), self.num_classes).double()
 
 
-class RidgeContext:
-    """A context whose rows are predicted in order, chunk by chunk.
-
-    Args:
-        regressions: On the context.
-        state: Of the rows before.
-        statistics: Of the context.
-        fitted: What predicts its rows from all others; None where it is those before them.
+class RidgeContext(NamedTuple):
+    """A context some of whose rows have been read, in order; a value.
 
     Attributes:
-        state: Of all rows so far.
+        regressions: On the context.
+        statistics: Of the context.
+        state: What a fitted context keeps after the rows that have been read.
+        left_out: What predicts every row from all others; None where those before it do.
+        rows_read: How many rows have been read.
     """
 
-    def __init__(
-        self,
-        regressions: RidgeRegressions,
-        state: RidgeState,
-        statistics: ContextStatistics,
-        fitted: LeaveOneOut | None,
-    ) -> None:
-        self.state = state
-        self._regressions = regressions
-        self._statistics = statistics
-        self._fitted = fitted
-        self._rows_read = 0
+    regressions: RidgeRegressions
+    statistics: ContextStatistics
+    state: RidgeState
+    left_out: LeaveOneOut | None
+    rows_read: int = 0
 
     @torch.no_grad()
-    def read(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> RidgePredictions:
-        """Predictions of the next rows, whose labels are known."""
-        regressions, before, fitted = self._regressions, self.state.solution, self._fitted
-        rows = slice(self._rows_read, self._rows_read + x.shape[1])
-        self._rows_read = rows.stop
-        if fitted is not None and fitted.known is not None:
-            return regressions.shown(fitted.known.rows(rows))
-        f = regressions.of_rows(x, self.state.thresholds, self._statistics)
-        r = regressions.one_hot(y)
-        if isinstance(before, EarlierRows):
-            rules = Rules(regressions.options, regressions.features.sets(x.shape[2]))
-            found, after = before.write(f, r, rules)
-            self.state = self.state._replace(solution=after)
+    def read(
+        self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]
+    ) -> tuple[RidgePredictions, "RidgeContext"]:
+        """Predictions of the next rows, whose labels are known, and the context after them."""
+        if self.left_out is None:
+            predictions, state = self._from_earlier_rows(x, y)
         else:
-            assert fitted is not None, "rows added to a context that has been solved"
-            found = fitted.context(f, r, rows.start)
-        return regressions.shown(found)
+            predictions, state = self._from_all_others(x, y, self.left_out), self.state
+        after = self._replace(state=state, rows_read=self.rows_read + x.shape[1])
+        return self.regressions.shown(predictions), after
+
+    def _from_earlier_rows(self, x: Tensor, y: Tensor) -> tuple[RidgePredictions, RidgeState]:
+        earlier, regressions = self.state.solution, self.regressions
+        assert isinstance(earlier, EarlierRows), "rows added to a context that has been solved"
+        features = regressions.of_rows(x, self.state.thresholds, self.statistics)
+        rules = Rules(regressions.options, regressions.features.sets(x.shape[2]))
+        predictions, after = earlier.write(features, regressions.one_hot(y), rules)
+        return predictions, self.state._replace(solution=after)
+
+    def _from_all_others(self, x: Tensor, y: Tensor, left_out: LeaveOneOut) -> RidgePredictions:
+        if left_out.predictions is not None:
+            return left_out.predictions.rows(slice(self.rows_read, self.rows_read + x.shape[1]))
+        features = self.regressions.of_rows(x, self.state.thresholds, self.statistics)
+        return left_out.context(features, self.regressions.one_hot(y), self.rows_read)
 
 
 class RidgeInputs(RidgeRegressions):

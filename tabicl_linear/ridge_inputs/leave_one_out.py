@@ -41,7 +41,7 @@ class LeaveOneOut(NamedTuple):
     Attributes:
         sets: What each regression takes of the features.
         solution: What predicts other rows.
-        known: Predictions of all its rows, where there were few enough to need them all.
+        predictions: Of all its rows, where there were few enough to need them all.
         regressions: Otherwise, what predicts them: a regression on each set, with the penalty
             chosen.
         step: Penalties were chosen by rows 0, `step`, 2 `step`, ... of the context.
@@ -50,30 +50,32 @@ class LeaveOneOut(NamedTuple):
 
     sets: Sequence[FeatureSet]
     solution: Solution
-    known: RidgePredictions | None
+    predictions: RidgePredictions | None
     regressions: Sequence[OfSums]
     step: int
     class_map: FittedMap | None
 
     def context(
-        self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"], first: int = 0
+        self, features: Float[Tensor, "b n f"], targets: Float[Tensor, "b n y"], first: int = 0
     ) -> RidgePredictions:
-        """Predictions of context rows, each from all others, that are not `known`.
+        """Predictions of context rows, each from all others, where `predictions` has none.
 
         Args:
-            f: Their features.
-            r: Their one-hot labels.
+            features: Of the rows.
+            targets: Their one-hot labels.
             first: Number of the first of them in the context.
         """
         pairs = zip(self.regressions, self.sets, strict=True)
-        shares = [regression.left_out(of_set(f, part), r)[0] for regression, part in pairs]
+        shares = [
+            regression.left_out(of_set(features, part), targets)[0] for regression, part in pairs
+        ]
         predictions = self.solution.about(torch.stack(shares, dim=2))
         if self.class_map is None:
             return predictions
         sampled = slice(-first % self.step, None, self.step)
         scores = predictions.scores.clone()
         mixed = predictions.mixed()[:, sampled]
-        scores[:, sampled] = self.class_map.left_out(mixed, r[:, sampled])
+        scores[:, sampled] = self.class_map.left_out(mixed, targets[:, sampled])
         return predictions._replace(scores=scores)
 
 
@@ -96,34 +98,39 @@ def solve(
     """
     held, sums = _read(chunks(1))
     if sums is None:
-        f, r = _joined(held)
-        of_rows = [solve_rows(f, r, part, penalties) for part in sets]
+        features, targets = _joined(held)
+        of_rows = [solve_rows(features, targets, part, penalties) for part in sets]
         regressions = [regression for regression, _ in of_rows]
-        choice = _choose(torch.stack([z for _, z in of_rows]), r, regressions, calibration)
-        return _of_all(sets, _solution(regressions, choice), choice, r)
+        choice = _choose(torch.stack([z for _, z in of_rows]), targets, regressions, calibration)
+        return _of_all(sets, _solution(regressions, choice), choice, targets)
     step = -(-sums.rows // MOST_SAMPLED)
-    f, r = _joined(chunks(step))
+    features, targets = _joined(chunks(step))
     moments = Moments.of([sums])
     solved = [solve_moments(moments, part, penalties) for part in sets]
     pairs = zip(solved, sets, strict=True)
-    left_out = torch.stack([each.left_out(of_set(f, part), r) for each, part in pairs])
+    left_out = torch.stack([each.left_out(of_set(features, part), targets) for each, part in pairs])
     regressions = [each.regression for each in solved]
-    choice = _choose(left_out, r, regressions, calibration)
+    choice = _choose(left_out, targets, regressions, calibration)
     solution = _solution(regressions, choice)
     if step == 1:
-        return _of_all(sets, solution, choice, r)
+        return _of_all(sets, solution, choice, targets)
     kept = [each.choose(best) for each, best in zip(solved, choice.penalties, strict=True)]
     return LeaveOneOut(sets, solution, None, kept, step, choice.fitted)
 
 
 def _of_all(
-    sets: Sequence[FeatureSet], solution: Solution, choice: "_Choice", r: Float[Tensor, "b n y"]
+    sets: Sequence[FeatureSet],
+    solution: Solution,
+    choice: "_Choice",
+    targets: Float[Tensor, "b n y"],
 ) -> LeaveOneOut:
     """A context all of whose rows have been predicted while choosing."""
-    known = solution.about(choice.shares)
+    predictions = solution.about(choice.shares)
     if choice.fitted is not None:
-        known = known._replace(scores=choice.fitted.left_out(known.mixed(), r))
-    return LeaveOneOut(sets, solution, known, (), 1, choice.fitted)
+        predictions = predictions._replace(
+            scores=choice.fitted.left_out(predictions.mixed(), targets)
+        )
+    return LeaveOneOut(sets, solution, predictions, (), 1, choice.fitted)
 
 
 class _Choice(NamedTuple):
@@ -150,25 +157,25 @@ class _Choice(NamedTuple):
 
 def _choose(
     left_out: Float[Tensor, "s p b n y"],
-    r: Float[Tensor, "b n y"],
+    targets: Float[Tensor, "b n y"],
     regressions: Sequence[Regression],
     calibration: Calibration,
 ) -> _Choice:
     prior = regressions[0].shares
-    errors = (left_out - r).square().sum((-1, -2))
+    errors = (left_out - targets).square().sum((-1, -2))
     best = errors.argmin(1)
     sets, tasks = (torch.arange(n, device=best.device) for n in best.shape)
     chosen = left_out[sets[:, None], best, tasks]
-    wrong = (chosen - r).flatten(2)
-    mixture = best_mixture(torch.einsum("sbi,tbi->bst", wrong, wrong))
+    residuals = (chosen - targets).flatten(2)
+    mixture = best_mixture(torch.einsum("sbi,tbi->bst", residuals, residuals))
     shares = torch.einsum("bs,sbny->bny", mixture, chosen)
-    scatter = (r - prior[:, None]).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
-    losses = confidence_losses(shares, r, prior[:, None] > 0)
+    scatter = (targets - prior[:, None]).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
+    losses = confidence_losses(shares, targets, prior[:, None] > 0)
     confidence = best_confidence(losses)
-    class_map, fitted = scaled(confidence, r.shape[-1]), None
+    class_map, fitted = scaled(confidence, targets.shape[-1]), None
     if calibration == "logistic":
-        class_map = fit_class_map(shares, r, prior > 0, class_map)
-        fitted = FittedMap.of(class_map, shares, r, prior > 0)
+        class_map = fit_class_map(shares, targets, prior > 0, class_map)
+        fitted = FittedMap.of(class_map, shares, targets, prior > 0)
     return _Choice(
         penalties=best,
         errors=(errors.amin(1) / scatter).T,
@@ -199,12 +206,12 @@ def _read(chunks: Iterator[Chunk]) -> tuple[list[Chunk], RidgeSums | None]:
     """All rows, or where they are more than features, sums over them."""
     held: list[Chunk] = []
     sums, num_rows = None, 0
-    for f, r in chunks:
-        num_rows += f.shape[1]
-        if sums is None and num_rows <= min(f.shape[2], MOST_SAMPLED):
-            held.append((f, r))
+    for features, targets in chunks:
+        num_rows += features.shape[1]
+        if sums is None and num_rows <= min(features.shape[2], MOST_SAMPLED):
+            held.append((features, targets))
             continue
-        for part in (*held, (f, r)):
+        for part in (*held, (features, targets)):
             more = RidgeSums.of(*part)
             sums = more if sums is None else sums.plus(more)
         held = []

@@ -36,15 +36,15 @@ def refined(
     by `exact`, and a log line says so. Finding that out makes the host wait once.
     """
     factors = factored_(shifted(gram.float(), added.float()))
-    found = correction = solved(factors, right.float()).double()
+    solution = correction = solved(factors, right.float()).double()
     for _ in range(STEPS):
-        residual = right - gram @ found - added[..., None, None] * found
+        residual = right - gram @ solution - added[..., None, None] * solution
         correction = solved(factors, residual.float()).double()
-        found = found + correction
-    lengths = (torch.linalg.vector_norm(z, dim=-2) for z in (correction, found))
+        solution = solution + correction
+    lengths = (torch.linalg.vector_norm(z, dim=-2) for z in (correction, solution))
     correction_length, length = lengths
     if (correction_length <= ENOUGH * length).all():
-        return found
+        return solution
     _log.info(
         "Ridge inputs: %d systems of %d features are too ill-conditioned for float32 factors and "
         "are solved in float64.",

@@ -141,8 +141,8 @@ def ridge_options(values: Mapping[str, Any]) -> RidgeOptions:
     Raises:
         ConfigError: An option that does not exist, or a value out of range.
     """
-    known = [field.name for field in fields(RidgeOptions)]
-    unknown = sorted(set(values) - set(known))
+    names = [field.name for field in fields(RidgeOptions)]
+    unknown = sorted(set(values) - set(names))
     if unknown:
         raise ConfigError(f"ridge_inputs has no {', '.join(unknown)}; it has {', '.join(known)}.")
     return RidgeOptions(**values)

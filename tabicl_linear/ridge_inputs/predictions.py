@@ -112,15 +112,17 @@ class Solution(NamedTuple):
     confidence: Float[Tensor, "b 1"]
     class_map: Float[Tensor, "b y z"]
 
-    def predict(self, f: Float[Tensor, "b n f"], sets: Sequence[FeatureSet]) -> RidgePredictions:
+    def predict(
+        self, features: Float[Tensor, "b n f"], sets: Sequence[FeatureSet]
+    ) -> RidgePredictions:
         """Predictions of unlabelled rows.
 
         Args:
-            f: All their features.
+            features: All features of the rows.
             sets: Where those of each set stand among them.
         """
         parts = zip(self.weights, self.offsets.unbind(1), sets, strict=True)
-        shares = [offset_shares(of_set(f, part), *linear) for *linear, part in parts]
+        shares = [offset_shares(of_set(features, part), *linear) for *linear, part in parts]
         return self.about(torch.stack(shares, dim=2))
 
     def about(self, shares: Float[Tensor, "b n s y"]) -> RidgePredictions:
@@ -137,10 +139,12 @@ class Solution(NamedTuple):
 
 
 def offset_shares(
-    f: Float[Tensor, "b n f"], weights: Float[Tensor, "*p b f y"], offsets: Float[Tensor, "*p b y"]
+    features: Float[Tensor, "b n f"],
+    weights: Float[Tensor, "*p b f y"],
+    offsets: Float[Tensor, "*p b y"],
 ) -> Float[Tensor, "*p b n y"]:
     """Shares that linear functions of the features predict."""
-    return f.to(weights.dtype) @ weights + offsets.unsqueeze(-2)
+    return features.to(weights.dtype) @ weights + offsets.unsqueeze(-2)
 
 
 def best_mixture(products: Float[Tensor, "b s s"]) -> Float[Tensor, "b s"]:
@@ -164,18 +168,18 @@ def best_mixture(products: Float[Tensor, "b s s"]) -> Float[Tensor, "b s"]:
 
 
 def confidence_losses(
-    shares: Float[Tensor, "b n y"], r: Float[Tensor, "b n y"], present: Bool[Tensor, "b #n y"]
+    shares: Float[Tensor, "b n y"], targets: Float[Tensor, "b n y"], present: Bool[Tensor, "b #n y"]
 ) -> Float[Tensor, "e b"]:
     """Sum over rows of the log-loss at each of `CONFIDENCES`.
 
     Args:
         shares: Predictions of rows that were left out.
-        r: Their one-hot labels; zero for rows that do not count.
+        targets: Their one-hot labels; zero for rows that do not count.
         present: Classes that can be predicted.
     """
     confidences = constants(CONFIDENCES, shares).view(-1, 1, 1, 1)
     logits = (confidences * shares).masked_fill(~present, ABSENT_LOGIT)
-    return -(logits.log_softmax(-1) * r).sum((-1, -2))
+    return -(logits.log_softmax(-1) * targets).sum((-1, -2))
 
 
 def best_confidence(losses: Float[Tensor, "e *b"]) -> Float[Tensor, "*b 1"]:

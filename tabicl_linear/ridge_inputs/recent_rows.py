@@ -38,34 +38,25 @@ class RecentRows(NamedTuple):
         """All tasks of the first part, then all of the next."""
         return cls(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
-    def plus(self, shares: Float[Tensor, "b n y"], r: Float[Tensor, "b n y"]) -> "RecentRows":
+    def plus(self, shares: Float[Tensor, "b n y"], targets: Float[Tensor, "b n y"]) -> "RecentRows":
         """With further rows, in place of the oldest.
 
         Args:
             shares: Predicted without knowing their labels.
-            r: Their one-hot labels; zero for rows that do not count.
+            targets: Their one-hot labels; zero for rows that do not count.
         """
-        return self.after(shares, r, [r.shape[1]])[0]
-
-    def after(
-        self, shares: Float[Tensor, "b n y"], r: Float[Tensor, "b n y"], counts: Sequence[int]
-    ) -> list["RecentRows"]:
-        """With the first few of further rows, for several numbers of them; see `plus`."""
-        is_known = r.any(-1)
-        classes = torch.where(is_known, r.argmax(-1), NONE).short()
-        new = RecentRows((shares * is_known.unsqueeze(-1)).float(), classes)
-        every = [torch.cat(pair, dim=1) for pair in zip(self, new, strict=True)]
-        kept = self.classes.shape[1]
+        counts = targets.any(-1)  # [b n]
+        classes = torch.where(counts, targets.argmax(-1), NONE).short()  # [b n]
+        added = RecentRows((shares * counts.unsqueeze(-1)).float(), classes)
+        size = self.classes.shape[1]
+        every = (torch.cat(pair, dim=1) for pair in zip(self, added, strict=True))
         # Never a view of more rows than are kept: it would hold their memory.
-        return [
-            RecentRows(*(part[:, count : count + kept].clone() for part in every))
-            for count in counts
-        ]
+        return RecentRows(*(part[:, -size:].clone() for part in every))
 
     def class_map(
         self, present: Bool[Tensor, "b y"], start: Float[Tensor, "b y z"]
     ) -> Float[Tensor, "b y z"]:
         """What makes the logits that suit the kept rows best; see `fit_class_map`."""
         names = torch.arange(self.shares.shape[-1], device=self.classes.device)
-        r = self.classes.unsqueeze(-1) == names
-        return fit_class_map(self.shares.to(start), r.to(start), present, start)
+        targets = self.classes.unsqueeze(-1) == names  # [b k y]
+        return fit_class_map(self.shares.to(start), targets.to(start), present, start)

@@ -53,15 +53,15 @@ FeatureSet = Sequence[Part]
 """The features of one regression."""
 
 
-def of_set(f: Float[Tensor, "b *n f"], features: FeatureSet) -> Float[Tensor, "b *n s"]:
+def of_set(features: Float[Tensor, "b *n f"], feature_set: FeatureSet) -> Float[Tensor, "b *n s"]:
     """The features of a set among all, without a copy where they stand side by side.
 
     By slices and never by an index, which would have to get to the device first.
     """
-    places = [part.place for part in features]
+    places = [part.place for part in feature_set]
     if all(one.stop == other.start for one, other in pairwise(places)):
-        return f[..., places[0].start : places[-1].stop]
-    return torch.cat([f[..., place] for place in places], dim=-1)
+        return features[..., places[0].start : places[-1].stop]
+    return torch.cat([features[..., place] for place in places], dim=-1)
 
 
 class RidgeSums(NamedTuple):
@@ -82,14 +82,20 @@ class RidgeSums(NamedTuple):
     labels: Float[Tensor, "b y"]
 
     @classmethod
-    def of(cls, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]) -> "RidgeSums":
-        """Sums over these rows, in float64 whatever the dtype of `f`.
+    def of(cls, features: Float[Tensor, "b n f"], targets: Float[Tensor, "b n y"]) -> "RidgeSums":
+        """Sums over these rows, in float64 whatever the dtype of `features`.
 
         Products of float32 are off by about 1e-7 for every row: tens of thousands of rows of equal
         or constant features outgrow the penalty, and nothing positive definite is left.
         """
-        f, r = f.double(), r.double()
-        return cls(f.shape[1], f.sum(1), _symmetric_products(f), f.transpose(1, 2) @ r, r.sum(1))
+        features, targets = features.double(), targets.double()
+        return cls(
+            features.shape[1],
+            features.sum(1),
+            _symmetric_products(features),
+            features.transpose(1, 2) @ targets,
+            targets.sum(1),
+        )
 
     def plus(self, other: "RidgeSums") -> "RidgeSums":
         """Sums over the rows of both."""
@@ -170,19 +176,19 @@ class OfSums(NamedTuple):
     factors: Float[Tensor, "p b f f"]
 
     def left_out(
-        self, f: Float[Tensor, "b n f"], r: Float[Tensor, "b n y"]
+        self, features: Float[Tensor, "b n f"], targets: Float[Tensor, "b n y"]
     ) -> Float[Tensor, "p b n y"]:
         """Predictions of context rows, each from all others, from their features and labels."""
         mean, scale, shares, weights = self.regression
         # First a copy: operations on both dtypes take twice as long.
-        f = f.to(mean.dtype, copy=True).sub_(mean[:, None]).mul_(scale[:, None])
+        features = features.to(mean.dtype, copy=True).sub_(mean[:, None]).mul_(scale[:, None])
         own = 1 / self.rows.unsqueeze(-1)
-        leverage = _squared_lengths(self.factors, f.transpose(1, 2)) + own
+        leverage = _squared_lengths(self.factors, features.transpose(1, 2)) + own
         alone = leverage > LARGEST_LEVERAGE
         shares = shares[:, None]
         # Weights side by side: features would be copied for each penalty otherwise.
-        predicted = torch.einsum("bnf,pbfy->pbny", f, weights)
-        change = (predicted - leverage * (r - shares)) / (1 - leverage)
+        predicted = torch.einsum("bnf,pbfy->pbny", features, weights)
+        change = (predicted - leverage * (targets - shares)) / (1 - leverage)
         return shares + change.masked_fill(alone, 0.0)
 
     def choose(self, penalty: Int[Tensor, " b"]) -> "OfSums":
@@ -191,35 +197,37 @@ class OfSums(NamedTuple):
         return OfSums(regression, self.rows, factors)
 
 
-def solve_sums(sums: RidgeSums, features: FeatureSet, penalties: Sequence[float]) -> OfSums:
+def solve_sums(sums: RidgeSums, feature_set: FeatureSet, penalties: Sequence[float]) -> OfSums:
     """Solve for one set from sums over all features.
 
     Raises:
         torch.linalg.LinAlgError: There is no solution.
     """
-    found = solve_moments(Moments.of([sums]), features, penalties)
-    assert_solved([found.regression.weights])
-    return found
+    solution = solve_moments(Moments.of([sums]), feature_set, penalties)
+    assert_solved([solution.regression.weights])
+    return solution
 
 
-def solve_moments(moments: Moments, features: FeatureSet, penalties: Sequence[float]) -> OfSums:
+def solve_moments(moments: Moments, feature_set: FeatureSet, penalties: Sequence[float]) -> OfSums:
     """Solve for one set, so that rows can be left out; NaN where there is no solution.
 
     In float64 on every device: each row that is left out takes as many operations as a refinement
     of its leverage from float32 would.
     """
-    system = _System.of(moments, features, penalties)
+    system = _System.of(moments, feature_set, penalties)
     factors = factored_(shifted(system.gram, system.added))
     regression = system.regression(moments, solved(factors, system.cross))
     return OfSums(regression, moments.rows, factors)
 
 
-def solve_weights(moments: Moments, features: FeatureSet, penalties: Sequence[float]) -> Regression:
+def solve_weights(
+    moments: Moments, feature_set: FeatureSet, penalties: Sequence[float]
+) -> Regression:
     """Solve for one set, where no row is left out; NaN where there is no solution.
 
     On devices with slow float64 by refinement of solutions in float32 (`refined`).
     """
-    system = _System.of(moments, features, penalties)
+    system = _System.of(moments, feature_set, penalties)
     solver = refined if has_slow_float64(system.gram.device) else exact
     return system.regression(moments, solver(system.gram, system.added, system.cross))
 
@@ -242,22 +250,22 @@ class _System(NamedTuple):
     added: Float[Tensor, "p 1"]
 
     @classmethod
-    def of(cls, moments: Moments, features: FeatureSet, penalties: Sequence[float]) -> "_System":
-        mean = of_set(moments.mean, features)
-        gram = of_set(of_set(moments.gram.mT, features).mT, features)
-        scale = _scale(gram.diagonal(dim1=-2, dim2=-1) / moments.rows, features)
-        cross = of_set(moments.cross.mT, features).mT * scale.unsqueeze(-1)
+    def of(cls, moments: Moments, feature_set: FeatureSet, penalties: Sequence[float]) -> "_System":
+        mean = of_set(moments.mean, feature_set)
+        gram = of_set(of_set(moments.gram.mT, feature_set).mT, feature_set)
+        scale = _scale(gram.diagonal(dim1=-2, dim2=-1) / moments.rows, feature_set)
+        cross = of_set(moments.cross.mT, feature_set).mT * scale.unsqueeze(-1)
         gram = (gram * scale.unsqueeze(-1)).mul_(scale[:, None])
-        return cls(mean, scale, gram, cross, _added(penalties, features, gram))
+        return cls(mean, scale, gram, cross, _added(penalties, feature_set, gram))
 
     def regression(self, moments: Moments, weights: Float[Tensor, "p b k y"]) -> Regression:
         return Regression(self.mean, self.scale, moments.shares, weights)
 
 
 def solve_rows(
-    f: Float[Tensor, "b c f"],
-    r: Float[Tensor, "b c y"],
-    features: FeatureSet,
+    features: Float[Tensor, "b c f"],
+    targets: Float[Tensor, "b c y"],
+    feature_set: FeatureSet,
     penalties: Sequence[float],
 ) -> tuple[Regression, Float[Tensor, "p b c y"]]:
     """Solve for one set from the rows themselves: all their features and their one-hot labels.
@@ -268,27 +276,31 @@ def solve_rows(
         The regression, and the prediction of every row from all others; NaN where there is no
         solution.
     """
-    f = of_set(f, features).double()
-    mean, shares = f.mean(1), r.mean(1)
-    f = f - mean[:, None]
-    scale = _scale(f.square().mean(1), features)
-    f.mul_(scale[:, None])
-    gram = f @ f.transpose(1, 2)
-    added = _added(penalties, features, gram)
+    features = of_set(features, feature_set).double()
+    mean, shares = features.mean(1), targets.mean(1)
+    features = features - mean[:, None]
+    scale = _scale(features.square().mean(1), feature_set)
+    features.mul_(scale[:, None])
+    gram = features @ features.transpose(1, 2)
+    added = _added(penalties, feature_set, gram)
     factors = factored_(shifted(gram, added))
-    dual = solved(factors, r - shares[:, None])
+    dual = solved(factors, targets - shares[:, None])
     rest = added.view(-1, 1, 1, 1)
-    identity = torch.eye(f.shape[1], dtype=f.dtype, device=f.device).expand_as(gram)
+    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device).expand_as(gram)
     diagonal = _squared_lengths(factors, identity)
-    unseen = rest * diagonal - 1 / f.shape[1]
-    left_out = torch.where(unseen < 1 - LARGEST_LEVERAGE, shares[:, None], r - rest * dual / unseen)
-    return Regression(mean, scale, shares, f.transpose(1, 2) @ dual), left_out
+    unseen = rest * diagonal - 1 / features.shape[1]
+    left_out = torch.where(
+        unseen < 1 - LARGEST_LEVERAGE, shares[:, None], targets - rest * dual / unseen
+    )
+    return Regression(mean, scale, shares, features.transpose(1, 2) @ dual), left_out
 
 
-def _scale(variance: Float[Tensor, "b f"], features: FeatureSet) -> Float[Tensor, "b f"]:
+def _scale(variance: Float[Tensor, "b f"], feature_set: FeatureSet) -> Float[Tensor, "b f"]:
     """Factors that give each kind of features its standard deviation; zero where none varies."""
     factors = []
-    pairs = zip(features, variance.split([part.size for part in features], dim=-1), strict=True)
+    pairs = zip(
+        feature_set, variance.split([part.size for part in feature_set], dim=-1), strict=True
+    )
     for part, variances in pairs:
         total = variances.clamp(min=0).sum(-1, keepdim=True)
         factor = torch.where(total > SMALLEST_VARIANCE, part.deviation * total.rsqrt(), 0.0)
@@ -296,18 +308,20 @@ def _scale(variance: Float[Tensor, "b f"], features: FeatureSet) -> Float[Tensor
     return torch.cat(factors, dim=-1)
 
 
-def _added(penalties: Sequence[float], features: FeatureSet, like: Tensor) -> Float[Tensor, "p 1"]:
-    variance = sum(part.deviation**2 for part in features)
+def _added(
+    penalties: Sequence[float], feature_set: FeatureSet, like: Tensor
+) -> Float[Tensor, "p 1"]:
+    variance = sum(part.deviation**2 for part in feature_set)
     return constants(tuple(penalties), like).unsqueeze(-1) * variance
 
 
-def _symmetric_products(f: Float[Tensor, "b n f"]) -> Float[Tensor, "b f f"]:
+def _symmetric_products(features: Float[Tensor, "b n f"]) -> Float[Tensor, "b f f"]:
     """F'F, each half of its columns with those from there on; the rest is the same by symmetry."""
-    ft, middle = f.transpose(1, 2), f.shape[2] // 2
-    products = f.new_empty(len(f), f.shape[2], f.shape[2])
-    products[:, :middle] = ft[:, :middle] @ f
+    ft, middle = features.transpose(1, 2), features.shape[2] // 2
+    products = features.new_empty(len(features), features.shape[2], features.shape[2])
+    products[:, :middle] = ft[:, :middle] @ features
     products[:, middle:, :middle] = products[:, :middle, middle:].transpose(1, 2)
-    products[:, middle:, middle:] = ft[:, middle:] @ f[..., middle:]
+    products[:, middle:, middle:] = ft[:, middle:] @ features[..., middle:]
     return products
 
 

@@ -3,8 +3,7 @@
 Whatever does not depend on how rows were cut is found for all solutions at once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -37,14 +36,19 @@ class Stretch(NamedTuple):
     """Some rows.
 
     Attributes:
-        f: Features.
-        r: One-hot labels.
+        features: Of the rows.
+        targets: One-hot labels.
         prior: Class shares of all rows before each.
     """
 
-    f: Float[Tensor, "b n f"]
-    r: Float[Tensor, "b n y"]
+    features: Float[Tensor, "b n f"]
+    targets: Float[Tensor, "b n y"]
     prior: Float[Tensor, "b n y"]
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows."""
+        return self.targets.shape[1]
 
     @property
     def present(self) -> Bool[Tensor, "b n y"]:
@@ -52,28 +56,65 @@ class Stretch(NamedTuple):
         return self.prior > 0
 
     @property
-    def known(self) -> Float[Tensor, "b n y"]:
-        """Labels; zero for rows that are the first of their class."""
-        return self.r * self.present
+    def predictable_targets(self) -> Float[Tensor, "b n y"]:
+        """One-hot labels; zero for rows that are the first of their class."""
+        return self.targets * self.present
 
-    def tried(self, by: SetCandidates, sets: Sequence[FeatureSet]) -> Float[Tensor, "s p b n y"]:
-        """Shares that candidates predict."""
-        f = self.f.double()
-        pairs = zip(by, sets, strict=True)
-        return torch.stack([offset_shares(of_set(f, kinds), *linear) for linear, kinds in pairs])
+    def shares(
+        self, candidates: SetCandidates, sets: Sequence[FeatureSet]
+    ) -> Float[Tensor, "s p b n y"]:
+        """Shares that all candidates predict."""
+        features = self.features.double()
+        shares = [
+            offset_shares(of_set(features, feature_set), linear.weights, linear.offsets)
+            for linear, feature_set in zip(candidates, sets, strict=True)
+        ]
+        return torch.stack(shares)
 
     def squared_errors(self, shares: Float[Tensor, "*s b n y"]) -> Float[Tensor, "*s b"]:
         """Of predicted shares, summed over rows and classes."""
-        return (shares - self.r).square().sum((-1, -2))
+        return (shares - self.targets).square().sum((-1, -2))
 
     def error_products(self, shares: Float[Tensor, "b n s y"]) -> Float[Tensor, "b s s"]:
         """Sums over rows and classes of the products of the errors of any two sets."""
-        wrong = shares - self.r.unsqueeze(2)
-        return torch.einsum("bnsy,bnty->bst", wrong, wrong)
+        residuals = shares - self.targets.unsqueeze(2)
+        return torch.einsum("bnsy,bnty->bst", residuals, residuals)
 
     def losses(self, shares: Float[Tensor, "b n y"]) -> Float[Tensor, "e b"]:
         """Log-loss at each confidence, summed over rows whose classes can be predicted."""
-        return confidence_losses(shares, self.known, self.present)
+        return confidence_losses(shares, self.predictable_targets, self.present)
+
+
+class Trial(NamedTuple):
+    """What a solution predicts for the stretch after it, and how solutions have done up to its end.
+
+    Attributes:
+        shares: By the penalty that had been least wrong, for each set and task.
+        errors: Squared error of each set and penalty.
+        products: Sums of products of the errors of any two sets.
+    """
+
+    shares: Float[Tensor, "b n s y"]
+    errors: Float[Tensor, "s p b"]
+    products: Float[Tensor, "b s s"]
+
+
+class Mix(NamedTuple):
+    """What all sets together predict for a stretch, and how they have done up to its end.
+
+    Attributes:
+        shares: Of the mixture.
+        losses: Log-loss at each confidence.
+        scatter: Squared error of the class shares.
+        labels: Rows of each class.
+        recent: The last rows, where a class map is fitted to them.
+    """
+
+    shares: Float[Tensor, "b n y"]
+    losses: Float[Tensor, "e b"]
+    scatter: Float[Tensor, " b"]
+    labels: Float[Tensor, "b y"]
+    recent: RecentRows | None
 
 
 class Choice(NamedTuple):
@@ -114,50 +155,44 @@ class Choice(NamedTuple):
         """The candidates with the smallest errors."""
         best = errors.argmin(1)  # [s b]
         tasks = torch.arange(best.shape[1], device=best.device)
-        pairs = zip(candidates, best, strict=True)
-        chosen = [(part.weights[i, tasks], part.offsets[i, tasks]) for part, i in pairs]
-        weights, offsets = zip(*chosen, strict=True)
+        pairs = list(zip(candidates, best, strict=True))
+        weights = tuple(linear.weights[penalty, tasks] for linear, penalty in pairs)
+        offsets = [linear.offsets[penalty, tasks] for linear, penalty in pairs]
         return Solution(weights, torch.stack(offsets, dim=1), prior, *self)
 
 
 def choose(
-    errors: Sequence[Float[Tensor, "s p b"]],
-    scatter: Sequence[Float[Tensor, " b"]],
-    mixtures: Sequence[Float[Tensor, "b s"]],
-    losses: Sequence[Float[Tensor, "e b"]],
-    labels: Sequence[Float[Tensor, "b y"]],
-    recent: Sequence[RecentRows | None],
+    trials: Sequence[Trial], mixtures: Sequence[Float[Tensor, "b s"]], mixes: Sequence[Mix]
 ) -> list[Choice]:
-    """What suits each of several solutions best, by what is known of the rows it was found from.
+    """What suits each of several solutions best, as judged by the rows that it was found from.
 
     Args:
-        errors: Squared errors of each set and penalty.
-        scatter: Squared errors of the class shares.
-        mixtures: Best mixtures of the sets.
-        losses: Log-losses at each confidence.
-        labels: Numbers of rows of each class.
-        recent: The last rows, where class maps are fitted.
+        trials: Of the stretch that ends with each.
+        mixtures: Best mixture of the sets for each.
+        mixes: Of the stretch that ends with each.
     """
-    pairs = zip(errors, scatter, strict=True)
-    relative = [(e.amin(1) / total.clamp(min=SMALLEST_VARIANCE)).T for e, total in pairs]
-    confidences = at_once(best_confidence, losses, dim=1)
-    num_classes = labels[0].shape[1]
-    maps = [scaled(each, num_classes) for each in confidences]
-    kept = [rows for rows in recent if rows is not None]
-    if kept:
-        present = torch.cat(list(labels)) > 0
-        fitted = RecentRows.joined(kept).class_map(present, torch.cat(maps))
-        maps = list(fitted.split(len(maps[0])))
+    relative = [
+        (trial.errors.amin(1) / mix.scatter.clamp(min=SMALLEST_VARIANCE)).T  # [b s]
+        for trial, mix in zip(trials, mixes, strict=True)
+    ]
+    confidences = at_once(best_confidence, [mix.losses for mix in mixes], dim=1)  # [b 1] each
+    num_classes = mixes[0].labels.shape[1]
+    maps = [scaled(confidence, num_classes) for confidence in confidences]  # [b y z] each
+    recent = [mix.recent for mix in mixes if mix.recent is not None]
+    if recent:
+        present = torch.cat([mix.labels for mix in mixes]) > 0
+        class_maps = RecentRows.joined(recent).class_map(present, torch.cat(maps))
+        maps = list(class_maps.split(len(maps[0])))
     return list(map(Choice, relative, mixtures, confidences, map(alone, maps)))
 
 
 def least_wrong(
-    tried: Float[Tensor, "s p b n y"], errors: Float[Tensor, "s p b"]
+    shares: Float[Tensor, "s p b n y"], errors: Float[Tensor, "s p b"]
 ) -> Float[Tensor, "b n s y"]:
     """Shares by the penalty with the smallest errors, for each set and task."""
     best = errors.argmin(1)  # [s b]
     sets, tasks = (torch.arange(n, device=best.device) for n in best.shape)
-    return tried[sets[:, None], best, tasks].movedim(0, 2)
+    return shares[sets[:, None], best, tasks].movedim(0, 2)
 
 
 def mixed(
@@ -165,11 +200,6 @@ def mixed(
 ) -> Float[Tensor, "b n y"]:
     """Shares that all sets predict together."""
     return (mixture[:, None, :, None] * shares).sum(2)
-
-
-def running(start: Tensor, parts: Iterable[Tensor]) -> list[Tensor]:
-    """Sums before the first part and after each."""
-    return list(accumulate(parts, initial=start))
 
 
 def at_once(

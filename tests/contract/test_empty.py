@@ -32,7 +32,7 @@ def test_no_tokens_leave_states_as_they_were(mixer, readout, axis):
         assert [layer.num_tokens for layer in after] == [9, 9]
         assert all(map(torch.equal, tensors(after), tensors(states)))
     hidden, nothing = backbone.fit(tokens[:, :0], num_cells=cells)
-    written = backbone.write([tokens[:, :0]], num_cells=cells)
+    written = backbone.write(tokens[:, :0], num_cells=cells)
     assert all(map(torch.equal, tensors(written), tensors(nothing)))
     read = backbone.predict(queries, nothing, num_cells=cells)
     assert read.isfinite().all()

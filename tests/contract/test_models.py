@@ -188,8 +188,9 @@ def _written(model, x, y, first):
     tables = Tables(model.embedding, model.strategy, model.ridge, first.statistics)
     ridge = tables.open(x, y)
     if ridge is not None:  # trees, too, compare with rows of the first
-        ridge.state = ridge.state._replace(thresholds=first.ridge.thresholds)
-    (tokens,) = tables.context_tokens(x, y, ridge, x.shape[1])
+        state = ridge.state._replace(thresholds=first.ridge.thresholds)
+        ridge = ridge._replace(state=state)
+    tokens, ridge = tables.context_tokens(x, y, ridge)
     return tokens, None if ridge is None else ridge.state
 
 

@@ -74,7 +74,7 @@ def read_context(model, batch, rows_per_chunk=None):
     c = batch.num_context
     x, y = batch.x[:, :c], batch.y[:, :c]
     statistics = context_statistics(x, y, batch.categorical, num_features=None)
-    return model.ridge.open(x, y, statistics, rows_per_chunk).read(x, y)
+    return model.ridge.open(x, y, statistics, rows_per_chunk).read(x, y)[0]
 
 
 def closed_form(model, batch) -> torch.Tensor:

@@ -254,7 +254,7 @@ def sizes_of_states(options: RidgeOptions) -> set[int]:
     for rows in (5, 40, 120):
         x, y = torch.randn(1, rows, 20), torch.arange(rows)[None] % 10
         context, _ = opened(model, x, y)
-        context.read(x, y)
+        _, context = context.read(x, y)
         sizes.add(num_bytes(context.state))
     return sizes
 
@@ -278,7 +278,27 @@ def test_a_query_equals_an_appended_row(rows):
     model = regressions(5, 4, options)
     x, y = torch.randn(2, 50, 5).double(), torch.randint(0, 4, (2, 50))
     context, statistics = opened(model, x, y)
-    context.read(x[:, :rows], y[:, :rows])
+    _, context = context.read(x[:, :rows], y[:, :rows])
     known = model.query(x[:, rows:], context.state, statistics)
-    appended = context.read(x[:, rows : rows + 1], y[:, rows : rows + 1])
+    appended, _ = context.read(x[:, rows : rows + 1], y[:, rows : rows + 1])
     assert_same(appended, known.rows(slice(1)))
+
+
+@pytest.mark.parametrize("form", ["earlier_rows", "leave_one_out"])
+def test_a_context_is_a_value(form):
+    """Reading rows leaves it as it was: the same rows can be read from it again."""
+    options = RidgeOptions(form, num_tanh=8, num_cosine=8, num_trees=3, tree_depth=2)
+    model = regressions(5, 4, options)
+    x, y = torch.randn(2, 50, 5).double(), torch.randint(0, 4, (2, 50))
+    context, _ = opened(model, x, y)
+    before = map_tensors(torch.clone, context.state)
+    first, after = context.read(x[:, :20], y[:, :20])
+    for end in (20, 50):
+        context.read(x[:, :end], y[:, :end])
+    assert context.rows_read == 0
+    assert after.rows_read == 20
+    assert all(map(torch.equal, tensors(context.state), tensors(before)))
+    again, _ = context.read(x[:, :20], y[:, :20])
+    assert all(map(torch.equal, first, again))
+    later, _ = after.read(x[:, 20:], y[:, 20:])
+    assert not torch.equal(later.shares[:, :20], first.shares)

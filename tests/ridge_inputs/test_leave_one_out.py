@@ -51,7 +51,7 @@ def mixed(solved, f, r):
 
 def of_context(solved, f, r):
     """Predictions of the context rows."""
-    return solved.context(f, r) if solved.known is None else solved.known
+    return solved.context(f, r) if solved.predictions is None else solved.predictions
 
 
 def assert_same(one, other, f, r):
@@ -86,10 +86,10 @@ def test_both_sides_of_the_switch_agree(rows):
 def test_a_long_context_keeps_no_row_and_predicts_them_again(monkeypatch):
     f, r = table(200)
     short = solve(chunks(f, r, 64), SETS, PENALTIES)
-    assert short.known is not None
+    assert short.predictions is not None
     monkeypatch.setattr(leave_one_out, "MOST_SAMPLED", 199)
     long = solve(chunks(f, r, 64), SETS, PENALTIES)
-    assert long.known is None
+    assert long.predictions is None
     for i, kinds in enumerate(SETS):
         solved = solve_sums(RidgeSums.of(f, r), kinds, PENALTIES)
         every = solved.left_out(of_set(f, kinds), r)
@@ -195,7 +195,7 @@ def test_labels_of_noise_cannot_be_told_from_logits_of_context_rows(classes):
     numbers = torch.zeros(12, 20, dtype=torch.bool)
     statistics = context_statistics(x, y, numbers, num_features=None)
     context = regressions.open(x, y, statistics)
-    logits = context.read(x, y).logits()[..., :classes]
+    logits = context.read(x, y)[0].logits()[..., :classes]
     of_class = F.one_hot(y, classes)
     areas = [roc_auc_score(a, b, average="macro") for a, b in zip(of_class, logits, strict=True)]
     assert sum(areas) / 12 < 0.51
@@ -233,7 +233,7 @@ def test_context_rows_look_like_queries():
     f = torch.randn(200, 30, 9, generator=g, dtype=torch.float64)
     r = F.one_hot(torch.randint(0, 2, (200, 30), generator=g), 3).double()
     solved = solve(chunks(f[:, :12], r[:, :12]), SETS, (0.01,))
-    of_rows = solved.known.shares - r[:, :12, None]
+    of_rows = solved.predictions.shares - r[:, :12, None]
     of_queries = solved.solution.predict(f[:, 12:], SETS).shares - r[:, 12:, None]
     errors = [wrong.square().mean((0, 1, 3)) for wrong in (of_rows, of_queries)]
     assert errors[0].tolist() == pytest.approx(errors[1].tolist(), rel=0.25)

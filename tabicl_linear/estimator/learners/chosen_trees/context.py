@@ -93,8 +93,8 @@ class TaskRows:
                 weights[kind.place] += part * of_set[0, start : start + kind.size]
                 start += kind.size
         offset = mixture @ solution.offsets[0]
-        left_out = [
-            context.read(self._x[:, rows], self._y[:, rows]).mixed()[0]
-            for rows in self.chunks(np.arange(len(self)))
-        ]
+        left_out = list[Tensor]()
+        for rows in self.chunks(np.arange(len(self))):
+            predictions, context = context.read(self._x[:, rows], self._y[:, rows])
+            left_out.append(predictions.mixed()[0])
         return weights, offset, torch.cat(left_out)[self.sample].double()
