@@ -22,7 +22,7 @@ KERNELS = Extension(
         f"{SOURCES}/{name}.cpp"
         for name in (
             *("scan_forward", "scan_backward", "additive_forward", "additive_backward"),
-            *("tokenwise", "cells", "trees"),
+            *("tokenwise", "cells", "trees", "triangular"),
         )
     ],
     depends=[

@@ -18,6 +18,7 @@ from tabicl_linear.backends.cpp import loader, rules
 from tabicl_linear.backends.cpp.cells import CELLS
 from tabicl_linear.backends.cpp.tokenwise import TOKENWISE
 from tabicl_linear.backends.cpp.trees import TREES
+from tabicl_linear.backends.cpp.triangular import TRIANGULAR
 from tabicl_linear.backends.probe import (
     TF32_TOLERANCE,
     TOLERANCE,
@@ -63,7 +64,7 @@ IMPLEMENTATIONS = {
     "cpp": _Implementation(
         "cpu",
         {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE},
-        {**TOKENWISE, **CELLS, **TREES},
+        {**TOKENWISE, **CELLS, **TREES, **TRIANGULAR},
         loader.unavailable,
         is_foreign=False,
     ),

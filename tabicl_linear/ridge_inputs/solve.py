@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.kernels.chosen import chosen
+from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.ridge_inputs.cholesky import assert_solved, factored_, shifted, solved
 from tabicl_linear.ridge_inputs.devices import constants, has_slow_float64
 from tabicl_linear.ridge_inputs.mixed_precision import exact, refined
@@ -286,8 +288,7 @@ def solve_rows(
     factors = factored_(shifted(gram, added))
     dual = solved(factors, targets - shares[:, None])
     rest = added.view(-1, 1, 1, 1)
-    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device).expand_as(gram)
-    diagonal = _squared_lengths(factors, identity)
+    diagonal = _squared_lengths(factors)
     unseen = rest * diagonal - 1 / features.shape[1]
     left_out = torch.where(
         unseen < 1 - LARGEST_LEVERAGE, shares[:, None], targets - rest * dual / unseen
@@ -326,14 +327,11 @@ def _symmetric_products(features: Float[Tensor, "b n f"]) -> Float[Tensor, "b f 
 
 
 def _squared_lengths(
-    factors: Float[Tensor, "p b k k"], right: Float[Tensor, "b k n"]
+    factors: Float[Tensor, "p b k k"], right: Float[Tensor, "b k n"] | None = None
 ) -> Float[Tensor, "p b n 1"]:
-    """Squared lengths of the columns of L^-1 R; penalty by penalty, as L^-1 R takes memory."""
-    lengths = [
-        torch.linalg.vector_norm(torch.linalg.solve_triangular(each, right, upper=False), dim=-2)
-        for each in factors
-    ]
-    return torch.stack(lengths).square().unsqueeze(-1)
+    """Of the columns of L^-1 R, R the identity if not given; penalty by penalty, to save memory."""
+    lengths = chosen(squared_lengths)
+    return torch.stack([lengths(each, right) for each in factors]).unsqueeze(-1)
 
 
 def _chosen(parts: Tensor, penalty: Tensor) -> Tensor:

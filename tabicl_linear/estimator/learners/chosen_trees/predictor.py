@@ -22,6 +22,7 @@ from tabicl_linear.estimator.learners.chosen_trees.solving import (
     Regression,
     Rows,
     Solution,
+    Trial,
 )
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees, side_by_side
 from tabicl_linear.kernels.state import map_tensors
@@ -178,7 +179,7 @@ class _Search:
 
     def __init__(self, deviation: float, r: Tensor, num_solutions: int) -> None:
         self._deviation, self._r, self._num_solutions = deviation, r, num_solutions
-        self._tries = dict[float, tuple[list[Solution], evidence.Honest]]()
+        self._tries = dict[float, tuple[list[Trial], evidence.Honest]]()
 
     def start(self, regression: Regression, places: Tensor, *, narrow: bool) -> None:
         """Solve the first division.
@@ -204,13 +205,14 @@ class _Search:
 
     def best(self) -> tuple[list[Solution], evidence.Honest]:
         """The solutions with the best penalty, and what they say of rows left out."""
-        return self._tries[self._best()]
+        trials, honest = self._tries[self._best()]
+        return [trial.solution() for trial in trials], honest
 
     def _try(self, penalty: float, regression: Regression, places: Tensor) -> None:
-        nothing = list[Solution](), evidence.Honest.empty(self._r)
-        solutions, honest = self._tries.setdefault(penalty, nothing)
-        solutions.append(regression.solve(penalty, self._deviation))
-        honest.add_(places, solutions[-1].left_out)
+        nothing = list[Trial](), evidence.Honest.empty(self._r)
+        trials, honest = self._tries.setdefault(penalty, nothing)
+        trials.append(regression.solve(penalty, self._deviation))
+        honest.add_(places, trials[-1].left_out)
 
     def _best(self) -> float:
         tries, r, count = self._tries, self._r, self._num_solutions

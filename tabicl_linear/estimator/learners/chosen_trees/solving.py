@@ -5,7 +5,8 @@ Where rows are few, from products of rows, in float32: two rows have as many lea
 there are trees in which they share one. Where they are many, from sums over rows, in float64.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.sparse import csr_array
 
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.trees import shared_leaves
+from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, Part, RidgeSums, solve_sums
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -29,20 +31,30 @@ class Solution(NamedTuple):
         leaves: Weights of the leaves.
         fixed: Weights of the fixed features.
         offset: What is added.
-        left_out: Predictions of the rows asked about, each from all others.
     """
 
     leaves: Float[Tensor, "l y"]
     fixed: Float[Tensor, "f y"]
     offset: Float[Tensor, " y"]
+
+
+class Trial(NamedTuple):
+    """What a penalty is chosen by; the solution takes as long again, and few are wanted.
+
+    Attributes:
+        left_out: Predictions of the rows asked about, each from all others.
+        solution: Returns the solution.
+    """
+
     left_out: Float[Tensor, "s y"]
+    solution: Callable[[], Solution]
 
 
 class Regression(Protocol):
     """What can be solved with one penalty after the other."""
 
-    def solve(self, penalty: float, deviation: float) -> Solution:
-        """The solution.
+    def solve(self, penalty: float, deviation: float) -> Trial:
+        """Solve it as far as is needed to choose a penalty.
 
         Args:
             penalty: In units of the variance of a row's features.
@@ -86,25 +98,25 @@ class OfRows:
         # Rows asked about come last: the corner of a factor is all that leaving them out takes.
         order = torch.cat([is_other.nonzero().squeeze(1), asked])
         rows = Rows(*(part[order.to(part.device)] for part in rows))
-        self._rows, self._num_leaves, self._num_asked = rows, num_leaves, len(asked)
-        self._num_kinds = len(kinds)
+        self._r, self._num_asked, self._num_kinds = rows.r, len(asked), len(kinds)
         products = chosen(shared_leaves)(rows.leaves)
         mean = products.mean(0)
         products.sub_(mean).sub_(mean.unsqueeze(1)).add_(mean.mean())
-        self._leaf_factor = _reciprocal(products.diagonal().double().mean())
-        self._of_leaves = products.mul_(self._leaf_factor)
-        self._mean = rows.fixed.mean(0)
-        self._fixed = rows.fixed - self._mean
-        self._factor = torch.empty_like(self._mean)
+        leaf_factor = _reciprocal(products.diagonal().double().mean())
+        self._of_leaves = products.mul_(leaf_factor)
+        mean = rows.fixed.mean(0)
+        fixed = rows.fixed - mean
+        factor = torch.empty_like(mean)
         for kind in kinds:
-            variance = self._fixed[:, kind].double().square().sum(1).mean()
-            self._factor[kind] = _reciprocal(variance) ** 0.5
-        self._fixed *= self._factor
-        self._of_fixed = _products(self._fixed)
+            variance = fixed[:, kind].double().square().sum(1).mean()
+            factor[kind] = _reciprocal(variance) ** 0.5
+        fixed *= factor
+        self._of_fixed = _products(fixed)
+        self._scaled = _Scaled(rows.leaves, num_leaves, leaf_factor, fixed, factor, mean)
 
-    def solve(self, penalty: float, deviation: float) -> Solution:
+    def solve(self, penalty: float, deviation: float) -> Trial:
         """With A = (K + c I)^-1 residuals are c A R, and 1 - h_i = c A_ii - 1 / n."""
-        leaves, r = self._rows.leaves, self._rows.r
+        r = self._r
         added = penalty * (1 + deviation**2 * self._num_kinds)
         shares = r.mean(0)
         products = torch.add(self._of_leaves, self._of_fixed, alpha=deviation**2)
@@ -112,18 +124,52 @@ class OfRows:
         factor = torch.linalg.cholesky(products)
         dual = torch.cholesky_solve(r - shares, factor)
         first = len(r) - self._num_asked
-        corner = torch.cholesky_inverse(factor[first:, first:])
-        unseen = (added * corner.diagonal() - 1 / len(r)).unsqueeze(1)
+        diagonal = chosen(squared_lengths)(factor[None, first:, first:])[0]
+        unseen = (added * diagonal - 1 / len(r)).unsqueeze(1)
         residuals = added * dual[first:] / unseen
         left_out = torch.where(unseen > SMALLEST_UNSEEN, r[first:] - residuals, shares)
-        of_leaves = dual.new_zeros(self._num_leaves, dual.shape[1])
-        for tree in leaves.unbind(1):
-            of_leaves.index_add_(0, tree, dual)
-        of_leaves *= self._leaf_factor
-        of_fixed = (self._fixed.T @ dual) * self._factor.unsqueeze(1) * deviation**2
-        counts = torch.bincount(leaves.flatten(), minlength=self._num_leaves).to(r.dtype)
-        offset = shares - counts @ of_leaves / len(r) - self._mean @ of_fixed
-        return Solution(of_leaves, of_fixed, offset, left_out)
+        return Trial(left_out, partial(self._scaled.solution, dual, shares, deviation))
+
+
+class _Scaled(NamedTuple):
+    """What makes weights of a dual solution: not the products of rows, which take more memory.
+
+    Attributes:
+        leaves: Leaf of each tree.
+        num_leaves: Leaves of the trees.
+        leaf_factor: Square of what one-hot leaves are multiplied by.
+        fixed: Fixed features, centred and scaled.
+        factor: What they were multiplied by.
+        mean: Their mean before.
+    """
+
+    leaves: Int[Tensor, "n t"]
+    num_leaves: int
+    leaf_factor: float
+    fixed: Float[Tensor, "n f"]
+    factor: Float[Tensor, " f"]
+    mean: Float[Tensor, " f"]
+
+    def solution(self, dual: Tensor, shares: Tensor, deviation: float) -> Solution:
+        """The weights.
+
+        Args:
+            dual: A R, [n y].
+            shares: Of the classes.
+            deviation: Standard deviation of each kind of fixed features.
+        """
+        num_rows, num_trees = self.leaves.shape
+        leaves = self.leaves.flatten()
+        # One class after the other: rows of several numbers are added one by one, each by a call.
+        columns = [
+            dual.new_zeros(self.num_leaves).index_add_(0, leaves, column)
+            for column in dual.repeat_interleave(num_trees, 0).T.contiguous()
+        ]
+        of_leaves = torch.stack(columns, dim=1) * self.leaf_factor
+        of_fixed = (self.fixed.T @ dual) * self.factor.unsqueeze(1) * deviation**2
+        counts = torch.bincount(leaves, minlength=self.num_leaves).to(dual.dtype)
+        offset = shares - counts @ of_leaves / num_rows - self.mean @ of_fixed
+        return Solution(of_leaves, of_fixed, offset)
 
 
 class OfSums:
@@ -147,7 +193,7 @@ class OfSums:
         assert sums is not None, "a regression on no rows"
         self._sums = sums
 
-    def solve(self, penalty: float, deviation: float) -> Solution:
+    def solve(self, penalty: float, deviation: float) -> Trial:
         """Solved and asked as a context of fixed features is."""
         cut = self._num_leaves
         parts = [Part(slice(0, cut), 1.0)]
@@ -156,7 +202,8 @@ class OfSums:
         weights, offset = (part[0, 0] for part in solved.regression.linear())
         asked = torch.cat([_one_hot(self._asked.leaves, cut), self._asked.fixed.double()], dim=1)
         left_out = solved.left_out(asked[None], self._asked.r.double()[None])[0, 0]
-        return Solution(weights[:cut], weights[cut:], offset, left_out)
+        solution = Solution(weights[:cut], weights[cut:], offset)
+        return Trial(left_out, lambda: solution)
 
 
 def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
