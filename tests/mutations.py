@@ -34,6 +34,7 @@ LOADED = (
 LIMIT = 900
 """Seconds after which tests of a wrong line hang, which is noticed."""
 HANGS = "one that hangs"
+COLLECTING = "one that is not collected"
 PASSED, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
 
 
@@ -108,7 +109,7 @@ def run_tests(folder: Path, tests: Sequence[str]) -> None:
 
 
 def failure(folder: Path, tests: Sequence[str]) -> str | None:
-    """The first of some tests of a copy that fails, or `HANGS`; None if all pass.
+    """The first of some tests of a copy that fails, or `HANGS` or `COLLECTING`; None if all pass.
 
     Raises:
         RuntimeError: They did not run.
@@ -122,6 +123,8 @@ def failure(folder: Path, tests: Sequence[str]) -> str | None:
         process.kill()
         process.join()
         return HANGS
+    if process.exitcode == pytest.ExitCode.INTERRUPTED:
+        return COLLECTING
     # Code 1 is that of a process that ends with an error as well.
     if process.exitcode != PASSED and not (process.exitcode == FAILED and failed.exists()):
         said = (folder / "output").read_text()
@@ -159,7 +162,7 @@ def main(words: Sequence[str]) -> int:
             counts[what] += 1
             line = f"{mutation.file}: {mutation.right} -> {mutation.wrong}"
             print(f"{what:<12} {line} by {test} ({seconds:.0f} s)", flush=True)
-            failed |= {test} - {None, HANGS}
+            failed |= {test} - {None, HANGS, COLLECTING}
         # What fails without a wrong line has noticed none.
         if failed and failure(folder, sorted(failed)):
             print(f"Fails without a wrong line too:\n{(folder / 'output').read_text()}")
