@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,10 +25,16 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_name("mutations.csv")
 COPIED = ("configs", "docs", "experiments", "tabicl_linear", "tests", "tools")
-LOADED = ("lightning", "pandas", "scipy.stats", "sklearn.model_selection", "statsmodels", "torch")
+LOADED = (
+    *("beartype", "jsonargparse", "lightning.pytorch", "matplotlib.pyplot"),
+    *("pandas", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "sklearn.ensemble"),
+    *("sklearn.linear_model", "sklearn.model_selection", "statsmodels.api", "torchmetrics"),
+)
 """What takes seconds to import and has no wrong lines: imported once, before processes fork."""
-LIMIT = 300
+LIMIT = 900
 """Seconds after which tests of a wrong line hang, which is noticed."""
+HANGS = "one that hangs"
+COLLECTING = "one that is not collected"
 PASSED, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
 
 
@@ -79,45 +86,64 @@ def copy_of_the_repository(folder: Path) -> Path:
     return folder
 
 
+class FirstFailure:
+    """A plugin of pytest that writes down which test failed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.path.write_text(report.nodeid.removeprefix("tests/"))
+
+
 def run_tests(folder: Path, tests: Sequence[str]) -> None:
     """End this process with the exit code of pytest on some tests of a copy."""
     with (folder / "output").open("w") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     os.chdir(folder)
-    arguments = ["-x", "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)]
-    sys.exit(pytest.main(arguments))
+    options = ["-x", "-p", "no:cacheprovider", "-o", "timeout=0"]
+    named = [f"tests/{test}" for test in tests]
+    sys.exit(pytest.main([*options, *named], plugins=[FirstFailure(folder / "failed")]))
 
 
-def fails(folder: Path, tests: Sequence[str], limit: float | None = LIMIT) -> bool:
-    """Whether some tests of a copy fail, or hang for longer than a limit in seconds.
+def failure(folder: Path, tests: Sequence[str]) -> str | None:
+    """The first of some tests of a copy that fails, or `HANGS` or `COLLECTING`; None if all pass.
 
     Raises:
         RuntimeError: They did not run.
     """
+    failed = folder / "failed"
+    failed.unlink(missing_ok=True)
     process = multiprocessing.get_context("fork").Process(target=run_tests, args=(folder, tests))
     process.start()
-    process.join(limit)
+    process.join(LIMIT)
     if process.is_alive():
         process.kill()
         process.join()
-        return True
-    if process.exitcode not in (PASSED, FAILED):
+        return HANGS
+    if process.exitcode == pytest.ExitCode.INTERRUPTED:
+        return COLLECTING
+    # Code 1 is that of a process that ends with an error as well.
+    if process.exitcode != PASSED and not (process.exitcode == FAILED and failed.exists()):
         said = (folder / "output").read_text()
         raise RuntimeError(f"pytest did not run {' '.join(tests)}:\n{said}")
-    return process.exitcode == FAILED
+    return failed.read_text() if process.exitcode == FAILED else None
 
 
-def noticed(folder: Path, chosen: Sequence[Mutation]) -> Iterator[tuple[Mutation, bool]]:
-    """Each mutation, and whether its tests fail; the copy is whole again after each."""
+def noticed(
+    folder: Path, chosen: Sequence[Mutation]
+) -> Iterator[tuple[Mutation, str | None, float]]:
+    """Each mutation, which of its tests fails, and seconds; the copy is whole after each."""
     for number, mutation in enumerate(chosen, start=1):
         path = folder / "tabicl_linear" / mutation.file
-        whole, changed = path.read_text(), path.stat().st_mtime
+        whole, changed, start = path.read_text(), path.stat().st_mtime, time.monotonic()
         path.write_text(mutation.applied(whole))
         # Compiled files are renewed where the second of the change differs, or the length.
         os.utime(path, (changed + number, changed + number))
         try:
-            yield mutation, fails(folder, mutation.tests.split())
+            yield mutation, failure(folder, mutation.tests.split()), time.monotonic() - start
         finally:
             path.write_text(whole)
             os.utime(path, (changed, changed))
@@ -130,15 +156,17 @@ def main(words: Sequence[str]) -> int:
         importlib.import_module(name)
     counts = {"noticed": 0, "left": 0, "NOT NOTICED": 0}
     with TemporaryDirectory() as name:
-        folder = copy_of_the_repository(Path(name))
-        tests = sorted({test for mutation in chosen for test in mutation.tests.split()})
-        if fails(folder, tests, limit=None):
-            print(f"The tests fail without a wrong line:\n{(folder / 'output').read_text()}")
-            return 1
-        for mutation, is_noticed in noticed(folder, chosen):
-            what = "noticed" if is_noticed else "left" if mutation.left else "NOT NOTICED"
+        folder, failed = copy_of_the_repository(Path(name)), set()
+        for mutation, test, seconds in noticed(folder, chosen):
+            what = "noticed" if test else "left" if mutation.left else "NOT NOTICED"
             counts[what] += 1
-            print(f"{what:<12} {mutation.file}: {mutation.right} -> {mutation.wrong}", flush=True)
+            line = f"{mutation.file}: {mutation.right} -> {mutation.wrong}"
+            print(f"{what:<12} {line} by {test} ({seconds:.0f} s)", flush=True)
+            failed |= {test} - {None, HANGS, COLLECTING}
+        # What fails without a wrong line has noticed none.
+        if failed and failure(folder, sorted(failed)):
+            print(f"Fails without a wrong line too:\n{(folder / 'output').read_text()}")
+            return 1
     print(", ".join(f"{count} {what}" for what, count in counts.items()), f"of {len(chosen)}")
     return int(counts["NOT NOTICED"] > 0)
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from tabicl_linear.embedding.base import Embedding
 from tabicl_linear.embedding.codes import Codes
+from tabicl_linear.embedding.constants import constants
 from tabicl_linear.embedding.values import value_features
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.types import Float, Tensor
@@ -61,7 +62,7 @@ class Groups:
             padded = F.pad(x, (0, -x.shape[-1] % self.size))
             return padded.unflatten(-1, (-1, self.size)).transpose(1, 2)
         first = self.stride * torch.arange(self.count(x.shape[-1]), device=x.device)
-        columns = first[:, None] + torch.tensor(self.offsets, device=x.device)
+        columns = first[:, None] + constants(tuple(self.offsets), first)
         return x[..., columns % x.shape[-1]].transpose(1, 2)
 
 

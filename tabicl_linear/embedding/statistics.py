@@ -84,15 +84,15 @@ def context_statistics(
             yield _encode(_readable(rows), categorical, categories)
 
     present = _moments((part, part.isfinite()) for part in parts())
-    fill = present.mean
+    fill, num_rows = present.mean, present.square.new_full((), x.shape[1])
     # Missing values are filled with the mean, so they only add to the count.
-    deviation = _deviation(present.square, x.shape[1])
+    deviation = _deviation(present.square, num_rows)
     inner = _moments(_inside(part, fill, CLIP_SIGMAS * deviation) for part in parts())
     reach = CLIP_SIGMAS * _deviation(inner.square, inner.rows)
     lower = (inner.mean - reach).masked_fill(categorical, -math.inf)
     upper = (inner.mean + reach).masked_fill(categorical, math.inf)
     clipped = _moments((_soft_clip(_filled(part, fill), lower, upper), None) for part in parts())
-    deviation = _deviation(clipped.square, x.shape[1])
+    deviation = _deviation(clipped.square, num_rows)
     # The second condition: a deviation so small that its reciprocal would be infinite in float64.
     constant = _is_constant(x.split(size, dim=1)) | (deviation == 0)
     raw = categorical & (categories.isfinite().sum(-1) <= MAX_RAW_CATEGORIES)
@@ -165,10 +165,9 @@ def _is_constant(parts: Iterable[Tensor]) -> Bool[Tensor, "b m"]:
     return torch.stack(lows).amin(0) >= torch.stack(highs).amax(0)
 
 
-def _deviation(square: Tensor, count: Tensor | int) -> Tensor:
+def _deviation(square: Tensor, count: Tensor) -> Tensor:
     """Sample standard deviation; 0 for a single value."""
-    degrees = torch.as_tensor(count, device=square.device) - 1
-    deviation: Tensor = (square / degrees.clamp(min=1)).sqrt()
+    deviation: Tensor = (square / (count - 1).clamp(min=1)).sqrt()
     return deviation
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 
+from tabicl_linear.embedding.constants import constants
 from tabicl_linear.types import Float, Tensor
 
 ValueCode = Literal["linear", "fourier"]
@@ -22,5 +23,5 @@ def value_features(x: Float[Tensor, "*shape m"], code: ValueCode) -> Float[Tenso
     """
     if code == "linear":
         return x
-    angles = x.unsqueeze(-1) * x.new_tensor(FREQUENCIES)
+    angles = x.unsqueeze(-1) * constants(FREQUENCIES, x)
     return torch.cat([x.unsqueeze(-1), angles.sin(), 1 - angles.cos()], dim=-1).flatten(-2)

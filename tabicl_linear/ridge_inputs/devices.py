@@ -1,10 +1,6 @@
 """What depends on the device that ridge inputs are computed on."""
 
-from functools import lru_cache
-
 import torch
-
-from tabicl_linear.types import Float, Tensor
 
 FAST_FLOAT64 = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 """CUDA compute capabilities with one unit for float64 for every two for float32: P100, V100, A100,
@@ -31,14 +27,3 @@ def is_looked_at_freely(device: torch.device) -> bool:
 def has_slow_float64(device: torch.device) -> bool:
     """Whether float64 costs so much more than float32 that refinement from float32 is cheaper."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) not in FAST_FLOAT64
-
-
-def constants(values: tuple[float, ...], like: Tensor) -> Float[Tensor, " n"]:
-    """Numbers on the device and in the dtype of a tensor, copied there once; not to be changed."""
-    return _copied(values, like.dtype, like.device)
-
-
-@lru_cache(maxsize=64)
-def _copied(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        return torch.tensor(values, dtype=dtype, device=device)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.embedding.constants import constants
 from tabicl_linear.ridge_inputs.class_map import mapped
-from tabicl_linear.ridge_inputs.devices import constants
 from tabicl_linear.ridge_inputs.solve import FeatureSet, of_set
 from tabicl_linear.types import Bool, Float, Int, Tensor
 

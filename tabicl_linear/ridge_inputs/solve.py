@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.embedding.constants import constants
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.ridge_inputs.cholesky import assert_solved, factored_, shifted, solved
-from tabicl_linear.ridge_inputs.devices import constants, has_slow_float64
+from tabicl_linear.ridge_inputs.devices import has_slow_float64
 from tabicl_linear.ridge_inputs.mixed_precision import exact, refined
 from tabicl_linear.types import Float, Int, Tensor
 

@@ -284,7 +284,9 @@ def test_what_cannot_be_is_said_in_one_line(call, error, words):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(("lengths", "words"), [([5, 40], "40 rows"), ([9, 5], "increasing")])
+@pytest.mark.parametrize(
+    ("lengths", "words"), [([5, 40], "40 rows"), ([9, 5], "increasing"), ([5, 5], "increasing")]
+)
 def test_impossible_lengths_are_refused(lengths, words):
     batch = task()
     with pytest.raises(DataError, match=words):

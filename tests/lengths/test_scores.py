@@ -68,6 +68,11 @@ def test_normalised_scores_by_hand():
     assert found["normalised_accuracy"][5:].tolist() == pytest.approx([0, 0.5, 1, 0.5, 0.5])
 
 
+def test_what_differs_from_a_reference_that_does_not_has_no_normalised_score():
+    found = normalise(RESULTS.assign(accuracy=0.4), RESULTS)
+    assert found["normalised_accuracy"][:5].isna().all()
+
+
 def test_the_reference_set_alone_decides():
     reference = RESULTS[RESULTS["model"] == "a"]
     found = normalise(RESULTS, reference)["normalised_roc_auc"]

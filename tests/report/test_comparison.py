@@ -147,6 +147,7 @@ def test_what_differs_by_rounding_alone_is_a_tie():
     scores = pd.DataFrame({"a": [0.1 + 0.2, 0.7], "b": [0.3, 0.7]})
     found = compare(scores, higher_is_better=True)
     assert (found.pairs[0].ties, found.pairs[0].p) == (2, 1.0)
+    assert found.pairs[0].wins == found.pairs[0].losses == 0
     assert ranks(scores, higher_is_better=True).to_numpy().tolist() == [[1.5, 1.5], [1.5, 1.5]]
 
 

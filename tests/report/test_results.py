@@ -57,6 +57,11 @@ def test_a_model_without_any_table_is_left_out_and_counted(tmp_path):
     assert found.missing["reason"].tolist() == ["no reason given"]
 
 
+def test_a_score_may_be_zero(tmp_path):
+    found = coverage(read([write(tmp_path / "x", rows("a", [0.01]))], {}), "small")
+    assert found.means["roc_auc"].loc["t0", "a"] == pytest.approx(0.01)
+
+
 def test_times_are_no_scores(tmp_path):
     frame = rows("a", [0.5], metrics=["roc_auc", "fit_seconds"])
     found = coverage(read([write(tmp_path / "x", frame)], {}), "small")

@@ -15,7 +15,7 @@ from tolerances import RMS, SEARCHED, assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tabicl_linear.kernels.state import tensors
-from tabicl_linear.ridge_inputs import class_map, devices, earlier_rows, leave_one_out
+from tabicl_linear.ridge_inputs import class_map, earlier_rows, leave_one_out
 from tabicl_linear.ridge_inputs.options import RidgeOptions
 
 WAITS = ("_local_scalar_dense", "nonzero", "_linalg_check_errors", "masked_select", "_unique2")
@@ -104,16 +104,6 @@ def test_rows_without_a_solution_are_an_error(calibration, row):
     chunks = lambda step: iter([(f[:, ::step], r[:, ::step])])  # noqa: E731
     with pytest.raises(torch.linalg.LinAlgError, match="no solution"):
         leave_one_out.solve(chunks, rules.sets, (0.1,), calibration)
-
-
-def test_numbers_are_copied_to_a_device_once():
-    like = torch.zeros(2, dtype=torch.float64)
-    with torch.inference_mode():
-        one = devices.constants((0.25, 3.0), like)
-    assert one.tolist() == [0.25, 3.0]
-    assert not one.is_inference(), "usable where gradients are taken"
-    assert devices.constants((0.25, 3.0), like) is one
-    assert devices.constants((0.25, 3.0), like.float()).dtype == torch.float32
 
 
 def test_a_state_holds_no_more_memory_than_it_needs():

@@ -83,6 +83,17 @@ def test_certain_digits_make_certain_classes():
     assert max(learner.seen) < 10
 
 
+def test_evidence_of_two_orders_counts_between_once_and_twice():
+    """Each wrong digit takes 30 from the logit of a class; all orders add up, by the root of 2."""
+    many = ManyClasses(Certain([]), num_classes=37, max_classes=10)
+    labels = torch.arange(37)[None]
+    x = labels[..., None].float()
+    state = many.fit(x, labels, categorical=torch.tensor([[False]]), rows_per_chunk=100)
+    wrong = (many.code[:, :, None] != many.code[:, None, :]).sum(0)
+    assert wrong.max() == len(many.code) == 4
+    torch.testing.assert_close(many.predict(state, x)[0], -30 * wrong / 2**0.5)
+
+
 def test_twenty_six_letters_nearly_as_well_as_a_learner_without_limit():
     (train, labels), (test, test_labels) = letters(1500), letters(300, seed=1)
     natively = RandomFeatureRidge(SMALL, n_estimators=2).fit(train, labels)
