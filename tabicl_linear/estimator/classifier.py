@@ -23,8 +23,8 @@ from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgumen
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees, ChosenTreesLearners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.learners.protocol import Learners
-from tabicl_linear.estimator.plan import resolved_device, threads
-from tabicl_linear.estimator.presets import EnsembleName
+from tabicl_linear.estimator.members.ensemble import Encoded
+from tabicl_linear.estimator.plan import EnsembleName, resolved_device, threads
 from tabicl_linear.estimator.refinement import check_refinable
 from tabicl_linear.estimator.rows.frames import from_other_library
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
@@ -302,9 +302,12 @@ class TabICLLinearClassifier(EnsembleClassifier):
         with threads(plan.n_jobs):
             return diagnosis(
                 fitted.members,
-                fitted.columns.transform(table),
-                class_codes(labels, fitted.classes),
-                fitted.columns.categorical,
+                Encoded(
+                    fitted.columns.transform(table),
+                    class_codes(labels, fitted.classes),
+                    fitted.columns.categorical,
+                    len(fitted.classes),
+                ),
                 row_orders=row_orders,
                 progress=plan.progress,
             )

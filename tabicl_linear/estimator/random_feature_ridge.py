@@ -18,8 +18,7 @@ from tabicl_linear.estimator.learners.chosen_trees.learner import (
     ChosenTreesLearners,
 )
 from tabicl_linear.estimator.learners.closed_form import ClosedForms
-from tabicl_linear.estimator.plan import check_count, resolved_device
-from tabicl_linear.estimator.presets import EnsembleName
+from tabicl_linear.estimator.plan import EnsembleName, check_count, resolved_device
 from tabicl_linear.model import InContextModel
 from tabicl_linear.ridge_inputs import RidgeOptions
 

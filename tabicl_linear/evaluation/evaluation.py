@@ -9,7 +9,7 @@ from typing import Any
 
 from tabicl_linear._version import __version__
 from tabicl_linear.errors import ConfigError, DamagedFile, DataError
-from tabicl_linear.estimator.presets import EnsembleName
+from tabicl_linear.estimator.plan import EnsembleName
 from tabicl_linear.evaluation import description, trials
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
 from tabicl_linear.evaluation.candidates import Candidate
