@@ -91,7 +91,7 @@ def _tasks(
     arguments: argparse.Namespace, models: "Models"
 ) -> "tuple[SyntheticTasks | TableTasks, dict[str, Any]]":
     """What to optimise on, and which data that is."""
-    from tabicl_linear.estimator.rows.files import TableFile
+    from tabicl_linear.estimator.rows.table_file import TableFile
     from tabicl_linear.lengths.datasets import DatasetOptions
     from tabicl_linear.lengths.oracle import SyntheticTasks, TableTasks, limits
 

@@ -9,7 +9,7 @@ from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.predict_tables import check_columns, with_predictions
 from tabicl_linear.cli.table_output import table_writer
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
-from tabicl_linear.estimator.rows.files import TableFile, no_rows
+from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
 
 
 def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClassifier) -> None:

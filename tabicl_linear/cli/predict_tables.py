@@ -1,5 +1,6 @@
 """The tables of `tabicl-linear predict`: read, and checked against each other."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from tabicl_linear.cli.cell_text import dates, numbers_with_marks, row_numbers, without_marks
+from tabicl_linear.cli.date_text import dates
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.rows.files import TableFile, TextFormat, is_text, shown
-from tabicl_linear.estimator.rows.label_text import typed_labels
-from tabicl_linear.estimator.rows.labels import checked_labels
+from tabicl_linear.estimator.rows.labels import checked_labels, typed_labels
+from tabicl_linear.estimator.rows.table_file import TableFile, TextFormat, is_text, shown
+
+MIN_ROW_NUMBERS = 30
+"""Consecutive integers that are no coincidence."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,11 @@ def read_tables(train_path: Path, test_path: Path, options: TableOptions) -> Pre
         hint=", or leave some out by --drop or --id-columns",
     )
     _require(options.categorical, train, train_file, "--categorical")
-    for name in train.columns:
-        train[name], test[name] = _cells(
-            name, (train_file, train[name]), (test_file, test[name]), options
-        )
-    suspects = row_numbers(train)
+    for name in (name for name in options.dates if name in train):
+        columns = [(train_file.name, train[name]), (test_file.name, test[name])]
+        if not all(dtypes.is_datetime64_any_dtype(column.dtype) for _, column in columns):
+            train[name], test[name] = dates(columns, name)
+    suspects = _row_numbers(train)
     if suspects:
         warnings.warn(
             f"{train_file.name}: {', '.join(repr(name) for name in suspects)} looks like row "
@@ -203,21 +206,16 @@ def _require(names: Sequence[str], table: pd.DataFrame, file: TableFile, option:
             )
 
 
-def _cells(
-    name: str,
-    train: tuple[TableFile, pd.Series],
-    test: tuple[TableFile, pd.Series],
-    options: TableOptions,
-) -> tuple[pd.Series, pd.Series]:
-    """A column of both tables as numbers, dates or what it is."""
-    (train_file, learnt), (test_file, asked) = train, test
-    if name in options.dates:
-        if all(dtypes.is_datetime64_any_dtype(column.dtype) for column in (learnt, asked)):
-            return learnt, asked
-        learnt, asked = dates([(train_file.name, learnt), (test_file.name, asked)], name)
-        return learnt, asked
-    if not train_file.is_typed:
-        learnt = numbers_with_marks(learnt)
-    if not test_file.is_typed and dtypes.is_numeric_dtype(learnt.dtype):
-        asked = without_marks(asked)
-    return learnt, asked
+def _row_numbers(table: pd.DataFrame) -> list[str]:
+    """Columns that look like numbers of rows: without a name, or consecutive integers."""
+    names = []
+    for name, column in table.items():
+        is_count = (
+            len(column) >= MIN_ROW_NUMBERS
+            and dtypes.is_integer_dtype(column.dtype)
+            and not column.isna().any()
+            and bool((column.diff().iloc[1:] == 1).all())
+        )
+        if is_count or re.fullmatch(r"Unnamed: \d+", str(name)):
+            names.append(str(name))
+    return names
