@@ -14,8 +14,9 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.cli.date_text import dates
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.notices import difference, shown
 from tabicl_linear.estimator.rows.labels import checked_labels, typed_labels
-from tabicl_linear.estimator.rows.table_file import TableFile, TextFormat, is_text, shown
+from tabicl_linear.estimator.rows.table_file import TableFile, TextFormat, is_text
 
 MIN_ROW_NUMBERS = 30
 """Consecutive integers that are no coincidence."""
@@ -151,14 +152,11 @@ def check_columns(
     Raises:
         DataError: The columns differ.
     """
-    lacking = [name for name in train if name not in set(test)]
-    extra = [name for name in test if name not in set(train)]
-    if lacking or extra:
-        parts = [f"missing {shown([repr(name) for name in lacking])}"] if lacking else []
-        parts += [f"unknown {shown([repr(name) for name in extra])}"] if extra else []
+    told = difference(train, test)
+    if told:
         raise DataError(
-            f"The columns of {files[1]} differ from those of {files[0]}: {'; '.join(parts)}. Give "
-            f"the same columns in any order{hint}."
+            f"The columns of {files[1]} differ from those of {files[0]}: {told}. Give the same "
+            f"columns in any order{hint}."
         )
 
 

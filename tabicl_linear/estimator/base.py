@@ -3,6 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,11 +18,11 @@ from tqdm import tqdm
 
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import fitting
-from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
+from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.protocol import Learners
-from tabicl_linear.estimator.members.ensemble import FittedEnsemble, progress_bar
+from tabicl_linear.estimator.members.ensemble import progress_bar
 from tabicl_linear.estimator.plan import Plan, checked_plan
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table, rows_of_file
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces
@@ -52,35 +53,22 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             state["fitted_"] = state["fitted_"].on("cpu")
         return state
 
-    @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """Class labels, sorted."""
-        return self.fitted_.classes
-
-    @property
-    def class_count_(self) -> npt.NDArray[np.int64]:
-        """Training rows of each class."""
-        return self.fitted_.counts
-
-    @property
-    def temperature_(self) -> float:
-        """The temperature at the time of fitting."""
-        return self.fitted_.temperature
-
-    @property
-    def preprocessor_(self) -> TablePreprocessor:
-        """What was learnt about the columns."""
-        return self.fitted_.columns
-
-    @property
-    def ensemble_(self) -> FittedEnsemble[Any]:
-        """The fitted members."""
-        return self.fitted_.members
-
-    @property
-    def n_features_in_(self) -> int:
-        """Columns of the training table."""
-        return self.fitted_.columns.width
+    classes_ = property(attrgetter("fitted_.classes"), doc="Class labels, sorted.")
+    class_count_ = property(attrgetter("fitted_.counts"), doc="Training rows of each class.")
+    temperature_ = property(
+        attrgetter("fitted_.temperature"), doc="The temperature at the time of fitting."
+    )
+    preprocessor_ = property(
+        attrgetter("fitted_.columns"), doc="What was learnt about the columns."
+    )
+    ensemble_ = property(attrgetter("fitted_.members"), doc="The fitted members.")
+    n_features_in_ = property(
+        attrgetter("fitted_.columns.width"), doc="Columns of the training table."
+    )
+    n_samples_seen_ = property(attrgetter("fitted_.num_rows"), doc="Rows read so far.")
+    state_bytes_ = property(
+        attrgetter("fitted_.members.state_bytes"), doc="Bytes of the states of one member."
+    )
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
@@ -89,16 +77,6 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         if names is None or not all(isinstance(name, str) for name in names):
             raise AttributeError("The training table had no names of columns that are text.")
         return np.asarray(names, dtype=object)
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Rows read so far."""
-        return self.fitted_.num_rows
-
-    @property
-    def state_bytes_(self) -> int:
-        """Bytes of the fitted states of one member."""
-        return self.fitted_.members.state_bytes
 
     @property
     def state_nbytes_(self) -> int:

@@ -20,8 +20,8 @@ import pandas as pd
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
-from tabicl_linear.estimator.evidence import Evidence
 from tabicl_linear.estimator.fitted import Fitted
+from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.pretrained import grows
 from tabicl_linear.estimator.learners.protocol import Learners

@@ -8,7 +8,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.cells import Reading, read_as
 from tabicl_linear.estimator.columns.encodings import (
     CategoryColumn,
     Column,
@@ -16,10 +15,11 @@ from tabicl_linear.estimator.columns.encodings import (
     MissingColumn,
     UsedColumn,
 )
-from tabicl_linear.estimator.columns.fitting import fit_columns
 from tabicl_linear.estimator.columns.ids import whole_numbers
+from tabicl_linear.estimator.columns.learning import fit_columns
+from tabicl_linear.estimator.columns.reading import Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
-from tabicl_linear.estimator.notices import warn_user
+from tabicl_linear.estimator.notices import difference, shown, warn_user
 
 PLAIN_NUMBERS = Reading("numeric", ".")
 """How numbers of any dtype are read, and text that needs no explanation."""
@@ -85,7 +85,7 @@ class TablePreprocessor:
             records = fit_columns(cells, name, position, reading=reading, labels=labels)
             columns += _not_told_before(records, cells, seen)
         if notes:
-            warn_user(f"Text is read in columns {_listed(notes)}.{OVERRULE if judged else ''}")
+            warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if judged else ''}")
         self.columns = tuple(columns)
         self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
         if not self.used:
@@ -172,7 +172,7 @@ class TablePreprocessor:
         for feature in self.categorical_features:
             position = names.index(feature) if feature in names else feature
             if not isinstance(position, int | np.integer) or not 0 <= position < width:
-                names_or = f"names ({_shown(names)}) or " if names else ""
+                names_or = f"names ({shown(list(map(repr, names)))}) or " if names else ""
                 raise DataError(
                     f"categorical_features has {feature!r}, which is not a column: give {names_or}"
                     f"positions from 0 to {width - 1}."
@@ -225,18 +225,14 @@ def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.
     Raises:
         DataError: Columns are missing or unknown; the message lists them.
     """
-    given, expected = list(frame.columns), list(labels)
-    if given == expected:
+    expected = list(labels)
+    if list(frame.columns) == expected:
         return frame
-    lacking = [label for label in expected if label not in set(given)]
-    extra = [label for label in given if label not in set(expected)]
-    if lacking or extra or len(given) != len(expected):
-        parts = [f"missing {_shown(lacking)}"] if lacking else []
-        parts += [f"unknown {_shown(extra)}"] if extra else []
-        parts = parts or ["a name occurs twice"]
+    told = difference(expected, list(frame.columns))
+    if told:
         raise DataError(
-            f"The columns differ from those of {whose}: {'; '.join(parts)}. Give the same "
-            "columns, in any order."
+            f"The columns differ from those of {whose}: {told}. Give the same columns, in any "
+            "order."
         )
     return frame[expected]
 
@@ -244,12 +240,3 @@ def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.
 def _framed(table: Table) -> pd.DataFrame:
     # Columns are only read, so an array need not be copied.
     return table if isinstance(table, pd.DataFrame) else pd.DataFrame(table, copy=False)
-
-
-def _listed(texts: Sequence[str], most: int = 10) -> str:
-    shown = ", ".join(texts[:most])
-    return shown if len(texts) <= most else f"{shown} and {len(texts) - most} more"
-
-
-def _shown(labels: Sequence[Hashable], most: int = 10) -> str:
-    return _listed([repr(label) for label in labels], most)

@@ -18,13 +18,12 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.notices import shown
 from tabicl_linear.estimator.rows.labels import MISSING_WORDS, typed_labels
 
 CSV, TSV, PARQUET, GZIP = ".csv", ".tsv", ".parquet", ".gz"
 STANDARD_INPUT = Path("-")
 ROWS_PER_PIECE = 50_000
-MOST_SHOWN = 10
-"""Column names in a message."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _OR_SEP = ", or name the separator if it is another (--sep)"
 
@@ -315,12 +314,6 @@ def is_text(column: "pd.Series[Any]") -> bool:
 def name_of(path: Path) -> str:
     """What messages call a file."""
     return "standard input" if path == STANDARD_INPUT else str(path)
-
-
-def shown(names: Sequence[Any]) -> str:
-    """The first names, and how many more there are."""
-    first = ", ".join(str(name) for name in names[:MOST_SHOWN])
-    return first if len(names) <= MOST_SHOWN else f"{first} and {len(names) - MOST_SHOWN} more"
 
 
 def no_rows(name: str) -> DataError:

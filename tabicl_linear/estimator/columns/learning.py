@@ -9,18 +9,20 @@ import pandas as pd
 from scipy.stats import chi2_contingency
 
 from tabicl_linear.estimator.columns.category_names import category_names, number_of, text_of
-from tabicl_linear.estimator.columns.cells import Reading, numbers, stamps
-from tabicl_linear.estimator.columns.dates import PARTS, Part, date_part
 from tabicl_linear.estimator.columns.encodings import (
+    PARTS,
     UNSEEN,
     CategoryColumn,
     Column,
     DroppedColumn,
     MissingColumn,
     NumericColumn,
+    Part,
     UsedColumn,
+    date_part,
     to_unit,
 )
+from tabicl_linear.estimator.columns.reading import Reading, numbers, stamps
 from tabicl_linear.estimator.columns.target_rates import fit_rates
 from tabicl_linear.estimator.notices import warn_user
 
