@@ -79,8 +79,8 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
     except (OSError, ValueError) as error:
         raise DataError(f"{options.test} is not readable as Parquet ({_line(error)}).") from error
     names = [name for name in table.columns if name != options.target]
-    learnt = [name for name in train.columns if name != options.target]
-    check_columns(learnt, names, files=(train.name, str(options.test)))
+    features = [name for name in train.columns if name != options.target]
+    check_columns(features, names, files=(train.name, str(options.test)))
     with (
         _cluster(options.dask) as client,
         _written(options.output),

@@ -152,11 +152,11 @@ def check_columns(
     Raises:
         DataError: The columns differ.
     """
-    told = difference(train, test)
-    if told:
+    differences = difference(train, test)
+    if differences:
         raise DataError(
-            f"The columns of {files[1]} differ from those of {files[0]}: {told}. Give the same "
-            f"columns in any order{hint}."
+            f"The columns of {files[1]} differ from those of {files[0]}: {differences}. Give the "
+            f"same columns in any order{hint}."
         )
 
 
@@ -186,8 +186,8 @@ def _labels(train: pd.DataFrame, file: TableFile, options: TableOptions) -> pd.S
             "rows; remove those rows."
         )
     checked_labels(labels)
-    taken = {"prediction", *(f"proba_{label}" for label in labels.unique())}
-    clash = [name for name in options.id_columns if name in taken]
+    columns_of_output = {"prediction", *(f"proba_{label}" for label in labels.unique())}
+    clash = [name for name in options.id_columns if name in columns_of_output]
     if clash:
         raise DataError(
             f"--id-columns {clash[0]}: the output has a column of this name; rename it."

@@ -54,7 +54,7 @@ def diagnosis(
     if row_orders < 2:
         raise ConfigError(f"row_orders={row_orders}: give at least 2 orders to compare.")
     tables = []
-    readable = replace(ensemble, states=ensemble.opened(ensemble.model.device))
+    readable = replace(ensemble, states=ensemble.in_full(ensemble.model.device))
     with progress_bar("diagnose", len(ensemble.views) * num_rows, progress) as bar:
         for views, state in readable.batches():
             x, y = as_seen(ensemble, views, rows)

@@ -260,12 +260,12 @@ def _score(
 ) -> pd.DataFrame:
     """A row of `Fitted.prequential`."""
     # A probability of 0 costs as much as the smallest step from 1, as in scikit-learn.
-    given = probabilities[np.arange(len(codes)), codes].clip(np.finfo(np.float64).eps)
+    of_label = probabilities[np.arange(len(codes)), codes].clip(np.finfo(np.float64).eps)
     return pd.DataFrame(
         {
             "rows_seen": [rows_seen],
             "rows": [len(codes)],
-            "log_loss": [float(-np.log(given).mean())],
+            "log_loss": [float(-np.log(of_label).mean())],
             "accuracy": [float((probabilities.argmax(axis=1) == codes).mean())],
         }
     )

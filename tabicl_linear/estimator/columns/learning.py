@@ -141,11 +141,11 @@ def _fit_categories(
     return (CategoryColumn(name, position, reading.kind, codes, other, missing), *rates)
 
 
-def _warn_of_many(name: Hashable, number: int, kept: int) -> None:
+def _warn_of_many(name: Hashable, number: int, with_codes: int) -> None:
     warn_user(
         f"Column {name!r} has {number} categories in the training rows, in which the classes do "
-        f"not differ as far as can be told; the {kept} most frequent are kept and the others share "
-        "one code. Drop the column if it is an identifier."
+        f"not differ as far as can be told; the {with_codes} most frequent are kept and the others "
+        "share one code. Drop the column if it is an identifier."
     )
 
 

@@ -73,19 +73,19 @@ class TablePreprocessor:
         twice = frame.columns[frame.columns.duplicated()]
         if len(twice):
             raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
-        declared = self._declared(frame)
-        notes, columns, seen, judged = [], list[Column](), set[bytes](), False
+        is_categorical = self._are_categorical(frame)
+        notes, columns, absences, by_evidence = [], list[Column](), set[bytes](), False
         for position, (name, cells) in enumerate(frame.items()):
-            reading = Reading("categorical") if declared[position] else read_as(cells, name)
+            reading = Reading("categorical") if is_categorical[position] else read_as(cells, name)
             if reading == PLAIN_NUMBERS and labels is not None:
                 reading = _by_evidence(cells, labels)
-                judged = judged or bool(reading.note)
+                by_evidence = by_evidence or bool(reading.note)
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
             records = fit_columns(cells, name, position, reading=reading, labels=labels)
-            columns += _not_told_before(records, cells, seen)
+            columns += _not_told_before(records, cells, absences)
         if notes:
-            warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if judged else ''}")
+            warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if by_evidence else ''}")
         self.columns = tuple(columns)
         self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
         if not self.used:
@@ -155,11 +155,11 @@ class TablePreprocessor:
         """Columns of the training table."""
         return self.columns[-1].position + 1
 
-    def _declared(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    def _are_categorical(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
         width = frame.shape[1]
-        declared = np.zeros(width, dtype=bool)
+        are_categorical = np.zeros(width, dtype=bool)
         if self.categorical_features is None:
-            return declared
+            return are_categorical
         mask = np.asarray(self.categorical_features)
         if mask.dtype == bool:
             if mask.shape != (width,):
@@ -177,38 +177,38 @@ class TablePreprocessor:
                     f"categorical_features has {feature!r}, which is not a column: give {names_or}"
                     f"positions from 0 to {width - 1}."
                 )
-            declared[position] = True
-        return declared
+            are_categorical[position] = True
+        return are_categorical
 
 
 def _by_evidence(cells: pd.Series, labels: npt.NDArray[np.int64]) -> Reading:
     """How a column of numbers is read whose text may be names, such as ids and codes."""
-    found = whole_numbers(cells, labels)
-    if found is None:
+    evidence = whole_numbers(cells, labels)
+    if evidence is None:
         return PLAIN_NUMBERS
-    if found.are_names:
-        return Reading("categorical", note=found.note)
-    return PLAIN_NUMBERS._replace(note=found.note)
+    if evidence.are_names:
+        return Reading("categorical", note=evidence.note)
+    return PLAIN_NUMBERS._replace(note=evidence.note)
 
 
 def _not_told_before(
-    records: Sequence[Column], cells: pd.Series, seen: set[bytes]
+    records: Sequence[Column], cells: pd.Series, absences: set[bytes]
 ) -> Sequence[Column]:
     """The records of a column without those of missing values that another column has.
 
     Args:
         records: The records.
         cells: The training rows of the column.
-        seen: Where values are missing in the columns before it; extended.
+        absences: Where values are missing in the columns before it; extended.
     """
     distinct = []
     for column in records:
         if isinstance(column, MissingColumn):
             # Columns are often missing together: once is enough.
             where = column.encode(cells).tobytes()
-            if where in seen:
+            if where in absences:
                 continue
-            seen.add(where)
+            absences.add(where)
         distinct.append(column)
     reason = "all present values are the same, and an earlier column is missing in the same rows"
     return distinct or [DroppedColumn(records[0].name, records[0].position, reason)]
@@ -228,11 +228,11 @@ def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.
     expected = list(labels)
     if list(frame.columns) == expected:
         return frame
-    told = difference(expected, list(frame.columns))
-    if told:
+    differences = difference(expected, list(frame.columns))
+    if differences:
         raise DataError(
-            f"The columns differ from those of {whose}: {told}. Give the same columns, in any "
-            "order."
+            f"The columns differ from those of {whose}: {differences}. Give the same columns, in "
+            "any order."
         )
     return frame[expected]
 

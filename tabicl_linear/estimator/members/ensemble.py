@@ -57,7 +57,7 @@ class FittedEnsemble(Generic[State]):
         views: The members.
         power: The transforms that every second member uses.
         states: Fitted states, `group_size` consecutive members in each batch (the last may have
-            fewer); `opened` gives those that the model reads.
+            fewer); `in_full` gives those that the model reads.
         group_size: Members of a batch.
         num_classes: Classes of the table.
     """
@@ -76,10 +76,10 @@ class FittedEnsemble(Generic[State]):
         """
         return replace(self, states=half_precision.halved(self.states))
 
-    def opened(self, device: torch.device) -> tuple[State, ...]:
+    def in_full(self, device: torch.device) -> tuple[State, ...]:
         """The states on `device`, as the model reads them."""
         moved = map_tensors(lambda tensor: tensor.to(device), self.states)
-        return half_precision.opened(moved)
+        return half_precision.in_full(moved)
 
     @property
     def nbytes(self) -> int:
@@ -123,7 +123,7 @@ class FittedEnsemble(Generic[State]):
     ) -> npt.NDArray[np.float64]:
         # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
         model = self.model if self.model.device == plan.device else self.model.to(plan.device)
-        batches = replace(self, states=self.opened(plan.device)).batches()
+        batches = replace(self, states=self.in_full(plan.device)).batches()
         scores = []
         step = max(1, rows_per_batch // self.group_size)
         work = len(self.views) * len(matrix)
