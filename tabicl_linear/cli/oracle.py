@@ -118,20 +118,20 @@ def _conclude(folder: Path, num_tasks: int) -> None:
     from tabicl_linear.lengths.oracle import COLUMNS
     from tabicl_linear.lengths.parts import results
     from tabicl_linear.lengths.scores import half_width
+    from tabicl_linear.pages import markdown
 
     scores = results(folder, COLUMNS, num_tasks)
     with written_whole(folder / RESULTS) as path:
         scores.to_csv(path, index=False)
-    print("| model | score | as fitted | optimised | difference ± 95 % interval |")
-    print("|---|---|---|---|---|")
+    lines = []
     for model, rows in scores.groupby("model", sort=False):
         for metric, title in METRICS.items():
             before, after = rows[metric], rows[f"oracle_{metric}"]
             half = half_width((after - before).to_numpy())
-            print(
-                f"| {model} | {title} | {before.mean():.4f} | {after.mean():.4f} "
-                f"| {(after - before).mean():+.4f} ± {half:.4f} |"
-            )
+            gain = f"{(after - before).mean():+.4f} ± {half:.4f}"
+            lines.append([str(model), title, f"{before.mean():.4f}", f"{after.mean():.4f}", gain])
+    header = ["model", "score", "as fitted", "optimised", "difference ± 95 % interval"]
+    print(markdown(header, lines))
     updates = scores["smallest_update"].min(), scores["largest_update"].max()
     print(
         f"\n{num_tasks} datasets or folds of {scores['num_rows'].min():,} rows; best after "
