@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
@@ -23,9 +24,10 @@ from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.protocol import Learners
 from tabicl_linear.estimator.members.ensemble import progress_bar
-from tabicl_linear.estimator.plan import Plan, checked_plan
+from tabicl_linear.estimator.plan import Plan, checked_plan, resolved_device
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table, rows_of_file
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces
+from tabicl_linear.model import InContextModel
 
 
 class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -183,10 +185,21 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         state_file.write(type(self).__name__, self.get_params(deep=False), self.fitted_, Path(path))
 
     @classmethod
-    def _restored(cls, content: state_file.Content, **arguments: Any) -> Self:
-        """A classifier as a file describes it, with some arguments of the constructor replaced."""
-        classifier = cls(**{**content.parameters, **arguments})
-        classifier.fitted_ = content.fitted
+    def _read(
+        cls,
+        path: str | os.PathLike[str],
+        find_model: Callable[[str], InContextModel],
+        *,
+        device: str | torch.device | None,
+        dtype: torch.dtype | None = None,
+        **arguments: Any,
+    ) -> Self:
+        """A classifier from a file (`state_file.read`), with some arguments replaced."""
+        parameters, fitted = state_file.read(
+            Path(path), cls.__name__, find_model, device=resolved_device(device), dtype=dtype
+        )
+        classifier = cls(**{**parameters, "device": device, **arguments})
+        classifier.fitted_ = fitted
         return classifier
 
     def _plan(self) -> Plan:

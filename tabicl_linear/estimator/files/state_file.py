@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -28,20 +28,6 @@ FORMAT = "tabicl_linear.state/3"
 """Rises when one version could misread files of another; records that a version does not know are
 refused by themselves."""
 DTYPES = (torch.float32, torch.float64)
-
-
-class Content(NamedTuple):
-    """What a file says about a classifier.
-
-    Attributes:
-        parameters: Arguments of its constructor, except the device and a model given as an object.
-        fitted: What it has learnt.
-        model: The model of its states; None where they are in closed form.
-    """
-
-    parameters: dict[str, Any]
-    fitted: Fitted
-    model: InContextModel | None
 
 
 def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -> None:
@@ -94,7 +80,7 @@ def read(
     *,
     device: torch.device,
     dtype: torch.dtype | None,
-) -> Content:
+) -> tuple[dict[str, Any], Fitted]:
     """Read what `write` wrote.
 
     Args:
@@ -103,6 +89,10 @@ def read(
         find_model: Gives the model by the name that the file has for it ("" for none).
         device: Where to put the model and the states.
         dtype: Of the model and the states; None for that in which they were saved.
+
+    Returns:
+        The arguments of its constructor, except the device and a model given as an object, and
+        what it has learnt.
 
     Raises:
         CheckpointError: The file is missing, damaged or not of this kind and version, or the model
@@ -135,7 +125,7 @@ def read(
             f"{path} was written by tabicl-linear {metadata['version']} and this is {__version__}: "
             f"{error}. Load it with that version, or fit and save again."
         ) from error
-    return Content(parameters, fitted, models[0] if models else None)
+    return parameters, fitted
 
 
 def _of_attributes(attributes: Mapping[str, Any]) -> Fitted:
