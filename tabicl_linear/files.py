@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -44,6 +45,29 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def folder_written_whole(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder` to write into; renamed to it at the end, removed on errors.
+
+    An empty folder of its name is replaced. What killed writers have left is removed.
+
+    Raises:
+        OSError: There is no place for it.
+    """
+    _sweep_dead(folder.absolute())
+    partial = partial_name(folder.absolute())
+    partial.mkdir()
+    try:
+        yield partial
+        sweep(partial)  # what killed processes left that wrote into it
+        if folder.exists():
+            folder.rmdir()
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
 def give_usual_mode(path: Path) -> None:
     """Give a file the permissions of files that this process creates."""
     mask = os.umask(0)
@@ -78,7 +102,8 @@ def _sweep_dead(path: Path) -> None:
         for name in os.listdir(path.parent):
             writer = pattern.fullmatch(name)
             if writer and writer[1] == _host() and _has_ended(int(writer[2]), int(writer[3])):
-                path.with_name(name).unlink(missing_ok=True)
+                left = path.with_name(name)
+                shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def _host() -> str:

@@ -1,5 +1,9 @@
-"""HTML pages from templates of one layout (`templates/`); they stand alone, without a network."""
+"""HTML pages from templates of one layout (`templates/`), which need no network, and plain tables.
 
+Tables of the benchmark report, with marks and letters, are those of `report/layout.py`.
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jinja2
@@ -18,3 +22,14 @@ def render(name: str, **values: Any) -> str:
         undefined=jinja2.StrictUndefined,
     )
     return environment.get_template(f"{name}.html.jinja").render(**values)
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of markdown, without a line end behind it.
+
+    Args:
+        header: Headings of the columns.
+        rows: Texts of the cells.
+    """
+    first, *others = (f"| {' | '.join(row)} |" for row in (header, *rows))
+    return "\n".join([first, "|" + "---|" * len(header), *others])

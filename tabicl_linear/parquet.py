@@ -2,7 +2,7 @@
 
 A file carries a digest of all its bytes in its own metadata, so that no changed bit is ever parsed.
 Any other reader of Parquet takes such a file as it is; its pages have checksums for readers that
-check those. Tables that people bring (`estimator/rows/files.py`) are not read here.
+check those. Tables that people bring (`estimator/rows/table_file.py`) are not read here.
 """
 
 import hashlib

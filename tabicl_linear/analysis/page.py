@@ -66,13 +66,13 @@ def page(inspections: Sequence[Inspection], plan: Plan, summary: Sequence[str], 
         if not tables and not absent:
             continue
         trained = max((trained_rows(one.model) or 0 for one in inspections), default=0) or None
-        drawn = _figures(name, tables, trained) if tables else []
+        pictures = _figures(name, tables, trained) if tables else []
         sections.append(
             {
                 "heading": heading,
                 "text": text,
                 "absent": absent,
-                "figures": [b64encode(figures.png(figure)).decode() for figure in drawn],
+                "figures": [b64encode(figures.png(figure)).decode() for figure in pictures],
                 "means": [(label, _means(name, table)) for label, table in tables.items()],
             }
         )

@@ -55,8 +55,8 @@ def write_rates(
         if streams.beta is not None:
             parts.append(_profile(streams.beta, layer, WRITE_RATE, num_tasks, num_bins))
         if streams.log_decay is not None:
-            kept = streams.log_decay.double().exp().mean(-1)
-            parts.append(_profile(kept, layer, KEPT, num_tasks, num_bins))
+            retention = streams.log_decay.double().exp().mean(-1)
+            parts.append(_profile(retention, layer, KEPT, num_tasks, num_bins))
     if not parts:
         raise NotInModel(
             "No layer of the model has a write rate or a decay gate: its rule writes every token "

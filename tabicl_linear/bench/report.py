@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from tabicl_linear.bench.cases import Case, Measured, Spread
 from tabicl_linear.machine import sentence
+from tabicl_linear.pages import markdown
 
 METHOD = (
     "Medians and quartiles of {} rounds after warm-up, in which cases take turns; ratios are "
@@ -30,9 +31,8 @@ class Table(NamedTuple):
     def markdown(self) -> str:
         """The table with its title and notes."""
         texts = [[_text(cell) for cell in row] for row in self.cells.values.tolist()]
-        lines = ["| " + " | ".join(row) + " |" for row in (list(self.cells.columns), *texts)]
-        lines.insert(1, "|" + "---|" * len(self.cells.columns))
-        return "\n".join([f"### {self.title}", "", *lines, *(["", self.notes] * bool(self.notes))])
+        table = markdown(list(self.cells.columns), texts)
+        return "\n".join([f"### {self.title}", "", table, *(["", self.notes] * bool(self.notes))])
 
 
 class Target(NamedTuple):

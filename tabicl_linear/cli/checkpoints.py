@@ -54,7 +54,9 @@ def names_of(paths: Sequence[Path], given: Sequence[str] | None) -> list[str]:
         raise ConfigError(f"--names gives {len(names)} names for {len(paths)} checkpoints.")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigError(f"the name {twice[0]!r} occurs twice: give each model once, and --names.")
+        raise ConfigError(
+            f"the name {twice[0]!r} occurs twice: give each model once, and a name of its own."
+        )
     return names
 
 

@@ -4,7 +4,6 @@ Leaves a folder with one HTML page, a Parquet file for each analysis and the sum
 """
 
 import argparse
-import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -25,12 +24,13 @@ from tabicl_linear.analysis.probe_tasks import NUM_QUERIES, SEED, Probe, draw_pr
 from tabicl_linear.analysis.states import check_lengths
 from tabicl_linear.analysis.summary import summarise
 from tabicl_linear.checkpoint import load_model
+from tabicl_linear.cli.checkpoints import names_of
 from tabicl_linear.cli.outputs import say
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
-from tabicl_linear.estimator.rows.files import TableFile
 from tabicl_linear.estimator.rows.labels import checked_labels
-from tabicl_linear.files import PARTIAL
+from tabicl_linear.estimator.rows.table_file import TableFile
+from tabicl_linear.files import folder_written_whole
 from tabicl_linear.model import InContextModel
 from tabicl_linear.parquet import write_table
 from tabicl_linear.priors import TabPFNv1Prior
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     plan = _plan(models, options)
     inspections = [
         inspect_model(name, model, plan, only=options.only or (), say=_say)
-        for name, model in zip(_names(paths), models, strict=True)
+        for name, model in zip(names_of(paths, None), models, strict=True)
     ]
     lines = summarise(inspections, plan)
     try:
@@ -144,34 +144,15 @@ def table_probe(
 def _write(
     output: Path, inspections: Sequence[Inspection], plan: Plan, lines: Sequence[str]
 ) -> None:
-    """Write the folder under another name and rename it, so that it is whole or not there."""
-    aside = output.with_name(f".{output.name}{PARTIAL}")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    try:
-        names = {name for one in inspections for name in one.tables}
-        for name in names:
+    output.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with folder_written_whole(output) as folder:
+        for name in {name for one in inspections for name in one.tables}:
             tables = [
                 one.tables[name].assign(checkpoint=one.name)
                 for one in inspections
                 if name in one.tables
             ]
-            write_table(aside / f"{name}.parquet", pd.concat(tables, ignore_index=True))
+            write_table(folder / f"{name}.parquet", pd.concat(tables, ignore_index=True))
         title = "Inspection of " + " and ".join(one.name for one in inspections)
-        (aside / PAGE).write_text(page(inspections, plan, lines, title))
-        (aside / SUMMARY).write_text("\n".join([*lines, ""]))
-        if output.exists():
-            output.rmdir()
-        aside.rename(output)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    """Short names of checkpoints that tell them apart."""
-    for depth in range(1, max(len(path.parts) for path in paths) + 1):
-        names = ["/".join(path.with_suffix("").parts[-depth:]) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{name} ({i})" for i, name in enumerate(names, start=1)]
+        (folder / PAGE).write_text(page(inspections, plan, lines, title))
+        (folder / SUMMARY).write_text("\n".join([*lines, ""]))

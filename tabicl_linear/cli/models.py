@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.pages import markdown
 from tabicl_linear.runs import RUNS, Run
 
 if TYPE_CHECKING:
@@ -25,9 +26,8 @@ def main(argv: list[str]) -> int:
             f"--configs {folder} holds no deltanet.yaml; run this in a checkout, or name its "
             "configs folder."
         )
-    lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
-    lines += [f"| {' | '.join(_row(name, run, folder))} |" for name, run in RUNS.items()]
-    sys.stdout.write("\n".join(lines) + "\n")
+    rows = [_row(name, run, folder) for name, run in RUNS.items()]
+    sys.stdout.write(markdown(HEADER, rows) + "\n")
     return 0
 
 

@@ -12,7 +12,7 @@ from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tabicl_linear.lengths.oracle import SyntheticTasks, TableTasks
+    from tabicl_linear.lengths.oracle_tasks import SyntheticTasks, TableTasks
     from tabicl_linear.lengths.run import Models
 
 RESULTS = "oracle.csv"
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     # Torch takes seconds to import: what can be checked without comes first.
     from tabicl_linear.analysis.oracle import OracleOptions, check_model
     from tabicl_linear.lengths import parts
-    from tabicl_linear.lengths.oracle import COLUMNS, compare
+    from tabicl_linear.lengths.oracle_tasks import COLUMNS, compare
 
     given = {field.name: getattr(arguments, field.name) for field in fields(OracleOptions)}
     options = OracleOptions(**{name: value for name, value in given.items() if value is not None})
@@ -91,9 +91,9 @@ def _tasks(
     arguments: argparse.Namespace, models: "Models"
 ) -> "tuple[SyntheticTasks | TableTasks, dict[str, Any]]":
     """What to optimise on, and which data that is."""
-    from tabicl_linear.estimator.rows.files import TableFile
+    from tabicl_linear.estimator.rows.table_file import TableFile
     from tabicl_linear.lengths.datasets import DatasetOptions
-    from tabicl_linear.lengths.oracle import SyntheticTasks, TableTasks, limits
+    from tabicl_linear.lengths.oracle_tasks import SyntheticTasks, TableTasks, limits
 
     most = limits(models)
     if arguments.table is None:
@@ -115,23 +115,23 @@ def _tasks(
 def _conclude(folder: Path, num_tasks: int) -> None:
     """Write and print what all datasets or folds say."""
     from tabicl_linear.files import written_whole
-    from tabicl_linear.lengths.oracle import COLUMNS
+    from tabicl_linear.lengths.oracle_tasks import COLUMNS
     from tabicl_linear.lengths.parts import results
     from tabicl_linear.lengths.scores import half_width
+    from tabicl_linear.pages import markdown
 
     scores = results(folder, COLUMNS, num_tasks)
     with written_whole(folder / RESULTS) as path:
         scores.to_csv(path, index=False)
-    print("| model | score | as fitted | optimised | difference ± 95 % interval |")
-    print("|---|---|---|---|---|")
+    lines = []
     for model, rows in scores.groupby("model", sort=False):
         for metric, title in METRICS.items():
             before, after = rows[metric], rows[f"oracle_{metric}"]
             half = half_width((after - before).to_numpy())
-            print(
-                f"| {model} | {title} | {before.mean():.4f} | {after.mean():.4f} "
-                f"| {(after - before).mean():+.4f} ± {half:.4f} |"
-            )
+            gain = f"{(after - before).mean():+.4f} ± {half:.4f}"
+            lines.append([str(model), title, f"{before.mean():.4f}", f"{after.mean():.4f}", gain])
+    header = ["model", "score", "as fitted", "optimised", "difference ± 95 % interval"]
+    print(markdown(header, lines))
     updates = scores["smallest_update"].min(), scores["largest_update"].max()
     print(
         f"\n{num_tasks} datasets or folds of {scores['num_rows'].min():,} rows; best after "

@@ -42,7 +42,8 @@ def _predict(options: argparse.Namespace) -> None:
     # The classifier imports torch, which takes seconds, so files and names are checked first.
     from tabicl_linear.cli.predict_tables import read_tables, with_predictions
     from tabicl_linear.cli.table_output import check_writable, write_table
-    from tabicl_linear.estimator.rows.files import STANDARD_INPUT, check_readable, name_of, shown
+    from tabicl_linear.estimator.notices import shown
+    from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, check_readable, name_of
 
     if options.dask:
         _check_streamable(options, "--dask")
@@ -103,7 +104,7 @@ def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
 
 def _check_streamable(options: argparse.Namespace, option: str) -> None:
     """Refuse what `--stream` and `--dask` cannot honour."""
-    from tabicl_linear.estimator.rows.files import STANDARD_INPUT
+    from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT
 
     given = {
         "--id-columns": options.id_columns,

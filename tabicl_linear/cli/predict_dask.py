@@ -3,10 +3,9 @@
 import argparse
 import logging
 import re
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,8 @@ from tabicl_linear.cli.predict_tables import check_columns, with_predictions
 from tabicl_linear.cli.table_output import write_table
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.partitions import broadcast
-from tabicl_linear.estimator.rows.files import PARQUET, TableFile
-from tabicl_linear.files import partial_name, sweep
+from tabicl_linear.estimator.rows.table_file import PARQUET, TableFile
+from tabicl_linear.files import folder_written_whole, partial_name
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -53,8 +52,10 @@ def check_cluster(options: argparse.Namespace) -> None:
         raise DataError(f"{test}: --dask reads a {PARQUET} file, or a folder of them.")
     if output.exists():
         raise DataError(f"--output {output} exists; name a new folder, which gets the parts.")
-    with suppress(_Tried), _written_whole(output):
-        raise _Tried
+    partial = partial_name(output.absolute())
+    with _written(output):
+        partial.mkdir()
+        partial.rmdir()
 
 
 def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearClassifier") -> None:
@@ -78,9 +79,13 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
     except (OSError, ValueError) as error:
         raise DataError(f"{options.test} is not readable as Parquet ({_line(error)}).") from error
     names = [name for name in table.columns if name != options.target]
-    learnt = [name for name in train.columns if name != options.target]
-    check_columns(learnt, names, files=(train.name, str(options.test)))
-    with _cluster(options.dask) as client, _written_whole(options.output) as folder:
+    features = [name for name in train.columns if name != options.target]
+    check_columns(features, names, files=(train.name, str(options.test)))
+    with (
+        _cluster(options.dask) as client,
+        _written(options.output),
+        folder_written_whole(options.output) as folder,
+    ):
         classifier.fit(train.path, options.target)
         parts = table[names].to_delayed()
         label_type = train.labels(options.target).dtype
@@ -150,6 +155,17 @@ def _score(
 
 
 @contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    """Turns the fault of a folder that cannot be made into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"--output {folder} cannot be written: {error.strerror or error}; name another folder."
+        ) from error
+
+
+@contextmanager
 def _cluster(named: str) -> Iterator["Client"]:
     """A client of the scheduler at an address, or of new processes."""
     from distributed import Client, LocalCluster
@@ -197,33 +213,6 @@ def _check_workers(client: "Client", named: str) -> None:
                 f"{'no tabicl-linear' if of_worker is None else f'tabicl-linear {of_worker}'}, and "
                 f"this is {__version__}: install the same version there."
             )
-
-
-@contextmanager
-def _written_whole(folder: Path) -> Iterator[Path]:
-    """A temporary folder beside `folder`; renamed to it at the end, removed on errors.
-
-    Raises:
-        DataError: The folder cannot be made.
-    """
-    partial = partial_name(folder.absolute())
-    try:
-        partial.mkdir()
-    except OSError as error:
-        raise DataError(
-            f"--output {folder} cannot be written: {error.strerror or error}; name another folder."
-        ) from error
-    try:
-        yield partial
-        sweep(partial)  # what killed workers left
-        partial.rename(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-
-
-class _Tried(Exception):
-    """Ends a write before the folder takes its name."""
 
 
 def _line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.predict_tables import check_columns, with_predictions
 from tabicl_linear.cli.table_output import table_writer
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
-from tabicl_linear.estimator.rows.files import TableFile, no_rows
+from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
 
 
 def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClassifier) -> None:
@@ -27,8 +27,8 @@ def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClass
     train, test = TableFile(options.train), TableFile(options.test)
     target = options.target
     train.require(target)
-    learnt, names = ([name for name in file.columns if name != target] for file in (train, test))
-    check_columns(learnt, names, files=(train.name, test.name))
+    features, names = ([name for name in file.columns if name != target] for file in (train, test))
+    check_columns(features, names, files=(train.name, test.name))
     num_rows = test.num_rows()
     if num_rows == 0:
         raise no_rows(test.name)

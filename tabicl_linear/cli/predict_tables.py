@@ -1,5 +1,6 @@
 """The tables of `tabicl-linear predict`: read, and checked against each other."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +12,14 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from tabicl_linear.cli.cell_text import dates, numbers_with_marks, row_numbers, without_marks
+from tabicl_linear.cli.date_text import dates
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.rows.files import TableFile, TextFormat, is_text, shown
-from tabicl_linear.estimator.rows.label_text import typed_labels
-from tabicl_linear.estimator.rows.labels import checked_labels
+from tabicl_linear.estimator.notices import difference, shown
+from tabicl_linear.estimator.rows.labels import checked_labels, typed_labels
+from tabicl_linear.estimator.rows.table_file import TableFile, TextFormat, is_text
+
+MIN_ROW_NUMBERS = 30
+"""Consecutive integers that are no coincidence."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,11 @@ def read_tables(train_path: Path, test_path: Path, options: TableOptions) -> Pre
         hint=", or leave some out by --drop or --id-columns",
     )
     _require(options.categorical, train, train_file, "--categorical")
-    for name in train.columns:
-        train[name], test[name] = _cells(
-            name, (train_file, train[name]), (test_file, test[name]), options
-        )
-    suspects = row_numbers(train)
+    for name in (name for name in options.dates if name in train):
+        columns = [(train_file.name, train[name]), (test_file.name, test[name])]
+        if not all(dtypes.is_datetime64_any_dtype(column.dtype) for _, column in columns):
+            train[name], test[name] = dates(columns, name)
+    suspects = _row_numbers(train)
     if suspects:
         warnings.warn(
             f"{train_file.name}: {', '.join(repr(name) for name in suspects)} looks like row "
@@ -148,14 +152,11 @@ def check_columns(
     Raises:
         DataError: The columns differ.
     """
-    lacking = [name for name in train if name not in set(test)]
-    extra = [name for name in test if name not in set(train)]
-    if lacking or extra:
-        parts = [f"missing {shown([repr(name) for name in lacking])}"] if lacking else []
-        parts += [f"unknown {shown([repr(name) for name in extra])}"] if extra else []
+    differences = difference(train, test)
+    if differences:
         raise DataError(
-            f"The columns of {files[1]} differ from those of {files[0]}: {'; '.join(parts)}. Give "
-            f"the same columns in any order{hint}."
+            f"The columns of {files[1]} differ from those of {files[0]}: {differences}. Give the "
+            f"same columns in any order{hint}."
         )
 
 
@@ -185,8 +186,8 @@ def _labels(train: pd.DataFrame, file: TableFile, options: TableOptions) -> pd.S
             "rows; remove those rows."
         )
     checked_labels(labels)
-    taken = {"prediction", *(f"proba_{label}" for label in labels.unique())}
-    clash = [name for name in options.id_columns if name in taken]
+    columns_of_output = {"prediction", *(f"proba_{label}" for label in labels.unique())}
+    clash = [name for name in options.id_columns if name in columns_of_output]
     if clash:
         raise DataError(
             f"--id-columns {clash[0]}: the output has a column of this name; rename it."
@@ -203,21 +204,16 @@ def _require(names: Sequence[str], table: pd.DataFrame, file: TableFile, option:
             )
 
 
-def _cells(
-    name: str,
-    train: tuple[TableFile, pd.Series],
-    test: tuple[TableFile, pd.Series],
-    options: TableOptions,
-) -> tuple[pd.Series, pd.Series]:
-    """A column of both tables as numbers, dates or what it is."""
-    (train_file, learnt), (test_file, asked) = train, test
-    if name in options.dates:
-        if all(dtypes.is_datetime64_any_dtype(column.dtype) for column in (learnt, asked)):
-            return learnt, asked
-        learnt, asked = dates([(train_file.name, learnt), (test_file.name, asked)], name)
-        return learnt, asked
-    if not train_file.is_typed:
-        learnt = numbers_with_marks(learnt)
-    if not test_file.is_typed and dtypes.is_numeric_dtype(learnt.dtype):
-        asked = without_marks(asked)
-    return learnt, asked
+def _row_numbers(table: pd.DataFrame) -> list[str]:
+    """Columns that look like numbers of rows: without a name, or consecutive integers."""
+    names = []
+    for name, column in table.items():
+        is_count = (
+            len(column) >= MIN_ROW_NUMBERS
+            and dtypes.is_integer_dtype(column.dtype)
+            and not column.isna().any()
+            and bool((column.diff().iloc[1:] == 1).all())
+        )
+        if is_count or re.fullmatch(r"Unnamed: \d+", str(name)):
+            names.append(str(name))
+    return names

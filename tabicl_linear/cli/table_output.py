@@ -3,15 +3,15 @@
 import gzip
 import io
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.rows.files import GZIP, PARQUET, TSV, suffix_of
-from tabicl_linear.files import written_whole
+from tabicl_linear.estimator.rows.table_file import GZIP, PARQUET, TSV, suffix_of
+from tabicl_linear.files import partial_name, written_whole
 
 Write = Callable[[pd.DataFrame], None]
 
@@ -52,17 +52,13 @@ def check_writable(path: Path, inputs: Sequence[Path]) -> None:
         for source in inputs:
             if path.exists() and source.exists() and path.samefile(source):
                 raise DataError(f"--output {path} is one of the input files; give another name.")
-        with suppress(_Tried), written_whole(path) as partial:
-            partial.touch()
-            raise _Tried
+        partial = partial_name(path)
+        partial.touch()
+        partial.unlink()
     except OSError as error:
         raise DataError(
             f"--output {path} cannot be written: {error.strerror or error}; name another file."
         ) from error
-
-
-class _Tried(Exception):
-    """Ends a write before the file takes its name."""
 
 
 @contextmanager

@@ -2,13 +2,15 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
@@ -17,14 +19,15 @@ from tqdm import tqdm
 
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import fitting
-from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
+from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.protocol import Learners
-from tabicl_linear.estimator.members.ensemble import FittedEnsemble, progress_bar
-from tabicl_linear.estimator.plan import Plan, checked_plan
+from tabicl_linear.estimator.members.ensemble import progress_bar
+from tabicl_linear.estimator.plan import Plan, checked_plan, resolved_device
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table, rows_of_file
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces
+from tabicl_linear.model import InContextModel
 
 
 class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -52,35 +55,22 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             state["fitted_"] = state["fitted_"].on("cpu")
         return state
 
-    @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """Class labels, sorted."""
-        return self.fitted_.classes
-
-    @property
-    def class_count_(self) -> npt.NDArray[np.int64]:
-        """Training rows of each class."""
-        return self.fitted_.counts
-
-    @property
-    def temperature_(self) -> float:
-        """The temperature at the time of fitting."""
-        return self.fitted_.temperature
-
-    @property
-    def preprocessor_(self) -> TablePreprocessor:
-        """What was learnt about the columns."""
-        return self.fitted_.columns
-
-    @property
-    def ensemble_(self) -> FittedEnsemble[Any]:
-        """The fitted members."""
-        return self.fitted_.members
-
-    @property
-    def n_features_in_(self) -> int:
-        """Columns of the training table."""
-        return self.fitted_.columns.width
+    classes_ = property(attrgetter("fitted_.classes"), doc="Class labels, sorted.")
+    class_count_ = property(attrgetter("fitted_.counts"), doc="Training rows of each class.")
+    temperature_ = property(
+        attrgetter("fitted_.temperature"), doc="The temperature at the time of fitting."
+    )
+    preprocessor_ = property(
+        attrgetter("fitted_.columns"), doc="What was learnt about the columns."
+    )
+    ensemble_ = property(attrgetter("fitted_.members"), doc="The fitted members.")
+    n_features_in_ = property(
+        attrgetter("fitted_.columns.width"), doc="Columns of the training table."
+    )
+    n_samples_seen_ = property(attrgetter("fitted_.num_rows"), doc="Rows read so far.")
+    state_bytes_ = property(
+        attrgetter("fitted_.members.state_bytes"), doc="Bytes of the states of one member."
+    )
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
@@ -89,16 +79,6 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         if names is None or not all(isinstance(name, str) for name in names):
             raise AttributeError("The training table had no names of columns that are text.")
         return np.asarray(names, dtype=object)
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Rows read so far."""
-        return self.fitted_.num_rows
-
-    @property
-    def state_bytes_(self) -> int:
-        """Bytes of the fitted states of one member."""
-        return self.fitted_.members.state_bytes
 
     @property
     def state_nbytes_(self) -> int:
@@ -205,10 +185,21 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         state_file.write(type(self).__name__, self.get_params(deep=False), self.fitted_, Path(path))
 
     @classmethod
-    def _restored(cls, content: state_file.Content, **arguments: Any) -> Self:
-        """A classifier as a file describes it, with some arguments of the constructor replaced."""
-        classifier = cls(**{**content.parameters, **arguments})
-        classifier.fitted_ = content.fitted
+    def _read(
+        cls,
+        path: str | os.PathLike[str],
+        find_model: Callable[[str], InContextModel],
+        *,
+        device: str | torch.device | None,
+        dtype: torch.dtype | None = None,
+        **arguments: Any,
+    ) -> Self:
+        """A classifier from a file (`state_file.read`), with some arguments replaced."""
+        parameters, fitted = state_file.read(
+            Path(path), cls.__name__, find_model, device=resolved_device(device), dtype=dtype
+        )
+        classifier = cls(**{**parameters, "device": device, **arguments})
+        classifier.fitted_ = fitted
         return classifier
 
     def _plan(self) -> Plan:

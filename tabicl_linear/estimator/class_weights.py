@@ -34,8 +34,8 @@ def class_weights(
         # A class that was announced, and has no rows yet, counts as one row.
         return np.asarray(counts.sum() / (len(classes) * np.maximum(counts, 1)))
     if not isinstance(class_weight, Mapping):
-        given = " ".join(repr(class_weight).split())  # a series of pandas takes several lines
-        raise ConfigError(f"class_weight={given}: give 'balanced', a dict or None.")
+        text = " ".join(repr(class_weight).split())  # a series of pandas takes several lines
+        raise ConfigError(f"class_weight={text}: give 'balanced', a dict or None.")
     labels = classes.tolist()
     for label, weight in class_weight.items():
         if label not in labels:

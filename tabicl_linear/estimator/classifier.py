@@ -1,7 +1,6 @@
 """The scikit-learn classifier on top of a pretrained in-context learner."""
 
 import os
-from pathlib import Path
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -17,14 +16,13 @@ from tabicl_linear.estimator.choices import LongContext, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
 from tabicl_linear.estimator.diagnosis import diagnosis
-from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgument, check_trees
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees, ChosenTreesLearners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.learners.protocol import Learners
-from tabicl_linear.estimator.plan import resolved_device, threads
-from tabicl_linear.estimator.presets import EnsembleName
+from tabicl_linear.estimator.members.ensemble import Encoded
+from tabicl_linear.estimator.plan import EnsembleName, threads
 from tabicl_linear.estimator.refinement import check_refinable
 from tabicl_linear.estimator.rows.frames import from_other_library
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
@@ -192,11 +190,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
                     f"its place as `load(path, model=PATH)`. {error}"
                 ) from error
 
-        content = state_file.read(
-            Path(path), cls.__name__, find, device=resolved_device(device), dtype=dtype
-        )
-        given = {} if model is None else {"model": model}
-        return cls._restored(content, device=device, **given)
+        replaced = {} if model is None else {"model": model}
+        return cls._read(path, find, device=device, dtype=dtype, **replaced)
 
     @property
     def long_context_(self) -> LongContext:
@@ -302,9 +297,12 @@ class TabICLLinearClassifier(EnsembleClassifier):
         with threads(plan.n_jobs):
             return diagnosis(
                 fitted.members,
-                fitted.columns.transform(table),
-                class_codes(labels, fitted.classes),
-                fitted.columns.categorical,
+                Encoded(
+                    fitted.columns.transform(table),
+                    class_codes(labels, fitted.classes),
+                    fitted.columns.categorical,
+                    len(fitted.classes),
+                ),
                 row_orders=row_orders,
                 progress=plan.progress,
             )

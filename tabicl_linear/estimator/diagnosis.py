@@ -3,8 +3,9 @@
 The measures are those of `tabicl_linear.analysis`, taken for every member of an ensemble.
 """
 
+from dataclasses import replace
+
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 
@@ -12,7 +13,12 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.many_classes import problems
 from tabicl_linear.estimator.learners.protocol import State
-from tabicl_linear.estimator.members.ensemble import FittedEnsemble, as_seen, progress_bar
+from tabicl_linear.estimator.members.ensemble import (
+    Encoded,
+    FittedEnsemble,
+    as_seen,
+    progress_bar,
+)
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
@@ -23,21 +29,13 @@ KEY = ["member", "digit", "layer", "head", "measure"]
 
 
 def diagnosis(
-    ensemble: FittedEnsemble[State],
-    matrix: npt.NDArray[np.float32],
-    labels: npt.NDArray[np.int64],
-    categorical: npt.NDArray[np.bool_],
-    *,
-    row_orders: int,
-    progress: bool,
+    ensemble: FittedEnsemble[State], rows: Encoded, *, row_orders: int, progress: bool
 ) -> pd.DataFrame:
     """Look into every member; see `TabICLLinearClassifier.diagnose` for the table.
 
     Args:
         ensemble: The fitted members, of a model, on the device to compute on. They do not change.
-        matrix: Rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
-        labels: Class index of each row.
-        categorical: Which columns hold category codes.
+        rows: What to read again.
         row_orders: Orders of the rows to compare.
         progress: Whether to show a progress bar.
 
@@ -50,27 +48,28 @@ def diagnosis(
             f"The table was read in {ensemble.model.num_blocks} blocks with states of their own, "
             "which diagnose does not look into: fit with long_context='full'."
         )
-    if len(matrix) < MIN_ROWS:
-        raise DataError(f"{len(matrix)} rows: give at least {MIN_ROWS} to look into states.")
+    num_rows, first = len(rows.matrix), 0
+    if num_rows < MIN_ROWS:
+        raise DataError(f"{num_rows} rows: give at least {MIN_ROWS} to look into states.")
     if row_orders < 2:
         raise ConfigError(f"row_orders={row_orders}: give at least 2 orders to compare.")
     tables = []
-    with progress_bar("diagnose", len(ensemble.views) * len(matrix), progress) as bar:
-        for group, state in enumerate(ensemble.opened(ensemble.model.device)):
-            first = group * ensemble.group_size
-            views = ensemble.views[first : first + ensemble.group_size]
-            x, y = as_seen(ensemble, views, matrix, labels)
-            mask = torch.from_numpy(np.stack([categorical[view.columns] for view in views]))
+    readable = replace(ensemble, states=ensemble.in_full(ensemble.model.device))
+    with progress_bar("diagnose", len(ensemble.views) * num_rows, progress) as bar:
+        for views, state in readable.batches():
+            x, y = as_seen(ensemble, views, rows)
+            mask = torch.from_numpy(np.stack([rows.categorical[view.columns] for view in views]))
             for digit, problem in enumerate(problems(ensemble.model, state, y), start=1):
                 model = problem.learner
                 parts = [_of_states(model, problem.state, len(views))]
                 for task in range(len(views)):
                     one = slice(task, task + 1)
-                    rows = x[one], problem.y[one], mask[one].to(x.device)
-                    parts.append(_of_reading(model, *rows).assign(task=task + 1))
-                    parts.append(_of_orders(model, *rows, row_orders).assign(task=task + 1))
+                    of_task = x[one], problem.y[one], mask[one].to(x.device)
+                    parts.append(_of_reading(model, *of_task).assign(task=task + 1))
+                    parts.append(_of_orders(model, *of_task, row_orders).assign(task=task + 1))
                 tables += [part.assign(member=part["task"] + first, digit=digit) for part in parts]
-            bar.update(len(views) * len(matrix))
+            first += len(views)
+            bar.update(len(views) * num_rows)
     table = pd.concat(tables, ignore_index=True).astype({"layer": "Int64", "head": "Int64"})
     return table[[*KEY, "value"]].sort_values(KEY, ignore_index=True)
 

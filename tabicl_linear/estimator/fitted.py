@@ -15,7 +15,6 @@ from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocesso
 from tabicl_linear.estimator.members.ensemble import FittedEnsemble
 from tabicl_linear.estimator.members.pooling import pooled
 from tabicl_linear.estimator.plan import Plan, threads
-from tabicl_linear.estimator.reading import scores
 
 NO_SCORES = pd.DataFrame(
     {"rows_seen": [0], "rows": [0], "log_loss": [0.0], "accuracy": [0.0]}
@@ -65,7 +64,7 @@ class Fitted:
             average_logits=plan.average_logits,
         )
         with threads(plan.n_jobs):
-            logs = scores(self.members, self.columns.transform(table), pool, plan)
+            logs = self.members.scores(self.columns.transform(table), pool, plan)
         return logs + np.log(weights)
 
     def probabilities(self, table: Table, plan: Plan) -> npt.NDArray[np.float64]:

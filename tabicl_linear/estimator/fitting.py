@@ -20,15 +20,15 @@ import pandas as pd
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
-from tabicl_linear.estimator.evidence import Evidence
 from tabicl_linear.estimator.fitted import Fitted
+from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.pretrained import grows
 from tabicl_linear.estimator.learners.protocol import Learners
-from tabicl_linear.estimator.members.extending import extended_ensemble
-from tabicl_linear.estimator.members.memory import retried_smaller
+from tabicl_linear.estimator.members.ensemble import Encoded, extended_ensemble, fit_ensemble
+from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
-from tabicl_linear.estimator.reading import read
+from tabicl_linear.estimator.refinement import refined
 from tabicl_linear.estimator.rows.labelled import (
     Rows,
     checked_table,
@@ -37,24 +37,21 @@ from tabicl_linear.estimator.rows.labelled import (
 )
 from tabicl_linear.estimator.rows.labels import class_codes
 from tabicl_linear.estimator.rows.pieces import Pieces
-from tabicl_linear.estimator.rows.stored import stored
 
 
-class Encoded(NamedTuple):
-    """Training rows as numbers.
+class Training(NamedTuple):
+    """Training rows, whatever they came from.
 
     Attributes:
         columns: What was learnt about the columns.
-        matrix: The rows `[rows, columns]`; of a file in the temporary folder where they are many.
         classes: Class labels, sorted.
-        codes: Class index of each row.
+        rows: The rows as numbers.
         table: The rows as they were given; None where they came in pieces.
     """
 
     columns: TablePreprocessor
-    matrix: npt.NDArray[np.float32]
     classes: npt.NDArray[Any]
-    codes: npt.NDArray[np.int64]
+    rows: Encoded
     table: Table | None = None
 
 
@@ -69,7 +66,8 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     classes, codes = _numbered(rows.labels)
     columns = plan.new_columns()
     matrix = columns.fit_transform(rows.table, codes)
-    return _fitted(Encoded(columns, matrix, classes, codes, rows.table), plan, learners)
+    encoded = Encoded(matrix, codes, columns.categorical, len(classes))
+    return _fitted(Training(columns, classes, encoded, rows.table), plan, learners)
 
 
 def fit_pieces(
@@ -96,10 +94,10 @@ def fit_pieces(
     following = next(pieces, None)
     if following is None:
         return fit(first, plan, learners)
-    plan.check_pieces()
+    plan.check_pieces(in_order=False)
     folder = Path(tempfile.gettempdir())
-    encoded = _stored(first, chain([following], pieces), plan, classes, folder)
-    return _fitted(encoded, plan, learners, spill=folder)
+    training = _stored(first, chain([following], pieces), plan, classes, folder)
+    return _fitted(training, plan, learners, spill=folder)
 
 
 def start(
@@ -117,13 +115,7 @@ def start(
         DataError: As `fit`.
         ConfigError: As `fit`, or something is to be decided on all rows at once.
     """
-    plan.check_unrefined()
-    if plan.long_context != "full":
-        raise ConfigError(
-            f"long_context={plan.long_context!r} needs all rows at once: give 'full' to fit "
-            "piece by piece."
-        )
-    plan.check_pieces()
+    plan.check_pieces(in_order=True)
     classes = np.unique(rows.labels if classes is None else classes)
     if len(classes) < 2:
         raise DataError(
@@ -133,8 +125,9 @@ def start(
     codes = class_codes(rows.labels, classes)
     # Without labels it has no rates of classes: those of the first rows alone are poor.
     columns = plan.new_columns().fit(rows.table)
-    encoded = Encoded(columns, columns.transform(rows.table), classes, codes)
-    return _fitted(encoded, plan, learners, in_order=True)
+    matrix = columns.transform(rows.table)
+    encoded = Encoded(matrix, codes, columns.categorical, len(classes))
+    return _fitted(Training(columns, classes, encoded), plan, learners, in_order=True)
 
 
 def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False) -> Fitted:
@@ -159,21 +152,11 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
     if prequential:
         score = _score(fitted.probabilities(rows.table, plan), codes, fitted.num_rows)
         scores = pd.concat([scores, score], ignore_index=True)
-    matrix = fitted.columns.transform(rows.table)
+    encoded = Encoded(
+        fitted.columns.transform(rows.table), codes, fitted.columns.categorical, len(fitted.classes)
+    )
     with threads(plan.n_jobs):
-        members = retried_smaller(
-            lambda rows_per_batch: extended_ensemble(
-                fitted.members,
-                matrix,
-                codes,
-                device=plan.device,
-                rows_per_batch=rows_per_batch,
-                progress=plan.progress,
-            ),
-            plan.rows_at_a_time(len(matrix)),
-            what=f"reading {len(matrix)} rows x {matrix.shape[1]} columns",
-            device=plan.device,
-        )
+        members = extended_ensemble(fitted.members, encoded, plan)
     return replace(
         fitted,
         members=members,
@@ -199,7 +182,7 @@ def _check_several(classes: npt.NDArray[Any]) -> None:
 
 def _stored(
     first: Rows, others: Pieces, plan: Plan, classes: npt.NDArray[Any] | None, folder: Path
-) -> Encoded:
+) -> Training:
     """Rows in pieces as numbers in a temporary file."""
     # Without labels it has no rates of classes, which would tell the labels of the first rows.
     columns = plan.new_columns().fit(first.table)
@@ -213,13 +196,15 @@ def _stored(
 
     matrix = stored(parts(), len(columns.used), folder)
     if classes is None:
-        return Encoded(columns, matrix, *_numbered(joined_labels(labels)))
-    _check_several(classes)
-    return Encoded(columns, matrix, classes, np.concatenate(labels))
+        classes, codes = _numbered(joined_labels(labels))
+    else:
+        _check_several(classes)
+        codes = np.concatenate(labels)
+    return Training(columns, classes, Encoded(matrix, codes, columns.categorical, len(classes)))
 
 
 def _fitted(
-    encoded: Encoded,
+    training: Training,
     plan: Plan,
     learners: Learners,
     *,
@@ -229,17 +214,17 @@ def _fitted(
     """The recipe: a learner that suits the rows, a temperature, and the members.
 
     Args:
-        encoded: The rows.
+        training: The rows.
         plan: How.
         learners: What reads them.
         in_order: Whether rows will be added, so that members write them in their order.
         spill: Folder for temporary files that hold what grows with the rows, instead of memory.
     """
-    columns, matrix, classes, codes, table = encoded
-    counts = np.bincount(codes, minlength=len(classes))
+    columns, classes, rows, table = training
+    counts = np.bincount(rows.codes, minlength=len(classes))
     class_weights(plan.class_weight, classes, counts)  # refuses others, before the work
-    learner = learners.for_table(len(classes), len(codes)).to(plan.device)
-    plan = plan.suited(learner, matrix.shape[1])
+    learner = learners.for_table(len(classes), len(rows.codes)).to(plan.device)
+    plan = plan.suited(learner, rows.matrix.shape[1])
     if in_order and not grows(learner):
         raise DataError(
             f"y has {len(classes)} classes, more than a model can take that reads a table "
@@ -247,22 +232,15 @@ def _fitted(
         )
     seed = plan.drawn_seed()
     with threads(plan.n_jobs):
-        evidence = Evidence(table, codes, plan, seed)
+        evidence = Evidence(table, rows.codes, plan, seed)
         long_context = evidence.long_context(learner)
         if long_context.num_blocks > 1:
             learner = ContextBlocks(learner, long_context.num_blocks)
         temperature = evidence.temperature(learner)
-        members, passes = read(
-            learner,
-            matrix,
-            codes,
-            columns.categorical,
-            plan=plan,
-            seed=seed,
-            num_classes=len(classes),
-            in_order=in_order,
-            spill=spill,
-        )
+        members = fit_ensemble(learner, rows, plan, seed=seed, in_order=in_order, spill=spill)
+        passes = None
+        if plan.refine:
+            members, passes = refined(members, rows, plan, seed=seed)
     # States that no row will be added to are only read from here on.
     members = members if grows(learner) else members.halved()
     return Fitted(
@@ -271,7 +249,7 @@ def _fitted(
         classes,
         counts,
         temperature,
-        len(codes),
+        len(rows.codes),
         long_context=long_context,
         refinement=passes,
     )
@@ -282,12 +260,12 @@ def _score(
 ) -> pd.DataFrame:
     """A row of `Fitted.prequential`."""
     # A probability of 0 costs as much as the smallest step from 1, as in scikit-learn.
-    given = probabilities[np.arange(len(codes)), codes].clip(np.finfo(np.float64).eps)
+    of_label = probabilities[np.arange(len(codes)), codes].clip(np.finfo(np.float64).eps)
     return pd.DataFrame(
         {
             "rows_seen": [rows_seen],
             "rows": [len(codes)],
-            "log_loss": [float(-np.log(given).mean())],
+            "log_loss": [float(-np.log(of_label).mean())],
             "accuracy": [float((probabilities.argmax(axis=1) == codes).mean())],
         }
     )

@@ -1,7 +1,12 @@
-"""Warnings about a user's table."""
+"""What users are told about their table."""
 
 import inspect
 import warnings
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+MOST_SHOWN = 10
+"""Column names in a message."""
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -13,3 +18,20 @@ def warn_user(text: str) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame, level = frame.f_back, level + 1
     warnings.warn(text, UserWarning, stacklevel=level + 1)
+
+
+def shown(names: Sequence[Any]) -> str:
+    """The first names, and how many more there are."""
+    first = ", ".join(str(name) for name in names[:MOST_SHOWN])
+    return first if len(names) <= MOST_SHOWN else f"{first} and {len(names) - MOST_SHOWN} more"
+
+
+def difference(expected: Sequence[Hashable], given: Sequence[Hashable]) -> str:
+    """How columns differ from those that are expected, whatever their order; empty if nowise."""
+    lacking = [repr(name) for name in expected if name not in set(given)]
+    extra = [repr(name) for name in given if name not in set(expected)]
+    parts = [f"missing {shown(lacking)}"] if lacking else []
+    parts += [f"unknown {shown(extra)}"] if extra else []
+    if not parts and len(given) != len(expected):
+        parts = ["a name occurs twice"]
+    return "; ".join(parts)

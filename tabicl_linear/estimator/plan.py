@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sklearn.utils import check_random_state
 
@@ -18,8 +19,35 @@ from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
 from tabicl_linear.estimator.learners.protocol import ContextLearner
-from tabicl_linear.estimator.members.memory import rows_that_fit
-from tabicl_linear.estimator.presets import PRESETS
+from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows_that_fit
+
+EnsembleName = Literal["default", "paper"]
+
+
+class Preset(NamedTuple):
+    """An ensemble by name: what `None` stands for in the arguments of a classifier.
+
+    In all, members combine class and column shifts, write the rows in their own order, and every
+    second one sees power-transformed columns (`tabicl_linear.estimator.members.views`).
+
+    Attributes:
+        n_estimators: Members.
+        softmax_temperature: Divides the logits.
+    """
+
+    n_estimators: int
+    softmax_temperature: float
+
+
+PRESETS: dict[EnsembleName, Preset] = {
+    "default": Preset(n_estimators=8, softmax_temperature=0.9),
+    # The authors' evaluation of real tables (`pfns/evaluation/real_world_presets.py`).
+    "paper": Preset(n_estimators=10, softmax_temperature=0.8),
+}
+REFINED_AT_ONCE = (
+    "refine=True optimises states on all rows at once, and here they come piece by piece: fit one "
+    "table in memory, or set refine=False and fit anew."
+)
 
 
 @dataclass(frozen=True)
@@ -90,33 +118,53 @@ class Plan:
         # To be refined, each member is fitted alone: each stops, and keeps its start, on its own.
         return min(rows, num_rows * (1 if self.refine else self.num_members))
 
-    def check_pieces(self) -> None:
-        """Check that rows may come piece by piece.
+    def in_memory(
+        self,
+        compute: Callable[[int], Result],
+        doing: str,
+        matrix: npt.NDArray[np.float32],
+        most: int | None = None,
+    ) -> Result:
+        """What `compute` makes of a matrix, given the number of rows in the network at a time.
+
+        Args:
+            compute: Called again with fewer rows if memory runs out.
+            doing: What it does, for the message.
+            matrix: Rows `[rows, columns]`.
+            most: At most so many at a time.
 
         Raises:
-            ConfigError: Something is to be decided or optimised on all rows at once.
+            DataError: Memory ran out twice.
         """
-        self.check_unrefined()
+        rows = self.rows_at_a_time(len(matrix))
+        return retried_smaller(
+            compute,
+            rows if most is None else min(rows, most),
+            what=f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns",
+            device=self.device,
+        )
+
+    def check_pieces(self, *, in_order: bool) -> None:
+        """Check that nothing is to be decided or optimised on all rows, as they come in pieces.
+
+        Args:
+            in_order: Whether each piece is read and let go.
+
+        Raises:
+            ConfigError: Something is; the message says what.
+        """
+        if self.refine:
+            raise ConfigError(REFINED_AT_ONCE)
+        if in_order and self.long_context != "full":
+            raise ConfigError(
+                f"long_context={self.long_context!r} needs all rows at once: give 'full' to fit "
+                "piece by piece."
+            )
         if self.is_calibrated:
             raise ConfigError(
                 "softmax_temperature='auto' needs all rows at once: give a number or None to fit "
                 "piece by piece."
             )
-
-    def check_unrefined(self) -> None:
-        """Check that states are not to be refined, for which all rows have to be there.
-
-        Raises:
-            ConfigError: They are.
-        """
-        if self.refine:
-            raise ConfigError(REFINED_AT_ONCE)
-
-
-REFINED_AT_ONCE = (
-    "refine=True optimises states on all rows at once, and here they come piece by piece: fit one "
-    "table in memory, or set refine=False and fit anew."
-)
 
 
 def checked_plan(arguments: Mapping[str, Any]) -> Plan:

@@ -1,7 +1,6 @@
 """The closed form alone as a scikit-learn classifier: the baseline a trained model must beat."""
 
 import os
-from pathlib import Path
 from typing import Any, Literal, Self, final
 
 import torch
@@ -10,7 +9,6 @@ from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
-from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgument, check_trees
 from tabicl_linear.estimator.learners.chosen_trees.learner import (
     MAX_COLUMNS,
@@ -18,8 +16,7 @@ from tabicl_linear.estimator.learners.chosen_trees.learner import (
     ChosenTreesLearners,
 )
 from tabicl_linear.estimator.learners.closed_form import ClosedForms
-from tabicl_linear.estimator.plan import check_count, resolved_device
-from tabicl_linear.estimator.presets import EnsembleName
+from tabicl_linear.estimator.plan import EnsembleName, check_count
 from tabicl_linear.model import InContextModel
 from tabicl_linear.ridge_inputs import RidgeOptions
 
@@ -128,10 +125,7 @@ class RandomFeatureRidge(EnsembleClassifier):
         def refuse(name: str) -> InContextModel:
             raise CheckpointError(f"{path} refers to a model, which this classifier does not have.")
 
-        content = state_file.read(
-            Path(path), cls.__name__, refuse, device=resolved_device(device), dtype=None
-        )
-        return cls._restored(content, device=device)
+        return cls._read(path, refuse, device=device)
 
     def _learners(self) -> ClosedForms | ChosenTreesLearners:
         check_trees(self.trees)

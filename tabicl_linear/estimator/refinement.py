@@ -6,17 +6,23 @@ optimised to predict the other rows, read as queries, for as long as that helps 
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.choices import held_out_rows
 from tabicl_linear.estimator.learners.many_classes import Problem, problems, rejoined
-from tabicl_linear.estimator.members.ensemble import FittedEnsemble, as_seen, progress_bar
+from tabicl_linear.estimator.members.ensemble import (
+    Encoded,
+    FittedEnsemble,
+    as_seen,
+    progress_bar,
+)
+from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Int, Tensor
 
@@ -49,13 +55,7 @@ def check_refinable(model: InContextModel) -> None:
 
 
 def refined(
-    ensemble: FittedEnsemble[Any],
-    matrix: npt.NDArray[np.float32],
-    labels: npt.NDArray[np.int64],
-    *,
-    seed: int,
-    gradient_rows: int,
-    progress: bool,
+    ensemble: FittedEnsemble[Any], rows: Encoded, plan: Plan, *, seed: int
 ) -> tuple[FittedEnsemble[Any], pd.DataFrame]:
     """Members whose states predict rows held out from them better than the states they start from.
 
@@ -65,11 +65,9 @@ def refined(
 
     Args:
         ensemble: Members that were fitted one at a time.
-        matrix: The rows that they have read, `[rows, columns]`.
-        labels: Class index of each row.
+        rows: The rows that they have read.
+        plan: How.
         seed: Of the rows held out and of the minibatches.
-        gradient_rows: Rows whose gradients are held at a time.
-        progress: Whether to show a progress bar.
 
     Returns:
         The members, and a table with a row for each pass:
@@ -83,20 +81,27 @@ def refined(
         - best: whether its state is the one kept, with the least loss on the held-out rows.
         - used: whether the member uses a refined state for this digit.
     """
-    states, curves = list[Any](), list[pd.DataFrame]()
-    total = len(ensemble.views) * len(matrix)
-    with progress_bar("refine", total, progress) as bar:
+    attempt = partial(_refined_members, ensemble, rows, plan, seed)
+    return plan.in_memory(attempt, "refining states of", rows.matrix, most=BATCH_ROWS)
+
+
+def _refined_members(
+    ensemble: FittedEnsemble[Any], rows: Encoded, plan: Plan, seed: int, gradient_rows: int
+) -> tuple[FittedEnsemble[Any], pd.DataFrame]:
+    """`refined`, with the gradients of so many rows at a time."""
+    states, curves, num_rows = list[Any](), list[pd.DataFrame](), len(rows.codes)
+    with progress_bar("refine", len(ensemble.views) * num_rows, plan.progress) as bar:
         for member, (view, state) in enumerate(zip(ensemble.views, ensemble.states, strict=True)):
-            held_out = held_out_rows(labels, seed + member, fraction=HELD_OUT_FRACTION)
-            positions = torch.from_numpy(held_out[view.row_order(len(labels))]).nonzero().squeeze(1)
-            x, y = as_seen(ensemble, (view,), matrix, labels)
+            held_out = held_out_rows(rows.codes, seed + member, fraction=HELD_OUT_FRACTION)
+            positions = torch.from_numpy(held_out[view.row_order(num_rows)]).nonzero().squeeze(1)
+            x, y = as_seen(ensemble, (view,), rows)
             better = []
             for digit, problem in enumerate(problems(ensemble.model, state, y)):
                 improved, epochs = _refined(problem, x, positions, seed + member, gradient_rows)
                 better.append(improved)
                 curves.append(_curve(member + 1, digit + 1, epochs))
             states.append(rejoined(ensemble.model, better))
-            bar.update(len(matrix))
+            bar.update(num_rows)
     return replace(ensemble, states=tuple(states)), pd.concat(curves, ignore_index=True)
 
 

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
-from tabicl_linear.estimator.presets import EnsembleName
+from tabicl_linear.estimator.plan import EnsembleName
 from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, baseline_version
 from tabicl_linear.evaluation.protocol import BenchmarkTable
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path

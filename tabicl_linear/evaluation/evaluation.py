@@ -9,7 +9,7 @@ from typing import Any
 
 from tabicl_linear._version import __version__
 from tabicl_linear.errors import ConfigError, DamagedFile, DataError
-from tabicl_linear.estimator.presets import EnsembleName
+from tabicl_linear.estimator.plan import EnsembleName
 from tabicl_linear.evaluation import description, trials
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
 from tabicl_linear.evaluation.candidates import Candidate
@@ -176,8 +176,8 @@ def _described(benchmark: Benchmark, source: Source) -> tuple[Source, dict[str, 
     Raises:
         DataError: It cannot be used, and the benchmark is not forgiving.
     """
-    known: dict[str, Any] = {"name": source.name, "openml_id": source.openml_id}
-    unknown = known | {"rows": None, "columns": None, "classes": None, "checksum": None}
+    about: dict[str, Any] = {"name": source.name, "openml_id": source.openml_id}
+    unknown = about | {"rows": None, "columns": None, "classes": None, "checksum": None}
     if source.fault is not None:
         return source, unknown
     try:
@@ -186,7 +186,7 @@ def _described(benchmark: Benchmark, source: Source) -> tuple[Source, dict[str, 
         if not benchmark.forgiving:
             raise
         return replace(source, fault=str(error).rstrip(".")), unknown
-    return source, known | {
+    return source, about | {
         "rows": len(table.y),
         "columns": table.x.shape[1],
         "classes": len(set(table.y)),

@@ -128,8 +128,8 @@ def mean_log_loss(
     """
     has_class = np.isin(y, classes)
     wide = probabilities[has_class].astype(np.float64)
-    given = wide[np.arange(len(wide)), np.searchsorted(classes, y[has_class])] / wide.sum(1)
-    return float(-np.log(given.clip(np.finfo(np.float64).eps)).mean())
+    of_label = wide[np.arange(len(wide)), np.searchsorted(classes, y[has_class])] / wide.sum(1)
+    return float(-np.log(of_label.clip(np.finfo(np.float64).eps)).mean())
 
 
 def score(

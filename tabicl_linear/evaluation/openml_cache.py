@@ -129,8 +129,8 @@ class OpenMLCache:
                 )
             self._say(f"reading suite {suite} from OpenML")
             with self._scratch() as scratch:
-                found = self._ask({"suite": int(suite)}, f"suite {suite}", scratch)["tables"]
-            tables = {str(number): name for number, name in found.items()}
+                answer = self._ask({"suite": int(suite)}, f"suite {suite}", scratch)["tables"]
+            tables = {str(number): name for number, name in answer.items()}
             content = {"tables": tables}
             with written_whole(path) as partial:
                 partial.write_text(json.dumps({**content, DIGEST: digest_of(content)}))

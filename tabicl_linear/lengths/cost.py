@@ -9,6 +9,7 @@ from functools import partial
 import pandas as pd
 import torch
 
+from tabicl_linear import pages
 from tabicl_linear.lengths.datasets import LengthDataset, draw_dataset
 from tabicl_linear.lengths.readings import Statistics, read_prefixes
 from tabicl_linear.lengths.run import Models, RunOptions
@@ -55,18 +56,17 @@ def measure(models: Models, options: RunOptions, rounds: int) -> pd.DataFrame:
 
 def markdown(table: pd.DataFrame) -> str:
     """The table as markdown."""
-    lines = [
-        "| model | parameters | rows | lengths | draw s | all lengths s | longest alone s | ratio "
-        "| peak memory MB |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row.model} | {row.parameters:,} | {row.num_rows:,} | {row.lengths} "
-        f"| {row.draw_seconds:.2f} | {row.every_seconds:.2f} | {row.longest_seconds:.2f} "
-        f"| {row.ratio:.2f} | {row.peak_mb:,.0f} |"
+    header = ["model", "parameters", "rows", "lengths", "draw s", "all lengths s"]
+    header += ["longest alone s", "ratio", "peak memory MB"]
+    rows = [
+        [
+            *(f"{row.model}", f"{row.parameters:,}", f"{row.num_rows:,}", f"{row.lengths}"),
+            *(f"{row.draw_seconds:.2f}", f"{row.every_seconds:.2f}", f"{row.longest_seconds:.2f}"),
+            *(f"{row.ratio:.2f}", f"{row.peak_mb:,.0f}"),
+        ]
         for row in table.itertuples()
     ]
-    return "\n".join(lines)
+    return pages.markdown(header, rows)
 
 
 def _read(

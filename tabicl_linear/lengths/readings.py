@@ -60,20 +60,20 @@ def read_prefixes(
         return
     clock = _Clock(model.device)
     num_rows = lengths[-1] if statistics == "longest" else lengths[0]
-    by = model.statistics(
+    column_statistics = model.statistics(
         dataset.x[:, :num_rows],
         dataset.y[:, :num_rows],
         dataset.categorical,
         rows_per_chunk=chunk_rows(model.device),
     )
     if statistics == "longest" and model.ridge is not None:
-        yield from _refitted(model, dataset, lengths, by)
+        yield from _refitted(model, dataset, lengths, column_statistics)
         return
     state, start = None, 0
     for length in lengths:
         rows, labels = dataset.x[:, start:length], dataset.y[:, start:length]
         if state is None:
-            state = model.fit(rows, labels, statistics=by)
+            state = model.fit(rows, labels, statistics=column_statistics)
         else:
             state = model.fit(rows, labels, state=state)
         yield clock.reading(length, model, state, dataset)
@@ -109,15 +109,15 @@ def _refitted(
     model: InContextModel,
     dataset: LengthDataset,
     lengths: tuple[int, ...],
-    by: ContextStatistics | None,
+    column_statistics: ContextStatistics | None,
 ) -> Iterator[Reading]:
     for length in lengths:
         clock = _Clock(model.device)
         state = model.fit(
             dataset.x[:, :length],
             dataset.y[:, :length],
-            categorical=dataset.categorical if by is None else None,
-            statistics=by,
+            categorical=dataset.categorical if column_statistics is None else None,
+            statistics=column_statistics,
         )
         yield clock.reading(length, model, state, dataset)
 

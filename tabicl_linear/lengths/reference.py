@@ -62,7 +62,7 @@ class Reference(NamedTuple):
         Raises:
             ConfigError: Another run is over other datasets, or is no run; or no run has a name.
         """
-        known = list(labels)
+        available = list(labels)
         for folder in self.runs:
             theirs, ours = read_settings(folder).get("datasets"), settings["datasets"]
             if _decisive(theirs) != _decisive(ours):
@@ -72,12 +72,12 @@ class Reference(NamedTuple):
                     f"it is below {COVERED_ROWS}."
                 )
             read = results(folder, COLUMNS)
-            known += [] if read.empty else list(read["model"].unique())
-        missing = [name for name in self.models if name not in known]
+            available += [] if read.empty else list(read["model"].unique())
+        missing = [name for name in self.models if name not in available]
         if missing:
             raise ConfigError(
                 f"--reference names {missing[0]!r}, which no run has; there are "
-                f"{', '.join(dict.fromkeys(known))}."
+                f"{', '.join(dict.fromkeys(available))}."
             )
 
     def select(self, own: pd.DataFrame) -> pd.DataFrame:
@@ -87,17 +87,19 @@ class Reference(NamedTuple):
             DataError: A dataset is not the same in two runs, or a name is missing on one.
         """
         tables = [own, *(results(folder, COLUMNS) for folder in self.runs)]
-        found = pd.concat([table for table in tables if not table.empty], ignore_index=True)
-        found = found[found["dataset"].isin(own["dataset"])]
-        sums = found.groupby("dataset")["checksum"].nunique()
+        selected = pd.concat([table for table in tables if not table.empty], ignore_index=True)
+        selected = selected[selected["dataset"].isin(own["dataset"])]
+        sums = selected.groupby("dataset")["checksum"].nunique()
         if (sums > 1).any():
             raise DataError(
                 f"dataset {sums.idxmax()} differs between the runs of the reference set: make all "
                 "with the same version of PyTorch."
             )
         names = self.models or tuple(own["model"].unique())
-        found = found[found["model"].isin(names)].drop_duplicates(["dataset", "model", "num_rows"])
-        there = set(zip(found["dataset"], found["model"], strict=True))
+        selected = selected[selected["model"].isin(names)].drop_duplicates(
+            ["dataset", "model", "num_rows"]
+        )
+        there = set(zip(selected["dataset"], selected["model"], strict=True))
         for dataset in own["dataset"].unique():
             absent = [name for name in names if (dataset, name) not in there]
             if absent:
@@ -105,7 +107,7 @@ class Reference(NamedTuple):
                     f"the reference set lacks {absent[0]!r} on dataset {dataset}: finish the run "
                     "that has it, or read fewer datasets."
                 )
-        return found
+        return selected
 
 
 def _decisive(datasets: object) -> object:

@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
+from tabicl_linear import pages
 from tabicl_linear.errors import DataError
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -111,16 +112,15 @@ def half_width(values: np.ndarray) -> float:
 def markdown(summary: pd.DataFrame, metric: str) -> str:
     """A metric's means and intervals: a row for each model, a column for each length."""
     lengths = sorted(summary["num_rows"].unique())
-    lines = ["| rows | " + " | ".join(f"{length:,}" for length in lengths) + " |"]
-    lines.append("|---|" + "---|" * len(lengths))
+    lines = []
     for model in summary["model"].unique():
         rows = summary[summary["model"] == model].set_index("num_rows")
-        cells = []
+        cells = [str(model)]
         for length in lengths:
             if length not in rows.index:
                 cells.append("")
                 continue
             row = rows.loc[length]
             cells.append(f"{row[metric]:.4f} ± {row[f'{metric}_interval']:.4f}")
-        lines.append(f"| {model} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return pages.markdown(["rows", *(f"{length:,}" for length in lengths)], lines)

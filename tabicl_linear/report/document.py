@@ -111,8 +111,8 @@ def document(results: Results, *, reference: str | None, command: str) -> dict[s
         for name, table in everything.items()
         for suffix, write in FORMATS.items()
     }
-    drawn = [x for chapter in chapters for part in chapter.sections for x in part.drawings]
-    files |= {f"figures/{drawing.name}.svg": drawing.svg for drawing in drawn}
+    pictures = [x for chapter in chapters for part in chapter.sections for x in part.drawings]
+    files |= {f"figures/{drawing.name}.svg": drawing.svg for drawing in pictures}
     files["pairs.csv"] = tables.pairs_frame(benchmarks).to_csv(index=False)
     header = {
         "title": TITLE,

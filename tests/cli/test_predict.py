@@ -15,7 +15,7 @@ from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.__main__ import main
 from tabicl_linear.cli.table_output import write_table
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.rows.files import TableFile
+from tabicl_linear.estimator.rows.table_file import TableFile
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import tiny_model
 
 from tabicl_linear.__main__ import main
 from tabicl_linear.cli import predict_stream
-from tabicl_linear.estimator.rows import files
+from tabicl_linear.estimator.rows import table_file
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def model(tmp_path_factory):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Two files in both forms, several pieces long."""
-    monkeypatch.setattr(files, "ROWS_PER_PIECE", 20)
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 20)
     rng = np.random.default_rng(0)
     y = np.arange(120) % 3
     frame = pd.DataFrame({"a": y + rng.normal(size=120), "b": rng.normal(size=120)})

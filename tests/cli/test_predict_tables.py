@@ -13,8 +13,14 @@ import pytest
 import tiny_model
 
 from tabicl_linear.__main__ import main
-from tabicl_linear.cli.predict_tables import TableOptions, read_tables, with_predictions
+from tabicl_linear.cli.predict_tables import (
+    TableOptions,
+    _row_numbers,
+    read_tables,
+    with_predictions,
+)
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +113,11 @@ def test_words_can_be_labels(files, model):
 def test_marks_in_columns_of_numbers_are_missing(files):
     files(train="x,z,y\n" + "1,?,a\n?,b,b\n ,c,a\n2.5,?,b\n", test="x,z\n?,?\n,b\n")
     read = tables()
-    np.testing.assert_array_equal(read.train["x"], [1, np.nan, np.nan, 2.5])
-    assert read.test["x"].isna().all()
+    columns = TablePreprocessor()
+    with pytest.warns(UserWarning, match=r"Text is read in columns 'x' \('\?' as missing\)"):
+        matrix = columns.fit(read.train).transform(read.train)
+    assert np.isnan(matrix[:, 0]).tolist() == [False, True, True, False]
+    assert np.isnan(columns.transform(read.test)[:, 0]).all()
     assert read.train["z"].tolist() == ["?", "b", "c", "?"]
     assert read.test["z"].tolist() == ["?", "b"]
 
@@ -261,3 +270,18 @@ def test_the_process_ends_when_the_file_is_there(files, model):
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.endswith("wrote o.csv: 1 rows\n")
     assert len(pd.read_csv(folder / "o.csv")) == 1
+
+
+def test_columns_that_look_like_row_numbers():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "Unnamed: 0": rng.normal(size=40),
+            "id": np.arange(7, 47),
+            "count": rng.permutation(40),
+            "time": np.arange(40.0),
+            "steps": 2 * np.arange(40),
+        }
+    )
+    assert _row_numbers(table) == ["Unnamed: 0", "id"]
+    assert _row_numbers(table[:20]) == ["Unnamed: 0"]

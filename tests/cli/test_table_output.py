@@ -6,7 +6,7 @@ import pytest
 
 from tabicl_linear.cli.table_output import check_writable, table_writer, write_table
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.rows.files import TableFile
+from tabicl_linear.estimator.rows.table_file import TableFile
 
 TABLE = pd.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z,\n;\t"], "ü": [0.5, np.nan, 1e300]})
 

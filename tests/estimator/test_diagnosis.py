@@ -15,7 +15,7 @@ from tabicl_linear.analysis.diagnosis import LABELS, diagnosis_figure
 from tabicl_linear.analysis.state_drift import drift
 from tabicl_linear.analysis.states import states_at
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.members.ensemble import as_seen
+from tabicl_linear.estimator.members.ensemble import Encoded, as_seen
 from tabicl_linear.kernels.state import tensors
 
 COLUMNS = ["member", "digit", "layer", "head", "measure", "value"]
@@ -80,8 +80,9 @@ def test_values_are_those_of_the_states(axis, rows_per_batch):
     found, ensemble = classifier.diagnose(x, y), classifier.ensemble_
     assert ensemble.group_size == (3 if rows_per_batch is None else 1)
     matrix, codes = classifier.preprocessor_.transform(x), np.unique(y, return_inverse=True)[1]
-    rows, labels = as_seen(ensemble, ensemble.views, matrix, codes)
-    mask = np.stack([classifier.preprocessor_.categorical[v.columns] for v in ensemble.views])
+    encoded = Encoded(matrix, codes, classifier.preprocessor_.categorical, codes.max() + 1)
+    rows, labels = as_seen(ensemble, ensemble.views, encoded)
+    mask = np.stack([encoded.categorical[v.columns] for v in ensemble.views])
     states = states_at(model, rows, labels, [20, 40], categorical=torch.from_numpy(mask))
     expected = drift(states, num_tasks=3)
     expected = expected[expected["form"] == "state"].groupby(["length", "task", "layer", "head"])

@@ -13,7 +13,7 @@ from tolerances import RMS, assert_close
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.analysis.prequential import prequential_figure
 from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
-from tabicl_linear.estimator.members import extending
+from tabicl_linear.estimator.members import ensemble
 from tabicl_linear.estimator.members.ensemble import as_seen
 from tabicl_linear.kernels.state import tensors
 
@@ -127,11 +127,11 @@ def test_more_rows_are_written_in_the_order_given(monkeypatch):
     assert all(view.row_seed is not None for view in classifier.ensemble_.views)
     orders = []
 
-    def recorded(ensemble, views, matrix, labels):
-        orders.extend(view.row_order(len(matrix)).tolist() for view in views)
-        return as_seen(ensemble, views, matrix, labels)
+    def recorded(members, views, rows):
+        orders.extend(view.row_order(len(rows.matrix)).tolist() for view in views)
+        return as_seen(members, views, rows)
 
-    monkeypatch.setattr(extending, "as_seen", recorded)
+    monkeypatch.setattr(ensemble, "as_seen", recorded)
     classifier.partial_fit(x[40:], y[40:])
     assert orders == [list(range(20))] * 2
 

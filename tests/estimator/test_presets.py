@@ -26,9 +26,7 @@ def test_the_paper_s_ensemble(checkpoint):
     logits = paper.ensemble_.scores(
         paper.preprocessor_.transform(TABLE),
         lambda each: each.mean(0) / 0.8,
-        device=paper.ensemble_.model.device,
-        rows_per_batch=1000,
-        progress=False,
+        paper._plan(),
     )
     expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     np.testing.assert_allclose(paper.predict_proba(TABLE), expected, rtol=1e-6)

@@ -14,7 +14,7 @@ from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator import refinement
 from tabicl_linear.estimator.choices import held_out_rows
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
-from tabicl_linear.estimator.members.ensemble import as_seen, fit_ensemble
+from tabicl_linear.estimator.members.ensemble import Encoded, as_seen, fit_ensemble
 from tabicl_linear.estimator.refinement import HELD_OUT_FRACTION, refined
 from tabicl_linear.kernels.state import tensors
 from tabicl_linear.model import InContextModel
@@ -88,7 +88,8 @@ def test_the_loss_is_that_of_the_states_in_use_on_rows_of_each_members_own():
     matrix = found.preprocessor_.fit_transform(x, codes)
     held_out = []
     for member, (view, state) in enumerate(zip(ensemble.views, ensemble.states, strict=True)):
-        rows, labels = as_seen(ensemble, (view,), matrix, codes)
+        encoded = Encoded(matrix, codes, found.preprocessor_.categorical, codes.max() + 1)
+        rows, labels = as_seen(ensemble, (view,), encoded)
         mask = held_out_rows(codes, found._plan().drawn_seed() + member, fraction=HELD_OUT_FRACTION)
         held_out.append(mask)
         shown = mask[view.row_order(len(codes))]
@@ -130,20 +131,13 @@ def test_starts_do_not_know_the_label_of_a_row_held_out(monkeypatch):
     codes = np.unique(y, return_inverse=True)[1]
     matrix = TablePreprocessor().fit(x).transform(x)
     monkeypatch.setattr(refinement, "held_out_rows", lambda labels, *_, **__: np.arange(12) == 7)
+    plan = TabICLLinearClassifier(n_estimators=1, rows_per_batch=12, device="cpu")._plan()
     total = 0.0
     for label in range(4):
         codes[7] = label
-        ensemble = fit_ensemble(
-            make("DeltaNet", "final_state", axis="coded_row"),
-            matrix,
-            codes,
-            categorical=np.zeros(matrix.shape[1], dtype=bool),
-            num_members=1,
-            seed=0,
-            rows_per_batch=12,
-            progress=False,
-        )
-        _, curve = refined(ensemble, matrix, codes, seed=0, gradient_rows=12, progress=False)
+        rows = Encoded(matrix, codes, np.zeros(matrix.shape[1], dtype=bool), 4)
+        model = make("DeltaNet", "final_state", axis="coded_row")
+        _, curve = refined(fit_ensemble(model, rows, plan, seed=0), rows, plan, seed=0)
         total += np.exp(-curve["held_out_loss"].iloc[0])
     assert total == pytest.approx(1.0, rel=1e-9)
 
@@ -228,15 +222,15 @@ def test_it_goes_with_the_other_arguments():
 
 
 def test_memory_that_runs_out_is_tried_with_fewer_rows(monkeypatch):
-    sizes, whole = [], refinement.refined
+    sizes, whole = [], refinement._refined_members
 
-    def scarce(*arguments, gradient_rows, **options):
-        sizes.append(gradient_rows)
-        if gradient_rows > 20:
+    def scarce(*arguments):
+        sizes.append(arguments[-1])
+        if arguments[-1] > 20:
             raise MemoryError
-        return whole(*arguments, gradient_rows=gradient_rows, **options)
+        return whole(*arguments)
 
-    monkeypatch.setattr(refinement, "refined", scarce)
+    monkeypatch.setattr(refinement, "_refined_members", scarce)
     assert fitted().refine_["used"].any()
     assert sizes == [60, 7]
 

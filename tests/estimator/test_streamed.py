@@ -10,8 +10,8 @@ from estimator.files.test_state_file import FEW, table
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.reading import read
-from tabicl_linear.estimator.rows import files, labelled
+from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
+from tabicl_linear.estimator.rows import labelled, table_file
 
 KINDS = [TabICLLinearClassifier, RandomFeatureRidge]
 
@@ -29,7 +29,7 @@ def cut(x, y, *ends):
 def small(monkeypatch):
     """Few rows are many."""
     monkeypatch.setattr(labelled, "FIRST_ROWS", 40)
-    monkeypatch.setattr(files, "ROWS_PER_PIECE", 30)
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 30)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,7 +58,8 @@ def test_many_rows_are_the_whole_with_the_columns_of_the_first(kind, checkpoint,
         matrix = columns.transform(x)
         codes = np.unique(y, return_inverse=True)[1]
         learner, seed = whole._learners().for_table(3, len(y)), plan.drawn_seed()
-        members, _ = read(learner, matrix, codes, columns.categorical, plan=plan, seed=seed)
+        rows = Encoded(matrix, codes, columns.categorical, 3)
+        members = fit_ensemble(learner, rows, plan, seed=seed)
         whole.fitted_ = replace(whole.fitted_, members=members.halved())
         np.testing.assert_array_equal(pieces.predict_proba(x), whole.predict_proba(x))
         assert pieces.n_samples_seen_ == 90

@@ -68,7 +68,7 @@ class TestResults:
         assert sizes == [("two", 120, 2, 2), ("three", 120, 2, 3)]
 
     def test_the_paper_s_ensemble_has_ten_members(self, model):
-        from tabicl_linear.estimator.presets import PRESETS
+        from tabicl_linear.estimator.plan import PRESETS
         from tabicl_linear.evaluation.candidates import candidates
 
         made = [candidates([str(model)], [], name)[0].make(1) for name in ("paper", "default")]

@@ -8,7 +8,7 @@ from experiments.study.measures.lengths import SCORES, options
 from experiments.study.scale import Scale
 from tabicl_linear import load_model
 from tabicl_linear.analysis.oracle import OracleOptions
-from tabicl_linear.lengths.oracle import SyntheticTasks, compare
+from tabicl_linear.lengths.oracle_tasks import SyntheticTasks, compare
 from tabicl_linear.model import InContextModel
 
 KEYS = ["dataset", "num_rows"]

@@ -11,7 +11,7 @@ from experiments.study.scale import Scale
 from tabicl_linear import load_model
 from tabicl_linear.analysis.oracle import OracleOptions
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source, folder_benchmark
-from tabicl_linear.lengths.oracle import TableTasks, compare, limits
+from tabicl_linear.lengths.oracle_tasks import TableTasks, compare, limits
 from tabicl_linear.model import InContextModel
 
 LARGE = "large"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from tabicl_linear.estimator.columns.cells import missing
+from tabicl_linear.estimator.columns.reading import missing
 
 _BOOLEANS = {"0": "False", "1": "True", "false": "False", "true": "True"}
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from tabicl_linear.estimator.columns.cells import missing
+from tabicl_linear.estimator.columns.reading import missing
 
 FEWEST_ROWS = 50
 """Rows below which nothing can be said: numbers."""

@@ -8,7 +8,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.cells import Reading, read_as
 from tabicl_linear.estimator.columns.encodings import (
     CategoryColumn,
     Column,
@@ -16,10 +15,11 @@ from tabicl_linear.estimator.columns.encodings import (
     MissingColumn,
     UsedColumn,
 )
-from tabicl_linear.estimator.columns.fitting import fit_columns
 from tabicl_linear.estimator.columns.ids import whole_numbers
+from tabicl_linear.estimator.columns.learning import fit_columns
+from tabicl_linear.estimator.columns.reading import Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
-from tabicl_linear.estimator.notices import warn_user
+from tabicl_linear.estimator.notices import difference, shown, warn_user
 
 PLAIN_NUMBERS = Reading("numeric", ".")
 """How numbers of any dtype are read, and text that needs no explanation."""
@@ -73,19 +73,19 @@ class TablePreprocessor:
         twice = frame.columns[frame.columns.duplicated()]
         if len(twice):
             raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
-        declared = self._declared(frame)
-        notes, columns, seen, judged = [], list[Column](), set[bytes](), False
+        is_categorical = self._are_categorical(frame)
+        notes, columns, absences, by_evidence = [], list[Column](), set[bytes](), False
         for position, (name, cells) in enumerate(frame.items()):
-            reading = Reading("categorical") if declared[position] else read_as(cells, name)
+            reading = Reading("categorical") if is_categorical[position] else read_as(cells, name)
             if reading == PLAIN_NUMBERS and labels is not None:
                 reading = _by_evidence(cells, labels)
-                judged = judged or bool(reading.note)
+                by_evidence = by_evidence or bool(reading.note)
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
             records = fit_columns(cells, name, position, reading=reading, labels=labels)
-            columns += _not_told_before(records, cells, seen)
+            columns += _not_told_before(records, cells, absences)
         if notes:
-            warn_user(f"Text is read in columns {_listed(notes)}.{OVERRULE if judged else ''}")
+            warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if by_evidence else ''}")
         self.columns = tuple(columns)
         self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
         if not self.used:
@@ -155,11 +155,11 @@ class TablePreprocessor:
         """Columns of the training table."""
         return self.columns[-1].position + 1
 
-    def _declared(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    def _are_categorical(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
         width = frame.shape[1]
-        declared = np.zeros(width, dtype=bool)
+        are_categorical = np.zeros(width, dtype=bool)
         if self.categorical_features is None:
-            return declared
+            return are_categorical
         mask = np.asarray(self.categorical_features)
         if mask.dtype == bool:
             if mask.shape != (width,):
@@ -172,43 +172,43 @@ class TablePreprocessor:
         for feature in self.categorical_features:
             position = names.index(feature) if feature in names else feature
             if not isinstance(position, int | np.integer) or not 0 <= position < width:
-                names_or = f"names ({_shown(names)}) or " if names else ""
+                names_or = f"names ({shown(list(map(repr, names)))}) or " if names else ""
                 raise DataError(
                     f"categorical_features has {feature!r}, which is not a column: give {names_or}"
                     f"positions from 0 to {width - 1}."
                 )
-            declared[position] = True
-        return declared
+            are_categorical[position] = True
+        return are_categorical
 
 
 def _by_evidence(cells: pd.Series, labels: npt.NDArray[np.int64]) -> Reading:
     """How a column of numbers is read whose text may be names, such as ids and codes."""
-    found = whole_numbers(cells, labels)
-    if found is None:
+    evidence = whole_numbers(cells, labels)
+    if evidence is None:
         return PLAIN_NUMBERS
-    if found.are_names:
-        return Reading("categorical", note=found.note)
-    return PLAIN_NUMBERS._replace(note=found.note)
+    if evidence.are_names:
+        return Reading("categorical", note=evidence.note)
+    return PLAIN_NUMBERS._replace(note=evidence.note)
 
 
 def _not_told_before(
-    records: Sequence[Column], cells: pd.Series, seen: set[bytes]
+    records: Sequence[Column], cells: pd.Series, absences: set[bytes]
 ) -> Sequence[Column]:
     """The records of a column without those of missing values that another column has.
 
     Args:
         records: The records.
         cells: The training rows of the column.
-        seen: Where values are missing in the columns before it; extended.
+        absences: Where values are missing in the columns before it; extended.
     """
     distinct = []
     for column in records:
         if isinstance(column, MissingColumn):
             # Columns are often missing together: once is enough.
             where = column.encode(cells).tobytes()
-            if where in seen:
+            if where in absences:
                 continue
-            seen.add(where)
+            absences.add(where)
         distinct.append(column)
     reason = "all present values are the same, and an earlier column is missing in the same rows"
     return distinct or [DroppedColumn(records[0].name, records[0].position, reason)]
@@ -225,18 +225,14 @@ def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.
     Raises:
         DataError: Columns are missing or unknown; the message lists them.
     """
-    given, expected = list(frame.columns), list(labels)
-    if given == expected:
+    expected = list(labels)
+    if list(frame.columns) == expected:
         return frame
-    lacking = [label for label in expected if label not in set(given)]
-    extra = [label for label in given if label not in set(expected)]
-    if lacking or extra or len(given) != len(expected):
-        parts = [f"missing {_shown(lacking)}"] if lacking else []
-        parts += [f"unknown {_shown(extra)}"] if extra else []
-        parts = parts or ["a name occurs twice"]
+    differences = difference(expected, list(frame.columns))
+    if differences:
         raise DataError(
-            f"The columns differ from those of {whose}: {'; '.join(parts)}. Give the same "
-            "columns, in any order."
+            f"The columns differ from those of {whose}: {differences}. Give the same columns, in "
+            "any order."
         )
     return frame[expected]
 
@@ -244,12 +240,3 @@ def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.
 def _framed(table: Table) -> pd.DataFrame:
     # Columns are only read, so an array need not be copied.
     return table if isinstance(table, pd.DataFrame) else pd.DataFrame(table, copy=False)
-
-
-def _listed(texts: Sequence[str], most: int = 10) -> str:
-    shown = ", ".join(texts[:most])
-    return shown if len(texts) <= most else f"{shown} and {len(texts) - most} more"
-
-
-def _shown(labels: Sequence[Hashable], most: int = 10) -> str:
-    return _listed([repr(label) for label in labels], most)

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,9 +17,9 @@ from safetensors.torch import save_file
 from tabicl_linear._version import __version__
 from tabicl_linear.checkpoint import checksum, identity
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
-from tabicl_linear.estimator.files.former import of_attributes
+from tabicl_linear.estimator.choices import FULL
 from tabicl_linear.estimator.files.records import Packer, Unpacker
-from tabicl_linear.estimator.fitted import Fitted
+from tabicl_linear.estimator.fitted import NO_SCORES, Fitted
 from tabicl_linear.files import give_usual_mode, written_whole
 from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Tensor
@@ -28,20 +28,6 @@ FORMAT = "tabicl_linear.state/3"
 """Rises when one version could misread files of another; records that a version does not know are
 refused by themselves."""
 DTYPES = (torch.float32, torch.float64)
-
-
-class Content(NamedTuple):
-    """What a file says about a classifier.
-
-    Attributes:
-        parameters: Arguments of its constructor, except the device and a model given as an object.
-        fitted: What it has learnt.
-        model: The model of its states; None where they are in closed form.
-    """
-
-    parameters: dict[str, Any]
-    fitted: Fitted
-    model: InContextModel | None
 
 
 def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -> None:
@@ -94,7 +80,7 @@ def read(
     *,
     device: torch.device,
     dtype: torch.dtype | None,
-) -> Content:
+) -> tuple[dict[str, Any], Fitted]:
     """Read what `write` wrote.
 
     Args:
@@ -103,6 +89,10 @@ def read(
         find_model: Gives the model by the name that the file has for it ("" for none).
         device: Where to put the model and the states.
         dtype: Of the model and the states; None for that in which they were saved.
+
+    Returns:
+        The arguments of its constructor, except the device and a model given as an object, and
+        what it has learnt.
 
     Raises:
         CheckpointError: The file is missing, damaged or not of this kind and version, or the model
@@ -129,13 +119,28 @@ def read(
     try:
         content = json.loads(metadata["content"])
         parameters, fitted = (unpacker.unpack(content[part]) for part in ("parameters", "fitted"))
-        fitted = fitted if isinstance(fitted, Fitted) else of_attributes(fitted)
+        fitted = fitted if isinstance(fitted, Fitted) else _of_attributes(fitted)
     except (KeyError, TypeError, ValueError, AttributeError) as error:  # ValueError: ours too
         raise CheckpointError(
             f"{path} was written by tabicl-linear {metadata['version']} and this is {__version__}: "
             f"{error}. Load it with that version, or fit and save again."
         ) from error
-    return Content(parameters, fitted, models[0] if models else None)
+    return parameters, fitted
+
+
+def _of_attributes(attributes: Mapping[str, Any]) -> Fitted:
+    """The value of a file from before there was one: it was the attributes of a classifier."""
+    return Fitted(
+        columns=attributes["preprocessor_"],
+        members=attributes["ensemble_"],
+        classes=attributes["classes_"],
+        counts=attributes["class_count_"],
+        temperature=attributes["temperature_"],
+        num_rows=attributes["n_samples_seen_"],
+        long_context=attributes.get("long_context_", FULL),
+        refinement=attributes.get("refine_"),
+        prequential=attributes.get("prequential_", NO_SCORES),
+    )
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

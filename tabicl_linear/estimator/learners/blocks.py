@@ -45,20 +45,12 @@ class ContextBlocks(OfLearner[State]):
         rows_per_chunk: int,
         spill: Path | None = None,
     ) -> BlockStates:
-        """The states after labelled rows, one for each block.
-
-        Args:
-            x: Features; at least as many rows as blocks.
-            y: Class indices from 0.
-            categorical: Which columns hold category codes.
-            rows_per_chunk: Rows processed together.
-            spill: Folder for what grows with the rows of a block.
-        """
+        """The states after labelled rows, at least one for each block; see `ContextLearner.fit`."""
         states, present = [], []
-        dealt = y.argsort(dim=1, stable=True)  # class by class, and in each in the rows' order
+        order = y.argsort(dim=1, stable=True)  # class by class, and in each in the rows' order
         num_classes = int(y.max()) + 1
         for first in range(self.num_blocks):
-            rows = dealt[:, first :: self.num_blocks].sort(dim=1).values
+            rows = order[:, first :: self.num_blocks].sort(dim=1).values
             labels = y.gather(1, rows)
             states.append(
                 self.learner.fit(

@@ -81,17 +81,10 @@ class ManyClasses(OfLearner[State]):
         rows_per_chunk: int,
         spill: Path | None = None,
     ) -> DigitStates:
-        """The states after labelled rows, one for each digit.
-
-        Args:
-            x: Features; NaN and infinities count as missing.
-            y: Class indices from 0.
-            categorical: Which columns hold category codes.
-            rows_per_chunk: Rows processed together.
-            spill: None; tables larger than memory are refused.
+        """The states after labelled rows, one for each digit; see `ContextLearner.fit`.
 
         Raises:
-            DataError: A folder was given.
+            DataError: A folder to spill into was given: tables larger than memory are refused.
         """
         if spill is not None:
             classes, most = self.code.shape[1], int(self.code.max()) + 1

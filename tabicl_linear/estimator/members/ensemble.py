@@ -1,10 +1,11 @@
-"""The fitted members of the preprocessing ensemble: fit, read, move."""
+"""The members of the preprocessing ensemble: fitted to rows, extended by more, read, moved."""
 
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,14 @@ import torch
 from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_rows
+from tabicl_linear.estimator.learners.pretrained import extensible
 from tabicl_linear.estimator.learners.protocol import ContextLearner, State
 from tabicl_linear.estimator.members import half_precision
+from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.members.relevance import choose_columns, relevance
 from tabicl_linear.estimator.members.views import PowerColumns, View, draw_views, in_class_order
 from tabicl_linear.estimator.notices import warn_user
-from tabicl_linear.estimator.rows.stored import stored
+from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.kernels.state import map_tensors, num_bytes
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -26,6 +29,23 @@ ROWS_ARRANGED = 1 << 16
 MIN_ROWS = 8
 """Fewer query rows than this are padded: matrix products of one or two rows run other kernels,
 whose rounding would make a prediction depend on the number of rows predicted together."""
+
+
+class Encoded(NamedTuple):
+    """Labelled rows as numbers.
+
+    Attributes:
+        matrix: The rows `[rows, columns]` as `TablePreprocessor` gives them; of a file in the
+            temporary folder where they are many.
+        codes: Class index of each row.
+        categorical: Which columns hold category codes.
+        num_classes: Classes of the table.
+    """
+
+    matrix: npt.NDArray[np.float32]
+    codes: npt.NDArray[np.int64]
+    categorical: npt.NDArray[np.bool_]
+    num_classes: int
 
 
 @dataclass(frozen=True)
@@ -37,7 +57,7 @@ class FittedEnsemble(Generic[State]):
         views: The members.
         power: The transforms that every second member uses.
         states: Fitted states, `group_size` consecutive members in each batch (the last may have
-            fewer); `opened` gives those that the model reads.
+            fewer); `in_full` gives those that the model reads.
         group_size: Members of a batch.
         num_classes: Classes of the table.
     """
@@ -56,10 +76,10 @@ class FittedEnsemble(Generic[State]):
         """
         return replace(self, states=half_precision.halved(self.states))
 
-    def opened(self, device: torch.device) -> tuple[State, ...]:
+    def in_full(self, device: torch.device) -> tuple[State, ...]:
         """The states on `device`, as the model reads them."""
         moved = map_tensors(lambda tensor: tensor.to(device), self.states)
-        return half_precision.opened(moved)
+        return half_precision.in_full(moved)
 
     @property
     def nbytes(self) -> int:
@@ -71,14 +91,18 @@ class FittedEnsemble(Generic[State]):
         """Bytes of the states of one member."""
         return self.nbytes // len(self.views)
 
+    def batches(self) -> list[tuple[tuple[View, ...], State]]:
+        """The views of each batch of members, and their states."""
+        size = self.group_size
+        return [
+            (self.views[group * size :][:size], state) for group, state in enumerate(self.states)
+        ]
+
     def scores(
         self,
         matrix: npt.NDArray[np.float32],
         pool: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
-        *,
-        device: torch.device,
-        rows_per_batch: int,
-        progress: bool,
+        plan: Plan,
     ) -> npt.NDArray[np.float64]:
         """What `pool` makes of the members' logits, for all rows: `[..., rows, classes]`.
 
@@ -86,26 +110,31 @@ class FittedEnsemble(Generic[State]):
             matrix: Query rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
             pool: Takes logits `[members, rows, classes]` of some of the rows; its result ends in
                 `[rows, classes]`.
-            device: Where to compute; model and states are moved there.
-            rows_per_batch: Maximum number of rows in the network at a time, over all members of a
-                batch.
-            progress: Whether to show a progress bar.
+            plan: Where to compute; model and states are moved there.
         """
+        return plan.in_memory(partial(self._scores, matrix, pool, plan), "predicting", matrix)
+
+    def _scores(
+        self,
+        matrix: npt.NDArray[np.float32],
+        pool: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
+        plan: Plan,
+        rows_per_batch: int,
+    ) -> npt.NDArray[np.float64]:
         # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
-        model = self.model if self.model.device == device else self.model.to(device)
-        states = self.opened(device)
+        model = self.model if self.model.device == plan.device else self.model.to(plan.device)
+        batches = replace(self, states=self.in_full(plan.device)).batches()
         scores = []
         step = max(1, rows_per_batch // self.group_size)
         work = len(self.views) * len(matrix)
-        with progress_bar("predict", work, progress) as bar, torch.inference_mode():
+        with progress_bar("predict", work, plan.progress) as bar, torch.inference_mode():
             for start in range(0, len(matrix), step):
                 plain = matrix[start : start + step]
                 powered = self.power.transform(plain)
                 members = []
-                for group, state in enumerate(states):
-                    views = self.views[group * self.group_size :][: self.group_size]
+                for views, state in batches:
                     x = _joined([(powered if v.power else plain)[:, v.columns] for v in views])
-                    logits = _read(model, state, x.to(device))[..., : self.num_classes]
+                    logits = _read(model, state, x.to(plan.device))[..., : self.num_classes]
                     members.append(in_class_order(logits.double().cpu().numpy(), views))
                     bar.update(len(views) * len(plain))
                 scores.append(pool(np.concatenate(members)))
@@ -125,15 +154,10 @@ class FittedEnsemble(Generic[State]):
 
 def fit_ensemble(
     model: ContextLearner[State],
-    matrix: npt.NDArray[np.float32],
-    labels: npt.NDArray[np.int64],
+    rows: Encoded,
+    plan: Plan,
     *,
-    categorical: npt.NDArray[np.bool_],
-    num_members: int,
     seed: int,
-    rows_per_batch: int,
-    progress: bool,
-    num_classes: int | None = None,
     in_order: bool = False,
     spill: Path | None = None,
 ) -> FittedEnsemble[State]:
@@ -141,43 +165,50 @@ def fit_ensemble(
 
     Args:
         model: The learner, on the device to compute on.
-        matrix: Training rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
-        labels: Class index of each row.
-        categorical: Which columns hold category codes.
-        num_members: Size of the ensemble.
-        seed: Seed of the views.
-        rows_per_batch: Maximum number of rows in the network at a time, over all members.
-        progress: Whether to show a progress bar.
-        num_classes: Classes of the table; those up to the largest label if left out.
+        rows: Training rows.
+        plan: How.
+        seed: Of the views.
         in_order: Let all members write the rows in the order of the table, not each in its own.
         spill: Folder for temporary files that hold what grows with the rows, instead of memory.
     """
-    num_rows, num_columns = matrix.shape
-    num_classes = int(labels.max()) + 1 if num_classes is None else num_classes
+    fit = partial(_fit, model, rows, plan, seed, in_order, spill)
+    return plan.in_memory(fit, "fitting", rows.matrix)
+
+
+def _fit(
+    model: ContextLearner[State],
+    rows: Encoded,
+    plan: Plan,
+    seed: int,
+    in_order: bool,
+    spill: Path | None,
+    rows_per_batch: int,
+) -> FittedEnsemble[State]:
+    num_members, (num_rows, num_columns) = plan.num_members, rows.matrix.shape
     width = min(num_columns, model.max_columns)
     chosen = None
     if num_columns > width:
-        scores = relevance(matrix, labels, categorical)
+        scores = relevance(rows.matrix, rows.codes, rows.categorical)
         chosen = choose_columns(scores, num_members=num_members, width=width, seed=seed)
         _warn_of_width(num_columns, width, num_members)
     views = draw_views(
-        num_members, num_columns=width, num_classes=num_classes, seed=seed, chosen=chosen
+        num_members, num_columns=width, num_classes=rows.num_classes, seed=seed, chosen=chosen
     )
     if in_order:
         views = tuple(view._replace(row_seed=None) for view in views)
     power = PowerColumns()
     powered = [view.columns for view in views if view.power]
     if powered:
-        power.fit(matrix, categorical, np.unique(np.concatenate(powered)))
+        power.fit(rows.matrix, rows.categorical, np.unique(np.concatenate(powered)))
     group_size = min(num_members, max(1, rows_per_batch // num_rows))
-    ensemble = FittedEnsemble[State](model, views, power, (), group_size, num_classes)
-    with progress_bar("fit", num_members * num_rows, progress) as bar, torch.inference_mode():
-        for first in range(0, num_members, ensemble.group_size):
-            group = views[first : first + ensemble.group_size]
-            state = _write(ensemble, group, matrix, labels, categorical, rows_per_batch, spill)
-            ensemble = replace(ensemble, states=(*ensemble.states, state))
+    ensemble = FittedEnsemble[State](model, views, power, (), group_size, rows.num_classes)
+    states = []
+    with progress_bar("fit", num_members * num_rows, plan.progress) as bar, torch.inference_mode():
+        for first in range(0, num_members, group_size):
+            group = views[first : first + group_size]
+            states.append(_write(ensemble, group, rows, rows_per_batch, spill))
             bar.update(len(group) * num_rows)
-    return ensemble
+    return replace(ensemble, states=tuple(states))
 
 
 def _warn_of_width(num_columns: int, width: int, num_members: int) -> None:
@@ -194,30 +225,62 @@ def _warn_of_width(num_columns: int, width: int, num_members: int) -> None:
 def _write(
     ensemble: FittedEnsemble[State],
     views: tuple[View, ...],
-    matrix: npt.NDArray[np.float32],
-    labels: npt.NDArray[np.int64],
-    categorical: npt.NDArray[np.bool_],
+    rows: Encoded,
     rows_per_batch: int,
     spill: Path | None,
 ) -> State:
     """The states of some members, whose rows are in memory only while they are written."""
     device = ensemble.model.device
-    x, y = as_seen(ensemble, views, matrix, labels, spill)
-    mask = np.stack([categorical[view.columns] for view in views])
+    x, y = as_seen(ensemble, views, rows, spill)
+    mask = np.stack([rows.categorical[view.columns] for view in views])
     return ensemble.model.fit(
         x,
         y,
         categorical=torch.from_numpy(mask).to(device),
-        rows_per_chunk=rows_at_a_time(device, rows_per_batch, len(views)),
+        rows_per_chunk=_rows_of_each(device, rows_per_batch, len(views)),
         spill=spill,
     )
+
+
+def extended_ensemble(
+    ensemble: FittedEnsemble[Any], rows: Encoded, plan: Plan
+) -> FittedEnsemble[Any]:
+    """The ensemble after more rows, which all members write in the order given.
+
+    Args:
+        ensemble: What to extend; it does not change, except that its model is moved to the device
+            of the plan.
+        rows: What to read.
+        plan: How.
+
+    Raises:
+        UnsupportedReadout: The learner cannot be extended.
+    """
+    return plan.in_memory(partial(_extended, ensemble, rows, plan), "reading", rows.matrix)
+
+
+def _extended(
+    ensemble: FittedEnsemble[Any], rows: Encoded, plan: Plan, rows_per_batch: int
+) -> FittedEnsemble[Any]:
+    model, num_rows = extensible(ensemble.model).to(plan.device), len(rows.matrix)
+    moved = map_tensors(lambda tensor: tensor.to(plan.device), ensemble.states)
+    ensemble = replace(ensemble, model=model, states=moved)
+    states = []
+    with progress_bar("fit", len(ensemble.views) * num_rows, plan.progress) as bar:
+        for group, state in ensemble.batches():
+            views = tuple(view._replace(row_seed=None) for view in group)
+            x, y = as_seen(ensemble, views, rows)
+            rows_per_chunk = _rows_of_each(plan.device, rows_per_batch, len(views))
+            with torch.inference_mode():
+                states.append(model.fit(x, y, state=state, rows_per_chunk=rows_per_chunk))
+            bar.update(len(views) * num_rows)
+    return replace(ensemble, states=tuple(states))
 
 
 def as_seen(
     ensemble: FittedEnsemble[State],
     views: tuple[View, ...],
-    matrix: npt.NDArray[np.float32],
-    labels: npt.NDArray[np.int64],
+    rows: Encoded,
     spill: Path | None = None,
 ) -> tuple[Float[Tensor, "b c m"], Int[Tensor, "b c"]]:
     """Labelled rows as some members see them, on the device of the learner.
@@ -225,22 +288,21 @@ def as_seen(
     Args:
         ensemble: The members.
         views: Which of them.
-        matrix: Rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
-        labels: Class index of each row.
+        rows: The rows.
         spill: Folder for a file that holds the rows as a single member sees them.
     """
-    device = ensemble.model.device
-    tables, shown = [], []
+    matrix, device = rows.matrix, ensemble.model.device
+    tables, labels = [], []
     for view in views:
         order = view.row_order(len(matrix))
         if spill is None:
             tables.append(_seen(ensemble.power, view, matrix, order))
         else:
             pieces = np.array_split(order, -(-len(order) // ROWS_ARRANGED))
-            parts = (_seen(ensemble.power, view, matrix, rows) for rows in pieces)
+            parts = (_seen(ensemble.power, view, matrix, piece) for piece in pieces)
             tables.append(stored(parts, len(view.columns), spill))
-        shown.append((labels[order] + view.class_shift) % ensemble.num_classes)
-    return _joined(tables).to(device), _joined(shown).to(device)
+        labels.append((rows.codes[order] + view.class_shift) % ensemble.num_classes)
+    return _joined(tables).to(device), _joined(labels).to(device)
 
 
 def _seen(
@@ -251,7 +313,7 @@ def _seen(
     return power.transform(table, view.columns, in_place=True) if view.power else table
 
 
-def rows_at_a_time(device: torch.device, rows_per_batch: int, num_members: int) -> int:
+def _rows_of_each(device: torch.device, rows_per_batch: int, num_members: int) -> int:
     """Rows of each member in the network at a time."""
     return min(chunk_rows(device), max(1, rows_per_batch // num_members))
 

@@ -33,8 +33,8 @@ def halved(tree: Tree) -> Tree:
     return map_items(halved, tree)
 
 
-def opened(tree: Tree) -> Tree:
+def in_full(tree: Tree) -> Tree:
     """The tree with matrix states in the dtype of their scales, as models read them."""
     if isinstance(tree, HalfMatrix):
         return MatrixState(tree.S.to(tree.scale.dtype) * tree.scale)  # type: ignore[return-value]
-    return map_items(opened, tree)
+    return map_items(in_full, tree)

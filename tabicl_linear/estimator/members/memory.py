@@ -1,9 +1,12 @@
-"""How many rows to compute at a time: from free memory, and fewer once memory has run out."""
+"""How many rows memory has room for, and where the others are held meanwhile."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from tabicl_linear.errors import DataError
@@ -95,3 +98,24 @@ def is_out_of_memory(error: Exception) -> bool:
         or "DefaultCPUAllocator" in str(error)
         or "not enough memory" in str(error)
     )
+
+
+def stored(
+    parts: Iterable[npt.NDArray[np.float32]], width: int, folder: Path
+) -> npt.NDArray[np.float32]:
+    """Rows of such a width, given in parts, in an unnamed temporary file that goes with the array.
+
+    Raises:
+        DataError: The folder has no room.
+    """
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for part in parts:
+            try:
+                file.write(np.ascontiguousarray(part).data)
+                file.flush()
+            except OSError as error:
+                raise DataError(
+                    f"The temporary file of a long table cannot be written after {file.tell():,} "
+                    f"bytes ({error.strerror}); set TMPDIR to a folder with more room."
+                ) from error
+        return np.memmap(file, np.float32, "r+").reshape(-1, width)

@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import Table
-from tabicl_linear.estimator.rows.files import TableFile, no_rows
 from tabicl_linear.estimator.rows.frames import computable, computable_array, from_other_library
 from tabicl_linear.estimator.rows.labels import checked_labels, one_line
 from tabicl_linear.estimator.rows.pieces import Pieces, joined
+from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
 
 FIRST_ROWS = 50_000
 """Columns are learnt from the first pieces that have this many rows together."""

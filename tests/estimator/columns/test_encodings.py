@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.cells import Reading, read_as
 from tabicl_linear.estimator.columns.encodings import (
     CategoryColumn,
     DroppedColumn,
     MissingColumn,
     NumericColumn,
 )
-from tabicl_linear.estimator.columns.fitting import MAX_CATEGORIES, fit_columns
+from tabicl_linear.estimator.columns.learning import MAX_CATEGORIES, fit_columns
+from tabicl_linear.estimator.columns.reading import Reading, read_as
 
 NAN = float("nan")
 OBJECT = {"dtype": object}

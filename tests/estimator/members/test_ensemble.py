@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import load_digits, load_wine
 from sklearn.model_selection import train_test_split
 
@@ -44,10 +43,7 @@ def test_ensemble_is_the_mean_over_its_members(checkpoint, wine):
             views=ensemble.views[members],
             states=(map_tensors(lambda tensor: tensor[members], state),),
         )
-        device = torch.device("cpu")
-        return part.scores(
-            matrix, lambda each: each.mean(0), device=device, rows_per_batch=1000, progress=False
-        )
+        return part.scores(matrix, lambda each: each.mean(0), pair._plan())
 
     first, second = logits(slice(0, 1)), logits(slice(1, 2))
     mean = (first + second) / 2

@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from tolerances import AUTOCAST, RMS
 
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.estimator.members.half_precision import HalfMatrix, halved, opened
+from tabicl_linear.estimator.members.half_precision import HalfMatrix, halved, in_full
 from tabicl_linear.kernels.state import MatrixState, num_bytes, tensors
 
 HALF = 2.0**-11
@@ -44,7 +44,7 @@ def matrices(scale: float) -> torch.Tensor:
 def test_values_keep_eleven_bits_whatever_their_size(scale):
     S = matrices(scale)
     largest = S.abs().amax((-2, -1), keepdim=True)
-    after = opened(halved(MatrixState(S)))
+    after = in_full(halved(MatrixState(S)))
     assert isinstance(after, MatrixState)
     assert after.S.dtype == torch.float32
     # One rounding each of the quotient and of the product come on top.
@@ -55,7 +55,7 @@ def test_values_keep_eleven_bits_whatever_their_size(scale):
 
 def test_a_matrix_of_zeros_stays_zero():
     zeros = MatrixState(torch.zeros(1, 2, 4, 4))
-    assert torch.equal(opened(halved(zeros)).S, zeros.S)
+    assert torch.equal(in_full(halved(zeros)).S, zeros.S)
 
 
 def test_only_matrices_of_float32_are_rounded():
@@ -67,10 +67,10 @@ def test_only_matrices_of_float32_are_rounded():
     assert found.states[1].S.dtype == torch.float64
     assert found.counts is counts
     assert found.rows == 7
-    again = opened(found)
+    again = in_full(found)
     assert [type(state) for state in again.states] == [MatrixState, MatrixState]
-    assert opened(again) is not again
-    assert all(map(torch.equal, tensors(opened(again)), tensors(again)))
+    assert in_full(again) is not again
+    assert all(map(torch.equal, tensors(in_full(again)), tensors(again)))
 
 
 @pytest.mark.parametrize("mixer", ["LinearAttention", "DeltaNet"])
@@ -98,7 +98,7 @@ def test_states_that_grow_are_kept_whole():
     ).fit(train, labels)
     (state,) = classifier.ensemble_.states
     assert all(type(layer.rule_state) is MatrixState for layer in state.layers)
-    assert replace(classifier.ensemble_, states=()).opened(torch.device("cpu")) == ()
+    assert replace(classifier.ensemble_, states=()).in_full(torch.device("cpu")) == ()
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float64])

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.rows.labels import checked_labels, class_codes
+from tabicl_linear.estimator.rows.labels import checked_labels, class_codes, typed_labels
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,38 @@ def test_codes_of_labels_of_any_type(dtype):
     assert class_codes(labels, classes).tolist() == [1, 0, 1]
     with pytest.raises(DataError, match="not one of the classes"):
         class_codes(labels, classes[:1])
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels"),
+    [
+        (["1", "-3", "0"], [1, -3, 0]),
+        (["1.0", "2.50", ".5"], [1.0, 2.5, 0.5]),
+        (["True", "False"], [True, False]),
+        (["true", "FALSE"], [True, False]),
+        (["007", "12"], ["007", "12"]),
+        (["NA", "None", "yes"], ["NA", "None", "yes"]),
+        (["NA", "None"], ["NA", "None"]),
+        (["1", "b"], ["1", "b"]),
+        (["9" * 400, "1"], ["9" * 400, "1"]),
+        (["9" * 30, "1"], [1e30, 1.0]),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_labels_have_the_type_that_they_are_written_in(texts, labels):
+    typed = typed_labels(pd.Series(texts, dtype="str")).tolist()
+    assert typed == labels
+    assert {type(label) for label in typed} == {type(label) for label in labels}
+
+
+def test_words_for_missing_values_among_numbers_are_missing():
+    typed = typed_labels(pd.Series(["1", "NA", "2", None], dtype="str"))
+    assert typed.isna().tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize("infinite", ["inf", "-Infinity", "+INF"])
+def test_infinity_among_numbers_is_a_number_and_refused_as_in_parquet(infinite):
+    typed = typed_labels(pd.Series(["1.0", infinite], dtype="str"))
+    with pytest.raises(DataError, match="infinity"):
+        checked_labels(typed)
+    assert typed_labels(pd.Series(["low", infinite], dtype="str")).tolist() == ["low", infinite]

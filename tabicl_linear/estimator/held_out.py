@@ -15,8 +15,9 @@ from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.pretrained import longest_context
 from tabicl_linear.estimator.learners.protocol import ContextLearner
+from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
 from tabicl_linear.estimator.plan import Plan
-from tabicl_linear.estimator.reading import read, scores
+from tabicl_linear.estimator.refinement import refined
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,13 @@ class Evidence:
             warnings.simplefilter("ignore", UserWarning)  # the fit on all rows warns
             try:
                 columns, codes = self.plan.new_columns(), self.codes[~held_out]
-                rows = columns.fit_transform(table[~held_out], codes)
-                members, _ = read(
-                    learner, rows, codes, columns.categorical, plan=self.plan, seed=self.seed
-                )
-                matrix = columns.transform(table[held_out])
+                matrix = columns.fit_transform(table[~held_out], codes)
+                num_classes = int(codes.max()) + 1  # the last row of a class is never held out
+                rows = Encoded(matrix, codes, columns.categorical, num_classes)
+                members = fit_ensemble(learner, rows, self.plan, seed=self.seed)
+                if self.plan.refine:
+                    members, _ = refined(members, rows, self.plan, seed=self.seed)
+                queries = columns.transform(table[held_out])
             except DataError:  # of columns that hold their only other values in these few rows
                 return None
-        return scores(members, matrix, lambda member_logits: member_logits, self.plan)
+        return members.scores(queries, lambda member_logits: member_logits, self.plan)

@@ -3,9 +3,9 @@
 What a file of text cannot say, the caller does (`TextFormat`), and every fault is one line.
 """
 
-import csv
 import gzip
 import io
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,14 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.rows import csv_text
-from tabicl_linear.estimator.rows.label_text import MISSING_WORDS, typed_labels
+from tabicl_linear.estimator.notices import shown
+from tabicl_linear.estimator.rows.labels import MISSING_WORDS, typed_labels
 
 CSV, TSV, PARQUET, GZIP = ".csv", ".tsv", ".parquet", ".gz"
 STANDARD_INPUT = Path("-")
 ROWS_PER_PIECE = 50_000
-MOST_SHOWN = 10
-"""Column names in a message."""
 _GZIP_MAGIC = b"\x1f\x8b"
+_OR_SEP = ", or name the separator if it is another (--sep)"
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,9 @@ class TableFile:
         self.columns = self._names()
         twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if twice:
-            raise csv_text.repeated(self.name, twice[0])
+            raise DataError(
+                f"{self.name}: column name {twice[0]!r} occurs more than once; rename it."
+            )
 
     @property
     def is_typed(self) -> bool:
@@ -196,15 +197,24 @@ class TableFile:
                 # Descriptions of an index that is no column are no texts.
                 index = (schema.pandas_metadata or {}).get("index_columns", [])
                 return [name for name in schema.names if name not in index]
-            encoding = "utf-8-sig" if self._text.encoding == "utf-8" else self._text.encoding
-            with (
-                self._bytes() as stream,
-                io.TextIOWrapper(stream, encoding=encoding, newline="") as lines,
-            ):
-                names = csv_text.header(self.name, lines, sep=self._sep)
-        if not names:
-            raise DataError(f"{self.name} is empty; give a header line and rows.")
-        return names
+            try:
+                with self._bytes() as stream:
+                    # pandas would rename a name that occurs twice, and take the first fields of a
+                    # row that is longer than the header as names of the rows. As two rows of cells
+                    # it takes the header as it is, and refuses the longer one.
+                    header = pd.read_csv(
+                        stream,
+                        header=None,
+                        nrows=2,
+                        sep=self._sep,
+                        encoding=self._text.encoding,
+                        dtype=str,
+                        keep_default_na=False,
+                    )
+            except pd.errors.EmptyDataError as error:
+                raise DataError(f"{self.name} is empty; give a header line and rows.") from error
+        names = header.iloc[0].fillna("").tolist()
+        return [name or f"Unnamed: {position}" for position, name in enumerate(names)]
 
     @contextmanager
     def _bytes(self) -> Iterator[IO[bytes] | gzip.GzipFile]:
@@ -242,13 +252,27 @@ class TableFile:
                 f"{self.name} is not {self._text.encoding} text ({reason}); say which it is (for "
                 "example --encoding latin-1), or save it as UTF-8."
             ) from error
-        except (pd.errors.ParserError, csv.Error) as error:
-            raise csv_text.fault(self.name, error) from error
+        except pd.errors.ParserError as error:
+            raise DataError(f"{self.name}{_csv_fault(error)}{_OR_SEP}.") from error
         except (ValueError, OSError) as error:  # those of pandas' and pyarrow's readers
             raise DataError(
                 f"{self.name} is not a readable {self._kind[1:]} file "
                 f"({' '.join(str(error).split())})."
             ) from error
+
+
+def _csv_fault(error: Exception) -> str:
+    """What is wrong with a file, from the words of pandas, and what to do."""
+    reason = " ".join(str(error).split())
+    counts = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason)
+    if counts:
+        expected, line, fields = counts.groups()
+        return (
+            f": line {line} has {fields} fields and the header {expected}; put quotes around "
+            "fields that hold the separator"
+        )
+    remedy = "close the quote that is open there" if "inside string" in reason else "mend that line"
+    return f" is not a readable table ({reason}); {remedy}"
 
 
 def check_readable(path: Path) -> None:
@@ -290,12 +314,6 @@ def is_text(column: "pd.Series[Any]") -> bool:
 def name_of(path: Path) -> str:
     """What messages call a file."""
     return "standard input" if path == STANDARD_INPUT else str(path)
-
-
-def shown(names: Sequence[Any]) -> str:
-    """The first names, and how many more there are."""
-    first = ", ".join(str(name) for name in names[:MOST_SHOWN])
-    return first if len(names) <= MOST_SHOWN else f"{first} and {len(names) - MOST_SHOWN} more"
 
 
 def no_rows(name: str) -> DataError:

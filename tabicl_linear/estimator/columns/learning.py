@@ -9,18 +9,20 @@ import pandas as pd
 from scipy.stats import chi2_contingency
 
 from tabicl_linear.estimator.columns.category_names import category_names, number_of, text_of
-from tabicl_linear.estimator.columns.cells import Reading, numbers, stamps
-from tabicl_linear.estimator.columns.dates import PARTS, Part, date_part
 from tabicl_linear.estimator.columns.encodings import (
+    PARTS,
     UNSEEN,
     CategoryColumn,
     Column,
     DroppedColumn,
     MissingColumn,
     NumericColumn,
+    Part,
     UsedColumn,
+    date_part,
     to_unit,
 )
+from tabicl_linear.estimator.columns.reading import Reading, numbers, stamps
 from tabicl_linear.estimator.columns.target_rates import fit_rates
 from tabicl_linear.estimator.notices import warn_user
 
@@ -139,11 +141,11 @@ def _fit_categories(
     return (CategoryColumn(name, position, reading.kind, codes, other, missing), *rates)
 
 
-def _warn_of_many(name: Hashable, number: int, kept: int) -> None:
+def _warn_of_many(name: Hashable, number: int, with_codes: int) -> None:
     warn_user(
         f"Column {name!r} has {number} categories in the training rows, in which the classes do "
-        f"not differ as far as can be told; the {kept} most frequent are kept and the others share "
-        "one code. Drop the column if it is an identifier."
+        f"not differ as far as can be told; the {with_codes} most frequent are kept and the others "
+        "share one code. Drop the column if it is an identifier."
     )
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.cells import missing, read_as
+from tabicl_linear.estimator.columns.reading import missing, read_as
 
 
 @pytest.mark.parametrize(

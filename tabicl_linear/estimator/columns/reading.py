@@ -84,50 +84,53 @@ def _read_objects_as(cells: pd.Series, name: Hashable) -> Reading:
     if content in ("timedelta", "timedelta64"):
         raise DataError(f"Column {name!r} holds durations; give them as a number of seconds.")
     # What stands for a missing number is a category like others if there are no numbers.
-    held = present[~placeholder(present)]
-    found = None
-    if not held.empty:
+    values = present[~placeholder(present)]
+    reading = None
+    if not values.empty:
         # Each text once: those of a long column are few.
-        found = _read_as_numbers(held.drop_duplicates() if content == "string" else held, name)
-        if found is None and content == "string":
-            found = _read_as_dates(held)
-    if found is None:
-        _warn_of_mixed(held, name, content)
+        reading = _read_as_numbers(
+            values.drop_duplicates() if content == "string" else values, name
+        )
+        if reading is None and content == "string":
+            reading = _read_as_dates(values)
+    if reading is None:
+        _warn_of_mixed(values, name, content)
         if content == "string":
             _refuse_free_text(present, name)
         return Reading("categorical")
-    if len(held) < len(present):
+    if len(values) < len(present):
         odd = present[placeholder(present)].iloc[0]
-        return found._replace(note=", ".join(filter(None, [found.note, f"{odd!r} as missing"])))
-    return found
+        notes = filter(None, [reading.note, f"{odd!r} as missing"])
+        return reading._replace(note=", ".join(notes))
+    return reading
 
 
-def _read_as_numbers(held: pd.Series, name: Hashable) -> Reading | None:
-    plain = ~np.isnan(_parsed(held, name, ""))
+def _read_as_numbers(values: pd.Series, name: Hashable) -> Reading | None:
+    plain = ~np.isnan(_parsed(values, name, ""))
     if plain.all():
         return Reading("numeric", ".")
-    if len({unit_of(value) for value in held} - {""}) > 1:
+    if len({unit_of(value) for value in values} - {""}) > 1:
         return None  # amounts in several currencies are not comparable
     for decimal in (".", ","):
-        if not np.isnan(_parsed(held, name, decimal)).any():
-            return Reading("numeric", decimal, f"{held[~plain].iloc[0]!r} as numbers")
+        if not np.isnan(_parsed(values, name, decimal)).any():
+            return Reading("numeric", decimal, f"{values[~plain].iloc[0]!r} as numbers")
     return None
 
 
-def _read_as_dates(held: pd.Series) -> Reading | None:
-    text_format = date_format(held)
+def _read_as_dates(values: pd.Series) -> Reading | None:
+    text_format = date_format(values)
     if text_format is None:
         return None
-    return Reading("datetime", text_format, f"{held.iloc[0]!r} as dates ({text_format})")
+    return Reading("datetime", text_format, f"{values.iloc[0]!r} as dates ({text_format})")
 
 
-def _warn_of_mixed(held: pd.Series, name: Hashable, content: str) -> None:
-    is_number = ~np.isnan(_parsed(held, name, ""))
-    if is_number.sum() > len(held) / 2 or (content.startswith("mixed") and is_number.any()):
-        text = held[~is_number].iloc[0]
+def _warn_of_mixed(values: pd.Series, name: Hashable, content: str) -> None:
+    is_number = ~np.isnan(_parsed(values, name, ""))
+    if is_number.sum() > len(values) / 2 or (content.startswith("mixed") and is_number.any()):
+        text = values[~is_number].iloc[0]
         warn_user(
             f"Column {name!r} mixes numbers with other values such as {text!r} "
-            f"({int((~is_number).sum())} of {len(held)} training rows): it is read as "
+            f"({int((~is_number).sum())} of {len(values)} training rows): it is read as "
             "categories. Replace those values by NaN if the column is numeric."
         )
 

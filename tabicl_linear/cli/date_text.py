@@ -1,44 +1,14 @@
-"""What text in files stands for: missing values, numbers and dates."""
+"""Columns of dates that are written as text, in one format for all files."""
 
-import re
 import warnings
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
-from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.category_names import text_of
 from tabicl_linear.estimator.columns.text_formats import ISO, date_format, placeholder, read_dates
 from tabicl_linear.estimator.notices import warn_user
-
-MISSING_MARKS = ("", "?")
-"""Further texts that are missing values in a column of numbers, once blanks are removed."""
-
-
-def numbers_with_marks(column: pd.Series) -> pd.Series:
-    """A text column as numbers if all else in it is blank or "?"; otherwise as it is."""
-    if not _is_text(column):
-        return column
-    text = column.astype(object).map(lambda cell: cell.strip() if isinstance(cell, str) else cell)
-    absent = text.isna() | text.isin(MISSING_MARKS)
-    numbers = pd.to_numeric(text.mask(absent, np.nan), errors="coerce")
-    if absent.all() or numbers[~absent].isna().any():
-        return column
-    return numbers
-
-
-def without_marks(column: pd.Series) -> pd.Series:
-    """The column of a table to predict, whose training column holds numbers: marks are missing.
-
-    Other text stays, for an error that names it.
-    """
-    if not _is_text(column):
-        return column
-    text = column.astype(object)
-    marked = [isinstance(cell, str) and cell.strip() in MISSING_MARKS for cell in text]
-    return numbers_with_marks(text.mask(np.array(marked), np.nan))
 
 
 def dates(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series]:
@@ -96,26 +66,3 @@ def _in_any_format(texts: pd.Series, name: str, file: str) -> pd.Series:
                 "as 2024-12-31, or leave the column out of --dates."
             )
     return month_first
-
-
-def row_numbers(table: pd.DataFrame) -> list[str]:
-    """Columns that look like numbers of rows: without a name, or consecutive integers."""
-    names = []
-    for name, column in table.items():
-        is_count = (
-            len(column) >= MIN_ROW_NUMBERS
-            and dtypes.is_integer_dtype(column.dtype)
-            and not column.isna().any()
-            and bool((column.diff().iloc[1:] == 1).all())
-        )
-        if is_count or re.fullmatch(r"Unnamed: \d+", str(name)):
-            names.append(str(name))
-    return names
-
-
-MIN_ROW_NUMBERS = 30
-"""Consecutive integers that are no coincidence."""
-
-
-def _is_text(column: pd.Series) -> bool:
-    return dtypes.is_object_dtype(column.dtype) or dtypes.is_string_dtype(column.dtype)

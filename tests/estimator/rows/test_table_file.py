@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.rows import files
-from tabicl_linear.estimator.rows.files import STANDARD_INPUT, TableFile, TextFormat, suffix_of
+from tabicl_linear.estimator.rows import table_file
+from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, TableFile, TextFormat, suffix_of
 
 
 @pytest.fixture(params=["t.csv", "T.PARQUET"])
 def path(request, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS_PER_PIECE", 10)
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 10)
     frame = pd.DataFrame({"a": np.arange(25), "b": list("vwxyz") * 5, "c": np.nan})
     path = tmp_path / request.param
     (frame.to_csv if path.suffix == ".csv" else frame.to_parquet)(path, index=False)
@@ -85,7 +85,7 @@ def test_unreadable_files_are_named_with_the_reason(name, content, message, tmp_
 
 
 def test_texts_stay_texts_in_pieces_that_look_like_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS_PER_PIECE", 2)
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 2)
     (tmp_path / "t.csv").write_text("a,b\nA12,1\n007,2\n007,3\n012,\n")
     file = TableFile(tmp_path / "t.csv")
     assert file.texts() == ["a"]
@@ -179,3 +179,30 @@ def test_text_of_another_encoding(tmp_path):
 def test_unknown_suffixes(name):
     with pytest.raises(DataError, match="unknown suffix"):
         suffix_of(Path(name))
+
+
+def test_names_are_those_of_pandas(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("\na,,b\n1,2,3\n")
+    assert TableFile(path).columns == ["a", "Unnamed: 1", "b"]
+    assert TableFile(path).frame().columns.tolist() == ["a", "Unnamed: 1", "b"]
+    path.write_text('"a;b";c;NA\n')
+    assert TableFile(path, TextFormat(sep=";")).columns == ["a;b", "c", "NA"]
+    path.write_text("\ufeffa,b\n1,2\n")
+    assert TableFile(path).columns == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,a\n", "t.csv: column name 'a' occurs more than once; rename it."),
+        ("a\n1,2\n", "t.csv: line 2 has 2 fields and the header 1; put quotes"),
+        ("a,b,c\n1,2,3\n1,2,3,4\n", "t.csv: line 3 has 4 fields and the header 3; put quotes"),
+        ('a\n"1\n2\n', "t.csv is not a readable table .*; close the quote that is open"),
+        ("", "t.csv is empty; give a header line and rows."),
+    ],
+)
+def test_text_that_is_no_table_says_what_to_do(tmp_path, content, message):
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(DataError, match=message):
+        TableFile(tmp_path / "t.csv").frame()
