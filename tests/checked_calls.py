@@ -7,7 +7,7 @@ time of the contract tests.
 
 import threading
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
 import jaxtyping
@@ -44,41 +44,34 @@ def checked(of: Any = None, *, typechecker: Callable[..., Any]) -> Any:
 
 
 def _function(function: Callable[..., Any], typechecker: Callable[..., Any]) -> Any:
-    check = CHECK_AT_EVERY_CALL(function, typechecker=typechecker)
+    own = threading.local()
+
+    def given_again(*_: Any, **__: Any) -> Any:
+        return own.__dict__.pop("result")  # not held any longer
+
+    @cache
+    def checks() -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Of a call, and of a result that the function has given; made when it is called."""
+        return (
+            CHECK_AT_EVERY_CALL(function, typechecker=typechecker),
+            CHECK_AT_EVERY_CALL(wraps(function)(given_again), typechecker=typechecker),
+        )
+
     results: dict[Any, set[Any]] = {}
-    check_result = _of_results(function, typechecker)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = kind((args, kwargs))
         known = results.get(given)
         if known is None:
-            result = check(*args, **kwargs)
+            result = checks()[0](*args, **kwargs)
             results[given] = {kind(result)}
             return result
         result = function(*args, **kwargs)
         if (found := kind(result)) not in known:
-            check_result(result, args, kwargs)
+            own.result = result
+            checks()[1](*args, **kwargs)
             known.add(found)
         return result
 
     return call
-
-
-def _of_results(function: Callable[..., Any], typechecker: Callable[..., Any]) -> Any:
-    """Checks a result that a function has already given; made when it is needed first."""
-    own = threading.local()
-
-    @wraps(function)
-    def given_again(*_: Any, **__: Any) -> Any:
-        return own.__dict__.pop("result")  # not held any longer
-
-    checks: list[Callable[..., Any]] = []
-
-    def check(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not checks:
-            checks.append(CHECK_AT_EVERY_CALL(given_again, typechecker=typechecker))
-        own.result = result
-        checks[0](*args, **kwargs)
-
-    return check
