@@ -52,10 +52,11 @@ else
 	$(BIN)/python -m experiments.study.report --scale $(SCALE)
 endif
 
-# A worker for each core and one thread for each worker.
+# A worker for each core and one thread for each worker. Each takes its half in order, so that what the
+# tests of a file share is made once; who is done first takes over a part of the rest.
 test: export OMP_NUM_THREADS = 1
 test: $(STAMP) ## run all tests (CPU, no network)
-	$(BIN)/python -m pytest --numprocesses=auto
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
 test-fla: export TRITON_INTERPRET = 1
 test-fla: export CUDA_VISIBLE_DEVICES =

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 import pytest
 import torch
 import torch.distributed
+from checked_calls import install
 from jaxtyping import install_import_hook
 
 # Compares with a library that only the environment of `make test-fla` has.
@@ -35,6 +36,7 @@ CHECKED = [
     "ridge_inputs.solve",
     "data.batch",
 ]
+install()
 install_import_hook([f"tabicl_linear.{name}" for name in CHECKED], "beartype.beartype")
 
 

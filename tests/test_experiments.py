@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from experiments.demo import run as demo
+from experiments.stream_table import run as stream_table
 
 ROOT = Path(__file__).parents[1]
 SMALLEST = [
@@ -43,11 +44,11 @@ def test_the_demo_trains_scores_draws_and_goes_on_where_it_was(tmp_path, monkeyp
     assert capsys.readouterr().out.split("| iris |")[1] == first.stdout.split("| iris |")[1]
 
 
-def test_a_long_table_is_what_predict_takes(tmp_path):
+def test_a_long_table_is_what_predict_takes(tmp_path, monkeypatch):
     path = tmp_path / "long.parquet"
-    command = [sys.executable, "-m", "experiments.stream_table.run", "--output", str(path)]
-    command += ["--rows", "2000", "--columns", "6", "--classes", "3"]
-    subprocess.run(command, cwd=ROOT, check=True)
+    sizes = ["--rows", "2000", "--columns", "6", "--classes", "3"]
+    monkeypatch.setattr(sys, "argv", ["run.py", "--output", str(path), *sizes])
+    stream_table.main()
     table = pd.read_parquet(path)
     assert table.shape == (2000, 7)
     assert set(table["y"]) == {0, 1, 2}

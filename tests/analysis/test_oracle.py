@@ -15,7 +15,13 @@ from tabicl_linear.kernels.state import MatrixState, map_tensors, tensors
 
 MATRIX = ("DeltaNet", "GatedDeltaNet", "GatedLinearAttention", "LinearAttention", "Mamba2")
 PAIRS = [pair for pair in served() if pair[0].partition("+")[0] in MATRIX]
-ROWS = [(*pair, "row") for pair in PAIRS if "mimetic" not in pair[0]]
+ROWS = [(*pair, "row") for pair in PAIRS if "+" not in pair[0]]
+# Options change what is written and asked, of which readouts see nothing: each with one.
+ROWS += [
+    (mixer, readout, "row")
+    for mixer, readout in PAIRS
+    if "+" in mixer and "mimetic" not in mixer and readout == "causal"
+]
 ROWS += [("DeltaNet", "final_state", axis) for axis in AXES if "earlier" not in axis]
 ROWS += [("DeltaNet", "causal", axis) for axis in AXES if "earlier" in axis]
 FEW = OracleOptions(max_epochs=4, batch_rows=8, learning_rate=0.02, held_out=0.2)

@@ -10,6 +10,7 @@ from tabicl_linear.kernels.state import tensors
 
 TASKS, TOKENS, CHUNK, DIM = 2, 23, 4, 32
 """Six chunks, the last of them shorter."""
+OTHERS = [axis for axis in AXES if axis != "row" and "ridge" not in axis]
 READOUTS = ["causal", "final_state", "bidirectional", "woven_causal", "woven_final_state"]
 
 
@@ -21,8 +22,11 @@ def held(chunks):
     return tokens
 
 
-@pytest.mark.parametrize("chunks_per_slab", [1, 2, 4, 100])
-@pytest.mark.parametrize("axis", [axis for axis in AXES if "ridge" not in axis])
+# What a token is made of is nothing to slabs: each axis with one size of them.
+@pytest.mark.parametrize(
+    ("axis", "chunks_per_slab"),
+    [*(("row", size) for size in (1, 2, 4, 100)), *((axis, 2) for axis in OTHERS)],
+)
 @pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize("gradients", [False, True])
 def test_states_do_not_depend_on_how_many_chunks_are_held_together(

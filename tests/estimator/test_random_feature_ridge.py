@@ -1,4 +1,4 @@
-"""The closed form alone, against its own definition, and as a scikit-learn classifier."""
+"""The closed form alone, against its own definition; test_sklearn_checks has it as a classifier."""
 
 import pickle
 
@@ -9,7 +9,6 @@ from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.model_selection import train_test_split
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tabicl_linear import RandomFeatureRidge
 from tabicl_linear.embedding.statistics import context_statistics
@@ -20,12 +19,6 @@ from tabicl_linear.ridge_inputs import RidgeInputs, RidgeOptions
 
 SMALL = RidgeOptions(num_tanh=16, num_cosine=16, num_trees=4)
 TABLE = np.random.default_rng(0).normal(size=(12, 2))
-
-
-@parametrize_with_checks([RandomFeatureRidge(SMALL, n_estimators=2)])
-@pytest.mark.filterwarnings("ignore:Column .* mixes numbers:UserWarning")  # check_dtype_object
-def test_scikit_learn(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture(scope="module")
