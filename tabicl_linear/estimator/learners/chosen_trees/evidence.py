@@ -2,7 +2,10 @@
 
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from scipy.optimize import minimize
 
 from tabicl_linear.ridge_inputs.class_map import fit_class_map, scaled
 from tabicl_linear.ridge_inputs.predictions import (
@@ -18,12 +21,15 @@ PARTS = 8
 STANDARD_ERRORS = 2.0
 """By how many the part of the fixed features may be worse than the best, to be smaller."""
 
+FACTOR_PENALTY = 30.0
+"""Of the squared distance of the factors of logits from those of solutions alone."""
+
 
 class Honest(NamedTuple):
     """Predictions of context rows by solutions that have not seen them, summed over solutions.
 
     Attributes:
-        total: Sum of the predicted class shares.
+        total: Sum of the predicted class shares, or logits.
         squares: Sum of their squares.
         solutions: How many solutions predicted the row.
     """
@@ -113,3 +119,42 @@ def class_map(
     losses = confidence_losses(shares[None], r[None], present[None, None])
     start = scaled(best_confidence(losses), r.shape[1])
     return fit_class_map(shares[None], r[None], present[None], start)[0]
+
+
+class Factors(NamedTuple):
+    """How much two kinds of logits count in their sum.
+
+    Attributes:
+        solved: Of those of solutions.
+        boosted: Of those of boosting.
+    """
+
+    solved: float
+    boosted: float
+
+
+def factors(
+    solved: Float[Tensor, "n y"], boosted: Float[Tensor, "n y"], r: Float[Tensor, "n y"]
+) -> Factors:
+    """The factors of least log-loss on rows left out, pulled to those of solutions alone.
+
+    Least squares measure shares and boosting measures logits, and trees that are certain of a rare
+    class say more by the latter.
+
+    Args:
+        solved: Logits of solutions, float64.
+        boosted: Logits of boosting on other rows.
+        r: Labels, one-hot.
+    """
+    both, alone = torch.stack([solved, boosted]), np.array([1.0, 0.0])
+
+    def loss(point: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+        weights = torch.from_numpy(point).to(both)
+        log_shares = torch.einsum("k,kny->ny", weights, both).log_softmax(1)
+        slope = torch.einsum("kny,ny->k", both, log_shares.exp() - r).cpu().numpy()
+        away = point - alone
+        penalty = FACTOR_PENALTY * away @ away / 2
+        return float(-(log_shares * r).sum()) + penalty, slope + FACTOR_PENALTY * away
+
+    found = minimize(loss, alone, jac=True, method="L-BFGS-B", bounds=[(0, None)] * 2)
+    return Factors(*found.x.tolist())

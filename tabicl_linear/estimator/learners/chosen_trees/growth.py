@@ -23,6 +23,18 @@ LEAST_GAIN = 1e-9
 """Of a question, in squared residuals: less is rounding."""
 
 
+class Grown(NamedTuple):
+    """Trees, and what boosting has made of them.
+
+    Attributes:
+        trees: The trees.
+        steps: What each leaf adds to the logits; zero for classes that no row had.
+    """
+
+    trees: Trees
+    steps: Float[Tensor, "l y"]
+
+
 class Binned(NamedTuple):
     """Cells as numbers that keep their order: one for each value, or for neighbours.
 
@@ -54,32 +66,37 @@ def binned(z: Float[Tensor, "n m"]) -> Binned:
     return Binned(numbers.scatter_(1, order, number.to(torch.uint8)), lowest, highest)
 
 
-def grow(z: Float[Tensor, "n m"], labels: Int[Tensor, " n"], *, seed: int) -> Trees:
+def grow(
+    z: Float[Tensor, "n m"], labels: Int[Tensor, " n"], *, num_classes: int, seed: int
+) -> Grown:
     """Trees by gradient boosting of the log-loss of all classes at once (Friedman, 2001).
-
-    Only their questions are used later: what the leaves say is solved on other rows.
 
     Args:
         z: Standardised rows without missing values, float32 on the CPU.
         labels: Class index of each row, from 0; classes may be lacking.
+        num_classes: Classes in all.
         seed: Of the columns that nodes choose from.
     """
-    r = (labels.unsqueeze(1) == labels.unique()).double()
+    classes = labels.unique()
+    r = (labels.unsqueeze(1) == classes).double()
     # Of two classes one says all.
     told = slice(1, None) if r.shape[1] == 2 else slice(None)
     scores = r.mean(0).log().expand(len(r), -1)
     columns = binned(z)
-    grown = list[Questions]()
+    grown, steps = list[Questions](), list[Tensor]()
     for allowed in _allowed(z.shape[1], seed):
         shares = scores.softmax(1)
         left = r - shares
         tree = chosen(grown_tree)(
             columns.numbers, left[:, told], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
         )
-        steps = _steps(tree.nodes, left, shares * (1 - shares))
-        scores = scores + LEARNING_RATE * steps.clamp(-LARGEST_STEP, LARGEST_STEP)
+        steps.append(LEARNING_RATE * _steps(tree.nodes, left, shares * (1 - shares)))
+        scores = scores + steps[-1][tree.nodes]
         grown.append(tree)
-    return _frozen(grown, columns)
+    trees, is_leaf = _frozen(grown, columns)
+    of_leaves = torch.zeros(trees.num_leaves, num_classes)
+    of_leaves[:, classes] = torch.stack(steps)[is_leaf].float()
+    return Grown(trees, of_leaves)
 
 
 def _allowed(num_columns: int, seed: int) -> Bool[Tensor, "t q m"]:
@@ -94,16 +111,16 @@ def _allowed(num_columns: int, seed: int) -> Bool[Tensor, "t q m"]:
 
 def _steps(
     nodes: Int[Tensor, " n"], slopes: Float[Tensor, "n k"], curves: Float[Tensor, "n k"]
-) -> Float[Tensor, "n k"]:
-    """A step of Newton's method for the leaf of each row, with a curvature of one added."""
+) -> Float[Tensor, "q k"]:
+    """A step of Newton's method for each node, with a curvature of one added."""
     both = torch.cat([slopes, curves], dim=1)
     sums = both.new_zeros(2 ** (DEPTH + 1) - 1, both.shape[1]).index_add_(0, nodes, both)
     slope, curve = sums.chunk(2, dim=1)
-    return (slope / (curve + 1))[nodes]
+    return (slope / (curve + 1)).clamp(-LARGEST_STEP, LARGEST_STEP)
 
 
-def _frozen(grown: list[Questions], columns: Binned) -> Trees:
-    """The trees as arrays, side by side, with values in place of numbers."""
+def _frozen(grown: list[Questions], columns: Binned) -> tuple[Trees, Bool[Tensor, "t q"]]:
+    """The trees side by side with values in place of numbers, and which nodes are leaves."""
     asked = torch.stack([tree.columns for tree in grown]).numpy()
     before, after = torch.stack([tree.cuts for tree in grown]).numpy().transpose(2, 0, 1)
     num_trees, inner = asked.shape
@@ -125,7 +142,7 @@ def _frozen(grown: list[Questions], columns: Binned) -> Trees:
     of_node = np.zeros(place.shape, dtype=np.int64)
     of_node[:, :inner][some] = column
     level = np.log2(np.arange(1, 2 * inner + 2)).astype(np.int64)
-    return Trees(
+    trees = Trees(
         columns=_whole(of_node[is_there]),
         thresholds=torch.from_numpy(thresholds[is_there]),
         following=_whole(following[is_there]),
@@ -134,6 +151,7 @@ def _frozen(grown: list[Questions], columns: Binned) -> Trees:
         depth=int((level * is_leaf).max()),
         num_leaves=int(is_leaf.sum()),
     )
+    return trees, torch.from_numpy(is_leaf)
 
 
 def midway(low: npt.NDArray[np.float32], high: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

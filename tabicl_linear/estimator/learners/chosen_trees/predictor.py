@@ -15,7 +15,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     divisions,
     rounds,
 )
-from tabicl_linear.estimator.learners.chosen_trees.growth import grow
+from tabicl_linear.estimator.learners.chosen_trees.growth import Grown, grow
 from tabicl_linear.estimator.learners.chosen_trees.solving import (
     OfRows,
     OfSums,
@@ -28,7 +28,7 @@ from tabicl_linear.estimator.learners.chosen_trees.trees import Trees, side_by_s
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.ridge_inputs.class_map import mapped
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
-from tabicl_linear.types import Float, Tensor
+from tabicl_linear.types import Float, Int, Tensor
 
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """To choose from, in units of the variance of a row's features.
@@ -50,6 +50,7 @@ class Predictor(NamedTuple):
     Attributes:
         trees: All trees; None where rows are too few for any.
         leaves: Weights of their leaves, float32.
+        steps: What their leaves add to the logits, float32.
         fixed: Weights of the fixed features of all rounds, float32.
         offset: What is added.
         class_map: What makes logits of predicted shares.
@@ -58,6 +59,7 @@ class Predictor(NamedTuple):
 
     trees: Trees | None
     leaves: Float[Tensor, "l y"]
+    steps: Float[Tensor, "l y"]
     fixed: Float[Tensor, "f y"]
     offset: Float[Tensor, " y"]
     class_map: Float[Tensor, "y z"]
@@ -71,9 +73,12 @@ class Predictor(NamedTuple):
             fixed: Their fixed features.
         """
         shares = fixed.to(self.fixed) @ self.fixed + self.offset
+        steps = torch.zeros_like(shares)
         if self.trees is not None:
-            shares = shares + F.embedding_bag(self.trees.of_rows(z), self.leaves, mode="sum")
-        logits = mapped(shares[None].to(self.class_map), self.class_map[None])[0]
+            leaves = self.trees.of_rows(z)
+            shares = shares + F.embedding_bag(leaves, self.leaves, mode="sum")
+            steps = F.embedding_bag(leaves, self.steps, mode="sum")
+        logits = mapped(shares[None].to(self.class_map), self.class_map[None])[0] + steps
         return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
 
 
@@ -83,6 +88,14 @@ class _Linear(NamedTuple):
     leaves: Tensor
     fixed: Tensor
     offset: Tensor
+    left_out: Tensor
+
+
+class _Boosted(NamedTuple):
+    """Trees of all divisions, mean steps of their leaves, and those of the sample by others."""
+
+    trees: Trees
+    steps: Tensor
     left_out: Tensor
 
 
@@ -97,24 +110,35 @@ def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
     prior = torch.stack([rows.one_hot(part).sum(0) for part in rows.chunks(everything)]).sum(0)
     prior = prior / len(rows)
     r, present = rows.one_hot(rows.sample), prior > 0
-    trees = None
+    boosted = None
     if rounds(len(rows)):
-        trees, found = _chosen(draws, r)
+        boosted, found = _chosen(draws, r)
     if len(rows) <= FEW_ROWS:
         fixed = _solved_fixed(draws)
-        if trees is None:
+        if boosted is None:
             found = fixed
         else:
             part = evidence.part_of_fixed(found.left_out, fixed.left_out, r, present)
             fixed = fixed._replace(leaves=torch.zeros_like(found.leaves))
             pairs = zip(found, fixed, strict=True)
             found = _Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
+    class_map = evidence.class_map(found.left_out, r, present)
+    steps = torch.zeros_like(found.leaves)
+    if boosted is not None:
+        start = prior.where(present, 1.0).log()
+        solved = mapped(found.left_out[None], class_map[None])[0]
+        both = solved, boosted.left_out + start
+        factors = evidence.factors(*(each.masked_fill(~present, ABSENT_LOGIT) for each in both), r)
+        class_map = factors.solved * class_map
+        class_map[:, -1] += factors.boosted * start
+        steps = factors.boosted * boosted.steps
     return Predictor(
-        trees,
+        None if boosted is None else boosted.trees,
         found.leaves.float(),
+        steps.float(),
         found.fixed.float(),
         found.offset.float(),
-        evidence.class_map(found.left_out, r, present),
+        class_map,
         prior,
     )
 
@@ -130,7 +154,7 @@ def _solved_fixed(draws: Sequence[TaskRows]) -> _Linear:
     )
 
 
-def _chosen(draws: Sequence[TaskRows], r: Tensor) -> tuple[Trees, _Linear]:
+def _chosen(draws: Sequence[TaskRows], r: Tensor) -> tuple[_Boosted, _Linear]:
     """Trees of all divisions, and the mean of the solutions with the penalties that suit best."""
     rows = draws[0]
     parts = divisions(rows.labels, len(draws), seed=rows.regressions.options.seed)
@@ -139,12 +163,15 @@ def _chosen(draws: Sequence[TaskRows], r: Tensor) -> tuple[Trees, _Linear]:
         _Search(deviation, r, len(parts))
         for deviation in (DEVIATIONS_OF_FEW if is_short else DEVIATIONS)
     ]
-    grown = list[Trees]()
+    grown, scores = list[Grown](), evidence.Honest.empty(r)
     for number, part in enumerate(parts):
         labels = torch.from_numpy(rows.labels[part.growing])
-        grown.append(grow(rows.standardised(part.growing).cpu(), labels, seed=number))
-        regression, asked = _regression(draws[number // 2], part, _on(r.device, grown[-1]))
+        z = rows.standardised(part.growing).cpu()
+        grown.append(grow(z, labels, num_classes=r.shape[1], seed=number))
+        trees, steps = map_tensors(lambda tensor: tensor.to(r.device), grown[-1])
+        regression, asked, leaves = _regression(draws[number // 2], part, trees)
         places = torch.from_numpy(np.searchsorted(rows.sample, asked)).to(r.device)
+        scores.add_(places, F.embedding_bag(leaves, steps, mode="sum"))
         for search in searches:
             if number == 0:
                 search.start(regression, places, narrow=not is_short)
@@ -160,7 +187,12 @@ def _chosen(draws: Sequence[TaskRows], r: Tensor) -> tuple[Trees, _Linear]:
         torch.stack([solution.offset for solution in each_division]).mean(0),
         torch.stack([each.mean() for each in honest]).mean(0),
     )
-    return _on(r.device, side_by_side(grown)), mean
+    every = Grown(
+        side_by_side([each.trees for each in grown]),
+        torch.cat([each.steps for each in grown]) / len(parts),
+    )
+    trees, steps = map_tensors(lambda tensor: tensor.to(r.device), every)
+    return _Boosted(trees, steps, scores.mean()), mean
 
 
 def _mean(solutions: Sequence[Solution]) -> Solution:
@@ -219,14 +251,12 @@ class _Search:
         return min(tries, key=lambda penalty: tries[penalty][1].squared_error(r, count))
 
 
-def _on(device: torch.device, trees: Trees) -> Trees:
-    return map_tensors(lambda tensor: tensor.to(device), trees)
+def _regression(
+    rows: TaskRows, part: Division, trees: Trees
+) -> tuple[Regression, Indices, Int[Tensor, "s t"]]:
+    """The regression on the rows that have not grown the trees; rows that it leaves out.
 
-
-def _regression(rows: TaskRows, part: Division, trees: Trees) -> tuple[Regression, Indices]:
-    """The regression on the rows that have not grown the trees, and the rows it leaves out.
-
-    The latter are those of the sample among them.
+    The latter are those of the sample among them; their leaves come last.
     """
 
     def taken(indices: Indices) -> Rows:
@@ -236,6 +266,9 @@ def _regression(rows: TaskRows, part: Division, trees: Trees) -> tuple[Regressio
     asked = np.intersect1d(part.solving, rows.sample, assume_unique=True)
     if len(part.solving) <= MOST_PRODUCTS:
         places = torch.from_numpy(np.searchsorted(part.solving, asked))
-        return OfRows(taken(part.solving), trees.num_leaves, rows.kinds, places), asked
+        every = taken(part.solving)
+        leaves = every.leaves[places]
+        return OfRows(every, trees.num_leaves, rows.kinds, places), asked, leaves
     chunks = (taken(some) for some in rows.chunks(part.solving))
-    return OfSums(chunks, trees.num_leaves, rows.kinds, taken(asked)), asked
+    some = taken(asked)
+    return OfSums(chunks, trees.num_leaves, rows.kinds, some), asked, some.leaves

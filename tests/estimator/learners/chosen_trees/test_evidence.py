@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from tabicl_linear.estimator.learners.chosen_trees.evidence import Honest, class_map, part_of_fixed
+from tabicl_linear.estimator.learners.chosen_trees.evidence import (
+    Factors,
+    Honest,
+    class_map,
+    factors,
+    part_of_fixed,
+)
 
 R = torch.eye(3, dtype=torch.float64).repeat(1000, 1)
 PRESENT = torch.ones(3, dtype=torch.bool)
@@ -46,3 +52,25 @@ def test_logits_are_those_of_a_logistic_regression():
     assert made.shape == (3, 4)
     diagonal = made[:, :3].diagonal()
     assert (diagonal > 1).all()
+
+
+def losses(solved, boosted, found):
+    logits = found.solved * solved + found.boosted * boosted
+    return -(logits.log_softmax(1) * R).sum(1).mean()
+
+
+def test_boosting_counts_where_it_adds_and_not_where_it_does_not():
+    solved, boosted = 2 * noisy(1.0, 0), 4 * noisy(1.0, 1)
+    both = factors(solved, boosted, R)
+    assert both.boosted > 0.2
+    assert losses(solved, boosted, both) < 0.9 * losses(solved, boosted, Factors(1.0, 0.0))
+    against = factors(2 * R, -boosted, R)
+    assert against.boosted == 0
+
+
+def test_few_rows_change_factors_little():
+    solved, boosted = 2 * noisy(1.0, 0), noisy(1.0, 1)
+    moved = [
+        abs(factors(solved[:count], boosted[:count], R[:count]).boosted) for count in (9, 3000)
+    ]
+    assert moved[0] < 0.5 * moved[1]

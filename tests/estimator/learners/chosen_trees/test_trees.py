@@ -17,9 +17,8 @@ from tabicl_linear.estimator.learners.chosen_trees.trees import side_by_side
 
 def grown(rows, seed=1, **table):
     cells, labels = ruled_table(rows, **table)
-    return torch.from_numpy(cells), grow(
-        torch.from_numpy(cells), torch.from_numpy(labels), seed=seed
-    )
+    z = torch.from_numpy(cells)
+    return z, grow(z, torch.from_numpy(labels), num_classes=3, seed=seed).trees
 
 
 @pytest.mark.parametrize(("rows", "values"), [(50, 3), (50, 50), (1000, 1000), (2000, 5)])
@@ -51,6 +50,19 @@ def test_rows_fall_into_the_leaves_they_fell_into_while_trees_grew(monkeypatch):
     assert leaves.unique().tolist() == list(range(trees.num_leaves))
     for tree, found in zip(leaves.T, fallen, strict=True):
         assert torch.equal(tree[:, None] == tree, found.nodes[:, None] == found.nodes)
+
+
+def test_steps_are_those_of_boosting_and_of_lacking_classes_none():
+    cells, labels = ruled_table(300)
+    z, y = torch.from_numpy(cells), torch.from_numpy(labels)
+    trees, steps = grow(z, y, num_classes=4, seed=0)
+    assert steps.shape == (trees.num_leaves, 4)
+    assert not steps[:, 3].any()
+    start = torch.bincount(y).div(len(y)).log()
+    logits = start + steps[trees.of_rows(z).long()].sum(1)[:, :3]
+    loss = torch.nn.functional.cross_entropy(logits, y)
+    # One in ten labels is drawn at random, and trees know these rows.
+    assert loss < 0.3 * torch.nn.functional.cross_entropy(start.expand_as(logits), y)
 
 
 def test_trees_side_by_side_are_the_same_trees():
