@@ -156,5 +156,5 @@ def factors(
         penalty = FACTOR_PENALTY * away @ away / 2
         return float(-(log_shares * r).sum()) + penalty, slope + FACTOR_PENALTY * away
 
-    found = minimize(loss, alone, jac=True, method="L-BFGS-B", bounds=[(0, None)] * 2)
-    return Factors(*found.x.tolist())
+    least = minimize(loss, alone, jac=True, method="L-BFGS-B", bounds=[(0, None)] * 2)
+    return Factors(*least.x.tolist())

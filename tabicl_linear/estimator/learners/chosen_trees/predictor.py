@@ -112,32 +112,34 @@ def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
     r, present = rows.one_hot(rows.sample), prior > 0
     boosted = None
     if rounds(len(rows)):
-        boosted, found = _chosen(draws, r)
+        boosted, linear = _chosen(draws, r)
     if len(rows) <= FEW_ROWS:
         fixed = _solved_fixed(draws)
         if boosted is None:
-            found = fixed
+            linear = fixed
         else:
-            part = evidence.part_of_fixed(found.left_out, fixed.left_out, r, present)
-            fixed = fixed._replace(leaves=torch.zeros_like(found.leaves))
-            pairs = zip(found, fixed, strict=True)
-            found = _Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
-    class_map = evidence.class_map(found.left_out, r, present)
-    steps = torch.zeros_like(found.leaves)
+            part = evidence.part_of_fixed(linear.left_out, fixed.left_out, r, present)
+            fixed = fixed._replace(leaves=torch.zeros_like(linear.leaves))
+            pairs = zip(linear, fixed, strict=True)
+            linear = _Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
+    class_map = evidence.class_map(linear.left_out, r, present)
+    steps = torch.zeros_like(linear.leaves)
     if boosted is not None:
         start = prior.where(present, 1.0).log()
-        solved = mapped(found.left_out[None], class_map[None])[0]
-        both = solved, boosted.left_out + start
-        factors = evidence.factors(*(each.masked_fill(~present, ABSENT_LOGIT) for each in both), r)
+        factors = evidence.factors(
+            mapped(linear.left_out[None], class_map[None])[0].masked_fill(~present, ABSENT_LOGIT),
+            (boosted.left_out + start).masked_fill(~present, ABSENT_LOGIT),
+            r,
+        )
         class_map = factors.solved * class_map
         class_map[:, -1] += factors.boosted * start
         steps = factors.boosted * boosted.steps
     return Predictor(
         None if boosted is None else boosted.trees,
-        found.leaves.float(),
+        linear.leaves.float(),
         steps.float(),
-        found.fixed.float(),
-        found.offset.float(),
+        linear.fixed.float(),
+        linear.offset.float(),
         class_map,
         prior,
     )
