@@ -187,6 +187,25 @@ def test_the_best_state_is_kept():
     assert_close(read, losses[best], RMS[torch.float64])
 
 
+def test_a_gain_within_the_tolerance_is_none():
+    model, (x, y, categorical) = make("DeltaNet", "final_state"), context()
+    state, epochs = fitted(model, x, y, categorical), []
+    options = replace(FEW, tolerance=10.0)
+    optimised = optimise_states(model, state, x, y, options, on_epoch=epochs.append)
+    assert not any(epoch.improved.any() for epoch in epochs[1:])
+    start = optimise_states(model, state, x, y, STILL)
+    for a, b in zip(matrices(optimised), matrices(start), strict=True):
+        assert_close(a, b, CONTRACT)
+
+
+def test_a_share_of_less_than_one_row_holds_out_one():
+    model, (x, y, categorical) = make("DeltaNet", "final_state"), context(rows=20)
+    state, epochs = fitted(model, x, y, categorical), []
+    options = replace(FEW, held_out=0.01, max_epochs=1)
+    optimise_states(model, state, x, y, options, on_epoch=epochs.append)
+    assert epochs[0].held_out.isfinite().all()
+
+
 def test_tasks_do_not_influence_each_other():
     model, (x, y, categorical) = make("GatedLinearAttention", "causal", axis="cells"), context()
     options = replace(FEW, max_epochs=12, patience=2)

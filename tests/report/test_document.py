@@ -11,10 +11,12 @@ from scipy.stats import norm
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.report import figures
+from tabicl_linear.report.comparison import compare
 from tabicl_linear.report.document import document
 from tabicl_linear.report.figures import BANDWIDTH, smoothed_ranks, styles
 from tabicl_linear.report.metrics import METRICS
 from tabicl_linear.report.results import read
+from tabicl_linear.report.tables import pairwise_rows
 
 SCORES = [0.6, 0.7, 0.5, 0.8, 0.65, 0.55, 0.75]
 PRINTED = ("roc_auc", "accuracy")
@@ -86,6 +88,15 @@ def test_pairs_are_there_as_numbers(files, tmp_path):
     assert pairs["adjusted"].tolist() == pytest.approx([2 / 64] * 2)
     assert pairs["difference"].tolist() == pytest.approx([0.01] * 2)
     assert pairs["significant"].all()
+
+
+def test_pairs_have_roc_auc_above_the_diagonal_and_accuracy_below():
+    scores = pd.DataFrame({"a": SCORES, "b": [score - 0.01 for score in SCORES]})
+    differ = compare(scores, higher_is_better=True)
+    alike = compare(scores.assign(b=scores["a"].to_numpy()[::-1]), higher_is_better=True)
+    first, second = pairwise_rows(differ, alike, ["a", "b"])
+    assert first[-1].value == pytest.approx(2 / 2**7)
+    assert second[-2].value > 0.5
 
 
 def test_differences_are_from_the_reference(tmp_path):

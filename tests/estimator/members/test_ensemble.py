@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.model_selection import train_test_split
 
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.estimator.members.ensemble import MIN_ROWS
 from tabicl_linear.kernels.state import map_tensors
 
 
@@ -28,6 +29,22 @@ def test_members_fitted_one_by_one_and_together_agree(checkpoint, wine):
     np.testing.assert_allclose(apart.predict_proba(test), expected, atol=1e-5)
     np.testing.assert_allclose(pairs.predict_proba(test), expected, atol=1e-5)
     assert together.state_bytes_ == apart.state_bytes_ == pairs.state_bytes_
+
+
+def test_few_queries_are_read_with_as_many_rows_as_others(checkpoint, wine, monkeypatch):
+    train, test, labels, _ = wine
+    classifier = TabICLLinearClassifier(checkpoint, n_estimators=1).fit(train, labels)
+    model, lengths = classifier.ensemble_.model, []
+    predict = type(model).predict
+
+    def counted(self, state, x, **options):
+        lengths.append(x.shape[1])
+        return predict(self, state, x, **options)
+
+    monkeypatch.setattr(type(model), "predict", counted)
+    for number in (1, 3, MIN_ROWS, MIN_ROWS + 1):
+        assert classifier.predict_proba(test[:number]).shape == (number, 3)
+    assert lengths == [MIN_ROWS, MIN_ROWS, MIN_ROWS, MIN_ROWS + 1]
 
 
 def test_ensemble_is_the_mean_over_its_members(checkpoint, wine):
