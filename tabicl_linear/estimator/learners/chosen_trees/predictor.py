@@ -126,8 +126,11 @@ def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
     if boosted is not None:
         start = prior.where(present, 1.0).log()
         solved = mapped(found.left_out[None], class_map[None])[0]
-        both = solved, boosted.left_out + start
-        factors = evidence.factors(*(each.masked_fill(~present, ABSENT_LOGIT) for each in both), r)
+        factors = evidence.factors(
+            solved.masked_fill(~present, ABSENT_LOGIT),
+            (boosted.left_out + start).masked_fill(~present, ABSENT_LOGIT),
+            r,
+        )
         class_map = factors.solved * class_map
         class_map[:, -1] += factors.boosted * start
         steps = factors.boosted * boosted.steps
