@@ -196,7 +196,12 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
         is_calibrated=temperature == "auto",
         average_logits=average_logits,
         class_weight=arguments["class_weight"],
-        new_columns=partial(TablePreprocessor, arguments["categorical_features"]),
+        # The authors compare no columns.
+        new_columns=partial(
+            TablePreprocessor,
+            arguments["categorical_features"],
+            pairs=arguments["ensemble"] == "default",
+        ),
         random_state=arguments["random_state"],
         n_jobs=n_jobs,
         rows_per_batch=rows_per_batch,

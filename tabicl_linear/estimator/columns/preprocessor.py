@@ -17,6 +17,7 @@ from tabicl_linear.estimator.columns.encodings import (
 )
 from tabicl_linear.estimator.columns.ids import whole_numbers
 from tabicl_linear.estimator.columns.learning import fit_columns
+from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.notices import difference, shown, warn_user
@@ -34,27 +35,31 @@ CategoricalFeatures: TypeAlias = (
 class TablePreprocessor:
     """Encodes tables: numbers and parts of dates as z-scores, everything else as category codes.
 
-    Columns of many categories are also encoded by the rates of the classes in them, and columns
-    of numbers or dates by where values are missing.
+    Columns of many categories are also encoded by the rates of the classes in them, columns of
+    numbers or dates by where values are missing, and pairs of columns by comparison.
 
     Args:
         categorical_features: Columns to read as categories whatever they hold, as positions,
             names or one boolean per column. None: decided by content.
+        pairs: Whether columns are compared with each other.
 
     Attributes:
         columns: Records of the columns of the training table, in its order, dropped ones included;
-            a column may have several.
+            a column may have several. Comparisons of two columns come last.
         used: The records of the columns that make up the matrix, in its order.
         categorical: For each column of the matrix, whether it holds category codes.
     """
 
-    columns: tuple[Column, ...]
-    used: tuple[UsedColumn, ...]
+    columns: tuple[Column | PairColumn, ...]
+    used: tuple[UsedColumn | PairColumn, ...]
     categorical: npt.NDArray[np.bool_]
     _labels: list[Hashable] | None
 
-    def __init__(self, categorical_features: CategoricalFeatures = None) -> None:
+    def __init__(
+        self, categorical_features: CategoricalFeatures = None, *, pairs: bool = True
+    ) -> None:
         self.categorical_features = categorical_features
+        self.pairs = pairs
 
     def fit(self, table: Table, labels: npt.NDArray[np.int64] | None = None) -> "TablePreprocessor":
         """Learn every column from the training rows.
@@ -86,7 +91,8 @@ class TablePreprocessor:
             columns += _not_told_before(records, cells, absences)
         if notes:
             warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if by_evidence else ''}")
-        self.columns = tuple(columns)
+        compared = fit_pairs(frame, columns, labels) if self.pairs and labels is not None else ()
+        self.columns = (*columns, *compared)
         self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
         if not self.used:
             raise DataError(
@@ -132,7 +138,7 @@ class TablePreprocessor:
         frame = _framed(self.align(table))
         matrix = np.empty((len(frame), len(self.used)), dtype=np.float32)
         for index, column in enumerate(self.used):
-            matrix[:, index] = column.encode(frame.iloc[:, column.position])
+            matrix[:, index] = _encoded(column, frame)
         return matrix
 
     def align(self, table: Table) -> Table:
@@ -153,7 +159,7 @@ class TablePreprocessor:
     @property
     def width(self) -> int:
         """Columns of the training table."""
-        return self.columns[-1].position + 1
+        return max(column.position for column in self.columns) + 1
 
     def _are_categorical(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
         width = frame.shape[1]
@@ -179,6 +185,14 @@ class TablePreprocessor:
                 )
             are_categorical[position] = True
         return are_categorical
+
+
+def _encoded(column: UsedColumn | PairColumn, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Numbers of a column, or of two compared, for the rows of a frame."""
+    cells = frame.iloc[:, column.position]
+    if isinstance(column, PairColumn):
+        return column.encode(cells, frame.iloc[:, column.other_position])
+    return column.encode(cells)
 
 
 def _by_evidence(cells: pd.Series, labels: npt.NDArray[np.int64]) -> Reading:

@@ -10,6 +10,7 @@ from tabicl_linear.estimator.columns.encodings import (
     MissingColumn,
     NumericColumn,
 )
+from tabicl_linear.estimator.columns.pairs import PairColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.fitted import Fitted
@@ -55,6 +56,7 @@ RECORDS: Mapping[str, type] = {
     "MatrixState": MatrixState,
     "MissingColumn": MissingColumn,
     "NumericColumn": NumericColumn,
+    "PairColumn": PairColumn,
     "PowerColumn": PowerColumn,
     "PowerColumns": PowerColumns,
     "RateColumn": RateColumn,

@@ -5,6 +5,8 @@ import random
 import numpy as np
 import numpy.typing as npt
 
+from tabicl_linear.estimator.columns.information import information
+
 MAX_ROWS = 10_000
 """Rows that columns are judged by, so that the cost for a column does not grow with the table."""
 NUM_BINS = 16
@@ -33,7 +35,7 @@ def relevance(
     classes = np.unique(labels, return_inverse=True)[1]
     return np.array(
         [
-            _information(_bins(matrix[:, column], categorical=is_categorical), classes)
+            information(_bins(matrix[:, column], categorical=is_categorical), classes)
             for column, is_categorical in enumerate(categorical.tolist())
         ]
     )
@@ -90,14 +92,3 @@ def _bins(values: npt.NDArray[np.float32], *, categorical: bool) -> npt.NDArray[
     inner = np.linspace(0, 1, NUM_BINS + 1)[1:-1]
     edges = np.unique(np.quantile(values[~absent], inner)) if not absent.all() else inner
     return np.where(absent, len(edges) + 1, np.searchsorted(edges, values, side="left"))
-
-
-def _information(bins: npt.NDArray[np.int64], classes: npt.NDArray[np.int64]) -> float:
-    width = int(classes.max()) + 1
-    counts = np.bincount(bins * width + classes, minlength=(int(bins.max()) + 1) * width)
-    table = counts.reshape(-1, width).astype(np.float64)
-    table = table[table.any(axis=1)]
-    expected = table.sum(1, keepdims=True) * table.sum(0) / len(bins)
-    ratio = np.where(table > 0, table / expected, 1.0)
-    freedom = (len(table) - 1) * (width - 1)
-    return float((table * np.log(ratio)).sum() - freedom / 2) / len(bins)

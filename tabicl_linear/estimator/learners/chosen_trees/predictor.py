@@ -126,8 +126,9 @@ def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
     steps = torch.zeros_like(linear.leaves)
     if boosted is not None:
         start = prior.where(present, 1.0).log()
+        solved = mapped(linear.left_out[None], class_map[None])[0]
         factors = evidence.factors(
-            mapped(linear.left_out[None], class_map[None])[0].masked_fill(~present, ABSENT_LOGIT),
+            solved.masked_fill(~present, ABSENT_LOGIT),
             (boosted.left_out + start).masked_fill(~present, ABSENT_LOGIT),
             r,
         )

@@ -1,0 +1,29 @@
+"""How much a column tells about the classes."""
+
+import numpy as np
+import numpy.typing as npt
+
+Codes = npt.NDArray[np.int64]
+
+
+def information(bins: Codes, classes: Codes) -> float:
+    """Mutual information in nats, less what a column that says nothing has on average.
+
+    Args:
+        bins: Bin or category of each row, from 0; some may be empty.
+        classes: Class of each row, from 0.
+    """
+    width = int(classes.max()) + 1
+    counts = np.bincount(bins * width + classes, minlength=(int(bins.max()) + 1) * width)
+    table = counts.reshape(-1, width).astype(np.float64)
+    table = table[table.any(axis=1)]
+    expected = table.sum(1, keepdims=True) * table.sum(0) / len(bins)
+    ratio = np.where(table > 0, table / expected, 1.0)
+    freedom = (len(table) - 1) * (width - 1)
+    return float((table * np.log(ratio)).sum() - freedom / 2) / len(bins)
+
+
+def chance(bins: Codes, classes: Codes) -> float:
+    """Standard deviation of `information` where a column says nothing."""
+    freedom = (len(np.unique(bins)) - 1) * (len(np.unique(classes)) - 1)
+    return float((2 * freedom) ** 0.5 / (2 * len(bins)))

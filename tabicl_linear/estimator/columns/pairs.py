@@ -1,0 +1,175 @@
+"""Columns that are compared with each other: whether two are equal, and by how much they differ.
+
+Hands of cards, pieces on a board and codes of sender and receiver say more by comparison than one
+by one. Trees ask about single columns and learn a comparison value by value. Columns are compared
+if they share their values, and if the comparison tells more about the classes than both columns
+could tell one by one.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tabicl_linear.estimator.columns.category_names import category_names, looked_up, number_of
+from tabicl_linear.estimator.columns.encodings import CategoryColumn, Column, NumericColumn
+from tabicl_linear.estimator.columns.information import chance, information
+from tabicl_linear.estimator.columns.reading import numbers
+
+FEWEST_VALUES, MOST_VALUES = 3, 256
+"""Different values of a column that is compared. Of two values trees ask in two steps."""
+LEAST_SHARED = 0.5
+"""Of the values of the column that has more."""
+MOST_COLUMNS = 45
+"""Only as many are compared, the first ones, which makes 990 pairs."""
+MOST_PAIRS = 20
+"""Comparisons that are kept: those that tell most."""
+MOST_ROWS = 10_000
+DEVIATIONS = 3.0
+"""Of chance, by which a comparison has to tell more than both columns."""
+
+Says = Literal["equality", "difference"]
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PairColumn:
+    """Compares two columns of numbers, or of categories.
+
+    Attributes:
+        name: Label of the first column, or position where the table had no labels.
+        position: Index of the first column in the training table.
+        other_name: Label of the second column.
+        other_position: Its index.
+        says: Whether cells are equal (1, else 0), or the first less the second.
+        text_formats: How text of both is read, see `Reading`; of numbers.
+        codes: Number of each category of both, in their common order; empty for numbers.
+    """
+
+    name: Hashable
+    position: int
+    other_name: Hashable
+    other_position: int
+    says: Says
+    text_formats: tuple[str, str]
+    codes: dict[str, int]
+
+    def encode(self, cells: pd.Series, others: pd.Series) -> Values:
+        """The comparison in float64; NaN where a cell is missing, or has no place in the order.
+
+        Args:
+            cells: Rows of the first column.
+            others: Rows of the second column.
+        """
+        if self.codes:
+            first, second = category_names(cells), category_names(others)
+            if self.says == "equality":
+                return _equal(first, second)
+            return looked_up(first, self.codes) - looked_up(second, self.codes)
+        values = numbers(cells, self.name, self.text_formats[0])
+        other_values = numbers(others, self.other_name, self.text_formats[1])
+        if self.says == "equality":
+            return _equal(values, other_values)
+        return values - other_values
+
+
+class _Compared(NamedTuple):
+    """A column that may be compared.
+
+    Attributes:
+        column: Its record.
+        cells: Some of its training rows.
+        values: Numbers, or names of categories.
+        distinct: The different ones.
+    """
+
+    column: NumericColumn | CategoryColumn
+    cells: pd.Series
+    values: npt.NDArray[np.float64] | npt.NDArray[np.object_]
+    distinct: frozenset[float] | frozenset[str]
+
+
+def fit_pairs(
+    frame: pd.DataFrame, columns: Sequence[Column], labels: npt.NDArray[np.int64]
+) -> tuple[PairColumn, ...]:
+    """The comparisons that tell more about the classes than their columns do.
+
+    Args:
+        frame: The training rows.
+        columns: Records of its columns.
+        labels: Class index of each row, from 0.
+    """
+    if len(frame) > MOST_ROWS:
+        rows = np.random.default_rng(0).choice(len(frame), MOST_ROWS, replace=False)
+        frame, labels = frame.iloc[rows], labels[rows]
+    classes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    compared = list(_comparable(frame, columns))[:MOST_COLUMNS]
+    alone = [information(_bins(pd.factorize(each.values)[0]), classes) for each in compared]
+    gains = list[tuple[float, PairColumn]]()
+    for (one, told), (other, also) in combinations(zip(compared, alone, strict=True), 2):
+        for pair in _pairs(one, other):
+            bins = _bins(pair.encode(one.cells, other.cells))
+            gain = information(bins, classes) - max(told, 0) - max(also, 0)
+            if gain > DEVIATIONS * chance(bins, classes):
+                gains.append((gain, pair))
+    gains.sort(key=lambda each: -each[0])
+    return tuple(pair for _, pair in gains[:MOST_PAIRS])
+
+
+def _comparable(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[_Compared]:
+    """Columns of categories or whole numbers that have neither too few values nor too many."""
+    for column in columns:
+        cells = frame.iloc[:, column.position]
+        if isinstance(column, CategoryColumn) and column.kind == "categorical":
+            names = category_names(cells)
+            compared = _Compared(column, cells, names, frozenset(names) - {None})
+        elif isinstance(column, NumericColumn) and column.part is None:
+            values = numbers(cells, column.name, column.text_format)
+            present = np.unique(values[~np.isnan(values)])
+            if not (present == present.round()).all():
+                continue
+            compared = _Compared(column, cells, values, frozenset(present.tolist()))
+        else:
+            continue
+        if FEWEST_VALUES <= len(compared.distinct) <= MOST_VALUES:
+            yield compared
+
+
+def _pairs(one: _Compared, other: _Compared) -> Iterator[PairColumn]:
+    """Both comparisons of two columns; none if they do not share their values."""
+    if type(one.column) is not type(other.column):
+        return
+    shared = len(one.distinct & other.distinct)
+    if shared < max(FEWEST_VALUES, LEAST_SHARED * max(len(one.distinct), len(other.distinct))):
+        return
+    formats, codes = ("", ""), dict[str, int]()
+    if isinstance(one.column, NumericColumn) and isinstance(other.column, NumericColumn):
+        formats = one.column.text_format, other.column.text_format
+    else:
+        names = {str(name) for name in one.distinct | other.distinct}
+        codes = {name: code for code, name in enumerate(sorted(names, key=_place))}
+    first, second = one.column, other.column
+    places = first.name, first.position, second.name, second.position
+    yield PairColumn(*places, "equality", formats, codes)
+    yield PairColumn(*places, "difference", formats, codes)
+
+
+def _place(name: str) -> tuple[bool, float, str]:
+    """Where a category stands: numbers first."""
+    number = number_of(name)
+    return (number is None, 0.0 if number is None else number, name)
+
+
+def _equal(first: npt.NDArray[np.generic], second: npt.NDArray[np.generic]) -> Values:
+    equal = (first == second).astype(np.float64)
+    equal[pd.isna(first) | pd.isna(second)] = np.nan
+    return equal
+
+
+def _bins(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
+    """A number for each value, and one for missing values."""
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)

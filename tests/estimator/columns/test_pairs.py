@@ -1,0 +1,109 @@
+"""Columns that are compared: only where comparison tells what the columns do not."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
+from tabicl_linear.estimator.columns import pairs as module
+from tabicl_linear.estimator.columns.pairs import PairColumn
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+
+LETTERS = np.array(list("abcdefghij"))
+
+
+def drawn(num_rows=600, seed=0):
+    """Four columns of ten values, the first two equal in four rows of ten."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(10, size=(num_rows, 4))
+    same = rng.random(num_rows) < 0.4
+    x[same, 1] = x[same, 0]
+    return x, (x[:, 0] == x[:, 1]).astype(np.int64)
+
+
+def compared(frame, labels, **arguments):
+    fitted = TablePreprocessor(**arguments).fit(frame, labels)
+    return fitted, [column for column in fitted.columns if isinstance(column, PairColumn)]
+
+
+@pytest.mark.parametrize(
+    "values", [LETTERS, np.arange(10), np.arange(10.0), LETTERS.astype(object)]
+)
+def test_equality_of_letters_and_of_numbers_is_found(values):
+    x, labels = drawn()
+    fitted, (best, *others) = compared(pd.DataFrame(values[x], columns=list("pqrs")), labels)
+    assert (best.name, best.other_name, best.says) == ("p", "q", "equality")
+    assert {(column.name, column.other_name) for column in others} <= {("p", "q")}
+    matrix = fitted.transform(pd.DataFrame(values[x], columns=list("pqrs")))
+    assert matrix[:, fitted.used.index(best)].tolist() == labels.tolist()
+    assert not fitted.categorical[fitted.used.index(best)]
+    assert fitted.width == 4
+
+
+def test_a_difference_is_found_where_order_matters():
+    x, _ = drawn()
+    labels = (x[:, 2] > x[:, 3]).astype(np.int64)
+    fitted, (best, *_) = compared(x.astype(float), labels)
+    assert (best.position, best.other_position, best.says) == (2, 3, "difference")
+    assert (fitted.transform(x)[:, fitted.used.index(best)] == x[:, 2] - x[:, 3]).all()
+
+
+def test_columns_that_tell_by_themselves_are_not_compared():
+    x, _ = drawn()
+    for labels in (x[:, 2] > 4, np.random.default_rng(0).integers(2, size=len(x))):
+        assert compared(x.astype(float), labels.astype(np.int64))[1] == []
+
+
+def test_values_have_to_be_shared_whole_and_several():
+    x, labels = drawn()
+    apart = pd.DataFrame(x, columns=list("pqrs")).astype(float)
+    apart["q"] = apart["q"] + 7
+    assert compared(apart, labels)[1] == []
+    assert compared(x + 0.5, labels)[1] == []
+    mixed = pd.DataFrame({"p": LETTERS[x[:, 0]], "q": x[:, 1]})
+    assert compared(mixed, labels)[1] == []
+
+
+def test_no_labels_no_pairs_and_none_for_the_ensemble_of_the_paper():
+    x, labels = drawn(100)
+    assert compared(x, None)[1] == []
+    assert compared(x, labels, pairs=False)[1] == []
+    paper = TabICLLinearClassifier(ensemble="paper", n_estimators=1).fit(x, labels)
+    assert not any(isinstance(column, PairColumn) for column in paper.preprocessor_.columns)
+
+
+def test_missing_and_unknown_cells_have_no_difference():
+    x, labels = drawn()
+    frame = pd.DataFrame(LETTERS[x], columns=list("pqrs"))
+    fitted, found = compared(frame, labels)
+    (equality,) = (column for column in found if column.says == "equality")
+    odd = pd.DataFrame({"p": ["a", None, "zz", "zz"], "q": ["a", "a", "zz", "a"]})
+    assert equality.encode(odd["p"], odd["q"]).tolist() == pytest.approx(
+        [1, np.nan, 1, 0], nan_ok=True
+    )
+    difference = PairColumn(*equality_places(equality), "difference", ("", ""), equality.codes)
+    assert difference.encode(odd["p"], odd["q"]).tolist() == pytest.approx(
+        [0, np.nan, np.nan, np.nan], nan_ok=True
+    )
+    assert fitted.transform(frame[["s", "r", "q", "p"]]).shape == (600, len(fitted.used))
+
+
+def equality_places(column):
+    return column.name, column.position, column.other_name, column.other_position
+
+
+def test_the_most_telling_are_kept(monkeypatch):
+    monkeypatch.setattr(module, "MOST_PAIRS", 1)
+    x, labels = drawn()
+    assert len(compared(x, labels)[1]) == 1
+
+
+def test_they_are_saved_and_learnt_from(tmp_path):
+    x, labels = drawn(400)
+    queries, answers = drawn(200, seed=1)
+    classifier = RandomFeatureRidge().fit(LETTERS[x], labels)
+    probabilities = classifier.predict_proba(LETTERS[queries])
+    assert (probabilities.argmax(1) == answers).mean() > 0.97
+    classifier.save(tmp_path / "pairs.state")
+    loaded = RandomFeatureRidge.load(tmp_path / "pairs.state")
+    np.testing.assert_array_equal(loaded.predict_proba(LETTERS[queries]), probabilities)
