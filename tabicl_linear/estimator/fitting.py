@@ -64,7 +64,7 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
         ConfigError: The plan does not suit the rows or the model.
     """
     classes, codes = _numbered(rows.labels)
-    columns = plan.new_columns()
+    columns = plan.new_columns(pairs=learners.compares_columns)
     matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns.categorical, len(classes))
     return _fitted(Training(columns, classes, encoded, rows.table), plan, learners)

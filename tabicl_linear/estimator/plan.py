@@ -60,7 +60,7 @@ class Plan:
         is_calibrated: Whether the temperature is calibrated on rows held out.
         average_logits: Whether the members' logits are averaged, or their probabilities.
         class_weight: Factors for the probabilities of classes.
-        new_columns: Makes what learns the columns.
+        new_columns: Makes what learns the columns; `pairs` says whether to compare them.
         device: Where to compute.
         random_state: Seed of the ensemble, or a generator of seeds.
         n_jobs: CPU threads, -1 for all; None leaves torch's setting.
@@ -77,7 +77,7 @@ class Plan:
     is_calibrated: bool
     average_logits: bool
     class_weight: ClassWeight
-    new_columns: Callable[[], TablePreprocessor]
+    new_columns: Callable[..., TablePreprocessor]
     device: torch.device
     random_state: Any
     n_jobs: int | None
@@ -196,12 +196,7 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
         is_calibrated=temperature == "auto",
         average_logits=average_logits,
         class_weight=arguments["class_weight"],
-        # The authors compare no columns.
-        new_columns=partial(
-            TablePreprocessor,
-            arguments["categorical_features"],
-            pairs=arguments["ensemble"] == "default",
-        ),
+        new_columns=partial(TablePreprocessor, arguments["categorical_features"]),
         random_state=arguments["random_state"],
         n_jobs=n_jobs,
         rows_per_batch=rows_per_batch,

@@ -56,7 +56,7 @@ class TablePreprocessor:
     _labels: list[Hashable] | None
 
     def __init__(
-        self, categorical_features: CategoricalFeatures = None, *, pairs: bool = True
+        self, categorical_features: CategoricalFeatures = None, *, pairs: bool = False
     ) -> None:
         self.categorical_features = categorical_features
         self.pairs = pairs

@@ -96,6 +96,11 @@ class ClosedForms:
         """False: rows cannot be added."""
         return False
 
+    @property
+    def compares_columns(self) -> bool:
+        """False: what comparing does was measured with trees alone."""
+        return False
+
     def for_table(self, num_classes: int, num_rows: int) -> ClosedForm:
         """The learner for a table of so many classes."""
         return ClosedForm(self.options, max_columns=self.max_columns, num_classes=num_classes)

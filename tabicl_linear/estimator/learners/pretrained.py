@@ -28,6 +28,11 @@ class PretrainedLearners:
         """Whether rows can be added to states."""
         return self.model.is_causal
 
+    @property
+    def compares_columns(self) -> bool:
+        """False: what comparing does was measured with trees alone."""
+        return False
+
     def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         """The model, or what asks it for digits where it takes fewer classes."""
         limit = self.model.architecture.num_classes

@@ -54,6 +54,10 @@ class Learners(Protocol):
     def is_causal(self) -> bool:
         """Whether rows can be added to states."""
 
+    @property
+    def compares_columns(self) -> bool:
+        """Whether it gains by columns that compare others (`columns/pairs.py`)."""
+
     def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         """The learner for a table of so many classes and rows."""
 

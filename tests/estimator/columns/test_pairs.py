@@ -21,8 +21,8 @@ def drawn(num_rows=600, seed=0):
     return x, (x[:, 0] == x[:, 1]).astype(np.int64)
 
 
-def compared(frame, labels, **arguments):
-    fitted = TablePreprocessor(**arguments).fit(frame, labels)
+def compared(frame, labels, *, pairs=True):
+    fitted = TablePreprocessor(pairs=pairs).fit(frame, labels)
     return fitted, [column for column in fitted.columns if isinstance(column, PairColumn)]
 
 
@@ -64,12 +64,13 @@ def test_values_have_to_be_shared_whole_and_several():
     assert compared(mixed, labels)[1] == []
 
 
-def test_no_labels_no_pairs_and_none_for_the_ensemble_of_the_paper():
+def test_no_labels_no_pairs_and_none_for_the_network():
     x, labels = drawn(100)
     assert compared(x, None)[1] == []
     assert compared(x, labels, pairs=False)[1] == []
-    paper = TabICLLinearClassifier(ensemble="paper", n_estimators=1).fit(x, labels)
-    assert not any(isinstance(column, PairColumn) for column in paper.preprocessor_.columns)
+    for options in ({"ensemble": "paper"}, {"trees": False}):
+        network = TabICLLinearClassifier(n_estimators=1, **options).fit(x, labels)
+        assert not any(isinstance(column, PairColumn) for column in network.preprocessor_.columns)
 
 
 def test_missing_and_unknown_cells_have_no_difference():

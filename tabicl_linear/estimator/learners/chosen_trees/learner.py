@@ -143,6 +143,11 @@ class ChosenTreesLearners:
         """False: rows cannot be added."""
         return False
 
+    @property
+    def compares_columns(self) -> bool:
+        """True."""
+        return True
+
     def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         """The learner for a table of so many classes and rows."""
         if self.others is not None and num_rows < FEWEST_ROWS:
