@@ -83,10 +83,11 @@ class PartialPreprocessor(TablePreprocessor):
     Args:
         parts: The parts to use.
         width: Columns that the model takes.
+        pairs: Whether columns are compared with each other.
     """
 
-    def __init__(self, parts: frozenset[str], width: int) -> None:
-        super().__init__()
+    def __init__(self, parts: frozenset[str], width: int, *, pairs: bool = False) -> None:
+        super().__init__(pairs=pairs)
         self._parts, self._width = parts, width
 
     def fit(
