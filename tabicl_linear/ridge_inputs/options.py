@@ -144,5 +144,5 @@ def ridge_options(values: Mapping[str, Any]) -> RidgeOptions:
     names = [field.name for field in fields(RidgeOptions)]
     unknown = sorted(set(values) - set(names))
     if unknown:
-        raise ConfigError(f"ridge_inputs has no {', '.join(unknown)}; it has {', '.join(known)}.")
+        raise ConfigError(f"ridge_inputs has no {', '.join(unknown)}; it has {', '.join(names)}.")
     return RidgeOptions(**values)
