@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY = PASSIVE
 export PYTHONUNBUFFERED = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo docs results study test test-fla gpu-check lint format clean
+.PHONY: help install demo docs results study test test-fla sanitize gpu-check lint format clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -67,6 +67,19 @@ test-fla: $(FLA_STAMP) ## compare with flash-linear-attention, in a separate env
 # need lightning, jsonargparse and scipy; without them they are listed as skipped (tools/gpu_check).
 gpu-check: ## check kernels, training, prior and long contexts on this machine's CUDA device
 	$(PYTHON) -m tools.gpu_check --output runs/gpu_check.md
+
+# A copy of the package with a checked library; the tests of everything that computes in C++.
+CHECKED = runs/sanitize
+sanitize: export CXXFLAGS = -fsanitize=address,bounds -fno-omit-frame-pointer
+sanitize: export LDFLAGS = -fsanitize=address,bounds
+sanitize: $(STAMP) ## run the tests of the C++ kernels with every access to memory checked (gcc; 15 minutes)
+	rm -rf $(CHECKED) && mkdir -p $(CHECKED)
+	cp -r tabicl_linear tests configs setup.py pyproject.toml README.md $(CHECKED)
+	rm -f $(CHECKED)/tabicl_linear/backends/cpp/*.so
+	cd $(CHECKED) && $(abspath $(BIN))/python setup.py -q build_ext --inplace
+	cd $(CHECKED) && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 $(abspath $(BIN))/python -m pytest -p no:xdist \
+		tests/backends tests/kernels tests/mixers tests/ridge_inputs tests/embedding tests/nn tests/estimator/learners
 
 $(FLA_STAMP): pyproject.toml constraints-fla.txt
 	$(PYTHON) -m venv $(FLA_VENV)
