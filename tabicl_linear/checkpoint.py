@@ -23,6 +23,7 @@ from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError
 from tabicl_linear.files import give_usual_mode, written_whole
+from tabicl_linear.former_options import description
 from tabicl_linear.model import InContextModel
 
 _FORMAT = "tabicl_linear/2"
@@ -182,7 +183,7 @@ def identity(model: InContextModel) -> str:
     That is its weights and buffers, and the classes and settings of its parts.
     """
     about = {name: _settings(part) for name, part in model.named_modules()}
-    about["architecture"] = repr(model.architecture)
+    about["architecture"] = description(model.architecture)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return checksum(tensors, about)
 

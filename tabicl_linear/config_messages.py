@@ -13,6 +13,7 @@ from jsonargparse import ArgumentParser, Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from tabicl_linear import former_options
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.overlays import contains_itself, expanded
 
@@ -142,6 +143,9 @@ def undecodable(arguments: Sequence[str]) -> str | None:
 
 def _unknown(option: str, parser: ArgumentParser) -> str:
     key = option.lstrip("-").split("=")[0].split()[0]
+    place, _, name = key.rpartition(".")
+    if place == "model.architecture" and name in former_options.REMEDIES:
+        return former_options.remedy(name)
     names = [name.lstrip("-") for name in parser._option_string_actions]
     close = difflib.get_close_matches(key, names, n=1)
     hint = f"did you mean {close[0]}?" if close and ".init_args." not in key else f"{HELP}."

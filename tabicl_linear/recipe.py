@@ -1,6 +1,7 @@
 """A model as plain data: class paths and arguments, no pickled objects.
 
 It is the tree that a config file has under `model:` and a checkpoint under its hyper-parameters.
+Files that describe a network by former names of its options are read as well (`former_options`).
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from tabicl_linear import former_options
 from tabicl_linear.backends.choice import Backend
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.mixers.base import SequenceMixer
@@ -43,7 +45,7 @@ def extract(tree: Mapping[str, Any]) -> Recipe:
             "Was it written by `tabicl-linear fit`?"
         )
     recipe: Recipe = {name: _slot(name, tree[name]) for name in _SLOTS}
-    recipe["architecture"] = dict(tree["architecture"])
+    recipe["architecture"] = former_options.current(tree["architecture"])
     return recipe
 
 
@@ -102,6 +104,8 @@ def build(recipe: Recipe, *, backend: Backend = "auto", trust_code: bool = False
 
 def _assemble(recipe: Recipe, backend: Backend, trust_code: bool) -> InContextModel:
     parts = {name: _factory(name, recipe[name], trust_code) for name in _SLOTS}
+    for name in recipe["architecture"].keys() & former_options.REMEDIES.keys():
+        raise ConfigError(former_options.remedy(name))
     try:
         architecture = Architecture(**recipe["architecture"])
     except TypeError as error:

@@ -12,6 +12,7 @@ from mixers.definitions import Delta
 from tolerances import RMS, assert_close
 from torch import Tensor, nn
 
+from tabicl_linear.architecture_options import Cells, CodeOptions
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel
@@ -40,13 +41,13 @@ class Loops:
     def __init__(self, model: InContextModel, strategy: str, readout: str) -> None:
         self.w = dict(model.named_parameters())
         self.labels, self.targets = strategy.split("_")
-        self.two_axis = model.architecture.two_axis
+        self.two_axis = model.architecture.cells is not None
         self.scales_rows = not self.two_axis
         self.stack = Stack(
             model.backbone,
             partial(Delta, c=5.0, window=3),
             SHAPE.num_heads,
-            every=model.architecture.cell_attention_every,
+            every=model.backbone.cell_attention_every,
             readout=readout,
             norm="rms",
             feed_forward="swiglu",
@@ -171,24 +172,18 @@ CASES += [("comb_st", "final_state", True), ("int_st", "bidirectional", False)]
 
 @pytest.mark.parametrize(("strategy", "readout", "two_axis"), CASES)
 def test_logits_are_those_of_loops_over_rows_columns_and_tokens(strategy, readout, two_axis):
-    model = noisy(strategy, readout, two_axis=two_axis)
+    model = noisy(strategy, readout, cells=Cells() if two_axis else None)
     assert_loops(model, Loops(model, strategy, readout))
 
 
-CODED = {"label_code": "one_hot", "value_code": "fourier", "learn_states": True}
-GROUPED = {
-    "two_axis": True,
-    "group_offsets": (0, 1, 3),
-    "label_in_every_cell": True,
-    "head_reads": "mean",
-    "cell_attention_every": 1,
-}
+CODED = {"codes": CodeOptions("one_hot", "fourier"), "initial_states": "learned"}
+GROUPED = Cells(offsets=(0, 1, 3), label_in_every_cell=True, head_reads="mean", attention_every=1)
 
 
-@pytest.mark.parametrize("cells", [{}, GROUPED])
+@pytest.mark.parametrize("cells", [None, GROUPED], ids=["row", "cells"])
 @pytest.mark.parametrize(("strategy", "readout"), [case[:2] for case in CASES])
 def test_so_are_those_of_coded_rows_and_grouped_cells(strategy, readout, cells):
-    model = noisy(strategy, readout, **CODED, **cells)
+    model = noisy(strategy, readout, **CODED, cells=cells)
     assert_loops(model, CodedLoops(model, strategy, readout))
 
 

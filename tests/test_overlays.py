@@ -52,7 +52,7 @@ def test_only_the_same_class_keeps_the_arguments_below(above, kept):
 def test_a_relative_path_works_from_another_folder(monkeypatch):
     monkeypatch.chdir(CONFIGS / "length")
     architecture = build_task("../softmax.yaml", "../smoke.yaml").model.architecture
-    assert (architecture.norm, architecture.dim) == ("post_layer", 32)
+    assert (architecture.blocks.norm, architecture.dim) == ("post_layer", 32)
 
 
 @pytest.mark.parametrize("path", MADE, ids=lambda p: str(p.relative_to(CONFIGS)))

@@ -55,10 +55,10 @@ class Backbone(nn.Module):
         self.cell_attention_every = cell_attention_every
         self.woven = nn.ParameterList()
         if weave_states:
-            self.woven.extend(_learned_state(block, "weave_states") for block in blocks)
+            self.woven.extend(_learned_state(block, "woven") for block in blocks)
         self.learned = nn.ParameterList()
         if learn_states:
-            self.learned.extend(_learned_state(block, "learn_states") for block in blocks)
+            self.learned.extend(_learned_state(block, "learned") for block in blocks)
 
     @property
     def is_causal(self) -> bool:
@@ -191,13 +191,13 @@ class Backbone(nn.Module):
         return x if self.final_norm is None else self.final_norm(x)
 
 
-def _learned_state(block: Block, option: str) -> nn.Parameter:
-    """A learned initial state, drawn from N(0, 1) / key_dim; `option` names what needs it."""
+def _learned_state(block: Block, kind: str) -> nn.Parameter:
+    """A learned initial state, drawn from N(0, 1) / key_dim; `kind` names what needs it."""
     rule = block.mixer.rule
     if not rule.has_matrix_state:
         raise ConfigError(
-            f"{option} starts layers from states that are matrices, and {type(rule).__name__} has "
-            f"none; leave {option} out."
+            f"initial_states={kind} starts layers from states that are matrices, and "
+            f"{type(rule).__name__} has none; leave initial_states out."
         )
     shape = block.mixer.state_shape
     return nn.Parameter(torch.randn(shape) / shape[-1])

@@ -70,7 +70,7 @@ def state_bytes(model: "InContextModel") -> str:
         sizes = [num_bytes(block.fit(torch.zeros(1, n, dim))[1]) for n in (8, 9)]
     ridge = _ridge_bytes(model.architecture)
     growth = (sizes[1] - sizes[0]) * len(layers)
-    unit = " per token" if growth else " per cell of a row" if model.architecture.two_axis else ""
+    unit = " per token" if growth else " per cell of a row" if model.architecture.cells else ""
     of_layers = growth or sizes[0] * len(layers)
     if not unit:
         return f"{of_layers + ridge:,}"

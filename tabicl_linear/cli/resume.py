@@ -6,7 +6,7 @@ command line overrides the checkpoint, or is refused if the checkpoint does not 
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +14,12 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import WeightAveraging
 
 from tabicl_linear.architecture import Architecture
+from tabicl_linear.architecture_options import Cells
 from tabicl_linear.callbacks.provenance import flatten
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.cli.trusted import check_config, check_states
 from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.former_options import current_config
 from tabicl_linear.ridge_inputs import RidgeOptions
 from tabicl_linear.training.after_step import AfterStep
 
@@ -86,7 +88,7 @@ class Resume(NamedTuple):
             _require_progress(stored)
             return cls(
                 path,
-                dict(stored["config"]),
+                current_config(stored["config"]),
                 int(stored["global_step"]),
                 progress["ready"],
                 "current_model_state" in stored,
@@ -185,7 +187,7 @@ class Resume(NamedTuple):
         A cell holds a few columns, whatever their number.
         """
         architecture = self.config["model"]["architecture"]
-        by_cells = architecture.get("two_axis") and not architecture.get("ridge_inputs")
+        by_cells = architecture.get("cells") is not None and not architecture.get("ridge_inputs")
         return limit != "data.shapes.max_features" or not by_cells
 
     def check_averaging(self, callbacks: Sequence[Callback]) -> None:
@@ -223,7 +225,6 @@ def option_value(options: Sequence[str], name: str) -> str | None:
 
 def _network_defaults() -> dict[str, Any]:
     """Default of every option of the network, by key."""
-    ridge_inputs = {f.name: f.default for f in fields(RidgeOptions) if f.default is not MISSING}
-    architecture = {f.name: f.default for f in fields(Architecture) if f.default is not MISSING}
-    nested = {"model": {"architecture": architecture | {"ridge_inputs": ridge_inputs}}}
-    return flatten(nested)
+    every = Architecture(), Architecture(cells=Cells(), ridge_inputs=RidgeOptions())
+    without, groups = (flatten({"model": {"architecture": asdict(each)}}) for each in every)
+    return without | groups

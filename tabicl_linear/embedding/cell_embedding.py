@@ -34,16 +34,16 @@ class Groups:
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise ConfigError(f"features_per_group={self.size} must be at least 1.")
+            raise ConfigError(f"cells.columns={self.size} must be at least 1.")
         if self.offsets is None:
             return
         if self.stride < 1:
-            raise ConfigError(f"group_stride={self.stride} must be at least 1.")
+            raise ConfigError(f"cells.stride={self.stride} must be at least 1.")
         distinct = set(self.offsets)
         if len(distinct) < len(self.offsets) or not set(range(self.stride)) <= distinct:
             raise ConfigError(
-                f"group_offsets={list(self.offsets)} with group_stride={self.stride} would repeat "
-                f"a column in a cell or leave columns out: give distinct offsets, "
+                f"cells.offsets={list(self.offsets)} with stride={self.stride} would repeat a "
+                f"column in a cell or leave columns out: give distinct offsets, "
                 f"{', '.join(map(str, range(self.stride)))} among them."
             )
 

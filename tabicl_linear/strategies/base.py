@@ -70,7 +70,7 @@ class Strategy(nn.Module, ABC):
             raise ConfigError(
                 "Multi-target training writes the rows it predicts, and a readout that is not "
                 "causal (or woven states) would let a row read its own label or later rows; use "
-                "tabicl_linear.readouts.Causal without weave_states, or target: single."
+                "tabicl_linear.readouts.Causal without initial_states: woven, or target: single."
             )
 
     @abstractmethod

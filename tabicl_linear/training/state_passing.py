@@ -54,17 +54,18 @@ class StatePassing:
                 f"{type(rule).__name__} has none; use a recurrent mixer such as "
                 "tabicl_linear.mixers.gla.GatedLinearAttention, or leave state_passing out."
             )
-        for option in ("weave_states", "learn_states"):
-            if getattr(model.architecture, option):
-                raise ConfigError(
-                    f"state_passing and architecture.{option}=true both set the state that a layer "
-                    f"starts from: choose one, set {option} to false or leave state_passing out."
-                )
-        if model.architecture.two_axis:
+        start = model.architecture.initial_states
+        if start != "zero":
             raise ConfigError(
-                "state_passing with architecture.two_axis=true: each group of columns has its own "
-                "states, and batches differ in their columns, so states of one batch do not fit "
-                "the next; set two_axis to false or leave state_passing out."
+                f"state_passing and architecture.initial_states={start} both set the state that a "
+                "layer starts from: choose one, set initial_states to zero or leave state_passing "
+                "out."
+            )
+        if model.architecture.cells is not None:
+            raise ConfigError(
+                "state_passing with architecture.cells: each group of columns has its own states, "
+                "and batches differ in their columns, so states of one batch do not fit the next; "
+                "set cells to null or leave state_passing out."
             )
 
     def initial(

@@ -33,7 +33,7 @@ def test_the_feed_forward_layer_of_softmax_blocks_starts_silent():
 @pytest.mark.parametrize("mixer", [GatedLinearAttention, Mamba2])
 def test_woven_states_start_at_one_over_the_key_dimension(mixer):
     """Both have keys and values of different widths."""
-    shape = replace(SMALL, dim=320, num_heads=4, weave_states=True)
+    shape = replace(SMALL, dim=320, num_heads=4, initial_states="woven")
     model = InContextModel.from_parts(mixer, READOUTS["causal"], Combined(), shape)
     for learned in model.backbone.woven:
         heads, values, keys = learned.shape

@@ -39,7 +39,7 @@ def test_states_do_not_depend_on_how_many_chunks_are_held_together(
     monkeypatch.setattr(long_context, "SLAB_BYTES", chunks_per_slab * chunks[0].nbytes)
     assert len(held(chunks).slabs) == -(-len(chunks) // chunks_per_slab)
     backbone = make("DeltaNet+decay+conv", readout, axis=axis).backbone
-    num_cells = 2 if AXES[axis].get("two_axis") else 1
+    num_cells = 2 if AXES[axis].get("cells") else 1
     with torch.set_grad_enabled(gradients):
         if backbone.is_causal:
             states = None

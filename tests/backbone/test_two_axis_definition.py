@@ -11,13 +11,14 @@ from tolerances import RMS, assert_close
 from torch import nn
 
 from tabicl_linear.architecture import Architecture
+from tabicl_linear.architecture_options import Blocks, Cells
 from tabicl_linear.backbone.stack import Backbone
 from tabicl_linear.mixers.gated_delta import GatedDeltaNet
 from tabicl_linear.mixers.softmax import Softmax
 from tabicl_linear.model import InContextModel
 from tabicl_linear.strategies.combined import Combined
 
-DIM, HEADS, DEPTH, CELLS = 12, 2, 3, 4
+DIM, HEADS, DEPTH, NUM_CELLS = 12, 2, 3, 4
 TASKS, CONTEXT, QUERIES = 2, 7, 3
 LINEAR_TIME = partial(GatedDeltaNet, head_dim=5, decay_constant=5.0, conv_size=3)
 FORMULAS = partial(GatedDelta, c=5.0, window=3)
@@ -63,10 +64,10 @@ RECURRENT = {"norm": "rms", "feed_forward": "swiglu"}
 
 @readouts
 def test_cells_of_a_row_see_each_other_in_even_layers_and_rows_in_all(readout):
-    backbone = noisy(LINEAR_TIME, readout, two_axis=True)
+    backbone = noisy(LINEAR_TIME, readout, cells=Cells())
     assert len(backbone.cell_attention) == 2
     stack = Stack(backbone, FORMULAS, HEADS, readout=readout, **RECURRENT)
-    assert_same(backbone, stack, num_cells=CELLS)
+    assert_same(backbone, stack, num_cells=NUM_CELLS)
 
 
 @readouts
@@ -74,12 +75,12 @@ def test_cells_of_a_row_see_each_other_in_even_layers_and_rows_in_all(readout):
 def test_cells_see_each_other_as_often_as_asked_and_layers_start_from_learned_states(
     every, readout
 ):
-    options = dict(two_axis=True, cell_attention_every=every, learn_states=True)
+    options = dict(cells=Cells(attention_every=every), initial_states="learned")
     backbone = noisy(LINEAR_TIME, readout, **options)
     assert len(backbone.cell_attention) == {1: 3, 3: 1}[every]
     assert len(backbone.learned) == DEPTH
     stack = Stack(backbone, FORMULAS, HEADS, every=every, readout=readout, **RECURRENT)
-    assert_same(backbone, stack, num_cells=CELLS)
+    assert_same(backbone, stack, num_cells=NUM_CELLS)
 
 
 @readouts
@@ -89,8 +90,8 @@ def test_one_token_for_each_row(readout):
 
 
 def test_layers_of_softmax_have_their_norm_after_each_sum():
-    shape = {"norm": "post_layer", "feed_forward": "gelu", "final_norm": False}
-    backbone = noisy(Softmax, "final_state", **shape)
+    blocks = Blocks("gelu", "post_layer", final_norm=False)
+    backbone = noisy(Softmax, "final_state", blocks=blocks)
     stack = Stack(
         backbone, Attention, HEADS, readout="final_state", norm="layer", feed_forward="gelu"
     )
@@ -100,6 +101,6 @@ def test_layers_of_softmax_have_their_norm_after_each_sum():
 @pytest.mark.parametrize("final_norm", [False, True])
 def test_blocks_of_a_mixer_alone(final_norm):
     """Mamba-2's blocks; without a final norm as the published non-causal linear attention."""
-    backbone = noisy(LINEAR_TIME, "causal", feed_forward="none", final_norm=final_norm)
+    backbone = noisy(LINEAR_TIME, "causal", blocks=Blocks("none", final_norm=final_norm))
     assert (backbone.final_norm is not None) == final_norm
     assert_same(backbone, Stack(backbone, FORMULAS, HEADS, readout="causal", norm="rms"))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import tabicl_linear.mixers
+from tabicl_linear.architecture_options import Cells, CodeOptions
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.mixers.base import SequenceMixer
@@ -79,20 +80,17 @@ SMALL = Architecture(
 FEW = RidgeOptions(num_tanh=5, num_cosine=4, num_trees=2, tree_depth=2)
 EARLIER = replace(FEW, form="earlier_rows")
 CELLS: dict[str, Any] = {
-    "two_axis": True,
-    "group_offsets": (0, 1, 3),
-    "group_stride": 2,
-    "label_in_every_cell": True,
-    "head_reads": "mean",
-    "cell_attention_every": 1,
+    "cells": Cells(
+        offsets=(0, 1, 3), label_in_every_cell=True, head_reads="mean", attention_every=1
+    ),
     "mask_absent_classes": True,
 }
 AXES: dict[str, dict[str, Any]] = {
     "row": {},
-    "two_axis": {"two_axis": True},
-    "coded_row": {"label_code": "one_hot", "value_code": "fourier", "mask_absent_classes": True},
+    "two_axis": {"cells": Cells()},
+    "coded_row": {"codes": CodeOptions("one_hot", "fourier"), "mask_absent_classes": True},
     "cells": CELLS,
-    "ridge_row": {"ridge_inputs": FEW, "label_code": "one_hot"},
+    "ridge_row": {"ridge_inputs": FEW, "codes": CodeOptions("one_hot")},
     "ridge_cells": {"ridge_inputs": FEW, **CELLS},
     "ridge_earlier_row": {"ridge_inputs": EARLIER},
     "ridge_earlier_cells": {"ridge_inputs": EARLIER, **CELLS},
@@ -120,7 +118,8 @@ def make(
     weaves = readout.startswith("woven")
     has_states = mixers[mixer](SMALL.dim, SMALL.num_heads).rule.has_matrix_state
     learns = axis in LEARNED and has_states and not weaves
-    architecture = replace(SMALL, weave_states=weaves, learn_states=learns, **AXES[axis])
+    start = "woven" if weaves else "learned" if learns else "zero"
+    architecture = replace(SMALL, initial_states=start, **AXES[axis])
     model = InContextModel.from_parts(
         mixers[mixer],
         READOUTS[readout],

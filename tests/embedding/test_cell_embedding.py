@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tabicl_linear.architecture import Architecture
+from tabicl_linear.architecture_options import Cells
 from tabicl_linear.embedding.cell_embedding import Groups
 
 OVERLAPPING = Groups(offsets=(0, 1, 3), stride=2)
@@ -40,13 +41,8 @@ def test_no_column_is_left_out(offsets, stride):
 
 @pytest.mark.parametrize(("head_reads", "extra"), [("mean", 0), ("label_cell", 1)])
 def test_the_label_stands_in_every_cell(head_reads, extra):
-    embedding = Architecture(
-        dim=8,
-        two_axis=True,
-        group_offsets=(0, 1),
-        label_in_every_cell=True,
-        head_reads=head_reads,
-    ).make_embedding()
+    cells = Cells(offsets=(0, 1), label_in_every_cell=True, head_reads=head_reads)
+    embedding = Architecture(dim=8, cells=cells).make_embedding()
     assert embedding.num_cells(5) == 3 + extra
     tokens = embedding.labels(torch.tensor([[1, 0], [2, 2]]), 5).unflatten(0, (2, -1))
     assert tokens.shape == (2, 3 + extra, 2, 8)

@@ -9,6 +9,7 @@ import torch
 from contract.variants import MIXERS, READOUTS, SMALL, task
 
 from tabicl_linear.architecture import Architecture
+from tabicl_linear.architecture_options import Blocks
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.mixers.gated_delta import GatedDeltaNet
@@ -76,7 +77,7 @@ def test_mamba_output_projection_shrinks_with_depth():
 def test_a_depth_of_the_mixer_s_own_counts_as_files_of_before_say_it():
     sizes = []
     for depth, arguments in ((2, {}), (2, {"num_layers": 18}), (18, {})):
-        architecture = Architecture(dim=64, depth=depth, feed_forward="none")
+        architecture = Architecture(dim=64, depth=depth, blocks=Blocks("none"))
         mixer = partial(Mamba2, **arguments)
         torch.manual_seed(0)
         model = InContextModel.from_parts(mixer, Causal, Combined(), architecture)
@@ -173,7 +174,7 @@ def test_rms_norm_is_its_definition_in_float32():
 @pytest.mark.parametrize("norm", ["pre_rms", "post_layer"])
 def test_whole_models_run_in_bfloat16_throughout_with_and_without_a_final_norm(norm, readout):
     for final_norm in (False, True):
-        architecture = replace(SMALL, norm=norm, final_norm=final_norm)
+        architecture = replace(SMALL, blocks=Blocks(norm=norm, final_norm=final_norm))
         model = InContextModel.from_parts(
             DeltaNet, READOUTS[readout], strategy=Combined(), architecture=architecture
         ).bfloat16()

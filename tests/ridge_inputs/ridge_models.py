@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from scipy.optimize import minimize
 from tolerances import RMS
 
+from tabicl_linear.architecture_options import Cells
 from tabicl_linear.embedding.statistics import context_statistics, standardise
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import Architecture, InContextModel
@@ -23,10 +24,7 @@ from tabicl_linear.strategies.combined import Combined
 EXACT = RMS[torch.float64]
 MOVES = 1e-6
 CELLS = {
-    "two_axis": True,
-    "group_offsets": (0, 1, 3),
-    "label_in_every_cell": True,
-    "head_reads": "mean",
+    "cells": Cells(offsets=(0, 1, 3), label_in_every_cell=True, head_reads="mean"),
     "mask_absent_classes": True,
 }
 OPTIONS = RidgeOptions(num_tanh=8, num_cosine=8, num_trees=3, tree_depth=2)
@@ -40,7 +38,7 @@ SMALL = Architecture(
     decoder_dim=8,
     ridge_inputs=OPTIONS,
 )
-axes = pytest.mark.parametrize("axis", [{}, {"two_axis": True}, CELLS], ids=["row", "pair", "cell"])
+axes = pytest.mark.parametrize("axis", [{}, {"cells": Cells()}, CELLS], ids=["row", "pair", "cell"])
 
 
 def untrained(mixer=DeltaNet, readout=FinalState, strategy=Combined, ridge=OPTIONS, **changes):

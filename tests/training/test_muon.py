@@ -10,6 +10,7 @@ from contract.variants import MIXERS, SMALL
 from tolerances import RMS, assert_close
 from torch import nn
 
+from tabicl_linear.architecture_options import Cells
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.mixers.ridge import Ridge
 from tabicl_linear.model import InContextModel
@@ -144,11 +145,11 @@ ADAMW = (
 
 
 @pytest.mark.parametrize("name", MIXERS)
-@pytest.mark.parametrize("two_axis", [False, True])
-def test_every_matrix_of_every_mixer_is_known(name, two_axis):
+@pytest.mark.parametrize("cells", [None, Cells()], ids=["row", "cells"])
+def test_every_matrix_of_every_mixer_is_known(name, cells):
     """A new mixer names its matrices as the others do, or adds a line to `MATRICES` or here."""
     readout = FinalState if MIXERS[name] is Ridge else Causal
-    architecture = replace(SMALL, two_axis=two_axis)
+    architecture = replace(SMALL, cells=cells)
     model = InContextModel.from_parts(
         MIXERS[name], readout, strategy=Combined(), architecture=architecture
     )

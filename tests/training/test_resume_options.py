@@ -58,7 +58,7 @@ def test_limits_of_the_tasks_may_change_where_no_tensor_of_the_network_does(
 
     def config(most):
         architecture = {
-            "two_axis": axis is not None,
+            "cells": {"columns": 2} if axis else None,
             "ridge_inputs": {"seed": 0} if ridge else None,
         }
         return {"model": {"architecture": architecture}, "data": {"shapes": {limit: most}}}

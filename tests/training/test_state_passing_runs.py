@@ -45,9 +45,9 @@ class TestRefused:
         [
             ("model.mixer=tabicl_linear.mixers.softmax.Softmax", "SoftmaxRule has none; use"),
             ("model.mixer=tabicl_linear.mixers.ridge.Ridge", "RidgeRule has none; use"),
-            ("model.architecture.weave_states=true", "weave_states to false or"),
-            ("model.architecture.learn_states=true", "learn_states to false or"),
-            ("model.architecture.two_axis=true", "two_axis to false or"),
+            ("model.architecture.initial_states=woven", "initial_states to zero or"),
+            ("model.architecture.initial_states=learned", "initial_states to zero or"),
+            ("model.architecture.cells={}", "cells to null or"),
         ],
     )
     def test_networks_without_states_to_pass_at_construction(self, build, override, message):

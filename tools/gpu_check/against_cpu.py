@@ -6,6 +6,7 @@ from copy import deepcopy
 import torch
 
 from tabicl_linear.architecture import Architecture
+from tabicl_linear.architecture_options import Cells
 from tabicl_linear.bench.training import noise
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel
@@ -32,12 +33,9 @@ def check(device: torch.device, *, quick: bool) -> Iterator[Result]:
     cells = Architecture(
         dim=64,
         depth=2,
-        two_axis=True,
-        group_offsets=(0, 1, 3),
-        group_stride=2,
-        label_in_every_cell=True,
-        head_reads="mean",
-        cell_attention_every=1,
+        cells=Cells(
+            offsets=(0, 1, 3), label_in_every_cell=True, head_reads="mean", attention_every=1
+        ),
     )
     yield _predicted("cells axis", cells, device, rows)
     for calibration in ("confidence", "logistic"):
