@@ -267,9 +267,9 @@ def _report(
     elif not accepted and len(reasons) == 1:
         _say(f"{what} by torch: {next(iter(reasons))}")
     else:
-        taken = [f"by {name} in {_short(dtype)}" for dtype in accepted]
-        left = [f"by torch in {_short(dtype)}: {reason}" for dtype, reason in refused.items()]
-        _say(f"{what} {'; '.join(taken + left)}")
+        accelerated = [f"by {name} in {_short(dtype)}" for dtype in accepted]
+        plain = [f"by torch in {_short(dtype)}: {reason}" for dtype, reason in refused.items()]
+        _say(f"{what} {'; '.join(accelerated + plain)}")
 
 
 @cache
