@@ -60,23 +60,23 @@ def run(output: Path, problems: Sequence[Problem], models: Sequence[str]) -> str
     """Score what is missing; return the table."""
     output.mkdir(parents=True, exist_ok=True)
     path = output / "scores.csv"
-    known = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {(row["problem"], row["model"]) for row in known}
+    records = pd.read_csv(path).to_dict("records") if path.exists() else []
+    present = {(row["problem"], row["model"]) for row in records}
     for problem in tqdm(problems, unit="problem", disable=None):
         rows = sample(problem)
         for name in models:
             is_long = name == "network" and problem.rows > NETWORK_ROWS
-            if is_long or (problem.name, name) in done:
+            if is_long or (problem.name, name) in present:
                 continue
             above, seconds = excess(MODELS[name](), rows)
-            known.append(
+            records.append(
                 {"problem": problem.name, "model": name, "excess": above, "seconds": seconds}
             )
             with written_whole(path) as partial:
-                pd.DataFrame(known).to_csv(partial, index=False)
-    wanted = {problem.name for problem in problems}
-    scores = pd.DataFrame(known)
-    text = markdown(scores[scores["problem"].isin(wanted) & scores["model"].isin(models)])
+                pd.DataFrame(records).to_csv(partial, index=False)
+    names = {problem.name for problem in problems}
+    scores = pd.DataFrame(records)
+    text = markdown(scores[scores["problem"].isin(names) & scores["model"].isin(models)])
     with written_whole(output / "battery.md") as partial:
         partial.write_text(text + "\n")
     return text
@@ -92,8 +92,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        chosen = [problem for problem in PROBLEMS if problem.name in arguments.only]
-        print(run(arguments.output, chosen, arguments.models))
+        problems = [problem for problem in PROBLEMS if problem.name in arguments.only]
+        print(run(arguments.output, problems, arguments.models))
     return 0
 
 

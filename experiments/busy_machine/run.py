@@ -38,10 +38,10 @@ print(time.process_time() / (time.perf_counter() - began))
 @contextmanager
 def competitors(count: int) -> Iterator[None]:
     """Programs that compute at a priority lower by ten."""
-    with ExitStack() as held:
+    with ExitStack() as processes:
         for _ in range(count):
             command = ["nice", "-n", "10", sys.executable, "-c", "while True: pass"]
-            held.callback(held.enter_context(subprocess.Popen(command)).kill)
+            processes.callback(processes.enter_context(subprocess.Popen(command)).kill)
         yield
 
 

@@ -84,9 +84,9 @@ def baseline_candidate(name: str) -> Candidate:
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    known = ", ".join(WEIGHTS)
+    names = ", ".join(WEIGHTS)
     parser.add_argument(
-        "--model", action="append", default=[], help=f"{known} or NAME=PATH; can be repeated"
+        "--model", action="append", default=[], help=f"{names} or NAME=PATH; can be repeated"
     )
     parser.add_argument("--baseline", nargs="+", choices=list(BASELINES), default=[])
     parser.add_argument(

@@ -64,15 +64,15 @@ def main() -> int:
     arguments = parser.parse_args()
     path: Path = arguments.output / "trials.json"
     arguments.output.mkdir(parents=True, exist_ok=True)
-    known: list[dict[str, object]] = json.loads(path.read_text()) if path.exists() else []
-    known = [row for row in known if not row["error"]]
-    done = {(row["model"], row["rows"]) for row in known}
-    wanted = [(model, rows) for rows in sorted(arguments.rows) for model in arguments.models]
-    for model, rows in tqdm([pair for pair in wanted if pair not in done], unit="trial"):
-        known.append(trial(model, rows, arguments.limit_minutes))
+    trials: list[dict[str, object]] = json.loads(path.read_text()) if path.exists() else []
+    trials = [row for row in trials if not row["error"]]
+    present = {(row["model"], row["rows"]) for row in trials}
+    pairs = [(model, rows) for rows in sorted(arguments.rows) for model in arguments.models]
+    for model, rows in tqdm([pair for pair in pairs if pair not in present], unit="trial"):
+        trials.append(trial(model, rows, arguments.limit_minutes))
         with written_whole(path) as partial:
-            partial.write_text(json.dumps(known, indent=1) + "\n")
-    table = pd.DataFrame([row for row in known if (row["model"], row["rows"]) in wanted])
+            partial.write_text(json.dumps(trials, indent=1) + "\n")
+    table = pd.DataFrame([row for row in trials if (row["model"], row["rows"]) in pairs])
     text = markdown(table.sort_values(["rows", "model"], kind="stable"))
     (arguments.output / "peers.md").write_text(text + "\n")
     print(text)

@@ -143,8 +143,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         log = legs.read(arguments.run / legs.LOG)
         # Without development tables there is only the synthetic loss.
-        known = [score for score in SCORES if log[score].notna().any()] or list(SCORES)
-        laws = {score: fit(*points(log, score)) for score in known}
+        scores = [score for score in SCORES if log[score].notna().any()] or list(SCORES)
+        laws = {score: fit(*points(log, score)) for score in scores}
     except (DataError, RuntimeError) as error:  # the solver's own, where it does not converge
         sys.stderr.write(f"{error}\n")
         return 2

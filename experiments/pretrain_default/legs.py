@@ -109,10 +109,10 @@ def seen(checkpoint: Path) -> dict[str, int]:
     resume = Resume.read(checkpoint)
     config = checkpoint.parent / "config.yaml"
     stream = build_data(config).stream("train", rank=0)
-    used = [stream.shape(index) for index in range(resume.batches)]
+    shapes = [stream.shape(index) for index in range(resume.batches)]
     return {
-        "datasets": sum(shape.batch_size for shape in used),
-        "rows": sum(shape.batch_size * shape.num_rows for shape in used),
+        "datasets": sum(shape.batch_size for shape in shapes),
+        "rows": sum(shape.batch_size * shape.num_rows for shape in shapes),
     }
 
 

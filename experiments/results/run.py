@@ -56,10 +56,10 @@ def evaluations(arguments: argparse.Namespace) -> list[Evaluation]:
     suites = []
     for suite, name in SUITES.items():
         shared = ["--benchmark", f"folder:{arguments.tables}", "--suite", suite]
-        for model, given in models.items():
-            folder = arguments.output / f"{name}-{model}-{_checksum(given)}"
-            asked = ["--model", given if model == given else f"{model}={given}"]
-            suites.append(Evaluation(suite, folder, [*shared, *asked]))
+        for model, source in models.items():
+            folder = arguments.output / f"{name}-{model}-{_checksum(source)}"
+            option = ["--model", source if model == source else f"{model}={source}"]
+            suites.append(Evaluation(suite, folder, [*shared, *option]))
         for end, baselines in _by_folder(arguments.baseline).items():
             folder = arguments.output / f"{name}{end}"
             suites.append(Evaluation(suite, folder, [*shared, "--baseline", *baselines]))
@@ -80,8 +80,8 @@ def _by_folder(baselines: Sequence[str]) -> dict[str, list[str]]:
     return names
 
 
-def _checksum(given: str) -> str:
-    path = checkpoint_path(given)
+def _checksum(source: str) -> str:
+    path = checkpoint_path(source)
     if not path.is_file():
         raise CheckpointError(f"there is no file of weights {path}; make it, or leave it out.")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:8]

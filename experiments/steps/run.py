@@ -124,9 +124,9 @@ def run(arguments: argparse.Namespace) -> str:
         DataError: Tables cannot be read.
     """
     base = with_arguments(model_candidate(arguments.model), arguments.arguments)
-    given = {text.partition("=")[0] for text in arguments.arguments}
+    names = {text.partition("=")[0] for text in arguments.arguments}
     for step in STEPS:
-        if clash := given & step.arguments.keys():
+        if clash := names & step.arguments.keys():
             raise ConfigError(f"--arguments {clash.pop()}: a step sets it; give another argument.")
     others = [baseline_candidate(name) for name in arguments.baseline]
     tables = load_tables(arguments.tables, arguments.only)

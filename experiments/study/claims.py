@@ -121,22 +121,22 @@ def verdicts(claims: Sequence[Claim], measured: Tables, trained_rows: int) -> li
         except Missing as absent:
             missing[claim.name] = str(absent)
     adjusted = _adjusted(claims, estimates)
-    found = []
+    verdicts = []
     for claim, p in zip(claims, adjusted, strict=True):
         if claim.name in missing:
-            found.append(Verdict(claim, NOT_MEASURED, None, float("nan"), missing[claim.name]))
+            verdicts.append(Verdict(claim, NOT_MEASURED, None, float("nan"), missing[claim.name]))
             continue
         result = estimates[claim.name]
         verdict = decide(claim, result, p)
         guarded = verdict != UNDECIDED and _has_nothing_to_lose(
             claim, Source(measured, trained_rows, claim.metric)
         )
-        found.append(
+        verdicts.append(
             Verdict(claim, UNDECIDED, result, p, "", unguarded=verdict)
             if guarded
             else Verdict(claim, verdict, result, p, "")
         )
-    return found
+    return verdicts
 
 
 def _has_nothing_to_lose(claim: Claim, source: Source) -> bool:

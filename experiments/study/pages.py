@@ -116,7 +116,7 @@ def _summary(report: Report, front: Sequence[Verdict]) -> str:
     units, counts = report.study.tables.units, Counter(x.verdict for x in report.verdicts)
     hours = units["train_seconds"].sum() / 3600
     warning = f"**{NO_RESULT}** " if report.scale == "smoke" else ""
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     return (
         f"{warning}What the paper claims, and what models trained here show: every arm at the same "
         f"size (scale `{report.scale}`: tables of {report.study.trained} rows), with the same "
@@ -125,7 +125,7 @@ def _summary(report: Report, front: Sequence[Verdict]) -> str:
         "A number is the paired difference that [the rules](../study.md) name, with its 95 % "
         "interval; p is corrected by Holm's method within the claim's family. The claims and rules "
         "were committed before anything of them was measured, but for one rule, which is named "
-        f"there with its reason (*near guessing*). Of {len(report.verdicts)} claims: {told}; "
+        f"there with its reason (*near guessing*). Of {len(report.verdicts)} claims: {tally}; "
         f"the {len(front)} most important ones:\n\n{_made(report)}"
     )
 

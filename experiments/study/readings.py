@@ -145,7 +145,7 @@ def _oracle(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFram
     """
     at = source.nearest(rows, reading)
     rows = rows[rows["num_rows"] == at]
-    plain, chosen = (
+    plain, oracle = (
         _by_seed(rows[rows["reading"] == name], source.metric, reading)
         for name in ("plain", reading.variant)
     )
@@ -155,8 +155,8 @@ def _oracle(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFram
         scores = _by_seed(beside, source.metric, reading)
         difference = (plain - scores.reindex(plain.index)).abs().to_numpy()
         if not np.all(difference <= SAME_SCORE):
-            chosen.index = [f"oracle {name}" for name in chosen.index]
-    return chosen
+            oracle.index = [f"oracle {name}" for name in oracle.index]
+    return oracle
 
 
 def _states(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFrame:

@@ -98,12 +98,12 @@ def _left_alone(unit: Unit, scale: Scale, store: Path, arguments: argparse.Names
         return None
     here = folder / record["identity"]
     absent = [name for name in arguments.measure if not (here / f"{name}.parquet").is_file()]
-    kept = "kept"
+    status = "kept"
     if record["identity"] != unit.identity:
-        kept += f" as {record['identity']}, trained by the code of commit {record['commit'][:12]}"
+        status += f" as {record['identity']}, trained by the code of commit {record['commit'][:12]}"
     if not absent:
-        return kept
-    return f"{kept}, without {', '.join(absent)}: for these train it anew with --again"
+        return status
+    return f"{status}, without {', '.join(absent)}: for these train it anew with --again"
 
 
 def _kept(unit: Unit, folder: Path) -> dict[str, Any] | None:

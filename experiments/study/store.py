@@ -114,15 +114,15 @@ def stored(folder: Path, scale: str, arms: list[str], seeds: list[int]) -> list[
             f"--store {folder} holds units of scale {present['scale']} and not {scale}: name "
             "another store."
         )
-    found = []
+    everything = []
     for path in folder.glob(f"*/{UNIT}"):
         about = json.loads(path.read_text())
         config = yaml.safe_load((path.parent / CONFIG).read_text())
         # The first units were named by the commit of the code, and keep that name.
         code = about.get("code", about["commit"])
-        found.append(Unit(about["arm"], about["seed"], scale, code, about["commit"], config))
-    asked = [unit for unit in found if unit.arm in arms and unit.seed in seeds]
-    return sorted(asked, key=lambda unit: (seeds.index(unit.seed), arms.index(unit.arm)))
+        everything.append(Unit(about["arm"], about["seed"], scale, code, about["commit"], config))
+    matches = [unit for unit in everything if unit.arm in arms and unit.seed in seeds]
+    return sorted(matches, key=lambda unit: (seeds.index(unit.seed), arms.index(unit.arm)))
 
 
 def _read_store(folder: Path) -> dict[str, Any]:

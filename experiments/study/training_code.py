@@ -70,12 +70,12 @@ class TrainingCode(NamedTuple):
         """
         named = re.findall(r"tabicl_linear\.mixers\.(\w+)", json.dumps(config))
         mixers = {*SHARED_BY_MIXERS, *(f"{MIXERS}{name}.py" for name in named)}
-        used = {
+        parts = {
             path: content
             for path, content in self.files.items()
             if not path.startswith(MIXERS) or path in mixers
         }
-        return hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def shared(self) -> str:

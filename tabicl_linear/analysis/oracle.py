@@ -265,11 +265,11 @@ def _split(
 @contextmanager
 def _frozen(model: InContextModel) -> Iterator[None]:
     """Let no parameter want a gradient: what is optimised is the state alone."""
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     try:
-        for parameter in wanted:
+        for parameter in parameters:
             parameter.requires_grad_(False)
         yield
     finally:
-        for parameter in wanted:
+        for parameter in parameters:
             parameter.requires_grad_(True)

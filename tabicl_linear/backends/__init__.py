@@ -1,4 +1,4 @@
-"""Chooses, probes and applies the implementation that computes a model.
+"""Chooses, tests and applies the implementation that computes a model.
 
 A choice is a value (`kernels/chosen.py`), which applies inside `with using(choice):`.
 """

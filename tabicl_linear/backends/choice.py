@@ -1,8 +1,8 @@
 """Which implementation computes the update rules of a model on a device.
 
 `torch` is plain PyTorch, `cpp` this project's C++ kernels for the CPU, `fla` the Triton kernels
-of flash-linear-attention for CUDA. `auto` takes the one for the device if it passes the probe
-(`probe.py`), and PyTorch otherwise; a backend that is named explicitly but cannot run is an error.
+of flash-linear-attention for CUDA. `auto` takes the one for the device if it passes the
+self-test (`self_test.py`), and PyTorch otherwise; one that is named but cannot run is an error.
 """
 
 import logging
@@ -19,7 +19,7 @@ from tabicl_linear.backends.cpp.cells import CELLS
 from tabicl_linear.backends.cpp.tokenwise import TOKENWISE
 from tabicl_linear.backends.cpp.trees import TREES
 from tabicl_linear.backends.cpp.triangular import TRIANGULAR
-from tabicl_linear.backends.probe import (
+from tabicl_linear.backends.self_test import (
     TF32_TOLERANCE,
     TOLERANCE,
     TORCH,
@@ -28,7 +28,7 @@ from tabicl_linear.backends.probe import (
     layout,
     why_not,
 )
-from tabicl_linear.backends.probe_process import why_not_apart
+from tabicl_linear.backends.self_test_process import why_not_apart
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.chosen import PLAIN, Choice
@@ -79,7 +79,7 @@ IMPLEMENTATIONS = {
 
 
 def kernels_of(backend: Backend, rule: UpdateRule) -> Choice:
-    """The choice by which a backend computes a rule, not probed; PyTorch if it has no kernel."""
+    """A backend's choice for a rule, without a self-test; PyTorch if it has no kernel."""
     if backend in IMPLEMENTATIONS and isinstance(rule, KernelRule):
         return computed_by(IMPLEMENTATIONS[backend].kernels[type(rule)], rule)
     return PLAIN
@@ -267,9 +267,9 @@ def _report(
     elif not accepted and len(reasons) == 1:
         _say(f"{what} by torch: {next(iter(reasons))}")
     else:
-        taken = [f"by {name} in {_short(dtype)}" for dtype in accepted]
-        left = [f"by torch in {_short(dtype)}: {reason}" for dtype, reason in refused.items()]
-        _say(f"{what} {'; '.join(taken + left)}")
+        accelerated = [f"by {name} in {_short(dtype)}" for dtype in accepted]
+        plain = [f"by torch in {_short(dtype)}: {reason}" for dtype, reason in refused.items()]
+        _say(f"{what} {'; '.join(accelerated + plain)}")
 
 
 @cache

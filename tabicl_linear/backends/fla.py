@@ -7,7 +7,7 @@ multiplies in TF32 on cards that have it. Initial and final states, gates, write
 are always float32.
 
 Nothing is imported before the first call, and the library is not modified. Whether a call works on
-a given card is found out by running it (`probe.py`).
+a given card is found out by running it (`self_test.py`).
 """
 
 from importlib import metadata

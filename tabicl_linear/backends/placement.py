@@ -126,7 +126,7 @@ def _examples(
 
 
 def _without_hooks(module: Module) -> Module:
-    """The same layers with the same parameters, without hooks, which must not see the probe."""
+    """The same layers with the same parameters, without hooks, which must not see the self-test."""
     twin = copy.copy(module)
     twin._forward_hooks, twin._forward_pre_hooks = OrderedDict(), OrderedDict()
     twin._modules = {

@@ -19,14 +19,14 @@ def delta(q: Heads, k: Heads, v: Heads, beta: Gate, log_decay: Gate | None = Non
     """The delta rule, gated if there is a decay."""
     length, size = q.shape[2], 32 if log_decay is None else 64
     weight = beta.unsqueeze(-1)
-    q, k, written, values = (_chunks(x, size) for x in (q, k, k * weight, v * weight))
-    products = written @ k.transpose(-1, -2)
+    q, k, writes, values = (_chunks(x, size) for x in (q, k, k * weight, v * weight))
+    products = writes @ k.transpose(-1, -2)
     if log_decay is not None:
         g, decay = _decay(log_decay, size)
-        products, written = products * decay, written * g.exp()
+        products, writes = products * decay, writes * g.exp()
     # The file of the plain rule also multiplies zeros at and right of the diagonal.
     inverse = _forward_substitution(products, whole_rows=log_decay is None)
-    updates, recalled = inverse @ values, inverse @ written
+    updates, recalled = inverse @ values, inverse @ writes
     S = _zero_state(k, values)
     outputs = torch.zeros_like(values)
     for i in range(q.shape[2]):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.backends import probe, using
+from tabicl_linear.backends import self_test, using
 from tabicl_linear.backends.choice import Backend, kernels_of, missing
 from tabicl_linear.bench import kernel_baselines as naive
 from tabicl_linear.bench.cases import Case, Options, copy, matmul, measure
@@ -78,7 +78,7 @@ def draw(
     gates = shape.dim if operation.gates < 0 else operation.gates
     log_decay = ((shape.heads, gates), dtype) if gates else None
     layout = wide, wide, wide, beta, log_decay
-    streams, _ = probe.draw(layout, shape.tasks, shape.tokens, device)
+    streams, _ = self_test.draw(layout, shape.tasks, shape.tokens, device)
     return {name: x for name, x in streams._asdict().items() if x is not None}
 
 

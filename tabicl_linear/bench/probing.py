@@ -37,8 +37,8 @@ def probing_cost(
     batches = trainer_options(*configs, overrides=overrides)["accumulate_grad_batches"]
     callbacks = build_callbacks(*configs, overrides=overrides)
     looking = {name: callback for name, callback in callbacks.items() if callback.every_n_steps}
-    drawn = {name: callback.draw(data).to(task.device) for name, callback in looking.items()}
-    rounds = pd.DataFrame([_seconds_of_looks(looking, drawn, task) for _ in range(2)])
+    probes = {name: callback.draw(data).to(task.device) for name, callback in looking.items()}
+    rounds = pd.DataFrame([_seconds_of_looks(looking, probes, task) for _ in range(2)])
     every = {name: callback.every_n_steps for name, callback in looking.items()}
     cells = pd.DataFrame({"every n steps": every, "seconds a look": rounds.min()})
     share = cells["seconds a look"] / (cells["every n steps"] * batches * seconds_per_batch)
@@ -49,16 +49,16 @@ def probing_cost(
 
 
 def _seconds_of_looks(
-    looking: Mapping[str, Probing], drawn: Mapping[str, Probe], task: InContextTask
+    looking: Mapping[str, Probing], probes: Mapping[str, Probe], task: InContextTask
 ) -> dict[str, float]:
     """A look of each, with what it writes; states that one has fitted serve those after it."""
     seconds: dict[str, float] = {}
-    used: list[tuple[int, Probe]] = []
+    pool: list[tuple[int, Probe]] = []
     for name, callback in looking.items():
-        every, own = callback.every_n_steps, drawn[name]
-        alike = [probe for n, probe in used if n == every and probe.has_tasks_of(own)]
-        used.append((every, alike[0] if alike else own._replace(states={})))
-        seconds[name] = timed(partial(_look, callback, task, used[-1][1]))
+        every, own = callback.every_n_steps, probes[name]
+        alike = [probe for n, probe in pool if n == every and probe.has_tasks_of(own)]
+        pool.append((every, alike[0] if alike else own._replace(states={})))
+        seconds[name] = timed(partial(_look, callback, task, pool[-1][1]))
     return seconds
 
 

@@ -94,9 +94,9 @@ class Report:
             {**t._asdict(), "cells": t.cells.astype(object).to_dict("records")} for t in self.tables
         ]
         targets = [{**t._asdict(), "is_met": t.is_met} for t in self.targets]
-        drawn = {} if self.figure is None else {"figure": f"{self.name}.png"}
+        figure = {} if self.figure is None else {"figure": f"{self.name}.png"}
         everything = {**vars(self), "tables": tables, "targets": targets}
-        everything |= {"settings": self.settings | drawn, "figure": None}
+        everything |= {"settings": self.settings | figure, "figure": None}
         return pd.Series(everything).to_json(indent=1, double_precision=15) + "\n"
 
 

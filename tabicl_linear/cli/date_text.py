@@ -28,14 +28,14 @@ def dates(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series
     present = pd.concat(texts, ignore_index=True).dropna()
     text_format = date_format(present) if len(present) else ISO
     if text_format is None:
-        read = [
+        dates = [
             _in_any_format(text, name, file) for (file, _), text in zip(columns, texts, strict=True)
         ]
     else:
         if text_format != ISO:
             warn_user(f"--dates {name}: {present.iloc[0]!r} is read in the format {text_format}.")
-        read = [read_dates(text, text_format) for text in texts]
-    return [stamps.dt.tz_localize(None) for stamps in read]
+        dates = [read_dates(text, text_format) for text in texts]
+    return [stamps.dt.tz_localize(None) for stamps in dates]
 
 
 def _texts(column: pd.Series) -> pd.Series:

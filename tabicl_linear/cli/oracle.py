@@ -32,8 +32,8 @@ def main(argv: list[str]) -> int:
     from tabicl_linear.lengths import parts
     from tabicl_linear.lengths.oracle_tasks import COLUMNS, compare
 
-    given = {field.name: getattr(arguments, field.name) for field in fields(OracleOptions)}
-    options = OracleOptions(**{name: value for name, value in given.items() if value is not None})
+    values = {field.name: getattr(arguments, field.name) for field in fields(OracleOptions)}
+    options = OracleOptions(**{name: value for name, value in values.items() if value is not None})
     paths = dict(zip(names, arguments.checkpoint, strict=True))
     models = {name: load(path, arguments) for name, path in paths.items()}
     for name, model in models.items():

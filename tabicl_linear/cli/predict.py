@@ -106,7 +106,7 @@ def _check_streamable(options: argparse.Namespace, option: str) -> None:
     """Refuse what `--stream` and `--dask` cannot honour."""
     from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT
 
-    given = {
+    values = {
         "--id-columns": options.id_columns,
         "--drop": options.drop,
         "--dates": options.dates,
@@ -119,7 +119,7 @@ def _check_streamable(options: argparse.Namespace, option: str) -> None:
         "--stream": options.stream and option == "--dask",
         "standard input": STANDARD_INPUT in (options.train, options.test),
     }
-    refused = [name for name, value in given.items() if value]
+    refused = [name for name, value in values.items() if value]
     if refused:
         raise ConfigError(
             f"{option} does not take {', '.join(refused)}: prepare the files beforehand, or leave "

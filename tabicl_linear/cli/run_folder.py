@@ -84,9 +84,9 @@ def _make_next(root: Path) -> Path:
     if root.exists() and not root.is_dir():
         raise ConfigError(f"trainer.default_root_dir={root} is a file; name a folder.")
     names = (re.fullmatch(r"version_(\d+)", path.name) for path in root.glob("version_*"))
-    used = [int(name[1]) for name in names if name]
+    numbers = [int(name[1]) for name in names if name]
     root.mkdir(parents=True, exist_ok=True)
-    for number in count(max(used, default=-1) + 1):
+    for number in count(max(numbers, default=-1) + 1):
         with suppress(FileExistsError):
             (root / f"version_{number}").mkdir()
             return root / f"version_{number}"

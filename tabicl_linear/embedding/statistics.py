@@ -237,8 +237,8 @@ def _encode(
 
 
 def _row_scale(constant: Bool[Tensor, "b m"], num_features: int | None) -> Float[Tensor, " b"]:
-    used = (~constant).sum(1).clamp(min=1).double()
-    return torch.ones_like(used) if num_features is None else (num_features / used).sqrt()
+    count = (~constant).sum(1).clamp(min=1).double()
+    return torch.ones_like(count) if num_features is None else (num_features / count).sqrt()
 
 
 def _soft_clip(

@@ -277,7 +277,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
             - order_spread: how far the probabilities of up to 200 of these rows move with the order
               in which the others are read: mean total variation (0 to 1) to their mean.
 
-            `tabicl_linear.analysis.diagnosis.diagnosis_figure` draws it.
+            `tabicl_linear.analysis.diagnosis_figure.diagnosis_figure` draws it.
 
         Raises:
             NotFittedError: The classifier has not been fitted.

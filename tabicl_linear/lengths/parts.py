@@ -149,8 +149,8 @@ def results(folder: Path, columns: Mapping[str, Kind], most: int | None = None) 
     """
     names = [path.stem for path in (folder / PARTS).glob("*.parquet")]
     indices = sorted(int(name) for name in names if name.isdecimal())
-    wanted = [index for index in indices if most is None or index < most]
-    tables = [_read(folder, index, columns) for index in wanted]
+    indices = [index for index in indices if most is None or index < most]
+    tables = [_read(folder, index, columns) for index in indices]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 

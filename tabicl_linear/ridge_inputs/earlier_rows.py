@@ -139,8 +139,8 @@ class EarlierRows(NamedTuple):
         stretches = self._stretches(features, targets, rules)
         sums, solutions = self._solve(stretches, rules)
         count = len(solutions)  # one after each stretch, but perhaps none after the last
-        used = [self.candidates, *solutions][: len(stretches)]
-        trials = self._try(stretches, used, rules)
+        candidates = [self.candidates, *solutions][: len(stretches)]
+        trials = self._try(stretches, candidates, rules)
         products = [trial.products for trial in trials[:count]]
         mixtures = [self.solution.mixture, *at_once(best_mixture, products)]  # [b s] each
         mixes = self._mix(stretches, trials, mixtures)
@@ -201,12 +201,12 @@ class EarlierRows(NamedTuple):
         return sums, solutions
 
     def _try(
-        self, stretches: Sequence[Stretch], used: Sequence[SetCandidates], rules: "Rules"
+        self, stretches: Sequence[Stretch], candidate_sets: Sequence[SetCandidates], rules: "Rules"
     ) -> list[Trial]:
         """What the last solution before each stretch predicts for its rows."""
         trials: list[Trial] = []
         errors, products = self.errors, self.products
-        for rows, candidates in zip(stretches, used, strict=True):
+        for rows, candidates in zip(stretches, candidate_sets, strict=True):
             every = rows.shares(candidates, rules.sets)  # [s p b n y]
             if trials:
                 shares = least_wrong(every, errors)  # [b n s y]

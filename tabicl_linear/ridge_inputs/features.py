@@ -52,8 +52,8 @@ class RidgeFeatures(nn.Module):
 
     def __init__(self, num_features: int, options: RidgeOptions) -> None:
         super().__init__()
-        used = {kind for kinds in options.sets for kind in kinds}
-        self.kinds = tuple(kind for kind in KINDS if kind in used)
+        present = {kind for kinds in options.sets for kind in kinds}
+        self.kinds = tuple(kind for kind in KINDS if kind in present)
         self.options = options
         self.num_features = num_features
         generator = torch.Generator().manual_seed(options.seed)

@@ -96,9 +96,9 @@ def solve(
     Raises:
         torch.linalg.LinAlgError: A regression has no solution.
     """
-    held, sums = _read(chunks(1))
+    pieces, sums = _read(chunks(1))
     if sums is None:
-        features, targets = _joined(held)
+        features, targets = _joined(pieces)
         of_rows = [solve_rows(features, targets, part, penalties) for part in sets]
         regressions = [regression for regression, _ in of_rows]
         choice = _choose(torch.stack([z for _, z in of_rows]), targets, regressions, calibration)

@@ -8,7 +8,7 @@ import torch
 from kernels.candidates import RIGHT, fast_dtypes, fold_right, put, raises, scan_right
 
 from tabicl_linear.backends import choice as backend_choice
-from tabicl_linear.backends import fla, probe, using
+from tabicl_linear.backends import fla, self_test, using
 from tabicl_linear.backends.cpp import loader
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels import delta
@@ -88,7 +88,7 @@ def test_auto_takes_cpp_on_the_cpu(rule, gates):
     examples = [example(dtype, gates=gates) for dtype in (torch.float32, torch.bfloat16)]
     for backend in ("auto", "cpp"):
         choice = choose(rule, *examples, backend=backend)
-        assert fast_dtypes(choice, probe.TORCH[type(rule)]) == BOTH
+        assert fast_dtypes(choice, self_test.TORCH[type(rule)]) == BOTH
         assert backend_choice.backend_of(choice, rule) == "cpp"
     assert choose(rule, *examples, backend="torch") == {}
     assert backend_choice.backend_of({}, rule) == "torch"
@@ -167,9 +167,9 @@ def test_a_kernel_is_taken_for_the_dtypes_in_which_it_works(monkeypatch, lines):
 
 @pytest.mark.parametrize("gates", [0, 1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_a_long_probe_is_not_failed_by_gradients_that_vanish(monkeypatch, dtype, gates):
+def test_a_long_self_test_is_not_failed_by_gradients_that_vanish(monkeypatch, dtype, gates):
     """A thousand writes to narrow heads leave nothing of the gradient of the first state."""
-    monkeypatch.setitem(probe.SHAPE, "cpu", (1, 967))
+    monkeypatch.setitem(self_test.SHAPE, "cpu", (1, 967))
     put(monkeypatch, RIGHT)
     choice = choose(DeltaRule(), example(dtype, dim=11, gates=gates), backend="cpp")
     assert fast_dtypes(choice) == {dtype}
@@ -195,7 +195,7 @@ def test_rules_of_other_kinds_are_pytorch_s(lines):
     assert lines() == []
 
 
-def test_a_probe_leaves_no_trace(monkeypatch):
+def test_a_self_test_leaves_no_trace(monkeypatch):
     put(monkeypatch, RIGHT)
     before = torch.get_rng_state()
     for i, context in enumerate([torch.no_grad(), torch.inference_mode(), nullcontext()]):

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from tolerances import CONTRACT, RMS
 
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.analysis.diagnosis import LABELS, diagnosis_figure
+from tabicl_linear.analysis.diagnosis_figure import LABELS, diagnosis_figure
 from tabicl_linear.analysis.state_drift import drift
 from tabicl_linear.analysis.states import states_at
 from tabicl_linear.errors import ConfigError, DataError

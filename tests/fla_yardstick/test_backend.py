@@ -1,4 +1,4 @@
-"""`backends/fla.py` in Triton's interpreter: the kernels of the rules, and their probe."""
+"""`backends/fla.py` in Triton's interpreter: the kernels of the rules, and their self-test."""
 
 import ops
 import pytest
@@ -6,7 +6,7 @@ import torch
 from ops import OPS, Size
 from tolerances import RMS, assert_close
 
-from tabicl_linear.backends import fla, probe, using
+from tabicl_linear.backends import fla, self_test, using
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.state import MatrixState
@@ -41,7 +41,7 @@ def _gradients(method, rule, x):
 
 def _by_fla(rule):
     """The context in which the library computes a rule."""
-    return using(probe.computed_by(KERNELS[type(rule)], rule))
+    return using(self_test.computed_by(KERNELS[type(rule)], rule))
 
 
 def _compare(agree, name, method, x):
@@ -80,9 +80,9 @@ def test_scan_of_float16(agree):
             o, state = op.rule.scan(streams, MatrixState(x.S))
         expected, truth = op.rule.scan(streams, MatrixState(x.S))
         assert o.dtype == state.S.dtype == torch.float32, name
-        tolerance = probe.TOLERANCE[torch.float16]
-        assert probe.relative_error(o, expected) < tolerance, name
-        assert probe.relative_error(state.S, truth.S) < tolerance, name
+        tolerance = self_test.TOLERANCE[torch.float16]
+        assert self_test.relative_error(o, expected) < tolerance, name
+        assert self_test.relative_error(state.S, truth.S) < tolerance, name
 
 
 @pytest.mark.parametrize("gates", [0, 1, 16])
@@ -97,20 +97,20 @@ def test_sums_do_not_overflow_in_float16(gates):
 
 
 @pytest.mark.parametrize("mixer", MIXERS, ids=lambda m: m.__name__)
-def test_the_probe_accepts_the_library(mixer):
+def test_the_self_test_accepts_the_library(mixer):
     layer = mixer(32, 2)
     with torch.no_grad():
         time = torch.zeros(1, dtype=torch.long)
         x, _ = layer.project(torch.zeros(1, 1, 32), time, None, independent=False)
-    kernel, like, device = KERNELS[type(layer.rule)], probe.layout(x), torch.device("cpu")
-    assert probe.why_not(kernel, layer.rule, like, device, tolerance=RMS[torch.float32]) is None
+    kernel, like, device = KERNELS[type(layer.rule)], self_test.layout(x), torch.device("cpu")
+    assert self_test.why_not(kernel, layer.rule, like, device, tolerance=RMS[torch.float32]) is None
 
 
-def test_the_probe_reports_what_the_library_refuses():
+def test_the_self_test_reports_what_the_library_refuses():
     """Keys of more than 256 channels are an assertion in the library's kernels."""
     wide, narrow = ((1, 300), torch.float32), ((1, 16), torch.float32)
     like = (wide, wide, narrow, ((1,), torch.float32), None)
-    reason = probe.why_not(fla.DELTA, DeltaRule(), like, torch.device("cpu"), tolerance=1e-4)
+    reason = self_test.why_not(fla.DELTA, DeltaRule(), like, torch.device("cpu"), tolerance=1e-4)
     assert reason is not None
     assert reason.startswith("AssertionError: ")
 

@@ -8,7 +8,7 @@ from kernels.cases import MATRIX_CASES, initial, map_streams, streams
 
 from tabicl_linear.backends import fla, using
 from tabicl_linear.backends.cpp import loader, rules
-from tabicl_linear.backends.probe import computed_by
+from tabicl_linear.backends.self_test import computed_by
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.ridge import RidgeRule

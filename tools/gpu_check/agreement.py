@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from tabicl_linear.backends import probe, using
+from tabicl_linear.backends import self_test, using
 from tabicl_linear.backends.choice import kernels_of, missing
 from tabicl_linear.kernels.rule import UpdateRule, computed_in
 from tabicl_linear.kernels.state import map_tensors
@@ -40,14 +40,14 @@ def check(
     """Compare one mixer in one precision; the size of a training step unless `quick`."""
     mixer = MIXERS[name](64 if quick else 320, 4).to(device)
     rule, x = mixer.rule, example(mixer, 64 if quick else 320, precision, device)
-    like, dtype = probe.layout(x), computed_in(x)
+    like, dtype = self_test.layout(x), computed_in(x)
     tasks, tokens = (2, 70) if quick else (8, 967)
-    streams, state = probe.draw(like, tasks, tokens, device)
+    streams, state = self_test.draw(like, tasks, tokens, device)
     truth = _evaluate(rule, *_on_cpu(streams, state))
-    tolerance = probe.TOLERANCE[dtype]
+    tolerance = self_test.TOLERANCE[dtype]
     row = f"{name}, {str(precision).removeprefix('torch.')}"
     yield _compare(f"{row}: PyTorch", _evaluate(rule, streams, state), truth, tolerance)
-    if not isinstance(rule, probe.KernelRule):
+    if not isinstance(rule, self_test.KernelRule):
         return
     reason = missing(device)["fla"]
     if reason is None and torch.cuda.get_device_capability(device) < (8, 0):
@@ -56,7 +56,7 @@ def check(
         yield Result(f"{row}: FLA", "skipped", reason)
         return
     if precision == torch.float32:
-        tolerance = probe.TF32_TOLERANCE
+        tolerance = self_test.TF32_TOLERANCE
     with using(kernels_of("fla", rule)):
         values = _evaluate(rule, streams, state)
     yield _compare(f"{row}: FLA", values, truth, tolerance)
@@ -75,8 +75,8 @@ def example(
 
 def _evaluate(rule: UpdateRule, x: Streams, state: tuple[Tensor, ...]) -> dict[str, Tensor]:
     """Results and gradients; for rules without a matrix state, those of a read after a fold."""
-    if isinstance(rule, probe.KernelRule):
-        return probe.evaluate(rule, x, state)  # type: ignore[arg-type]
+    if isinstance(rule, self_test.KernelRule):
+        return self_test.evaluate(rule, x, state)  # type: ignore[arg-type]
     leaves = {n: z.detach().requires_grad_() for n, z in x._asdict().items() if z is not None}
     streams = x._replace(**leaves)
     outputs = rule.read(streams.q, rule.fold(streams))
@@ -92,7 +92,9 @@ def _on_cpu(x: Streams, state: tuple[Tensor, ...]) -> tuple[Streams, tuple[Tenso
 def _compare(
     row: str, values: dict[str, Tensor], truth: dict[str, Tensor], tolerance: float
 ) -> Result:
-    errors = {name: probe.relative_error(values[name][-1:].cpu(), truth[name]) for name in truth}
+    errors = {
+        name: self_test.relative_error(values[name][-1:].cpu(), truth[name]) for name in truth
+    }
     worst = max(
         errors, key=lambda name: float("inf") if errors[name] != errors[name] else errors[name]
     )

@@ -88,8 +88,8 @@ def ways(model: InContextModel, checkpoint: Path, constant: int) -> Mapping[str,
 
     def orders(x: Tensor, y: Tensor, once: InContextState) -> InContextState:
         generator = torch.Generator().manual_seed(0)
-        drawn = [torch.randperm(x.shape[1], generator=generator) for _ in range(ORDERS - 1)]
-        others = (model.fit(x[:, o], y[:, o], statistics=once.statistics) for o in drawn)
+        orders = [torch.randperm(x.shape[1], generator=generator) for _ in range(ORDERS - 1)]
+        others = (model.fit(x[:, o], y[:, o], statistics=once.statistics) for o in orders)
         return average([once, *others])
 
     found: dict[str, Way] = {

@@ -83,9 +83,9 @@ def retried_smaller(
         if not is_out_of_memory(error):
             raise
         free = free_bytes(device)
-        left = "" if free is None else f" ({free / 2**20:,.0f} MiB are free)"
+        note = "" if free is None else f" ({free / 2**20:,.0f} MiB are free)"
         raise DataError(
-            f"Memory ran out on {device}{left} while {what} with rows_per_batch={rows}, and again "
+            f"Memory ran out on {device}{note} while {what} with rows_per_batch={rows}, and again "
             f"with {fewer}: give fewer rows or columns at a time, close other programs, or use a "
             "device with more memory."
         ) from error

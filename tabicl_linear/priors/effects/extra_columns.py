@@ -47,7 +47,7 @@ def draw_counts(
     and one or two are identifiers.
     """
     left = num_features - 1
-    drawn = []
+    counts = []
     for probability, most in (
         (irrelevant, (num_features + 1) // 2),
         (redundant, (num_features + 2) // 3),
@@ -55,10 +55,10 @@ def draw_counts(
     ):
         happens = rng.uniform() < probability
         count = min(int(rng.integers(1, most, endpoint=True)), left) if happens else 0
-        drawn.append(count)
+        counts.append(count)
         left -= count
-    permuted, duplicate = (int(rng.integers(count, endpoint=True)) for count in drawn[:2])
-    return Counts(permuted, drawn[0] - permuted, duplicate, drawn[1] - duplicate, drawn[2])
+    permuted, duplicate = (int(rng.integers(count, endpoint=True)) for count in counts[:2])
+    return Counts(permuted, counts[0] - permuted, duplicate, counts[1] - duplicate, counts[2])
 
 
 def add_columns(

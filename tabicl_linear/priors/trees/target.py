@@ -116,8 +116,8 @@ def _smooth(
     """Return a linear function of the columns, or a small tanh network."""
     b, s = columns.slots.shape
     x = columns.values[columns.slots].transpose(1, 2).clamp(-5, 5)
-    used = (columns.weights > 0).unsqueeze(2)
-    first = draws.normal(b, s, HIDDEN, generator=generator) * used
+    mask = (columns.weights > 0).unsqueeze(2)
+    first = draws.normal(b, s, HIDDEN, generator=generator) * mask
     first /= torch.linalg.vector_norm(first, dim=1, keepdim=True).clamp_(min=SCALE_FLOOR)
     bias = draws.normal(b, 1, HIDDEN, generator=generator)
     second = draws.normal(b, HIDDEN, num_outputs, generator=generator)

@@ -15,7 +15,7 @@ from tolerances import RMS, ROUNDING, assert_close
 
 from tabicl_linear.backends import using
 from tabicl_linear.backends.cpp import loader, rules
-from tabicl_linear.backends.probe import computed_by
+from tabicl_linear.backends.self_test import computed_by
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.state import MatrixState

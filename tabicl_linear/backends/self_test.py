@@ -45,7 +45,7 @@ VANISHED = 1e-2
 through a thousand writes can be too small for float16."""
 
 SHAPE = {"cuda": (8, 967)}
-"""Tasks and tokens of the probe where they are not (2, 70). Triton chooses tile sizes by timing the
+"""Tasks and tokens of the self-test where not (2, 70). Triton chooses tile sizes by timing the
 first call of each kind and keeps them, so on a GPU that call has the size of a training step."""
 
 

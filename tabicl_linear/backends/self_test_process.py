@@ -1,8 +1,8 @@
-"""The probe in a process of its own, for kernels that this project has not written.
+"""The self-test in a process of its own, for kernels that this project has not written.
 
 A kernel that reads memory which is not its own ends its process, or leaves a CUDA context in which
-every later call fails. So it runs elsewhere first, on the same device; `probe.why_not` follows here
-only if that went well.
+every later call fails. So it runs elsewhere first, on the same device; `self_test.why_not` follows
+here only if that went well.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from tabicl_linear.backends.probe import KernelRule, Layout, why_not
+from tabicl_linear.backends.self_test import KernelRule, Layout, why_not
 from tabicl_linear.kernels.rule import Kernel
 
 SECONDS = 600
@@ -27,7 +27,7 @@ SECONDS = 600
 def why_not_apart(
     kernel: Kernel, rule: KernelRule, like: Layout, device: torch.device, *, tolerance: float
 ) -> str | None:
-    """Like `probe.why_not`, but a kernel that ends its process is refused, and the caller lives on.
+    """Like `self_test.why_not`, but a kernel that ends its process is refused, no more.
 
     The kernel's functions must be importable by their names.
     """

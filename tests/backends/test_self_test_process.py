@@ -4,9 +4,9 @@ import importlib
 
 import torch
 
-from tabicl_linear.backends import probe_process
-from tabicl_linear.backends.probe import layout
-from tabicl_linear.backends.probe_process import why_not_apart
+from tabicl_linear.backends import self_test_process
+from tabicl_linear.backends.self_test import layout
+from tabicl_linear.backends.self_test_process import why_not_apart
 from tabicl_linear.kernels import delta
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.rule import Kernel
@@ -41,6 +41,6 @@ def test_a_kernel_that_agrees_is_accepted():
 
 
 def test_a_kernel_that_never_ends_is_refused(monkeypatch):
-    monkeypatch.setattr(probe_process, "SECONDS", 0.01)
+    monkeypatch.setattr(self_test_process, "SECONDS", 0.01)
     reason = why_not_apart(delta.TORCH, DeltaRule(), example(), CPU, tolerance=1e-5)
     assert reason == "a process that tried it was not done after 0.01 s"
