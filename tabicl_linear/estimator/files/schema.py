@@ -22,7 +22,6 @@ from tabicl_linear.estimator.learners.chosen_trees.growing import (
 )
 from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTreesState
-from tabicl_linear.estimator.learners.chosen_trees.orders import Orders
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
 from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
@@ -46,7 +45,6 @@ RECORDS: Mapping[str, type] = {
     "CacheState": CacheState,
     "Candidates": Candidates,
     "CategoryColumn": CategoryColumn,
-    "CategoryOrders": Orders,
     "ChosenTreesState": ChosenTreesState,
     "ClosedFormState": ClosedFormState,
     "ContextBlocks": ContextBlocks,

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tabicl_linear.estimator.learners.chosen_trees.orders import Orders, learn_orders
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.trees import NUMBERS, Questions, grown_tree
@@ -68,19 +67,13 @@ def binned(z: Float[Tensor, "n m"]) -> Binned:
 
 
 def grow(
-    z: Float[Tensor, "n m"],
-    labels: Int[Tensor, " n"],
-    categorical: Bool[Tensor, " m"],
-    *,
-    num_classes: int,
-    seed: int,
+    z: Float[Tensor, "n m"], labels: Int[Tensor, " n"], *, num_classes: int, seed: int
 ) -> Grown:
     """Trees by gradient boosting of the log-loss of all classes at once (Friedman, 2001).
 
     Args:
         z: Standardised rows without missing values, float32 on the CPU.
         labels: Class index of each row, from 0; classes may be lacking.
-        categorical: Which columns hold category codes.
         num_classes: Classes in all.
         seed: Of the columns that nodes choose from.
     """
@@ -89,10 +82,7 @@ def grow(
     # Of two classes one says all.
     told = slice(1, None) if r.shape[1] == 2 else slice(None)
     scores = r.mean(0).log().expand(len(r), -1)
-    orders = learn_orders(z, r, categorical)
-    ordered = z.clone()
-    ordered[:, orders.columns.long()] = orders.of_rows(z)
-    columns = binned(ordered)
+    columns = binned(z)
     grown, steps = list[Questions](), list[Tensor]()
     for allowed in _allowed(z.shape[1], seed):
         shares = scores.softmax(1)
@@ -103,7 +93,7 @@ def grow(
         steps.append(LEARNING_RATE * _steps(tree.nodes, left, shares * (1 - shares)))
         scores = scores + steps[-1][tree.nodes]
         grown.append(tree)
-    trees, is_leaf = _frozen(grown, columns, orders)
+    trees, is_leaf = _frozen(grown, columns)
     of_leaves = torch.zeros(trees.num_leaves, num_classes)
     of_leaves[:, classes] = torch.stack(steps)[is_leaf].float()
     return Grown(trees, of_leaves)
@@ -129,9 +119,7 @@ def _steps(
     return (slope / (curve + 1)).clamp(-LARGEST_STEP, LARGEST_STEP)
 
 
-def _frozen(
-    grown: list[Questions], columns: Binned, orders: Orders
-) -> tuple[Trees, Bool[Tensor, "t q"]]:
+def _frozen(grown: list[Questions], columns: Binned) -> tuple[Trees, Bool[Tensor, "t q"]]:
     """The trees side by side with values in place of numbers, and which nodes are leaves."""
     asked = torch.stack([tree.columns for tree in grown]).numpy()
     before, after = torch.stack([tree.cuts for tree in grown]).numpy().transpose(2, 0, 1)
@@ -152,10 +140,7 @@ def _frozen(
     low, high = columns.highest.numpy(), columns.lowest.numpy()
     thresholds[:, :inner][some] = midway(low[column, before[some]], high[column, after[some]])
     of_node = np.zeros(place.shape, dtype=np.int64)
-    width = len(columns.numbers)
-    place_of_column = np.arange(width)
-    place_of_column[orders.columns.numpy()] = width + np.arange(len(orders.columns))
-    of_node[:, :inner][some] = place_of_column[column]
+    of_node[:, :inner][some] = column
     level = np.log2(np.arange(1, 2 * inner + 2)).astype(np.int64)
     trees = Trees(
         columns=_whole(of_node[is_there]),
@@ -165,8 +150,6 @@ def _frozen(
         roots=_whole(place[:, 0]),
         depth=int((level * is_leaf).max()),
         num_leaves=int(is_leaf.sum()),
-        width=width,
-        orders=orders,
     )
     return trees, torch.from_numpy(is_leaf)
 

@@ -198,8 +198,7 @@ def grow_on(rows: TaskRows, growing: Indices, *, seed: int) -> Grown:
     """Trees that are grown on some rows, on the device of the rows."""
     z, labels = rows.standardised(growing), torch.from_numpy(rows.labels[growing])
     num_classes = rows.regressions.num_classes
-    categorical = rows.statistics.categorical[0].cpu()
-    grown = grow(z.cpu(), labels, categorical, num_classes=num_classes, seed=seed)
+    grown = grow(z.cpu(), labels, num_classes=num_classes, seed=seed)
     return map_tensors(lambda tensor: tensor.to(z.device), grown)
 
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.estimator.learners.chosen_trees.orders import Orders
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -17,15 +16,13 @@ class Trees(NamedTuple):
     itself, so that all rows can take as many steps as the deepest tree has.
 
     Attributes:
-        columns: Column that each node asks about; those in `orders` come after all others.
+        columns: Column that each node asks about.
         thresholds: What it compares with: midway between two values that training rows have.
         following: Nodes after the answers no and yes.
         leaves: Number of each leaf, counted through all trees; 0 for other nodes.
         roots: First node of each tree.
         depth: Steps from a root to the furthest leaf.
         num_leaves: Leaves of all trees.
-        width: Columns of a row.
-        orders: Columns of categories in another order than that of their codes.
     """
 
     columns: Int[Tensor, " q"]
@@ -35,8 +32,6 @@ class Trees(NamedTuple):
     roots: Int[Tensor, " t"]
     depth: int
     num_leaves: int
-    width: int
-    orders: Orders
 
     def of_rows(self, z: Float[Tensor, "n m"]) -> Int[Tensor, "n t"]:
         """The leaf of each tree that rows fall into.
@@ -44,8 +39,6 @@ class Trees(NamedTuple):
         Args:
             z: Standardised rows, float32.
         """
-        if len(self.orders.columns):
-            z = torch.cat([z, self.orders.of_rows(z)], dim=1)
         following = self.following.flatten()
         node = self.roots.expand(len(z), -1)
         for _ in range(self.depth):
@@ -59,15 +52,9 @@ def side_by_side(parts: Sequence[Trees]) -> Trees:
     """Several as one: nodes and leaves of each are numbered after those of the ones before."""
     nodes = [0, *accumulate(len(part.columns) for part in parts)]
     leaves = [0, *accumulate(part.num_leaves for part in parts)]
-    ordered = [0, *accumulate(len(part.orders.columns) for part in parts)]
     is_leaf = [part.following[:, 0] == torch.arange(len(part.columns)) for part in parts]
     return Trees(
-        columns=torch.cat(
-            [
-                part.columns + at * (part.columns >= part.width)
-                for part, at in zip(parts, ordered, strict=False)
-            ]
-        ),
+        columns=torch.cat([part.columns for part in parts]),
         thresholds=torch.cat([part.thresholds for part in parts]),
         following=torch.cat([part.following + at for part, at in zip(parts, nodes, strict=False)]),
         leaves=torch.cat(
@@ -79,6 +66,4 @@ def side_by_side(parts: Sequence[Trees]) -> Trees:
         roots=torch.cat([part.roots + at for part, at in zip(parts, nodes, strict=False)]),
         depth=max(part.depth for part in parts),
         num_leaves=leaves[-1],
-        width=parts[0].width,
-        orders=Orders(*map(torch.cat, zip(*(part.orders for part in parts), strict=True))),
     )

@@ -18,8 +18,9 @@ SOLVED_IN_FLOAT32 = 100 * RMS[torch.float32]
 @pytest.fixture(scope="module")
 def trees_and_rows():
     table, labels = ruled_table(150)
-    x, y = torch.from_numpy(table[:70]), torch.from_numpy(labels[:70])
-    trees = grow(x, y, torch.zeros(5, dtype=torch.bool), num_classes=3, seed=0).trees
+    trees = grow(
+        torch.from_numpy(table[:70]), torch.from_numpy(labels[:70]), num_classes=3, seed=0
+    ).trees
     rest = torch.from_numpy(table[70:])
     generator = torch.Generator().manual_seed(0)
     fixed = torch.randn(80, 7, generator=generator)

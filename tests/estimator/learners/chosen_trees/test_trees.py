@@ -18,8 +18,7 @@ from tabicl_linear.estimator.learners.chosen_trees.trees import side_by_side
 def grown(rows, seed=1, **table):
     cells, labels = ruled_table(rows, **table)
     z = torch.from_numpy(cells)
-    numbers = torch.zeros(z.shape[1], dtype=torch.bool)
-    return z, grow(z, torch.from_numpy(labels), numbers, num_classes=3, seed=seed).trees
+    return z, grow(z, torch.from_numpy(labels), num_classes=3, seed=seed).trees
 
 
 @pytest.mark.parametrize(("rows", "values"), [(50, 3), (50, 50), (1000, 1000), (2000, 5)])
@@ -56,8 +55,7 @@ def test_rows_fall_into_the_leaves_they_fell_into_while_trees_grew(monkeypatch):
 def test_steps_are_those_of_boosting_and_of_lacking_classes_none():
     cells, labels = ruled_table(300)
     z, y = torch.from_numpy(cells), torch.from_numpy(labels)
-    numbers = torch.zeros(z.shape[1], dtype=torch.bool)
-    trees, steps = grow(z, y, numbers, num_classes=4, seed=0)
+    trees, steps = grow(z, y, num_classes=4, seed=0)
     assert steps.shape == (trees.num_leaves, 4)
     assert not steps[:, 3].any()
     start = torch.bincount(y).div(len(y)).log()
