@@ -18,7 +18,10 @@ from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
 from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgument, check_trees
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees, ChosenTreesLearners
+from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
+from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
+from tabicl_linear.estimator.learners.chosen_trees.learners import ChosenTreesLearners
+from tabicl_linear.estimator.learners.extending import extensible
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.learners.protocol import Learners
 from tabicl_linear.estimator.members.ensemble import Encoded
@@ -30,28 +33,35 @@ from tabicl_linear.estimator.rows.labels import checked_labels, class_codes
 from tabicl_linear.model import InContextModel
 
 
+def _takes_trees(classifier: "TabICLLinearClassifier") -> bool:
+    """Whether the arguments say that trees are chosen, on tables of enough rows."""
+    if classifier.trees != "auto":
+        return bool(classifier.trees)
+    is_plain = isinstance(classifier.model, str) and classifier.model == "default"
+    is_plain = is_plain and classifier.ensemble == "default" and not classifier.refine
+    return is_plain and classifier.long_context == "full"
+
+
 def _is_extensible(classifier: "TabICLLinearClassifier") -> bool:
     """Whether rows can be added to the fitted model, or else to the given one.
 
     Raises:
         UnsupportedReadout: They cannot; the message says why, and which model can.
     """
-    if classifier.trees is True:
-        raise UnsupportedReadout(
-            "trees=True needs all rows at once: fit one table, or give trees=False."
-        )
     if classifier.__sklearn_is_fitted__():
         learner = classifier.fitted_.members.model
+    elif _takes_trees(classifier):
+        return True
     else:
         try:
             learner = pretrained.load(classifier.model)
         except CheckpointError:
             return True  # the method itself says what is wrong with the file
     try:
-        pretrained.extensible(learner)
+        extensible(learner)
     except UnsupportedReadout as error:
         raise UnsupportedReadout(
-            f"{error} Weights that ship and can be extended: model='streaming'."
+            f"{error} What can be extended: trees (the default), and the weights model='streaming'."
         ) from error
     return True
 
@@ -287,7 +297,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
         """
         check_is_fitted(self)
         plan = self._plan()
-        if isinstance(self.fitted_.members.model, ChosenTrees):
+        if isinstance(self.fitted_.members.model, ChosenTrees | GrowingTrees):
             raise ConfigError(
                 "Trees that were chosen on the table predict it, and there is no model to look "
                 "into: fit with trees=False."
@@ -323,9 +333,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
             )
         if self.trees is True:
             return ChosenTreesLearners()
-        is_plain = isinstance(self.model, str) and self.model == "default"
-        is_plain = is_plain and self.ensemble == "default" and self.long_context == "full"
-        if self.trees == "auto" and is_plain and not self.refine:
+        if _takes_trees(self):
             return ChosenTreesLearners(others=self._of_model)
         return self._of_model()
 

@@ -23,7 +23,7 @@ from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocesso
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
-from tabicl_linear.estimator.learners.pretrained import grows
+from tabicl_linear.estimator.learners.extending import grows
 from tabicl_linear.estimator.learners.protocol import Learners
 from tabicl_linear.estimator.members.ensemble import Encoded, extended_ensemble, fit_ensemble
 from tabicl_linear.estimator.members.memory import stored
@@ -123,9 +123,12 @@ def start(
             "occur, as `partial_fit(X, y, classes=...)`."
         )
     codes = class_codes(rows.labels, classes)
-    # Without labels it has no rates of classes: those of the first rows alone are poor.
-    columns = plan.new_columns().fit(rows.table)
-    matrix = columns.transform(rows.table)
+    columns = plan.new_columns(pairs=learners.compares_columns)
+    if learners.compares_columns and len(np.unique(codes)) > 1:
+        matrix = columns.fit_transform(rows.table, codes)
+    else:
+        # Without labels it has no rates of classes: those of the first rows alone are poor.
+        matrix = columns.fit(rows.table).transform(rows.table)
     encoded = Encoded(matrix, codes, columns.categorical, len(classes))
     return _fitted(Training(columns, classes, encoded), plan, learners, in_order=True)
 
@@ -223,7 +226,10 @@ def _fitted(
     columns, classes, rows, table = training
     counts = np.bincount(rows.codes, minlength=len(classes))
     class_weights(plan.class_weight, classes, counts)  # refuses others, before the work
-    learner = learners.for_table(len(classes), len(rows.codes)).to(plan.device)
+    if in_order:
+        learner = learners.for_pieces(len(classes)).to(plan.device)
+    else:
+        learner = learners.for_table(len(classes), len(rows.codes)).to(plan.device)
     plan = plan.suited(learner, rows.matrix.shape[1])
     if in_order and not grows(learner):
         raise DataError(

@@ -17,6 +17,7 @@ from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.choices import MODES, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
 from tabicl_linear.estimator.learners.protocol import ContextLearner
 from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows_that_fit
@@ -99,7 +100,7 @@ class Plan:
             learner: What reads the rows.
             num_columns: Usable columns of the table.
         """
-        if not isinstance(learner, ChosenTrees):
+        if not isinstance(learner, ChosenTrees | GrowingTrees):
             return self
         members = -(-num_columns // learner.max_columns)
         return replace(

@@ -230,7 +230,7 @@ def test_usage_errors_exit_with_2(arguments, capsys):
 
 
 def test_warnings_are_lines(folder, model, capsys):
-    train = TableFile(folder / "train.csv").frame().assign(age=[*range(109), "old"])
+    train = TableFile(folder / "train.csv").frame().assign(age=[*range(54), *range(55), "old"])
     train.to_csv(folder / "train.csv", index=False)
     test = TableFile(folder / "test.csv").frame().assign(age=3)
     test.to_csv(folder / "test.csv", index=False)

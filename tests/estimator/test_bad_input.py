@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.ridge_inputs import RidgeOptions
 
 TABLE = np.random.default_rng(0).normal(size=(12, 2))
 LABELS = np.array([0, 1] * 6)
@@ -148,3 +149,25 @@ def test_predictions_that_fail_change_nothing(checkpoint):
             classifier.predict(queries)
         assert "\n" not in str(refusal.value)
     np.testing.assert_array_equal(classifier.predict_proba(TABLE), expected)
+
+
+@pytest.mark.parametrize("rows", [60, 400])
+def test_a_category_for_each_row_is_named_with_their_number(rows):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"n": rng.normal(size=rows), "key": [f"customer {i}" for i in range(rows)]}
+    )
+    with pytest.warns(UserWarning, match=rf"'key' has {rows} categories in {rows} rows.*drop it"):
+        RandomFeatureRidge().fit(frame, rng.integers(2, size=rows))
+
+
+@pytest.mark.parametrize("trees", [True, False])
+@pytest.mark.parametrize("options", [{"num_tanh": 10**9}, {"num_trees": 10**9}])
+def test_more_features_than_memory_holds_are_refused(trees, options):
+    """Before anything is drawn: it would end the process, or swap for hours."""
+    name, count = next(iter(options.items()))
+    classifier = RandomFeatureRidge(RidgeOptions(**options), trees=trees)
+    told = rf"{name}={count:,}.* features, for which 60 rows take at least .* GiB .*give fewer"
+    with pytest.raises(ConfigError, match=told):
+        classifier.fit(np.random.default_rng(0).normal(size=(60, 2)), [0, 1] * 30)
+    assert not hasattr(classifier, "fitted_")

@@ -53,6 +53,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.filterwarnings("ignore:Column 'customer' has")
 @pytest.mark.filterwarnings("ignore:Text is read in columns:UserWarning")
 def test_the_examples_run(folder, capsys):
     text = PAGE.read_text()
@@ -77,6 +78,7 @@ def test_the_examples_run(folder, capsys):
     assert (folder / "churn.state").stat().st_size > 0
 
 
+@pytest.mark.filterwarnings("ignore:Column 'customer' has")
 def test_a_warning_names_the_columns_whose_text_is_read(folder):
     train = pd.read_csv("train.csv")
     with pytest.warns(UserWarning, match=r"Text is read in columns 'joined' .*'spent'"):

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -9,8 +10,10 @@ import pytest
 from estimator.learners.chosen_trees.tables import ruled_table
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
-from tabicl_linear.errors import ConfigError
-from tabicl_linear.estimator.learners.chosen_trees import growth
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.columns.target_rates import RateColumn
+from tabicl_linear.estimator.learners.chosen_trees import divisions, growth
+from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
 from tabicl_linear.estimator.rows import labelled
 from tabicl_linear.model import InContextModel
@@ -136,18 +139,92 @@ def test_arguments_that_do_not_suit_are_refused(arguments, message, table):
         TabICLLinearClassifier(**arguments).fit(x, y)
 
 
-def test_rows_cannot_be_added_to_trees(table):
+def test_no_rows_can_be_added_to_what_fit_has_chosen(table):
+    """It keeps coefficients alone; so does a fit of rows in pieces."""
     x, y = table
-    classifier = TabICLLinearClassifier("streaming", trees=True)
-    assert not hasattr(classifier, "partial_fit")
-    with pytest.raises(AttributeError) as error:
-        classifier.partial_fit(x, y)
-    assert "trees=True needs all rows at once" in str(error.value.__cause__)
-    # A file of rows is read as a whole.
-    fitted = classifier.fit(iter([(x[:100], y[:100]), (x[100:], y[100:])]))
-    assert isinstance(fitted.ensemble_.model, ChosenTrees)
+    pieces = iter([(x[:100], y[:100]), (x[100:], y[100:])])
+    for fitted in (
+        TabICLLinearClassifier().fit(x, y),
+        TabICLLinearClassifier("streaming", trees=True).fit(pieces),
+    ):
+        assert isinstance(fitted.ensemble_.model, ChosenTrees)
+        assert not hasattr(fitted, "partial_fit")
+        with pytest.raises(AttributeError) as error:
+            fitted.partial_fit(x, y)
+        assert "begin with `partial_fit` on a new classifier" in str(error.value.__cause__)
 
 
 def test_there_is_no_model_to_look_into(fitted, table):
     with pytest.raises(ConfigError, match="fit with trees=False"):
         fitted.diagnose(*table)
+
+
+@pytest.fixture
+def few_rows_grow(monkeypatch):
+    monkeypatch.setattr(divisions, "MOST_GROWING", 50)
+
+
+def added(classifier, x, y, *ends):
+    for start, end in pairwise((0, *ends, len(y))):
+        classifier.partial_fit(x.iloc[start:end], y[start:end], ["no", "perhaps", "yes"])
+    return classifier
+
+
+@pytest.mark.parametrize("arguments", [{}, {"model": "streaming", "trees": True}])
+def test_pieces_that_are_added_are_the_whole(arguments, table, few_rows_grow):
+    x, y = table
+    pieces = added(TabICLLinearClassifier(**arguments), x, y, 60, 90, 91)
+    whole = added(TabICLLinearClassifier(**arguments), x, y, 60)
+    assert isinstance(pieces.ensemble_.model, GrowingTrees)
+    assert pieces.n_samples_seen_ == 240
+    np.testing.assert_allclose(pieces.predict_proba(x), whole.predict_proba(x), atol=1e-5)
+    assert whole.score(x, y) > 0.75
+
+
+@pytest.mark.parametrize("rows", [80, 180])
+def test_saving_in_between_changes_nothing(rows, table, few_rows_grow, tmp_path):
+    """While rows are held, and after trees are there to stay."""
+    x, y = table
+    one = added(TabICLLinearClassifier(), x[:rows], y[:rows], 60)
+    one.save(tmp_path / "s")
+    other = pickle.loads(pickle.dumps(TabICLLinearClassifier.load(tmp_path / "s")))
+    assert other.state_nbytes_ == one.state_nbytes_
+    np.testing.assert_array_equal(other.predict_proba(x), one.predict_proba(x))
+    for classifier in (one, other):
+        classifier.partial_fit(x[rows:], y[rows:])
+    np.testing.assert_array_equal(other.predict_proba(x), one.predict_proba(x))
+
+
+def test_rates_of_categories_are_those_of_the_first_piece(few_rows_grow):
+    """Where its labels say that there are any; each row of it without its own label."""
+    rng = np.random.default_rng(0)
+    names, rates = rng.integers(40, size=1200), rng.random(40) < 0.5
+    y = np.where(rates[names] ^ (rng.random(1200) < 0.1), "yes", "no")
+    x = pd.DataFrame({"shop": [f"shop {name}" for name in names], "n": rng.normal(size=1200)})
+    fitted = TabICLLinearClassifier().partial_fit(x[:800], y[:800]).partial_fit(x[800:], y[800:])
+    assert any(isinstance(column, RateColumn) for column in fitted.preprocessor_.columns)
+    assert fitted.score(x[800:], y[800:]) > 0.8
+
+
+@pytest.mark.parametrize("rows", [1, 10])
+def test_few_rows_of_one_class_may_come_first(rows, table, few_rows_grow):
+    x, y = table
+    order = np.argsort(y != "no", kind="stable")
+    x, y = x.iloc[order], y[order]
+    x.iloc[0, :5] = np.arange(5)
+    if rows == 1:
+        with pytest.raises(DataError, match="None of the 6 columns varies over the 1 training"):
+            TabICLLinearClassifier().partial_fit(x[:1], y[:1], ["no", "perhaps", "yes"])
+        return
+    fitted = added(TabICLLinearClassifier(), x, y, rows, 70, 150)
+    assert fitted.score(x, y) > 0.6
+
+
+def test_pieces_are_scored_before_they_are_added(table, few_rows_grow):
+    x, y = table
+    scored = TabICLLinearClassifier()
+    for start in range(0, 240, 80):
+        scored.partial_fit(x[start : start + 80], y[start : start + 80], prequential=True)
+    assert scored.prequential_["rows_seen"].tolist() == [80, 160]
+    plain = added(TabICLLinearClassifier(), x, y, 80, 160)
+    np.testing.assert_array_equal(plain.predict_proba(x), scored.predict_proba(x))

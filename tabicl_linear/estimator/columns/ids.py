@@ -1,7 +1,8 @@
-"""Text of whole numbers: numbers, or names such as ids and codes? Training rows say which.
+"""Whole numbers: numbers, or names such as ids and codes? Training rows say which.
 
 Numbers predict the classes by their order, names one by one. What predicts rows that were left out
-better is what the column is taken for.
+better is what a column of text is taken for. A column of a numeric dtype has been declared numbers,
+and stays so: its owner is told.
 """
 
 from typing import NamedTuple
@@ -23,6 +24,12 @@ NUM_FOLDS = 5
 STRENGTHS = (1.0, 10.0, 100.0)
 """Rows of the mean that are added to those of a bin or a name: what predicts best of these."""
 MOST_CLASSES = 8
+FEWEST_IDS = 50
+"""Different numbers of a column that may be ids."""
+TIMES_AS_MUCH, LEAST_GAIN = 3.0, 0.01
+"""How much more ids tell one by one than by order, and of the squared error at least."""
+MOST_COMMON = 0.5
+"""Share of rows of a single number: more is a count or an amount that is mostly nothing."""
 
 Codes = npt.NDArray[np.int64]
 
@@ -58,15 +65,55 @@ def whole_numbers(cells: pd.Series, labels: Codes) -> WholeNumbers | None:
     if len(distinct) > MOST_DISTINCT * len(texts):
         return None
     values = np.array([float(text) for text in distinct])[names]
+    errors = _errors(values, names, labels)
+    are_names = not errors.by_order < min(errors.by_name, errors.nothing)
+    return WholeNumbers(are_names, f"{distinct[0]!r} as {'a name' if are_names else 'a number'}")
+
+
+def ids_among(cells: pd.Series, labels: Codes) -> int | None:
+    """How many different numbers a column of a numeric dtype holds, if they are ids by evidence.
+
+    Args:
+        cells: The training rows of the column.
+        labels: Class index of each row.
+    """
+    if not dtypes.is_numeric_dtype(cells.dtype) or dtypes.is_bool_dtype(cells.dtype):
+        return None
+    values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+    present = np.isfinite(values)
+    values, labels = values[present], labels[present]
+    if len(values) < FEWEST_ROWS or not (values == values.round()).all():
+        return None
+    names, distinct = pd.factorize(values)
+    most = np.bincount(names).max()
+    if not FEWEST_IDS <= len(distinct) <= MOST_DISTINCT * len(values):
+        return None
+    if most > MOST_COMMON * len(values):
+        return None
+    errors = _errors(values, names, labels)
+    gain = errors.nothing - errors.by_name
+    least = max(LEAST_GAIN * errors.nothing, TIMES_AS_MUCH * (errors.nothing - errors.by_order))
+    return len(distinct) if gain > least else None
+
+
+class _Errors(NamedTuple):
+    """Squared errors of rows left out, predicted by order, one by one, and by nothing."""
+
+    by_order: float
+    by_name: float
+    nothing: float
+
+
+def _errors(values: npt.NDArray[np.float64], names: Codes, labels: Codes) -> _Errors:
     if len(values) > MOST_ROWS:
         some = np.random.default_rng(0).choice(len(values), MOST_ROWS, replace=False)
         values, names, labels = values[some], names[some], labels[some]
     edges = np.unique(np.quantile(values, np.arange(1, NUM_BINS) / NUM_BINS))
-    by_order = _error(np.searchsorted(edges, values, side="right"), labels)
-    by_name = _error(names, labels)
-    nothing = _error(np.zeros_like(names), labels)
-    are_names = not by_order < min(by_name, nothing)
-    return WholeNumbers(are_names, f"{distinct[0]!r} as {'a name' if are_names else 'a number'}")
+    return _Errors(
+        by_order=_error(np.searchsorted(edges, values, side="right"), labels),
+        by_name=_error(names, labels),
+        nothing=_error(np.zeros_like(names), labels),
+    )
 
 
 def _error(groups: Codes, labels: Codes) -> float:

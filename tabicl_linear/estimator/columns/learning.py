@@ -27,6 +27,8 @@ from tabicl_linear.estimator.columns.target_rates import fit_rates
 from tabicl_linear.estimator.notices import warn_user
 
 MAX_CATEGORIES = 256
+FEWEST_KEYS = 20
+"""Rows of which each has another category, from which on that is a warning."""
 MIN_MISSING = 0.05
 """Share of missing values from which a column of its own always says where they are."""
 SIGNIFICANCE = 0.01
@@ -128,10 +130,16 @@ def _fit_categories(
         ordered = sorted(counts.index, key=_sort_key)
     ordered = [category for category in ordered if category in counts.index]
     rates = () if labels is None else fit_rates(cells, name, position, labels)
-    other = UNSEEN
+    other, is_key = UNSEEN, len(ordered) == counts.sum() >= FEWEST_KEYS
+    if is_key:
+        warn_user(
+            f"Column {name!r} has {len(ordered)} categories in {len(ordered)} rows, another one in "
+            "each, which says nothing about other rows: drop it, or give what its text is made of "
+            "as columns."
+        )
     if len(ordered) + is_missing > MAX_CATEGORIES:
         other = MAX_CATEGORIES - 1 - is_missing
-        if not rates:
+        if not rates and not is_key:
             _warn_of_many(name, len(ordered), other)
         frequent = sorted(ordered, key=lambda category: -counts[category])[:other]
         retained = set(frequent)

@@ -24,6 +24,9 @@ FEWEST_VALUES, MOST_VALUES = 3, 256
 """Different values of a column that is compared. Of two values trees ask in two steps."""
 LEAST_SHARED = 0.5
 """Of the values of the column that has more."""
+MOST_COMMON = 0.8
+"""Share of rows with the same value in a column that is compared. Where nearly all cells are the
+same, comparing says where they are not, as the columns do."""
 MOST_COLUMNS = 45
 """Only as many are compared, the first ones, which makes 990 pairs."""
 MOST_PAIRS = 20
@@ -121,7 +124,7 @@ def fit_pairs(
 
 
 def _comparable(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[_Compared]:
-    """Columns of categories or whole numbers that have neither too few values nor too many."""
+    """Columns of categories or whole numbers: neither few values, nor many, nor all the same."""
     for column in columns:
         cells = frame.iloc[:, column.position]
         if isinstance(column, CategoryColumn) and column.kind == "categorical":
@@ -135,7 +138,9 @@ def _comparable(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[_Com
             compared = _Compared(column, cells, values, frozenset(present.tolist()))
         else:
             continue
-        if FEWEST_VALUES <= len(compared.distinct) <= MOST_VALUES:
+        if not FEWEST_VALUES <= len(compared.distinct) <= MOST_VALUES:
+            continue
+        if pd.Series(compared.values).value_counts().iloc[0] <= MOST_COMMON * len(cells):
             yield compared
 
 

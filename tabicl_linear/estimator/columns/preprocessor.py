@@ -15,7 +15,7 @@ from tabicl_linear.estimator.columns.encodings import (
     MissingColumn,
     UsedColumn,
 )
-from tabicl_linear.estimator.columns.ids import whole_numbers
+from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
 from tabicl_linear.estimator.columns.learning import fit_columns
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import Reading, read_as
@@ -80,17 +80,23 @@ class TablePreprocessor:
             raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
         is_categorical = self._are_categorical(frame)
         notes, columns, absences, by_evidence = [], list[Column](), set[bytes](), False
+        ids = dict[Hashable, int]()
         for position, (name, cells) in enumerate(frame.items()):
             reading = Reading("categorical") if is_categorical[position] else read_as(cells, name)
             if reading == PLAIN_NUMBERS and labels is not None:
                 reading = _by_evidence(cells, labels)
                 by_evidence = by_evidence or bool(reading.note)
+                count = ids_among(cells, labels)
+                if count is not None:
+                    ids[name] = count
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
             records = fit_columns(cells, name, position, reading=reading, labels=labels)
             columns += _not_told_before(records, cells, absences)
         if notes:
             warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if by_evidence else ''}")
+        if ids:
+            _warn_of_ids(ids, len(frame))
         compared = fit_pairs(frame, columns, labels) if self.pairs and labels is not None else ()
         self.columns = (*columns, *compared)
         self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
@@ -203,6 +209,15 @@ def _by_evidence(cells: pd.Series, labels: npt.NDArray[np.int64]) -> Reading:
     if evidence.are_names:
         return Reading("categorical", note=evidence.note)
     return PLAIN_NUMBERS._replace(note=evidence.note)
+
+
+def _warn_of_ids(ids: dict[Hashable, int], num_rows: int) -> None:
+    counts = [f"{name!r} ({count:,} different ones)" for name, count in ids.items()]
+    warn_user(
+        "Whole numbers tell more about the classes one by one than by their order, as ids do, in "
+        f"columns {shown(counts)} of {num_rows:,} rows, which are read as numbers: if they are "
+        f"ids, give categorical_features={list(ids)!r}."
+    )
 
 
 def _not_told_before(

@@ -17,6 +17,7 @@ import torch
 
 from tabicl_linear.errors import CheckpointError, DataError
 from tabicl_linear.estimator.files.schema import FORMER_NAMES, RECORDS, TAGS
+from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
 from tabicl_linear.estimator.learners.closed_form import ClosedForm
 from tabicl_linear.kernels.state import map_tensors
@@ -110,6 +111,8 @@ class Packer:
             return {_KIND: "closed_form", "arguments": self.pack(value.arguments(), where)}
         if isinstance(value, ChosenTrees):
             return {_KIND: "chosen_trees", "arguments": self.pack(value.arguments(), where)}
+        if isinstance(value, GrowingTrees):
+            return {_KIND: "growing_trees", "arguments": self.pack(value.arguments(), where)}
         cls = type(value)
         if cls not in TAGS:
             raise DataError(
@@ -232,5 +235,6 @@ _READERS: dict[str, _Read] = {
     "model": lambda unpacker, tree: unpacker.models[tree["index"]],
     "closed_form": lambda unpacker, tree: ClosedForm(**unpacker.unpack(tree["arguments"])),
     "chosen_trees": lambda unpacker, tree: ChosenTrees(**unpacker.unpack(tree["arguments"])),
+    "growing_trees": lambda unpacker, tree: GrowingTrees(**unpacker.unpack(tree["arguments"])),
     "record": Unpacker.record,
 }

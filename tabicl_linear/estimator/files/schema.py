@@ -15,8 +15,15 @@ from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.blocks import BlockStates, ContextBlocks
+from tabicl_linear.estimator.learners.chosen_trees.growing import (
+    GrowingTreesState,
+    HeldRows,
+    TaskSums,
+)
+from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTreesState
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
+from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.estimator.learners.closed_form import ClosedFormState
 from tabicl_linear.estimator.learners.many_classes import DigitStates, ManyClasses
@@ -48,9 +55,13 @@ RECORDS: Mapping[str, type] = {
     "Fitted": Fitted,
     "FittedEnsemble": FittedEnsemble,
     "GramState": GramState,
+    "GrowingTreesState": GrowingTreesState,
+    "GrownTrees": Grown,
     "HalfMatrix": HalfMatrix,
+    "HeldRows": HeldRows,
     "InContextState": InContextState,
     "LayerState": LayerState,
+    "LeafSums": LeafSums,
     "LongContext": LongContext,
     "ManyClasses": ManyClasses,
     "MatrixState": MatrixState,
@@ -67,6 +78,7 @@ RECORDS: Mapping[str, type] = {
     "Solution": Solution,
     "TablePreprocessor": TablePreprocessor,
     "TreePredictor": Predictor,
+    "TreeSums": TaskSums,
     "Trees": Trees,
     "View": View,
 }

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
+from tabicl_linear.estimator.learners.feature_budget import check_budget
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeState
 from tabicl_linear.types import Bool, Float, Int, Tensor
@@ -102,5 +103,14 @@ class ClosedForms:
         return False
 
     def for_table(self, num_classes: int, num_rows: int) -> ClosedForm:
-        """The learner for a table of so many classes."""
+        """The learner for a table of so many classes.
+
+        Raises:
+            ConfigError: There is no room for as many features.
+        """
+        check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
         return ClosedForm(self.options, max_columns=self.max_columns, num_classes=num_classes)
+
+    def for_pieces(self, num_classes: int) -> ClosedForm:
+        """The same, to whose states no row can be added."""
+        return self.for_table(num_classes, 0)

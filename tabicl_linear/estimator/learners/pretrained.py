@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tabicl_linear.checkpoint import load_model
-from tabicl_linear.errors import CheckpointError, ConfigError, UnsupportedReadout
+from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.learners.many_classes import ManyClasses
 from tabicl_linear.estimator.learners.protocol import ContextLearner
 from tabicl_linear.model import InContextModel
@@ -40,6 +40,10 @@ class PretrainedLearners:
             return ManyClasses(self.model, num_classes=num_classes, max_classes=limit)
         return self.model
 
+    def for_pieces(self, num_classes: int) -> ContextLearner[Any]:
+        """The same, whatever the number of rows."""
+        return self.for_table(num_classes, 0)
+
 
 def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
     """The model that an argument names, for its user alone.
@@ -65,27 +69,6 @@ def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
             "export."
         )
     return load_model(path).eval()
-
-
-def grows(learner: ContextLearner[Any]) -> bool:
-    """Whether rows can be added to the states of a learner."""
-    return isinstance(learner, InContextModel) and learner.is_causal
-
-
-def extensible(learner: ContextLearner[Any]) -> InContextModel:
-    """The learner as a model to whose states rows can be added.
-
-    Raises:
-        UnsupportedReadout: It is none; the message says why.
-    """
-    if not isinstance(learner, InContextModel):
-        raise UnsupportedReadout(
-            f"A {type(learner).__name__} cannot be extended by more rows: fit all rows at once, or "
-            "use a model whose layers read causally (tabicl_linear.readouts.Causal) and that takes "
-            "all classes, with long_context='full'."
-        )
-    learner.check_extensible()
-    return learner
 
 
 def longest_context(learner: ContextLearner[Any], long_context: str) -> int:

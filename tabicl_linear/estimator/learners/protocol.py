@@ -61,6 +61,9 @@ class Learners(Protocol):
     def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         """The learner for a table of so many classes and rows."""
 
+    def for_pieces(self, num_classes: int) -> ContextLearner[Any]:
+        """The learner for rows to which others will be added."""
+
 
 class OfLearner(Generic[State]):
     """Base of learners that fit and ask another learner several times, as for blocks or digits.

@@ -13,7 +13,7 @@ import torch
 from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_rows
-from tabicl_linear.estimator.learners.pretrained import extensible
+from tabicl_linear.estimator.learners.extending import extensible
 from tabicl_linear.estimator.learners.protocol import ContextLearner, State
 from tabicl_linear.estimator.members import half_precision
 from tabicl_linear.estimator.members.memory import stored

@@ -1,12 +1,14 @@
 """Text of whole numbers, as numbers or as names."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from tabicl_linear import RandomFeatureRidge
 from tabicl_linear.estimator.columns.encodings import CategoryColumn, NumericColumn
-from tabicl_linear.estimator.columns.ids import whole_numbers
+from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
 RNG = np.random.default_rng(0)
@@ -53,8 +55,9 @@ def test_missing_cells_do_not_count():
     assert found.are_names
 
 
+@pytest.mark.filterwarnings("ignore:Whole numbers tell more")
 def test_one_warning_names_columns_and_how_to_overrule():
-    frame = pd.DataFrame({"id": TEXT, "age": TEXT, "plain": NUMBERS})
+    frame = pd.DataFrame({"id": TEXT, "age": TEXT, "plain": NUMBERS / 4})
     labels = OF_NAMES
     with pytest.warns(UserWarning, match=r"'id' \('62' as a name|'id' \(") as told:
         columns = TablePreprocessor().fit(frame, labels)
@@ -67,7 +70,7 @@ def test_one_warning_names_columns_and_how_to_overrule():
     assert {type(column) for column in plain.columns} == {NumericColumn}
 
 
-@pytest.mark.filterwarnings("ignore:Text is read")
+@pytest.mark.filterwarnings("ignore:Text is read", "ignore:Whole numbers tell more")
 def test_names_predict_better_than_their_order():
     frame = pd.DataFrame({"id": TEXT, "other": RNG.normal(size=2000)})
     as_text, as_numbers = (
@@ -77,3 +80,50 @@ def test_names_predict_better_than_their_order():
         for table in (frame, frame.assign(id=NUMBERS))
     )
     assert as_text > as_numbers + 0.05
+
+
+SHOPS = np.random.default_rng(2).permutation(100_000)[:200]
+VISITS = np.random.default_rng(3).integers(200, size=2000)
+OF_SHOPS = ((VISITS % 7 < 3) ^ (RNG.random(2000) < 0.1)).astype(np.int64)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "Int64", "float32"])
+def test_a_declared_number_that_holds_ids_is_known_by_its_classes(dtype):
+    assert ids_among(pd.Series(SHOPS[VISITS]).astype(dtype), OF_SHOPS) == 200
+    of_order = (SHOPS[VISITS] > 50_000).astype(np.int64)
+    assert ids_among(pd.Series(SHOPS[VISITS]).astype(dtype), of_order) is None
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        SHOPS[VISITS] + 0.5,
+        np.where(RNG.random(2000) < 0.6, 0, SHOPS[VISITS]),
+        RNG.permutation(2000),
+        VISITS % 49,
+        VISITS > 20,
+        SHOPS[VISITS].astype(str),
+    ],
+    ids=["halves", "mostly nothing", "all different", "few", "booleans", "text"],
+)
+def test_other_columns_are_not_taken_for_ids(cells):
+    assert ids_among(pd.Series(cells), OF_SHOPS) is None
+
+
+def test_noise_and_missing_cells_change_nothing():
+    noise = np.random.default_rng(4).integers(2, size=2000)
+    assert ids_among(pd.Series(SHOPS[VISITS]), noise) is None
+    gaps = pd.Series(SHOPS[VISITS]).where(VISITS > 1)
+    assert ids_among(gaps, OF_SHOPS) == 198
+
+
+def test_the_warning_of_ids_names_column_numbers_and_remedy():
+    frame = pd.DataFrame({"shop": SHOPS[VISITS], "n": RNG.normal(size=2000)})
+    told = r"columns 'shop' \(200 different ones\) of 2,000 rows.*categorical_features=\['shop'\]"
+    with pytest.warns(UserWarning, match=told):
+        columns = TablePreprocessor().fit(frame, OF_SHOPS).columns
+    assert isinstance(columns[0], NumericColumn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TablePreprocessor(["shop"]).fit(frame, OF_SHOPS)
+        TablePreprocessor().fit(frame)

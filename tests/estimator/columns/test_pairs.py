@@ -64,6 +64,15 @@ def test_values_have_to_be_shared_whole_and_several():
     assert compared(mixed, labels)[1] == []
 
 
+def test_columns_that_are_nearly_always_the_same_are_not_compared():
+    """Whether two pixels are equal says no more than whether either is not zero."""
+    x, labels = drawn(2000)
+    assert compared(pd.DataFrame(x), labels)[1]
+    rare = np.random.default_rng(1).random(x.shape) < 0.15
+    x = np.where(rare, x, 0)
+    assert not compared(pd.DataFrame(x), (x[:, 0] == x[:, 1]).astype(np.int64))[1]
+
+
 def test_no_labels_no_pairs_and_none_for_the_network():
     x, labels = drawn(100)
     assert compared(x, None)[1] == []

@@ -245,6 +245,7 @@ def test_a_model_that_is_gone_is_asked_for(checkpoint, tmp_path):
         TabICLLinearClassifier.load(tmp_path / "t")
 
 
+@pytest.mark.filterwarnings("ignore:Column 'number' has 59 categories in 59 rows")
 @pytest.mark.parametrize(
     "make_declared",
     [

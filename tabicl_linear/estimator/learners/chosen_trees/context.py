@@ -7,6 +7,8 @@ import numpy.typing as npt
 import torch
 
 from tabicl_linear.embedding.statistics import ContextStatistics, standardise
+from tabicl_linear.estimator.learners.chosen_trees.sums import Rows
+from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.ridge_inputs import RidgeRegressions
 from tabicl_linear.ridge_inputs.predictions import Solution as LinearSolution
 from tabicl_linear.types import Float, Int, Tensor
@@ -67,6 +69,11 @@ class TaskRows:
     def one_hot(self, rows: Indices) -> Float[Tensor, "n y"]:
         """Their labels, float64."""
         return self.regressions.one_hot(self._y[:, rows])[0]
+
+    def taken(self, rows: Indices, trees: Trees) -> Rows:
+        """Some rows as a regression on these trees takes them."""
+        z = self.standardised(rows)
+        return Rows(trees.of_rows(z), self.fixed(rows), self.one_hot(rows).float())
 
     def chunks(self, rows: Indices) -> Iterator[Indices]:
         """The indices, as many at a time as rows are looked at together."""

@@ -33,6 +33,11 @@ def rounds(num_rows: int) -> int:
     return MANY_ROUNDS if num_rows <= FEW_ROWS else ROUNDS
 
 
+def rows_that_grow() -> int:
+    """The most first rows that grow trees, in both halves together."""
+    return 2 * MOST_GROWING
+
+
 def divisions(labels: npt.NDArray[np.int64], num_rounds: int, *, seed: int) -> tuple[Division, ...]:
     """Two divisions for each round: the rows of each half that grow, and all other rows.
 

@@ -3,8 +3,7 @@
 They are grown on one half of the rows and solved on the other, so that rows left out are honest.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,17 +13,12 @@ from torch import nn
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
-from tabicl_linear.estimator.learners.chosen_trees.divisions import FEWEST_ROWS, MANY_ROUNDS, rounds
+from tabicl_linear.estimator.learners.chosen_trees.divisions import MANY_ROUNDS, rounds
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor, fit_predictor
-from tabicl_linear.estimator.learners.protocol import ContextLearner, Learners
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
 from tabicl_linear.types import Bool, Float, Int, Tensor
-
-MAX_COLUMNS = 100
-"""Columns of a member, unless another number is given."""
-OPTIONS = RidgeOptions(calibration="logistic")
 
 
 class ChosenTreesState(NamedTuple):
@@ -75,13 +69,13 @@ class ChosenTrees(nn.Module):
     @property
     def device(self) -> torch.device:
         """The device it computes on."""
-        return self._draws(1)[0].device
+        return self.draws(1)[0].device
 
     def arguments(self) -> dict[str, Any]:
         """The arguments that make an equal learner."""
         return dict(self._arguments)
 
-    def _draws(self, count: int) -> list[RidgeRegressions]:
+    def draws(self, count: int) -> list[RidgeRegressions]:
         """Fixed features of as many rounds, each drawn with another seed."""
         return [each for each in self.regressions[:count] if isinstance(each, RidgeRegressions)]
 
@@ -101,7 +95,7 @@ class ChosenTrees(nn.Module):
         statistics = context_statistics(
             x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk
         )
-        draws = self._draws(max(rounds(x.shape[1]), 1))
+        draws = self.draws(max(rounds(x.shape[1]), 1))
         thresholds = tuple(each.thresholds(x, statistics, rows_per_chunk) for each in draws)
         predictors = []
         for task in range(len(x)):
@@ -118,38 +112,7 @@ class ChosenTrees(nn.Module):
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""
         z = standardise(x, state.statistics).float()
-        draws = zip(self._draws(len(state.thresholds)), state.thresholds, strict=True)
+        draws = zip(self.draws(len(state.thresholds)), state.thresholds, strict=True)
         features = torch.cat([a.of_rows(x, b, state.statistics) for a, b in draws], dim=-1)
         pairs = zip(state.predictors, z, features, strict=True)
         return torch.stack([predictor.logits(*rows) for predictor, *rows in pairs])
-
-
-@dataclass(frozen=True)
-class ChosenTreesLearners:
-    """Learners with trees, and others for tables of so few rows that none are grown.
-
-    Attributes:
-        options: Fixed features.
-        max_columns: Maximum number of columns of a member.
-        others: Makes what reads tables of few rows; None where these do, too.
-    """
-
-    options: RidgeOptions = OPTIONS
-    max_columns: int = MAX_COLUMNS
-    others: Callable[[], Learners] | None = None
-
-    @property
-    def is_causal(self) -> bool:
-        """False: rows cannot be added."""
-        return False
-
-    @property
-    def compares_columns(self) -> bool:
-        """True."""
-        return True
-
-    def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
-        """The learner for a table of so many classes and rows."""
-        if self.others is not None and num_rows < FEWEST_ROWS:
-            return self.others().for_table(num_classes, num_rows)
-        return ChosenTrees(self.options, max_columns=self.max_columns, num_classes=num_classes)

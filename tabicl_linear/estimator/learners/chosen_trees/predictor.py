@@ -1,6 +1,6 @@
 """Fitted trees of one task: a linear function of leaves and fixed features, and how it is found."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +20,10 @@ from tabicl_linear.estimator.learners.chosen_trees.solving import (
     OfRows,
     OfSums,
     Regression,
-    Rows,
     Solution,
     Trial,
 )
+from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums, Rows
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees, side_by_side
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.ridge_inputs.class_map import mapped
@@ -82,7 +82,7 @@ class Predictor(NamedTuple):
         return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
 
 
-class _Linear(NamedTuple):
+class Linear(NamedTuple):
     """Weights of leaves and fixed features, what is added, and predictions of the sample."""
 
     leaves: Tensor
@@ -91,12 +91,28 @@ class _Linear(NamedTuple):
     left_out: Tensor
 
 
-class _Boosted(NamedTuple):
+class Boosted(NamedTuple):
     """Trees of all divisions, mean steps of their leaves, and those of the sample by others."""
 
     trees: Trees
     steps: Tensor
     left_out: Tensor
+
+
+class Divided(NamedTuple):
+    """One division of the rows, ready to be solved.
+
+    Attributes:
+        grown: Its trees, on the device to compute on.
+        regression: On the rows that have not grown them.
+        places: Places in the sample of the rows that it leaves out.
+        leaves: Leaves of these rows.
+    """
+
+    grown: Grown
+    regression: Regression
+    places: Int[Tensor, " s"]
+    leaves: Int[Tensor, "s t"]
 
 
 def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
@@ -107,28 +123,39 @@ def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
     """
     rows = draws[0]
     everything = np.arange(len(rows))
-    prior = torch.stack([rows.one_hot(part).sum(0) for part in rows.chunks(everything)]).sum(0)
-    prior = prior / len(rows)
-    r, present = rows.one_hot(rows.sample), prior > 0
-    boosted = None
-    if rounds(len(rows)):
-        boosted, linear = _chosen(draws, r)
-    if len(rows) <= FEW_ROWS:
+    counts = torch.stack([rows.one_hot(part).sum(0) for part in rows.chunks(everything)]).sum(0)
+    r, present = rows.one_hot(rows.sample), counts > 0
+    if not rounds(len(rows)):
+        return finished(_solved_fixed(draws), None, r, counts)
+    parts = divisions(rows.labels, len(draws), seed=rows.regressions.options.seed)
+    is_short = len(rows) <= FEW_ROWS
+    boosted, linear = solved(_divided(draws, parts), r, len(parts), is_short=is_short)
+    if is_short:
         fixed = _solved_fixed(draws)
-        if boosted is None:
-            linear = fixed
-        else:
-            part = evidence.part_of_fixed(linear.left_out, fixed.left_out, r, present)
-            fixed = fixed._replace(leaves=torch.zeros_like(linear.leaves))
-            pairs = zip(linear, fixed, strict=True)
-            linear = _Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
+        part = evidence.part_of_fixed(linear.left_out, fixed.left_out, r, present)
+        fixed = fixed._replace(leaves=torch.zeros_like(linear.leaves))
+        pairs = zip(linear, fixed, strict=True)
+        linear = Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
+    return finished(linear, boosted, r, counts)
+
+
+def finished(linear: Linear, boosted: Boosted | None, r: Tensor, counts: Tensor) -> Predictor:
+    """The predictor, once what makes logits has been chosen by the rows left out.
+
+    Args:
+        linear: Solutions.
+        boosted: Trees and their steps, where there are any.
+        r: Labels of the sample, one-hot.
+        counts: Rows of each class in the context.
+    """
+    prior, present = counts / counts.sum(), counts > 0
     class_map = evidence.class_map(linear.left_out, r, present)
     steps = torch.zeros_like(linear.leaves)
     if boosted is not None:
         start = prior.where(present, 1.0).log()
-        solved = mapped(linear.left_out[None], class_map[None])[0]
+        of_solutions = mapped(linear.left_out[None], class_map[None])[0]
         factors = evidence.factors(
-            solved.masked_fill(~present, ABSENT_LOGIT),
+            of_solutions.masked_fill(~present, ABSENT_LOGIT),
             (boosted.left_out + start).masked_fill(~present, ABSENT_LOGIT),
             r,
         )
@@ -146,10 +173,10 @@ def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
     )
 
 
-def _solved_fixed(draws: Sequence[TaskRows]) -> _Linear:
+def _solved_fixed(draws: Sequence[TaskRows]) -> Linear:
     """The mean of the regressions on the fixed features of each round, solved on all rows."""
     weights, offsets, left_out = zip(*(rows.solved_fixed() for rows in draws), strict=True)
-    return _Linear(
+    return Linear(
         weights[0].new_zeros(0, weights[0].shape[1]),
         torch.cat(weights) / len(draws),
         torch.stack(offsets).mean(0),
@@ -157,45 +184,61 @@ def _solved_fixed(draws: Sequence[TaskRows]) -> _Linear:
     )
 
 
-def _chosen(draws: Sequence[TaskRows], r: Tensor) -> tuple[_Boosted, _Linear]:
-    """Trees of all divisions, and the mean of the solutions with the penalties that suit best."""
-    rows = draws[0]
-    parts = divisions(rows.labels, len(draws), seed=rows.regressions.options.seed)
-    is_short = len(rows) <= FEW_ROWS
+def _divided(draws: Sequence[TaskRows], parts: Sequence[Division]) -> Iterator[Divided]:
+    """The divisions with grown trees, one after the other."""
+    for number, part in enumerate(parts):
+        rows = draws[number // 2]
+        grown = grow_on(rows, part.growing, seed=number)
+        regression, asked, leaves = _regression(rows, part, grown.trees)
+        places = torch.from_numpy(np.searchsorted(rows.sample, asked))
+        yield Divided(grown, regression, places.to(leaves.device), leaves)
+
+
+def grow_on(rows: TaskRows, growing: Indices, *, seed: int) -> Grown:
+    """Trees that are grown on some rows, on the device of the rows."""
+    z, labels = rows.standardised(growing), torch.from_numpy(rows.labels[growing])
+    num_classes = rows.regressions.num_classes
+    grown = grow(z.cpu(), labels, num_classes=num_classes, seed=seed)
+    return map_tensors(lambda tensor: tensor.to(z.device), grown)
+
+
+def solved(
+    divided: Iterable[Divided], r: Tensor, count: int, *, is_short: bool
+) -> tuple[Boosted, Linear]:
+    """Trees of all divisions, and the mean of the solutions with the penalties that suit best.
+
+    Args:
+        divided: The divisions; two for each round.
+        r: Labels of the sample, one-hot.
+        count: How many divisions.
+        is_short: Whether rows are few, so that more is tried.
+    """
     searches = [
-        _Search(deviation, r, len(parts))
+        _Search(deviation, r, count)
         for deviation in (DEVIATIONS_OF_FEW if is_short else DEVIATIONS)
     ]
     grown, scores = list[Grown](), evidence.Honest.empty(r)
-    for number, part in enumerate(parts):
-        labels = torch.from_numpy(rows.labels[part.growing])
-        z = rows.standardised(part.growing).cpu()
-        grown.append(grow(z, labels, num_classes=r.shape[1], seed=number))
-        trees, steps = map_tensors(lambda tensor: tensor.to(r.device), grown[-1])
-        regression, asked, leaves = _regression(draws[number // 2], part, trees)
-        places = torch.from_numpy(np.searchsorted(rows.sample, asked)).to(r.device)
-        scores.add_(places, F.embedding_bag(leaves, steps, mode="sum"))
+    for number, part in enumerate(divided):
+        grown.append(part.grown)
+        scores.add_(part.places, F.embedding_bag(part.leaves, part.grown.steps, mode="sum"))
         for search in searches:
             if number == 0:
-                search.start(regression, places, narrow=not is_short)
+                search.start(part.regression, part.places, narrow=not is_short)
             else:
-                search.add(regression, places)
+                search.add(part.regression, part.places)
     solutions, honest = zip(*(search.best() for search in searches), strict=True)
     each_division = [_mean(of_division) for of_division in zip(*solutions, strict=True)]
     pairs = zip(each_division[::2], each_division[1::2], strict=True)
     of_rounds = [(one.fixed + other.fixed) / 2 for one, other in pairs]
-    mean = _Linear(
-        torch.cat([solution.leaves for solution in each_division]) / len(parts),
+    mean = Linear(
+        torch.cat([solution.leaves for solution in each_division]) / count,
         torch.cat(of_rounds) / len(of_rounds),
         torch.stack([solution.offset for solution in each_division]).mean(0),
         torch.stack([each.mean() for each in honest]).mean(0),
     )
-    every = Grown(
-        side_by_side([each.trees for each in grown]),
-        torch.cat([each.steps for each in grown]) / len(parts),
-    )
-    trees, steps = map_tensors(lambda tensor: tensor.to(r.device), every)
-    return _Boosted(trees, steps, scores.mean()), mean
+    steps = torch.cat([each.steps for each in grown]) / count
+    trees = side_by_side([each.trees for each in grown])
+    return Boosted(trees, steps, scores.mean()), mean
 
 
 def _mean(solutions: Sequence[Solution]) -> Solution:
@@ -263,8 +306,7 @@ def _regression(
     """
 
     def taken(indices: Indices) -> Rows:
-        z = rows.standardised(indices)
-        return Rows(trees.of_rows(z), rows.fixed(indices), rows.one_hot(indices).float())
+        return rows.taken(indices, trees)
 
     asked = np.intersect1d(part.solving, rows.sample, assume_unique=True)
     if len(part.solving) <= MOST_PRODUCTS:
@@ -274,4 +316,5 @@ def _regression(
         return OfRows(every, trees.num_leaves, rows.kinds, places), asked, leaves
     chunks = (taken(some) for some in rows.chunks(part.solving))
     some = taken(asked)
-    return OfSums(chunks, trees.num_leaves, rows.kinds, some), asked, some.leaves
+    sums = LeafSums.over(chunks, trees.num_leaves)
+    return OfSums(sums, rows.kinds, some), asked, some.leaves

@@ -5,18 +5,17 @@ Where rows are few, from products of rows, in float32: two rows have as many lea
 there are trees in which they share one. Where they are many, from sums over rows, in float64.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
-from scipy.sparse import csr_array
 
+from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums, Rows
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.trees import shared_leaves
 from tabicl_linear.kernels.triangular import squared_lengths
-from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, Part, RidgeSums, solve_sums
+from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, Part, solve_sums
 from tabicl_linear.types import Float, Int, Tensor
 
 ROWS_OF_PRODUCTS = 320
@@ -60,20 +59,6 @@ class Regression(Protocol):
             penalty: In units of the variance of a row's features.
             deviation: Standard deviation of each kind of fixed features; that of the trees is one.
         """
-
-
-class Rows(NamedTuple):
-    """Rows as regressions take them.
-
-    Attributes:
-        leaves: Leaf of each tree.
-        fixed: Fixed features, kind after kind.
-        r: Labels, one-hot.
-    """
-
-    leaves: Int[Tensor, "n t"]
-    fixed: Float[Tensor, "n f"]
-    r: Float[Tensor, "n y"]
 
 
 class OfRows:
@@ -176,22 +161,14 @@ class OfSums:
     """A regression on any number of rows, from sums over them.
 
     Args:
-        chunks: All its rows.
-        num_leaves: Leaves of the trees.
+        sums: Over all its rows.
         kinds: Where each kind of fixed features stands.
         asked: The rows asked about.
     """
 
-    def __init__(
-        self, chunks: Iterable[Rows], num_leaves: int, kinds: Sequence[slice], asked: Rows
-    ) -> None:
-        self._num_leaves, self._kinds, self._asked = num_leaves, kinds, asked
-        sums: RidgeSums | None = None
-        for rows in chunks:
-            more = _sums(rows, num_leaves)
-            sums = more if sums is None else sums.plus(more)
-        assert sums is not None, "a regression on no rows"
-        self._sums = sums
+    def __init__(self, sums: LeafSums, kinds: Sequence[slice], asked: Rows) -> None:
+        self._num_leaves, self._kinds, self._asked = len(sums.together), kinds, asked
+        self._sums = sums.whole()
 
     def solve(self, penalty: float, deviation: float) -> Trial:
         """Solved and asked as a context of fixed features is."""
@@ -213,38 +190,6 @@ def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
         last = first + ROWS_OF_PRODUCTS
         products[first:last, :last] = rows[first:last] @ rows[:last].T
     return products
-
-
-def _sums(rows: Rows, num_leaves: int) -> RidgeSums:
-    """Sums over some rows; those of leaves are counts of the few that each row has."""
-    leaves, fixed, r = rows.leaves, rows.fixed.double(), rows.r.double()
-    size = num_leaves + fixed.shape[1]
-    gram = fixed.new_zeros(size, size)
-    gram[:num_leaves, :num_leaves] = _together(leaves, num_leaves)
-    beside = torch.cat([fixed, r, torch.ones_like(r[:, :1])], dim=1)
-    total = beside.new_zeros(num_leaves, beside.shape[1])
-    for tree in leaves.unbind(1):
-        total.index_add_(0, tree, beside)
-    of_fixed, of_labels, counts = total.split([fixed.shape[1], r.shape[1], 1], dim=1)
-    gram[:num_leaves, num_leaves:] = of_fixed
-    gram[num_leaves:, :num_leaves] = of_fixed.T
-    gram[num_leaves:, num_leaves:] = fixed.T @ fixed
-    return RidgeSums(
-        len(r),
-        torch.cat([counts[:, 0], fixed.sum(0)])[None],
-        gram[None],
-        torch.cat([of_labels, fixed.T @ r])[None],
-        r.sum(0)[None],
-    )
-
-
-def _together(leaves: Int[Tensor, "n t"], num_leaves: int) -> Tensor:
-    """How many rows any two leaves have in common."""
-    n, t = leaves.shape
-    places = np.arange(0, n * t + 1, t)
-    ones = np.ones(n * t)
-    table = csr_array((ones, leaves.cpu().numpy().ravel(), places), shape=(n, num_leaves))
-    return torch.from_numpy((table.T @ table).toarray()).to(leaves.device)
 
 
 def _one_hot(leaves: Int[Tensor, "n t"], num_leaves: int) -> Float[Tensor, "n l"]:

@@ -6,7 +6,8 @@ from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import RMS, assert_close
 
 from tabicl_linear.estimator.learners.chosen_trees.growth import grow
-from tabicl_linear.estimator.learners.chosen_trees.solving import OfRows, OfSums, Rows
+from tabicl_linear.estimator.learners.chosen_trees.solving import OfRows, OfSums
+from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums, Rows
 
 FIXED = 0.5
 KINDS = [slice(0, 4), slice(4, 7)]
@@ -66,7 +67,8 @@ def test_sums_over_chunks_are_solved_as_products_of_rows(trees_and_rows):
     of_rows = OfRows(rows, trees.num_leaves, KINDS, asked).solve(0.3, FIXED)
     chunks = (Rows(*parts) for parts in zip(*(part.split(33) for part in rows), strict=True))
     taken = Rows(*(part[asked] for part in rows))
-    of_sums = OfSums(chunks, trees.num_leaves, KINDS, taken).solve(0.3, FIXED)
+    sums = LeafSums.over(chunks, trees.num_leaves)
+    of_sums = OfSums(sums, KINDS, taken).solve(0.3, FIXED)
     assert_close(of_rows.left_out, of_sums.left_out, SOLVED_IN_FLOAT32)
     one, other = of_rows.solution(), of_sums.solution()
     for name, *parts in zip(one._fields, one, other, strict=True):

@@ -1,0 +1,113 @@
+"""Tables in pieces against tables at once: trees, and the network that reads causally.
+
+    python -m experiments.streams.run --large ../shared/data/development_large
+
+Up to 8,000 rows of each table, in random order, are read in pieces of 1,000 by `partial_fit`, or
+all at once by `fit`; up to 2,000 others are predicted. Stopped anywhere, the same command goes on;
+use a new folder after a change of code.
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.base import ClassifierMixin
+from tqdm import tqdm
+
+from experiments.development.comparison import TITLES
+from experiments.development.tables import LARGE, Table, load_tables
+from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.evaluation.metrics import score
+from tabicl_linear.files import written_whole
+
+CONTEXT, QUERIES = 8000, 2000
+
+
+def at_once(x: pd.DataFrame, y: np.ndarray, size: int) -> ClassifierMixin:
+    """Trees of all rows."""
+    return TabICLLinearClassifier().fit(x, y)
+
+
+def trees_in_pieces(x: pd.DataFrame, y: np.ndarray, size: int) -> ClassifierMixin:
+    """Trees to which pieces are added."""
+    return _in_pieces(TabICLLinearClassifier(), x, y, size)
+
+
+def network_in_pieces(x: pd.DataFrame, y: np.ndarray, size: int) -> ClassifierMixin:
+    """The network of the weights named "streaming"."""
+    return _in_pieces(TabICLLinearClassifier("streaming"), x, y, size)
+
+
+def _in_pieces(
+    model: TabICLLinearClassifier, x: pd.DataFrame, y: np.ndarray, size: int
+) -> ClassifierMixin:
+    classes = np.unique(y)
+    for start in range(0, len(y), size):
+        piece = slice(start, start + size)
+        model.partial_fit(x.iloc[piece], y[piece], classes=classes)
+    return model
+
+
+ARMS: dict[str, Callable[[pd.DataFrame, np.ndarray, int], ClassifierMixin]] = {
+    "trees at once": at_once,
+    "trees in pieces": trees_in_pieces,
+    "network in pieces": network_in_pieces,
+}
+
+
+def scores(table: Table, arm: str, size: int) -> dict[str, object]:
+    """A row of the results."""
+    order = np.random.default_rng(0).permutation(len(table.y))
+    cut = min(CONTEXT, int(0.8 * len(order)))
+    context, queries = order[:cut], order[cut : cut + QUERIES]
+    start = time.process_time()
+    fitted = ARMS[arm](table.x.iloc[context], table.y[context], size)
+    middle = time.process_time()
+    probabilities = fitted.predict_proba(table.x.iloc[queries])
+    found = score(probabilities, table.y[queries], fitted.classes_, is_macro=LARGE.is_macro)
+    return {
+        "table": table.name,
+        "arm": arm,
+        "rows": cut,
+        **{metric: getattr(found, metric) for metric in TITLES},
+        "fit_seconds": middle - start,
+        "state_bytes": fitted.state_nbytes_,
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Score what is missing, and print the means."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", type=Path, required=True, help="folder of larger tables")
+    parser.add_argument("--only", nargs="+", help="names of tables")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--piece", type=int, default=1000, metavar="ROWS")
+    parser.add_argument("--output", type=Path, default=Path("runs/streams"))
+    arguments = parser.parse_args(argv)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    path = arguments.output / "scores.csv"
+    known = pd.read_csv(path).to_dict("records") if path.exists() else []
+    done = {(row["table"], row["arm"]) for row in known}
+    tables = load_tables(arguments.large, arguments.only, protocol=LARGE)
+    work = [(table, arm) for table in tables for arm in arguments.arms]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for table, arm in tqdm(work, unit="fit", disable=None):
+            if (table.name, arm) in done:
+                continue
+            known.append(scores(table, arm, arguments.piece))
+            with written_whole(path) as partial:
+                pd.DataFrame(known).to_csv(partial, index=False)
+    found = pd.DataFrame(known)
+    complete = found.groupby("table").filter(lambda rows: len(rows) == found["arm"].nunique())
+    means = complete.drop(columns="table").groupby("arm", sort=False).mean()
+    print(f"{complete['table'].nunique()} tables\n{means.round(4).to_string()}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,56 @@
+"""Which learner with trees reads a table: of many rows, of few, or of rows that come in pieces."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tabicl_linear.estimator.learners.chosen_trees.divisions import FEWEST_ROWS
+from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
+from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
+from tabicl_linear.estimator.learners.feature_budget import check_budget
+from tabicl_linear.estimator.learners.protocol import ContextLearner, Learners
+from tabicl_linear.ridge_inputs import RidgeOptions
+
+MAX_COLUMNS = 100
+"""Columns of a member, unless another number is given."""
+OPTIONS = RidgeOptions(calibration="logistic")
+
+
+@dataclass(frozen=True)
+class ChosenTreesLearners:
+    """Learners with trees, and others for tables of so few rows that none are grown.
+
+    Attributes:
+        options: Fixed features.
+        max_columns: Maximum number of columns of a member.
+        others: Makes what reads tables of few rows; None where these do, too.
+    """
+
+    options: RidgeOptions = OPTIONS
+    max_columns: int = MAX_COLUMNS
+    others: Callable[[], Learners] | None = None
+
+    @property
+    def is_causal(self) -> bool:
+        """False: a table is read at once."""
+        return False
+
+    @property
+    def compares_columns(self) -> bool:
+        """True."""
+        return True
+
+    def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
+        """The learner for a table of so many classes and rows.
+
+        Raises:
+            ConfigError: There is no room for as many features.
+        """
+        if self.others is not None and num_rows < FEWEST_ROWS:
+            return self.others().for_table(num_classes, num_rows)
+        check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
+        return ChosenTrees(self.options, max_columns=self.max_columns, num_classes=num_classes)
+
+    def for_pieces(self, num_classes: int) -> GrowingTrees:
+        """Trees to which rows can be added, also where there are few as yet."""
+        return GrowingTrees(self.options, max_columns=self.max_columns, num_classes=num_classes)

@@ -1,0 +1,39 @@
+"""Learners to whose states rows can be added."""
+
+from typing import Any
+
+from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
+from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
+from tabicl_linear.estimator.learners.protocol import ContextLearner
+from tabicl_linear.model import InContextModel
+
+
+def grows(learner: ContextLearner[Any]) -> bool:
+    """Whether rows can be added to the states of a learner."""
+    if isinstance(learner, GrowingTrees):
+        return True
+    return isinstance(learner, InContextModel) and learner.is_causal
+
+
+def extensible(learner: ContextLearner[Any]) -> InContextModel | GrowingTrees:
+    """The learner as one to whose states rows can be added.
+
+    Raises:
+        UnsupportedReadout: It is none; the message says why.
+    """
+    if isinstance(learner, GrowingTrees):
+        return learner
+    if isinstance(learner, ChosenTrees):
+        raise UnsupportedReadout(
+            "Trees that `fit` has chosen keep their coefficients alone: begin with `partial_fit` "
+            "on a new classifier to add rows later."
+        )
+    if not isinstance(learner, InContextModel):
+        raise UnsupportedReadout(
+            f"A {type(learner).__name__} cannot be extended by more rows: fit all rows at once, or "
+            "use a model whose layers read causally (tabicl_linear.readouts.Causal) and that takes "
+            "all classes, with long_context='full'."
+        )
+    learner.check_extensible()
+    return learner

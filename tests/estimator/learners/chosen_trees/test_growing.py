@@ -1,0 +1,166 @@
+"""Trees to which rows are added: whatever the pieces, the same as at once."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from estimator.learners.chosen_trees.tables import ruled_table
+from tolerances import ROUNDING, assert_close
+
+from tabicl_linear.estimator.learners.chosen_trees import context, divisions, growing, growth
+from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
+from tabicl_linear.kernels.state import num_bytes, tensors
+from tabicl_linear.ridge_inputs import RidgeOptions
+
+OPTIONS = RidgeOptions(num_tanh=8, num_cosine=8, num_trees=4, calibration="logistic")
+CHUNK = 64
+FIRST = 200
+"""Rows that grow trees here."""
+SUMMED_TWICE = 1e-5
+"""Sums in another order, solved, and made logits by a search that stops at about as much."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_rows_are_many():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growth, "NUM_TREES", 8)
+        patch.setattr(divisions, "MOST_GROWING", FIRST // 2)
+        patch.setattr(growing, "MOST_SAMPLED", 150)
+        yield
+
+
+def learner(num_classes=3):
+    return GrowingTrees(OPTIONS, max_columns=8, num_classes=num_classes)
+
+
+def grown(x, y, ends, num_classes=3, members=1):
+    """The state after pieces that end at `ends`, and the last rows."""
+    x = torch.from_numpy(x).expand(members, -1, -1)
+    y = torch.from_numpy(y).expand(members, -1)
+    categorical = torch.zeros(members, x.shape[2], dtype=torch.bool)
+    state = None
+    for start, end in pairwise((0, *ends, x.shape[1])):
+        state = learner(num_classes).fit(
+            x[:, start:end],
+            y[:, start:end],
+            categorical=categorical,
+            rows_per_chunk=CHUNK,
+            state=state,
+        )
+    return state
+
+
+@pytest.fixture(scope="module")
+def whole(few_rows_are_many):
+    return grown(*ruled_table(700), ())
+
+
+@pytest.fixture(scope="module")
+def queries():
+    table, labels = ruled_table(300, seed=7)
+    return torch.from_numpy(table)[None], labels
+
+
+@pytest.mark.parametrize(
+    "ends", [(100, 450, 451), (FIRST,), (FIRST - 1, FIRST + 1), (1, 333), (600, 650)]
+)
+def test_pieces_are_the_whole(ends, whole, queries):
+    """Cut before, at and after the last row that grows trees."""
+    pieces = grown(*ruled_table(700), ends)
+    assert pieces.num_rows == whole.num_rows == 700
+    for one, other in zip(tensors(pieces), tensors(whole), strict=True):
+        finite = other.isfinite()
+        assert torch.equal(one.isfinite(), finite)
+        if finite.any():
+            assert_close(one[finite].double(), other[finite].double(), SUMMED_TWICE)
+    found, expected = (learner().predict(each, queries[0]) for each in (pieces, whole))
+    assert_close(found, expected, SUMMED_TWICE)
+
+
+def test_while_rows_are_held_it_is_a_fit_of_them_all(queries):
+    x, y = ruled_table(FIRST - 1)
+    state = grown(x, y, (30, 120))
+    at_once = learner().trees.fit(
+        torch.from_numpy(x)[None],
+        torch.from_numpy(y)[None],
+        categorical=torch.zeros(1, 5, dtype=torch.bool),
+        rows_per_chunk=CHUNK,
+    )
+    expected = learner().trees.predict(at_once, queries[0])
+    assert torch.equal(learner().predict(state, queries[0]), expected)
+
+
+def test_sums_are_those_over_all_rows_that_have_not_grown_the_trees(whole):
+    x, y = ruled_table(700)
+    task, fitted = whole.tasks[0], whole.solved
+    z = context.standardise(torch.from_numpy(x)[None], fitted.statistics)[0]
+    r = torch.nn.functional.one_hot(torch.from_numpy(y), 3).double()
+    assert torch.equal(task.counts, r.sum(0))
+    for number, (grown_trees, sums) in enumerate(zip(task.grown, task.sums, strict=True)):
+        draw, limits = learner().trees.draws(2)[number // 2], fitted.thresholds[number // 2]
+        fixed = draw.of_rows(torch.from_numpy(x)[None], limits, fitted.statistics)[0].double()
+        leaves = torch.zeros(700, grown_trees.trees.num_leaves, dtype=torch.float64)
+        leaves.scatter_(1, grown_trees.trees.of_rows(z).long(), 1.0)
+        solves = torch.ones(700, dtype=torch.bool)
+        solves[:FIRST] = ~task.growing[number]
+        features, targets = torch.cat([leaves, fixed], dim=1)[solves], r[solves]
+        found = sums.whole()
+        assert found.rows == len(features) == 600
+        assert_close(found.gram[0], features.T @ features, ROUNDING)
+        assert_close(found.cross[0], features.T @ targets, ROUNDING)
+        assert_close(found.features[0], features.sum(0), ROUNDING)
+        assert_close(found.labels[0], targets.sum(0), ROUNDING)
+
+
+def test_the_sample_is_spread_evenly_over_all_rows(whole):
+    x, y = ruled_table(700)
+    assert torch.equal(whole.held.x[0], torch.from_numpy(x[::8]))
+    assert torch.equal(whole.held.y[0], torch.from_numpy(y[::8]))
+
+
+def test_more_rows_predict_better_and_take_no_more_room(queries):
+    x, y = ruled_table(4800)
+    states = [grown(x[:rows], y[:rows], (FIRST,)) for rows in (300, 4800)]
+    assert num_bytes(states[0]) == pytest.approx(num_bytes(states[1]), rel=0.01)
+    labels = torch.from_numpy(queries[1])
+    losses = [
+        torch.nn.functional.cross_entropy(learner().predict(state, queries[0])[0], labels)
+        for state in states
+    ]
+    assert losses[1] < losses[0] - 0.02
+
+
+def test_labels_of_later_rows_are_not_seen_where_they_judge():
+    """Noise is found to be noise, from the first rows and from later ones."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(900, 5)).astype(np.float32), rng.integers(2, size=900)
+    state = grown(x, y, (150, 400), num_classes=2)
+    more = torch.from_numpy(rng.normal(size=(1, 200, 5)).astype(np.float32))
+    shares = learner(2).predict(state, more).softmax(-1)
+    assert (shares - 0.5).abs().mean() < 0.1
+
+
+def test_classes_may_come_late(queries):
+    x, y = ruled_table(700)
+    order = np.argsort(y == 2, kind="stable")
+    few = grown(x[order][:400], y[order][:400], (FIRST,))
+    assert learner().predict(few, queries[0]).softmax(-1)[..., 2].max() < 1e-9
+    all_rows = grown(x[order], y[order], (FIRST, 400))
+    found = learner().predict(all_rows, queries[0])[0].argmax(1).numpy()
+    assert (found[queries[1] == 2] == 2).mean() > 0.3
+
+
+def test_one_class_comes_first():
+    x, y = ruled_table(500)
+    order = np.argsort(y != 0, kind="stable")
+    state = grown(x[order][:60], y[order][:60], ())
+    assert learner().predict(state, torch.from_numpy(x)[None]).softmax(-1)[..., 0].min() > 0.99
+    state = grown(x[order], y[order], (60,))
+    assert learner().predict(state, torch.from_numpy(x)[None]).isfinite().all()
+
+
+def test_members_are_grown_apart(whole, queries):
+    both = grown(*ruled_table(700), (250,), members=2)
+    found = learner().predict(both, queries[0].expand(2, -1, -1))
+    assert_close(found[1:], learner().predict(whole, queries[0]), SUMMED_TWICE)
