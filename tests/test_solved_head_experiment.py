@@ -14,20 +14,8 @@ from experiments.solved_head.tasks import CLASSES, in_random_slots
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import context_statistics
 
-TINY = [
-    "--steps",
-    "4",
-    "--tokens",
-    "256",
-    "--dim",
-    "8",
-    "--depth",
-    "1",
-    "--validate-every",
-    "3",
-    "--validation-batches",
-    "1",
-]
+TINY = ["--steps", "4", "--tokens", "256", "--dim", "8", "--depth", "1"]
+TINY += ["--validate-every", "3", "--validation-batches", "3"]
 
 
 def train(folder, minutes="0"):
