@@ -6,6 +6,7 @@ import pytest
 import torch
 from solved_head.tables import COLUMNS, ROWS, TASKS, context
 
+from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.solved_head.class_statistics import (
     BINS,
     FOLDS,
@@ -94,3 +95,10 @@ def test_columns_of_one_row_or_value_have_no_edges(count):
     z = torch.ones(1, count, 1)
     empty = ClassStatistics.empty(z, z > 0, torch.arange(2)[None])
     assert empty.edges.isinf().all()
+
+
+def test_the_size_does_not_depend_on_rows():
+    for rows in (50, 5000):
+        z = torch.randn(1, rows, 20)
+        empty = ClassStatistics.empty(z, z < torch.inf, torch.arange(10)[None])
+        assert num_bytes(empty) == 153_280
