@@ -61,8 +61,7 @@ def measure(
         learner.arm = arm
         found[arm] = ensemble.scores(asked, lambda logits: logits, plan).astype(np.float32)
     for number, state in enumerate(states):
-        for copies, honest in state.honest.items():
-            name = f"trees+{copies}" if copies else "trees"
+        for name, honest in state.honest.items():
             found[f"honest {number} {name}"] = honest.logits.numpy().astype(np.float32)
             found[f"honest {number} labels"] = honest.labels.numpy()
     with written_whole(path) as partial, partial.open("wb") as file:
@@ -92,7 +91,7 @@ def part_of(honest: tuple[Logits, Logits], labels: npt.NDArray[np.int64], errors
 def mixtures(found: Any) -> Iterator[tuple[str, Logits]]:
     """Trees mixed with each arm that has learned features, by rows left out."""
     members = len(found["trees"])
-    for arm in (f"trees+{copies}" for copies in COPIES):
+    for arm in ("closed", "closed+learned", *(f"trees+{copies}" for copies in COPIES)):
         for errors in (0.0, 1.0):
             mixed = np.empty(found[arm].shape)
             for number in range(members):
@@ -102,7 +101,6 @@ def mixtures(found: Any) -> Iterator[tuple[str, Logits]]:
                 part = part_of(honest, found[f"honest {number} labels"], errors)  # type: ignore[arg-type]
                 mixed[number] = (1 - part) * found["trees"][number] + part * found[arm][number]
             yield f"trees | {arm} ({errors:g} s.e.)", mixed
-        yield f"trees, {arm} half", (found["trees"] + found[arm]) / 2
 
 
 def scored(path: Path, table: Table) -> Iterator[dict[str, Any]]:

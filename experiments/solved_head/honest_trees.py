@@ -10,7 +10,7 @@ from tabicl_linear.estimator.learners.chosen_trees import evidence, predictor
 from tabicl_linear.estimator.learners.chosen_trees.divisions import FEW_ROWS
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
 from tabicl_linear.ridge_inputs.class_map import mapped
-from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
+from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, Solution
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -25,6 +25,14 @@ class Honest(NamedTuple):
 
     logits: Float[Tensor, "s y"]
     labels: Int[Tensor, " s"]
+
+    @classmethod
+    def of_shares(
+        cls, shares: Float[Tensor, "s y"], solution: Solution, labels: Int[Tensor, " s"]
+    ) -> "Honest":
+        """What a closed form says that has predicted such shares."""
+        logits = mapped(shares[None], solution.class_map)[0]
+        return cls(logits.masked_fill(solution.prior[0] == 0, ABSENT_LOGIT), labels)
 
 
 def fit_honestly(draws: Sequence[Any]) -> tuple[Predictor, Honest]:

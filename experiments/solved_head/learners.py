@@ -167,7 +167,7 @@ class ArmsState(NamedTuple):
         learned: What makes learned features.
         closed: The closed form, without and with learned features, and the sets of the latter.
         trees: Chosen trees without learned features, and with so many copies of them.
-        honest: What each of these says of rows that were left out.
+        honest: What each arm says of rows that were left out.
         seconds: CPU seconds of each arm, and of learned features.
     """
 
@@ -176,7 +176,7 @@ class ArmsState(NamedTuple):
     learned: LearnedContext
     closed: tuple[tuple[Solution, Sequence[FeatureSet]], ...]
     trees: dict[int, Predictor]
-    honest: dict[int, Honest]
+    honest: dict[str, Honest]
     seconds: dict[str, float]
 
 
@@ -239,11 +239,15 @@ class Arms:
         features = context.features(x, is_context=True)
         clock.take("features")
         plain = draws[0].features.sets(x.shape[2])
-        closed = [(closed_form(rows[0], plain)[0], plain)]
+        solution, left_out = closed_form(rows[0], plain)
+        closed, labels = [(solution, plain)], torch.from_numpy(rows[0].labels[rows[0].sample])
+        honest = {"closed": Honest.of_shares(left_out, solution, labels)}
         clock.take("closed")
         both = RowsWithLearned(rows[0], features, 1)
         sets = sets_with_learned(draws[0], both.kinds, features.shape[1])
-        closed.append((closed_form(both, sets)[0], sets))
+        solution, left_out = closed_form(both, sets)
+        closed.append((solution, sets))
+        honest["closed+learned"] = Honest.of_shares(left_out, solution, labels)
         clock.take("closed+learned")
         fitted = {0: fit_honestly(rows)}
         clock.take("trees")
@@ -252,7 +256,8 @@ class Arms:
             fitted[copies] = fit_honestly(joined)
             clock.take(f"trees+{copies}")
         trees = {copies: predictor for copies, (predictor, _) in fitted.items()}
-        honest = {copies: left_out for copies, (_, left_out) in fitted.items()}
+        honest |= {f"trees+{copies}": left_out for copies, (_, left_out) in fitted.items()}
+        honest["trees"] = honest.pop("trees+0")
         return ArmsState(
             thresholds, statistics, context, tuple(closed), trees, honest, clock.seconds
         )
