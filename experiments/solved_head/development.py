@@ -26,7 +26,7 @@ from scipy.special import log_softmax, softmax
 from experiments.development.comparison import by_table, difference
 from experiments.development.scoring import METRICS
 from experiments.development.tables import LARGE, Rows, Table, load_tables
-from experiments.solved_head.learners import Arms, trained
+from experiments.solved_head.learners import ARMS, Arms, trained
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.estimator.learners.chosen_trees.learner import MAX_COLUMNS
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
@@ -34,7 +34,6 @@ from tabicl_linear.evaluation import metrics
 from tabicl_linear.files import written_whole
 from tabicl_linear.solved_head.network import LearnedFeatures
 
-COPIES = (1, 4)
 PARTS = 8
 """Steps in which the part of the arm with learned features is tried."""
 Logits = npt.NDArray[np.float64]
@@ -49,7 +48,7 @@ def measure(
     classes, codes = np.unique(table.y[context], return_inverse=True)
     columns = plan.new_columns(pairs=True)
     matrix = columns.fit_transform(table.x.iloc[context], codes)
-    learner = Arms(network, len(classes), MAX_COLUMNS, COPIES)
+    learner = Arms(network, len(classes), MAX_COLUMNS)
     members = -(-matrix.shape[1] // MAX_COLUMNS)
     plan = replace(plan, num_members=members, fixed_temperature=1.0)
     rows = Encoded(matrix, codes, columns.categorical, len(classes))
@@ -57,7 +56,7 @@ def measure(
     states = [state for kept in ensemble.states for state in kept.states]
     asked = columns.transform(table.x.iloc[queries])
     found: dict[str, Any] = {"labels": table.y[queries].astype(str), "classes": classes.astype(str)}
-    for arm in learner.arms:
+    for arm in ARMS:
         learner.arm = arm
         found[arm] = ensemble.scores(asked, lambda logits: logits, plan).astype(np.float32)
     for number, state in enumerate(states):
@@ -91,7 +90,7 @@ def part_of(honest: tuple[Logits, Logits], labels: npt.NDArray[np.int64], errors
 def mixtures(found: Any) -> Iterator[tuple[str, Logits]]:
     """Trees mixed with each arm that has learned features, by rows left out."""
     members = len(found["trees"])
-    for arm in ("closed", "closed+learned", *(f"trees+{copies}" for copies in COPIES)):
+    for arm in (arm for arm in ARMS if arm != "trees"):
         for errors in (0.0, 1.0):
             mixed = np.empty(found[arm].shape)
             for number in range(members):
@@ -100,14 +99,13 @@ def mixtures(found: Any) -> Iterator[tuple[str, Logits]]:
                 )
                 part = part_of(honest, found[f"honest {number} labels"], errors)  # type: ignore[arg-type]
                 mixed[number] = (1 - part) * found["trees"][number] + part * found[arm][number]
-            yield f"trees | {arm} ({errors:g} s.e.)", mixed
+            yield f"trees & {arm} ({errors:g} s.e.)", mixed
 
 
 def scored(path: Path, table: Table) -> Iterator[dict[str, Any]]:
     """Scores of all arms and mixtures of them from a file of logits."""
     found = np.load(path)
-    arms = [name for name in found.files if name.startswith(("closed", "trees"))]
-    every = [(arm, found[arm].astype(float)) for arm in arms]
+    every = [(arm, found[arm].astype(float)) for arm in ARMS]
     for name, logits in [*every, *mixtures(found)]:
         probabilities = softmax(logits.mean(0), axis=1)
         scores = metrics.score(

@@ -29,6 +29,8 @@ from tabicl_linear.solved_head.network import LearnedFeatures, LearnedOptions
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 ROWS_AT_ONCE = 512
+SMALLEST_VARIANCE = 1e-6
+MOST_COLUMNS = 12
 LEARNED = 2.0
 """Standard deviation of learned features beside four kinds of fixed ones, as in training."""
 
@@ -83,6 +85,48 @@ class LearnedContext(NamedTuple):
         return torch.cat(found)
 
 
+class Use(NamedTuple):
+    """How chosen trees use learned features.
+
+    Attributes:
+        copies: How often they count in the regressions, each copy like one kind of fixed ones.
+        columns: So many of their principal components are columns that trees are grown on.
+    """
+
+    copies: int
+    columns: int = 0
+
+
+USES = {"trees": Use(0), "trees+1": Use(1), "trees+1, grown": Use(1, 12)}
+"""Chosen trees, by the name of the arm."""
+ARMS = ["closed", "closed+learned", *USES]
+
+
+class Directions(NamedTuple):
+    """Principal components of learned features, each with a variance of one.
+
+    Attributes:
+        mean: Of the features.
+        directions: What centred features are multiplied by.
+    """
+
+    mean: Float[Tensor, " f"]
+    directions: Float[Tensor, "f k"]
+
+    @classmethod
+    def of(cls, learned: Float[Tensor, "n f"], count: int) -> "Directions":
+        """Those of the largest variance among context rows."""
+        mean = learned.mean(0)
+        values, vectors = torch.linalg.eigh((learned - mean).double().T.cov())
+        kept = slice(len(values) - count, None)
+        scaled = vectors[:, kept] * values[kept].clamp(min=SMALLEST_VARIANCE).rsqrt()
+        return cls(mean, scaled.float())
+
+    def columns(self, learned: Float[Tensor, "n f"]) -> Float[Tensor, "n k"]:
+        """The components of rows."""
+        return (learned - self.mean) @ self.directions
+
+
 class RowsWithLearned:
     """Rows of a context whose features are fixed and learned ones; what trees ask of `TaskRows`.
 
@@ -90,12 +134,19 @@ class RowsWithLearned:
         rows: With fixed features.
         learned: Learned features of all of them.
         copies: How often learned features count, each copy like one kind of fixed ones.
+        columns: Beside their own, those that trees are grown on.
     """
 
-    def __init__(self, rows: TaskRows, learned: Float[Tensor, "c f"], copies: int) -> None:
-        self._rows, self._learned = rows, learned.repeat(1, copies)
+    def __init__(
+        self,
+        rows: TaskRows,
+        learned: Float[Tensor, "c f"],
+        copies: int,
+        columns: Float[Tensor, "c k"],
+    ) -> None:
+        self._rows, self._learned, self._columns = rows, learned.repeat(1, copies), columns
         self.labels, self.sample = rows.labels, rows.sample
-        self.regressions, self.standardised = rows.regressions, rows.standardised
+        self.regressions = rows.regressions
         self.one_hot, self.chunks = rows.one_hot, rows.chunks
         start, width = rows.kinds[-1].stop, learned.shape[1]
         self.kinds = list(rows.kinds)
@@ -103,6 +154,11 @@ class RowsWithLearned:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def standardised(self, rows: Indices) -> Float[Tensor, "n m"]:
+        """Columns that trees ask about."""
+        own = self._rows.standardised(rows)
+        return torch.cat([own, self._columns[torch.from_numpy(rows)]], dim=1)
 
     def fixed(self, rows: Indices) -> Float[Tensor, "n f"]:
         """Fixed features and, behind them, learned ones."""
@@ -166,7 +222,8 @@ class ArmsState(NamedTuple):
         statistics: By which rows are standardised.
         learned: What makes learned features.
         closed: The closed form, without and with learned features, and the sets of the latter.
-        trees: Chosen trees without learned features, and with so many copies of them.
+        directions: Of learned features.
+        trees: Chosen trees of each arm that has them.
         honest: What each arm says of rows that were left out.
         seconds: CPU seconds of each arm, and of learned features.
     """
@@ -175,7 +232,8 @@ class ArmsState(NamedTuple):
     statistics: ContextStatistics
     learned: LearnedContext
     closed: tuple[tuple[Solution, Sequence[FeatureSet]], ...]
-    trees: dict[int, Predictor]
+    directions: Directions
+    trees: dict[str, Predictor]
     honest: dict[str, Honest]
     seconds: dict[str, float]
 
@@ -187,25 +245,16 @@ class Arms:
         network: Makes learned features.
         num_classes: Classes of the table.
         max_columns: Columns of a member.
-        copies: How often learned features count beside trees, for each arm with them.
 
     Attributes:
-        arm: "closed", "closed+learned", "trees", or "trees+N".
+        arm: One of `ARMS`.
     """
 
-    def __init__(
-        self, network: LearnedFeatures, num_classes: int, max_columns: int, copies: Sequence[int]
-    ) -> None:
-        self.network, self.max_columns, self.copies = network, max_columns, tuple(copies)
-        self.num_classes = num_classes
+    def __init__(self, network: LearnedFeatures, num_classes: int, max_columns: int) -> None:
+        self.network, self.max_columns, self.num_classes = network, max_columns, num_classes
         self.device = torch.device("cpu")
         self.trees = ChosenTrees(OPTIONS, max_columns=max_columns, num_classes=num_classes)
         self.arm = "trees"
-
-    @property
-    def arms(self) -> list[str]:
-        """Names of all arms."""
-        return ["closed", "closed+learned", "trees", *(f"trees+{n}" for n in self.copies)]
 
     def to(self, device: torch.device) -> "Arms":
         """Itself: it stays where it is."""
@@ -243,23 +292,21 @@ class Arms:
         closed, labels = [(solution, plain)], torch.from_numpy(rows[0].labels[rows[0].sample])
         honest = {"closed": Honest.of_shares(left_out, solution, labels)}
         clock.take("closed")
-        both = RowsWithLearned(rows[0], features, 1)
+        both = RowsWithLearned(rows[0], features, 1, features[:, :0])
         sets = sets_with_learned(draws[0], both.kinds, features.shape[1])
         solution, left_out = closed_form(both, sets)
         closed.append((solution, sets))
         honest["closed+learned"] = Honest.of_shares(left_out, solution, labels)
         clock.take("closed+learned")
-        fitted = {0: fit_honestly(rows)}
-        clock.take("trees")
-        for copies in self.copies:
-            joined: list[Any] = [RowsWithLearned(each, features, copies) for each in rows]
-            fitted[copies] = fit_honestly(joined)
-            clock.take(f"trees+{copies}")
-        trees = {copies: predictor for copies, (predictor, _) in fitted.items()}
-        honest |= {f"trees+{copies}": left_out for copies, (_, left_out) in fitted.items()}
-        honest["trees"] = honest.pop("trees+0")
+        trees, directions = dict[str, Predictor](), Directions.of(features, MOST_COLUMNS)
+        for arm, (copies, columns) in USES.items():
+            used = directions.columns(features)[:, MOST_COLUMNS - columns :]
+            joined: list[Any] = [RowsWithLearned(each, features, copies, used) for each in rows]
+            trees[arm], honest[arm] = fit_honestly(joined if copies else rows)
+            clock.take(arm)
         return ArmsState(
-            thresholds, statistics, context, tuple(closed), trees, honest, clock.seconds
+            *(thresholds, statistics, context, tuple(closed), directions),
+            *(trees, honest, clock.seconds),
         )
 
     def predict(self, kept: "Kept", x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
@@ -273,16 +320,19 @@ class Arms:
             each.of_rows(x, limits, state.statistics)[0]
             for each, limits in zip(draws, state.thresholds, strict=True)
         ]
-        kind, _, copies = self.arm.partition("+")
-        learned = state.learned.features(x, is_context=False) if copies else fixed[0][:, :0]
-        if kind == "closed":
-            solution, sets = state.closed[bool(copies)]
+        z = standardise(x, state.statistics)[0].float()
+        is_plain = self.arm in ("closed", "trees")
+        learned = fixed[0][:, :0] if is_plain else state.learned.features(x, is_context=False)
+        if self.arm not in USES:
+            solution, sets = state.closed[not is_plain]
             features = torch.cat([fixed[0], learned], dim=1)
             return solution.predict(features[None], sets).logits()
-        count = int(copies or 0)
-        joined = [torch.cat([part, learned.repeat(1, count)], dim=1) for part in fixed]
-        z = standardise(x, state.statistics)[0].float()
-        return state.trees[count].logits(z, torch.cat(joined, dim=1))[None]
+        copies, columns = USES[self.arm]
+        if columns:
+            used = state.directions.columns(learned)[:, MOST_COLUMNS - columns :]
+            z = torch.cat([z, used], dim=1)
+        joined = [torch.cat([part, learned.repeat(1, copies)], dim=1) for part in fixed]
+        return state.trees[self.arm].logits(z, torch.cat(joined, dim=1))[None]
 
 
 class Kept:
