@@ -4,16 +4,18 @@
         --tables FOLDER --large FOLDER --output runs/solved_head/development
 
 Every table and split is a file of logits, of the queries and of context rows that were left out;
-stopped, the same command goes on. `--compare` prints means, differences from "trees" and "closed"
-with their intervals over tables, and CPU seconds.
+stopped, the same command goes on. Prints means, differences from "trees" (of closed forms: from
+"closed") with their intervals over tables, and CPU seconds. Arms without learned features need no
+training, and `--base` names where several runs share them.
 """
 
 import argparse
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from scipy.special import log_softmax, softmax
 from experiments.development.comparison import by_table, difference
 from experiments.development.scoring import METRICS
 from experiments.development.tables import LARGE, Rows, Table, load_tables
-from experiments.solved_head.learners import ARMS, Arms, trained
+from experiments.solved_head.learners import FIXED, WITH_LEARNED, Arms, trained
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.estimator.learners.chosen_trees.learner import MAX_COLUMNS
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
@@ -40,9 +42,16 @@ Logits = npt.NDArray[np.float64]
 
 
 def measure(
-    network: LearnedFeatures, table: Table, split: tuple[Rows, Rows], path: Path
-) -> dict[str, float]:
-    """Fit all arms to a table, write their logits, return CPU seconds by arm."""
+    network: LearnedFeatures | None, table: Table, split: tuple[Rows, Rows], path: Path
+) -> None:
+    """Fit the arms without or with learned features to a table, and write what they say.
+
+    Args:
+        network: Makes learned features; None for the arms without.
+        table: The table.
+        split: Context and query rows.
+        path: For logits; CPU seconds of each arm beside it.
+    """
     context, queries = split
     plan = TabICLLinearClassifier()._plan()
     classes, codes = np.unique(table.y[context], return_inverse=True)
@@ -56,7 +65,7 @@ def measure(
     states = [state for kept in ensemble.states for state in kept.states]
     asked = columns.transform(table.x.iloc[queries])
     found: dict[str, Any] = {"labels": table.y[queries].astype(str), "classes": classes.astype(str)}
-    for arm in ARMS:
+    for arm in learner.arms:
         learner.arm = arm
         found[arm] = ensemble.scores(asked, lambda logits: logits, plan).astype(np.float32)
     for number, state in enumerate(states):
@@ -65,8 +74,10 @@ def measure(
             found[f"honest {number} labels"] = honest.labels.numpy()
     with written_whole(path) as partial, partial.open("wb") as file:
         np.savez(file, **found)
-    each = pd.DataFrame([state.seconds for state in states])
-    return {str(name): float(value) for name, value in each.sum().items()}
+    seconds = pd.DataFrame([state.seconds for state in states]).sum().to_dict()
+    with written_whole(path.with_suffix(".json")) as partial:
+        partial.write_text(json.dumps(seconds))
+    print(path.stem, {str(k): round(float(v), 2) for k, v in seconds.items()}, flush=True)
 
 
 def part_of(honest: tuple[Logits, Logits], labels: npt.NDArray[np.int64], errors: float) -> float:
@@ -87,29 +98,28 @@ def part_of(honest: tuple[Logits, Logits], labels: npt.NDArray[np.int64], errors
     return float(parts[int((worse.mean(1) <= allowed).argmax())])
 
 
-def mixtures(found: Any) -> Iterator[tuple[str, Logits]]:
-    """Trees mixed with each arm that has learned features, by rows left out."""
+def mixtures(found: Mapping[str, Any]) -> Iterator[tuple[str, Logits]]:
+    """Trees mixed with each other arm, by rows left out."""
     members = len(found["trees"])
-    for arm in (arm for arm in ARMS if arm != "trees"):
+    for arm in ("closed", *WITH_LEARNED):
         for errors in (0.0, 1.0):
             mixed = np.empty(found[arm].shape)
             for number in range(members):
-                honest = tuple(
+                one, other = (
                     found[f"honest {number} {name}"].astype(float) for name in ("trees", arm)
                 )
-                part = part_of(honest, found[f"honest {number} labels"], errors)  # type: ignore[arg-type]
+                part = part_of((one, other), found[f"honest {number} labels"], errors)
                 mixed[number] = (1 - part) * found["trees"][number] + part * found[arm][number]
             yield f"trees & {arm} ({errors:g} s.e.)", mixed
 
 
-def scored(path: Path, table: Table) -> Iterator[dict[str, Any]]:
-    """Scores of all arms and mixtures of them from a file of logits."""
-    found = np.load(path)
-    every = [(arm, found[arm].astype(float)) for arm in ARMS]
+def scored(paths: Sequence[Path], table: Table) -> Iterator[dict[str, Any]]:
+    """Scores of all arms and mixtures of them from files of logits."""
+    found = {name: part for path in paths for name, part in np.load(path).items()}
+    every = [(arm, found[arm].astype(float)) for arm in (*FIXED, *WITH_LEARNED)]
     for name, logits in [*every, *mixtures(found)]:
-        probabilities = softmax(logits.mean(0), axis=1)
         scores = metrics.score(
-            probabilities,
+            softmax(logits.mean(0), axis=1),
             found["labels"].astype(object),
             found["classes"].astype(object),
             is_macro=table.protocol.is_macro,
@@ -136,26 +146,28 @@ def compared(scores: pd.DataFrame) -> str:
 def run(arguments: argparse.Namespace) -> str:
     """Measure what is missing; compare all that is there."""
     tables = load_tables(arguments.tables) + load_tables(arguments.large, protocol=LARGE)
-    if arguments.only:
-        tables = [table for table in tables if table.name in arguments.only]
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    network = trained(arguments.run / "last.ckpt")
+    base: Path = arguments.base or arguments.output
+    for folder in (base, arguments.output):
+        folder.mkdir(parents=True, exist_ok=True)
+    network = None if arguments.run is None else trained(arguments.run / "last.ckpt")
     rows, seconds = list[dict[str, Any]](), list[dict[str, float]]()
-    for number in range(arguments.splits):
-        for table in tables:
-            path = arguments.output / f"{table.protocol.name}_{table.name}_{number}.npz"
-            clock = path.with_suffix(".json")
-            if not clock.exists() and not arguments.compare:
+    for number, table in product(range(arguments.splits), tables):
+        name = f"{table.protocol.name}_{table.name}_{number}"
+        paths = [base / f"{name}_fixed.npz", arguments.output / f"{name}_learned.npz"]
+        is_asked = arguments.only is None or table.name in arguments.only
+        for path, of_path in zip(paths, (None, network), strict=True):
+            is_there = path.with_suffix(".json").exists() or (path == paths[1] and network is None)
+            if is_asked and not is_there:
                 with warnings.catch_warnings(), torch.inference_mode():
                     warnings.simplefilter("ignore")
-                    took = measure(network, table, table.splits()[number], path)
-                with written_whole(clock) as partial:
-                    partial.write_text(json.dumps(took))
-                print(table.name, {k: round(v, 2) for k, v in took.items()}, flush=True)
-            if clock.exists():
-                about = {"protocol": table.protocol.name, "table": table.name, "split": number}
-                rows += [about | row for row in scored(path, table)]
-                seconds.append(json.loads(clock.read_text()))
+                    measure(of_path, table, table.splits()[number], path)
+        if all(path.with_suffix(".json").exists() for path in paths):
+            about = {"protocol": table.protocol.name, "table": table.name, "split": number}
+            rows += [about | row for row in scored(paths, table)]
+            clocks = [json.loads(path.with_suffix(".json").read_text()) for path in paths]
+            seconds.append(clocks[0] | clocks[1])
+    if not rows:
+        return "Nothing to compare: give --run."
     mean = pd.DataFrame(seconds).mean().round(2).to_dict()
     scores = pd.DataFrame(rows)
     with written_whole(arguments.output / "scores.csv") as partial:
@@ -166,12 +178,12 @@ def run(arguments: argparse.Namespace) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--run", type=Path, required=True, help="folder of experiments.solved_head")
+    parser.add_argument("--run", type=Path, help="folder of a training; none: other arms alone")
     parser.add_argument("--tables", type=Path, required=True)
     parser.add_argument("--large", type=Path, required=True)
     parser.add_argument("--only", nargs="+", help="names of tables")
     parser.add_argument("--splits", type=int, default=2)
-    parser.add_argument("--compare", action="store_true", help="only what has been measured")
+    parser.add_argument("--base", type=Path, help="folder of arms without learned features")
     parser.add_argument("--output", type=Path, required=True)
     torch.set_num_threads(1)
     print(run(parser.parse_args(argv)))

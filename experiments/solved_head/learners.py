@@ -29,8 +29,9 @@ from tabicl_linear.solved_head.network import LearnedFeatures, LearnedOptions
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 ROWS_AT_ONCE = 512
-SMALLEST_VARIANCE = 1e-6
-MOST_COLUMNS = 12
+FIXED = ("closed", "trees")
+"""Arms without learned features."""
+WITH_LEARNED = ("closed+learned", "trees+learned")
 LEARNED = 2.0
 """Standard deviation of learned features beside four kinds of fixed ones, as in training."""
 
@@ -85,80 +86,25 @@ class LearnedContext(NamedTuple):
         return torch.cat(found)
 
 
-class Use(NamedTuple):
-    """How chosen trees use learned features.
-
-    Attributes:
-        copies: How often they count in the regressions, each copy like one kind of fixed ones.
-        columns: So many of their principal components are columns that trees are grown on.
-    """
-
-    copies: int
-    columns: int = 0
-
-
-USES = {"trees": Use(0), "trees+1": Use(1), "trees+1, grown": Use(1, 12)}
-"""Chosen trees, by the name of the arm."""
-ARMS = ["closed", "closed+learned", *USES]
-
-
-class Directions(NamedTuple):
-    """Principal components of learned features, each with a variance of one.
-
-    Attributes:
-        mean: Of the features.
-        directions: What centred features are multiplied by.
-    """
-
-    mean: Float[Tensor, " f"]
-    directions: Float[Tensor, "f k"]
-
-    @classmethod
-    def of(cls, learned: Float[Tensor, "n f"], count: int) -> "Directions":
-        """Those of the largest variance among context rows."""
-        mean = learned.mean(0)
-        values, vectors = torch.linalg.eigh((learned - mean).double().T.cov())
-        kept = slice(len(values) - count, None)
-        scaled = vectors[:, kept] * values[kept].clamp(min=SMALLEST_VARIANCE).rsqrt()
-        return cls(mean, scaled.float())
-
-    def columns(self, learned: Float[Tensor, "n f"]) -> Float[Tensor, "n k"]:
-        """The components of rows."""
-        return (learned - self.mean) @ self.directions
-
-
 class RowsWithLearned:
     """Rows of a context whose features are fixed and learned ones; what trees ask of `TaskRows`.
 
     Args:
         rows: With fixed features.
-        learned: Learned features of all of them.
-        copies: How often learned features count, each copy like one kind of fixed ones.
-        columns: Beside their own, those that trees are grown on.
+        learned: Learned features of all of them, which beside trees count like one kind of fixed
+            ones.
     """
 
-    def __init__(
-        self,
-        rows: TaskRows,
-        learned: Float[Tensor, "c f"],
-        copies: int,
-        columns: Float[Tensor, "c k"],
-    ) -> None:
-        self._rows, self._learned, self._columns = rows, learned.repeat(1, copies), columns
+    def __init__(self, rows: TaskRows, learned: Float[Tensor, "c f"]) -> None:
+        self._rows, self._learned = rows, learned
         self.labels, self.sample = rows.labels, rows.sample
-        self.regressions = rows.regressions
+        self.regressions, self.standardised = rows.regressions, rows.standardised
         self.one_hot, self.chunks = rows.one_hot, rows.chunks
         start, width = rows.kinds[-1].stop, learned.shape[1]
-        self.kinds = list(rows.kinds)
-        self.kinds += [slice(start + i * width, start + (i + 1) * width) for i in range(copies)]
+        self.kinds = [*rows.kinds, slice(start, start + width)]
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def standardised(self, rows: Indices) -> Float[Tensor, "n m"]:
-        """Columns that trees ask about."""
-        own = self._rows.standardised(rows)
-        return torch.cat([own, self._columns[torch.from_numpy(rows)]], dim=1)
 
     def fixed(self, rows: Indices) -> Float[Tensor, "n f"]:
         """Fixed features and, behind them, learned ones."""
@@ -220,41 +166,41 @@ class ArmsState(NamedTuple):
     Attributes:
         thresholds: Of each round.
         statistics: By which rows are standardised.
-        learned: What makes learned features.
-        closed: The closed form, without and with learned features, and the sets of the latter.
-        directions: Of learned features.
-        trees: Chosen trees of each arm that has them.
+        learned: What makes learned features; None without.
+        closed: The closed form, and its sets.
+        trees: Chosen trees.
         honest: What each arm says of rows that were left out.
         seconds: CPU seconds of each arm, and of learned features.
     """
 
     thresholds: tuple[Tensor, ...]
     statistics: ContextStatistics
-    learned: LearnedContext
-    closed: tuple[tuple[Solution, Sequence[FeatureSet]], ...]
-    directions: Directions
-    trees: dict[str, Predictor]
+    learned: LearnedContext | None
+    closed: tuple[Solution, Sequence[FeatureSet]]
+    trees: Predictor
     honest: dict[str, Honest]
     seconds: dict[str, float]
 
 
 class Arms:
-    """A learner that fits all arms and predicts with the one that is named.
+    """A learner that fits both arms of a kind and predicts with the one that is named.
 
     Args:
-        network: Makes learned features.
+        network: Makes learned features; None for arms without.
         num_classes: Classes of the table.
         max_columns: Columns of a member.
 
     Attributes:
-        arm: One of `ARMS`.
+        arms: `WITH_LEARNED`, or `FIXED`.
+        arm: One of them.
     """
 
-    def __init__(self, network: LearnedFeatures, num_classes: int, max_columns: int) -> None:
+    def __init__(self, network: LearnedFeatures | None, num_classes: int, max_columns: int) -> None:
         self.network, self.max_columns, self.num_classes = network, max_columns, num_classes
+        self.arms = FIXED if network is None else WITH_LEARNED
         self.device = torch.device("cpu")
         self.trees = ChosenTrees(OPTIONS, max_columns=max_columns, num_classes=num_classes)
-        self.arm = "trees"
+        self.arm = self.arms[0]
 
     def to(self, device: torch.device) -> "Arms":
         """Itself: it stays where it is."""
@@ -284,29 +230,22 @@ class Arms:
             for each, limits in zip(draws, thresholds, strict=True)
         ]
         clock.take("shared")
-        context = LearnedContext.of(self.network, x, y, statistics, self.num_classes)
-        features = context.features(x, is_context=True)
-        clock.take("features")
-        plain = draws[0].features.sets(x.shape[2])
-        solution, left_out = closed_form(rows[0], plain)
-        closed, labels = [(solution, plain)], torch.from_numpy(rows[0].labels[rows[0].sample])
-        honest = {"closed": Honest.of_shares(left_out, solution, labels)}
-        clock.take("closed")
-        both = RowsWithLearned(rows[0], features, 1, features[:, :0])
-        sets = sets_with_learned(draws[0], both.kinds, features.shape[1])
-        solution, left_out = closed_form(both, sets)
-        closed.append((solution, sets))
-        honest["closed+learned"] = Honest.of_shares(left_out, solution, labels)
-        clock.take("closed+learned")
-        trees, directions = dict[str, Predictor](), Directions.of(features, MOST_COLUMNS)
-        for arm, (copies, columns) in USES.items():
-            used = directions.columns(features)[:, MOST_COLUMNS - columns :]
-            joined: list[Any] = [RowsWithLearned(each, features, copies, used) for each in rows]
-            trees[arm], honest[arm] = fit_honestly(joined if copies else rows)
-            clock.take(arm)
+        context, used, sets = None, list[Any](rows), list(draws[0].features.sets(x.shape[2]))
+        if self.network is not None:
+            context = LearnedContext.of(self.network, x, y, statistics, self.num_classes)
+            features = context.features(x, is_context=True)
+            used = [RowsWithLearned(each, features) for each in rows]
+            sets = sets_with_learned(draws[0], used[0].kinds, features.shape[1])
+            clock.take("features")
+        closed, trees = self.arms
+        solution, left_out = closed_form(used[0], sets)
+        labels = torch.from_numpy(rows[0].labels[rows[0].sample])
+        honest = {closed: Honest.of_shares(left_out, solution, labels)}
+        clock.take(closed)
+        predictor, honest[trees] = fit_honestly(used)
+        clock.take(trees)
         return ArmsState(
-            *(thresholds, statistics, context, tuple(closed), directions),
-            *(trees, honest, clock.seconds),
+            thresholds, statistics, context, (solution, sets), predictor, honest, clock.seconds
         )
 
     def predict(self, kept: "Kept", x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
@@ -320,19 +259,14 @@ class Arms:
             each.of_rows(x, limits, state.statistics)[0]
             for each, limits in zip(draws, state.thresholds, strict=True)
         ]
+        if state.learned is not None:
+            learned = state.learned.features(x, is_context=False)
+            fixed = [torch.cat([part, learned], dim=1) for part in fixed]
+        if self.arm == self.arms[0]:
+            solution, sets = state.closed
+            return solution.predict(fixed[0][None], sets).logits()
         z = standardise(x, state.statistics)[0].float()
-        is_plain = self.arm in ("closed", "trees")
-        learned = fixed[0][:, :0] if is_plain else state.learned.features(x, is_context=False)
-        if self.arm not in USES:
-            solution, sets = state.closed[not is_plain]
-            features = torch.cat([fixed[0], learned], dim=1)
-            return solution.predict(features[None], sets).logits()
-        copies, columns = USES[self.arm]
-        if columns:
-            used = state.directions.columns(learned)[:, MOST_COLUMNS - columns :]
-            z = torch.cat([z, used], dim=1)
-        joined = [torch.cat([part, learned.repeat(1, copies)], dim=1) for part in fixed]
-        return state.trees[self.arm].logits(z, torch.cat(joined, dim=1))[None]
+        return state.trees.logits(z, torch.cat(fixed, dim=1))[None]
 
 
 class Kept:
