@@ -24,9 +24,9 @@ def test_numbers_are_known_by_their_order_and_names_by_themselves(dtype):
 
 def test_without_evidence_for_numbers_they_are_names():
     labels = np.random.default_rng(1).integers(3, size=2000)
-    found = whole_numbers(TEXT, labels)
-    assert found is not None
-    assert found.are_names
+    result = whole_numbers(TEXT, labels)
+    assert result is not None
+    assert result.are_names
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_nothing_is_said_of_other_columns(cells):
 
 def test_missing_cells_do_not_count():
     cells = TEXT.astype(object).where(NUMBERS % 5 > 0, None)
-    found = whole_numbers(cells, OF_NAMES)
-    assert found is not None
-    assert found.are_names
+    result = whole_numbers(cells, OF_NAMES)
+    assert result is not None
+    assert result.are_names
 
 
 def test_one_warning_names_columns_and_how_to_overrule():
