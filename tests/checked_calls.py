@@ -68,10 +68,10 @@ def _function(function: Callable[..., Any], typechecker: Callable[..., Any]) -> 
             results[given] = {kind(result)}
             return result
         result = function(*args, **kwargs)
-        if (found := kind(result)) not in known:
+        if (outcome := kind(result)) not in known:
             own.result = result
             checks()[1](*args, **kwargs)
-            known.add(found)
+            known.add(outcome)
         return result
 
     return call

@@ -214,21 +214,21 @@ def scores(checkpoint):
 def differences(one, two):
     """In what a resumed run differs from one that was never killed."""
     checkpoints = [torch.load(folder / "last.ckpt", weights_only=True) for folder in (one, two)]
-    found = []
+    result = []
     try:
         assert_same(*checkpoints)
     except AssertionError as error:
-        found.append(f"checkpoint: {str(error).splitlines()[0]}")
+        result.append(f"checkpoint: {str(error).splitlines()[0]}")
     steps = [checkpoint["global_step"] for checkpoint in checkpoints]
     if steps[0] != steps[1]:
-        found.append(f"steps: {steps[1]} in place of {steps[0]}")
+        result.append(f"steps: {steps[1]} in place of {steps[0]}")
     for what, read in (("rows", rows), ("looks", looks)):
         parts = [read(folder) for folder in (one, two)]
         if str(parts[0]) != str(parts[1]):
-            found.append(f"{what}: {len(parts[1])} in place of {len(parts[0])}, or others")
+            result.append(f"{what}: {len(parts[1])} in place of {len(parts[0])}, or others")
     if str(scores(checkpoints[0])) != str(scores(checkpoints[1])):
-        found.append(f"callbacks: {scores(checkpoints[1])} in place of {scores(checkpoints[0])}")
-    return found
+        result.append(f"callbacks: {scores(checkpoints[1])} in place of {scores(checkpoints[0])}")
+    return result
 
 
 def fuzz(kills, seed, folder):

@@ -61,10 +61,10 @@ class Mutation(NamedTuple):
         Raises:
             ValueError: The file does not hold the right text once.
         """
-        found = text.count(self.right)
-        if found != 1:
+        result = text.count(self.right)
+        if result != 1:
             raise ValueError(
-                f"{self.file} holds {self.right!r} {found} times and should hold it once: change "
+                f"{self.file} holds {self.right!r} {result} times and should hold it once: change "
                 f"the line of {TABLE.name} with the file."
             )
         return text.replace(self.right, self.wrong)

@@ -76,8 +76,8 @@ def test_an_export_of_the_first_version_is_the_same_model():
     assert model.provenance == {"trained_rows": [4, 50], "steps": 3}
     x = torch.linspace(-2, 2, 24).sin().view(1, 6, 4)
     with torch.no_grad():
-        found = model.predict(model.fit(x, torch.tensor([[0, 1, 2, 0, 1, 2]])), x)
-    assert_close(found[0, ::5], torch.tensor(FIRST_LOGITS), RMS[torch.float32])
+        result = model.predict(model.fit(x, torch.tensor([[0, 1, 2, 0, 1, 2]])), x)
+    assert_close(result[0, ::5], torch.tensor(FIRST_LOGITS), RMS[torch.float32])
 
 
 def test_loading_leaves_global_random_state_and_threads_alone(checkpoint):

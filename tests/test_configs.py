@@ -124,8 +124,8 @@ def test_a_later_file_takes_back_a_length_overlay(path):
 @pytest.mark.parametrize("folder", ["mixer", "readout", "strategy", "axis", "length"])
 def test_an_overlay_means_the_same_whatever_siblings_lie_below_it(folder):
     """Arguments of a class outlive a change of file unless the later file names them."""
-    found = sorted((CONFIGS / folder).glob("*.yaml"))
-    paths = [path for path in found if path.stem != "ridge"]  # brings its readout along
+    result = sorted((CONFIGS / folder).glob("*.yaml"))
+    paths = [path for path in result if path.stem != "ridge"]  # brings its readout along
     # Readouts are laid over linear attention, which serves all of them.
     base = [CONFIGS / "linear_causal.yaml"] if folder == "readout" else []
     assert len(paths) >= 2

@@ -133,15 +133,15 @@ class TestScore:
     def test_against_counting_pairs(self, classes):
         table = table_of([f"c{i * i % classes}" for i in range(80)])
         split = (np.arange(40), np.arange(40, 80))
-        found = score(Scripted(), table, split)
-        np.testing.assert_allclose(found[:3], self.naive(table, split), rtol=1e-12)
+        result = score(Scripted(), table, split)
+        np.testing.assert_allclose(result[:3], self.naive(table, split), rtol=1e-12)
 
     @pytest.mark.parametrize("kept", [2, 3])
     def test_queries_of_classes_that_the_context_lacks_are_left_out(self, kept):
         table = table_of([f"c{i % kept}" for i in range(40)] + [f"c{i % 5}" for i in range(40)])
         split = (np.arange(40), np.arange(40, 80))
-        found = score(Scripted(), table, split)
-        np.testing.assert_allclose(found[:3], self.naive(table, split), rtol=1e-12)
+        result = score(Scripted(), table, split)
+        np.testing.assert_allclose(result[:3], self.naive(table, split), rtol=1e-12)
 
     def test_a_context_class_without_queries_has_no_area(self):
         table = table_of([f"c{i % 4}" for i in range(40)] + [f"c{i % 3}" for i in range(40)])
@@ -153,15 +153,15 @@ class TestScore:
     def test_areas_of_classes_count_alike_in_larger_tables(self):
         table = table_of([f"c{i % 3 * (i % 2)}" for i in range(80)])
         split = (np.arange(40), np.arange(40, 80))
-        found = score(Scripted(), replace(table, protocol=LARGE), split).roc_auc
+        result = score(Scripted(), replace(table, protocol=LARGE), split).roc_auc
         rows = Scripted().fit(None, table.y[:40]).predict_proba(split[1])
         rows /= rows.sum(1, keepdims=True)
         areas = [
             roc_auc_score(table.y[40:] == name, rows[:, place])
             for place, name in enumerate(np.unique(table.y))
         ]
-        np.testing.assert_allclose(found, np.mean(areas), rtol=1e-12)
-        assert found != score(Scripted(), table, split).roc_auc
+        np.testing.assert_allclose(result, np.mean(areas), rtol=1e-12)
+        assert result != score(Scripted(), table, split).roc_auc
 
     def test_the_estimator_itself_stays_unfitted(self, folder):
         table = load_tables(folder)[0]
@@ -185,12 +185,12 @@ class TestResults:
         first = results.complete([Candidate("a", "1", Counting())], tables[:1])
         assert Counting.fits == len(first) == 2
         both = [Candidate("b", "1", Counting()), Candidate("c", "2", Counting())]
-        found = results.complete(both, tables)
+        result = results.complete(both, tables)
         assert Counting.fits == 8
-        assert list(found["model"].unique()) == ["b", "c"]
-        again = found[(found["table"] == "two") & (found["model"] == "b")]
+        assert list(result["model"].unique()) == ["b", "c"]
+        again = result[(result["table"] == "two") & (result["model"] == "b")]
         assert again["log_loss"].tolist() == first["log_loss"].tolist()
-        assert results.complete(both, tables).equals(found)
+        assert results.complete(both, tables).equals(result)
         assert Counting.fits == 8
 
     def test_a_changed_table_is_scored_anew(self, folder, tmp_path):
@@ -221,18 +221,18 @@ class TestComparison:
         means = scores.groupby(["model", "table"])[metric].mean()
         test = stats.ttest_rel(means["b"], means["a"])
         interval = test.confidence_interval(0.95)
-        found = difference(by_table(scores), metric, "b", "a")
-        low, high = found.mean - found.half_width, found.mean + found.half_width
+        result = difference(by_table(scores), metric, "b", "a")
+        low, high = result.mean - result.half_width, result.mean + result.half_width
         np.testing.assert_allclose((low, high), (interval.low, interval.high), rtol=1e-12)
         larger = int((means["b"] > means["a"]).sum())
         expected = (6 - larger, larger) if metric == "log_loss" else (larger, 6 - larger)
-        assert (found.wins, found.losses) == expected
+        assert (result.wins, result.losses) == expected
 
     def test_a_single_table_has_no_interval_and_ties_count_for_nobody(self, scores):
         one = scores[scores["table"] == "t0"]
-        found = difference(by_table(one), "accuracy", "a", "a")
-        assert np.isnan(found.half_width)
-        assert (found.mean, found.wins, found.losses) == (0, 0, 0)
+        result = difference(by_table(one), "accuracy", "a", "a")
+        assert np.isnan(result.half_width)
+        assert (result.mean, result.wins, result.losses) == (0, 0, 0)
 
     def test_markdown_names_every_model_and_the_reference(self, scores):
         text = markdown(scores, "b")

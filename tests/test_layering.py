@@ -33,16 +33,16 @@ class Row(NamedTuple):
 def table(text: str) -> list[Row]:
     """The rows below the heading; "all rows above" stands for the layers of those."""
     section = text.partition(f"{SECTION}\n")[2].partition("\n## ")[0]
-    found: list[Row] = []
+    result: list[Row] = []
     for line in section.splitlines():
         if not line.startswith("| `"):
             continue
         cells = line.strip("|").split("|")
         layers, may_import, never = (re.findall(r"`([^`]+)`", cell) for cell in cells)
         if ALL_ABOVE in cells[1]:
-            may_import = [layer for row in found for layer in row.layers]
-        found.append(Row(layers, may_import, never))
-    return found
+            may_import = [layer for row in result for layer in row.layers]
+        result.append(Row(layers, may_import, never))
+    return result
 
 
 DOCUMENT = (ROOT / "docs" / "architecture.md").read_text()
@@ -84,14 +84,14 @@ def faults(layer: str, source: str) -> list[str]:
     """What a file of a layer imports against the table."""
     row = ROW_OF[layer]
     allowed = [*row.may_import, *ALWAYS, layer]
-    found = []
+    result = []
     for name in imports(source):
         package, _, inner = name.partition(".")
         if package in row.never or (
             package == "tabicl_linear" and inner and not any(within(inner, a) for a in allowed)
         ):
-            found.append(name)
-    return found
+            result.append(name)
+    return result
 
 
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -174,5 +174,7 @@ def test_the_table_is_read_as_it_is_written():
 )
 def test_light_imports(statement, unwanted):
     code = f"{statement}; import sys; print(*[m for m in {unwanted} if m in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == []
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == []

@@ -27,12 +27,12 @@ class Row(NamedTuple):
 
 
 def rows(text: str) -> list[Row]:
-    found = []
+    result = []
     for line in text.splitlines():
         if line.startswith("|") and not line.startswith(("| paper |", "|---")):
             paper, symbols, tests = (cell.strip() for cell in line.strip("|").split("|"))
-            found.append(Row(paper, *(re.findall(r"`([^`]+)`", z) for z in (symbols, tests))))
-    return found
+            result.append(Row(paper, *(re.findall(r"`([^`]+)`", z) for z in (symbols, tests))))
+    return result
 
 
 def check_symbol(symbol: str) -> None:
@@ -52,12 +52,12 @@ def check_symbol(symbol: str) -> None:
 
 def imported(name: str) -> object:
     module, *attributes = name.split(".")
-    found = importlib.import_module(f"tabicl_linear.{module}")
+    result = importlib.import_module(f"tabicl_linear.{module}")
     for attribute in attributes:
-        if not hasattr(found, attribute):
-            importlib.import_module(f"{found.__name__}.{attribute}")
-        found = getattr(found, attribute)
-    return found
+        if not hasattr(result, attribute):
+            importlib.import_module(f"{result.__name__}.{attribute}")
+        result = getattr(result, attribute)
+    return result
 
 
 def check_test(test: str) -> None:

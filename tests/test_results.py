@@ -125,9 +125,9 @@ class TestPage:
         frame = pd.concat(pd.read_csv(x) for x in (made / "out").glob("*/results.csv"))
         key = ["benchmark", "dataset", "model"]
         wanted = frame.pivot_table(index=key, columns="metric", values="value", aggfunc="mean")
-        found = pd.read_csv(made / "page" / "scores.csv").set_index(key).sort_index()
-        assert list(found) == ["roc_auc", "accuracy", "log_loss", "ece"]
-        pd.testing.assert_frame_equal(found, wanted[list(found)], check_names=False)
+        outcome = pd.read_csv(made / "page" / "scores.csv").set_index(key).sort_index()
+        assert list(outcome) == ["roc_auc", "accuracy", "log_loss", "ece"]
+        pd.testing.assert_frame_equal(outcome, wanted[list(outcome)], check_names=False)
         pairs = pd.read_csv(made / "page" / "pairs.csv")
         assert len(pairs) == 2 * 4 * 6  # benchmarks, metrics, pairs of four models
         assert "[scores.csv](scores.csv)" in page(made)
@@ -246,20 +246,20 @@ class TestWeak:
 
     def test_properties_are_those_of_the_table_as_evaluated(self, tables):
         benchmark = folder_benchmark(tables, "openml-cc18-30")
-        found = weak.properties(benchmark, ["two"])
-        assert list(found.index) == ["two"]
-        assert found.loc["two", "categorical"] == 0.5
-        assert found.loc["two", "missing"] == pytest.approx(2 / 240)
-        assert found.loc["two", "majority"] == 0.5
+        outcome = weak.properties(benchmark, ["two"])
+        assert list(outcome.index) == ["two"]
+        assert outcome.loc["two", "categorical"] == 0.5
+        assert outcome.loc["two", "missing"] == pytest.approx(2 / 240)
+        assert outcome.loc["two", "majority"] == 0.5
 
     def test_correlations_are_ranks_and_corrected(self):
         rng = np.random.default_rng(0)
         gaps = known_gaps(rng.normal(size=12), rows=rng.normal(size=12), classes=np.arange(12))
-        found = weak.correlations(gaps)
-        assert list(found.index) == ["rows", "classes"]  # the others do not differ
-        wanted = [stats.spearmanr(gaps[name], gaps["gap"]) for name in found.index]
-        np.testing.assert_allclose(found["rho"], [x.statistic for x in wanted])
-        np.testing.assert_allclose(found["adjusted"], holm([x.pvalue for x in wanted]))
+        outcome = weak.correlations(gaps)
+        assert list(outcome.index) == ["rows", "classes"]  # the others do not differ
+        wanted = [stats.spearmanr(gaps[name], gaps["gap"]) for name in outcome.index]
+        np.testing.assert_allclose(outcome["rho"], [x.statistic for x in wanted])
+        np.testing.assert_allclose(outcome["adjusted"], holm([x.pvalue for x in wanted]))
 
     def test_a_clear_relation_is_said_with_its_direction(self):
         gaps = -np.arange(10) / 100
@@ -276,9 +276,9 @@ class TestWeak:
     def test_without_a_clear_relation_none_is_claimed(self):
         gaps = -np.arange(8) / 100
         frame = known_gaps(gaps, rows=[3, 1, 4, 1, 5, 9, 2, 6])
-        found = weak.correlations(frame)
-        assert found["adjusted"].item() > 0.05
-        said = " ".join(weak.findings(frame, found, "mine"))
+        outcome = weak.correlations(frame)
+        assert outcome["adjusted"].item() > 0.05
+        said = " ".join(weak.findings(frame, outcome, "mine"))
         assert "No property is related to the gap beyond chance" in said
         assert "the closest is rows" in said
 

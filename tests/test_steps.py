@@ -94,9 +94,9 @@ class TestParts:
         np.testing.assert_array_equal(matrix, whole.fit_transform(frame, y))
         np.testing.assert_array_equal(preprocessor.categorical, whole.categorical)
         arguments = {"model": path, "n_estimators": 2}
-        found = PartialClassifier(ALL, arguments).fit(frame, y).predict_proba(frame)
+        result = PartialClassifier(ALL, arguments).fit(frame, y).predict_proba(frame)
         expected = TabICLLinearClassifier(**arguments).fit(frame, y).predict_proba(frame)
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(result, expected)
         other = PartialClassifier(ALL - {MISSING}, arguments).fit(frame, y)
         assert np.abs(other.predict_proba(frame) - expected).max() > 0
 
@@ -119,26 +119,26 @@ class TestCandidates:
     def test_steps_that_the_table_does_not_show_have_one_identity(self, path):
         frame, y = table()
         names = np.array(["no", "yes"])[y]
-        found = self.identities(path, frame, names)
-        assert len(set(found)) == 6
-        assert len(set(found[3:7])) == 1  # few columns, classes and rows
+        result = self.identities(path, frame, names)
+        assert len(set(result)) == 6
+        assert len(set(result[3:7])) == 1  # few columns, classes and rows
         numbers = self.identities(path, frame[["number"]].fillna(0), names)
         assert len(set(numbers)) == 3  # temperature and refinement only
 
     def test_a_table_of_many_classes_is_refused_at_first(self, path):
         frame, _ = table()
-        found = self.identities(path, frame, [f"c{i % 11:02}" for i in range(len(frame))])
-        assert found[:5] == ["refused"] * 5
-        assert "refused" not in found[5:]
+        result = self.identities(path, frame, [f"c{i % 11:02}" for i in range(len(frame))])
+        assert result[:5] == ["refused"] * 5
+        assert "refused" not in result[5:]
 
     def test_contexts_longer_than_in_pretraining_are_another_input(self, path, monkeypatch):
         frame, y = table()
         names = np.array(["no", "yes"])[y]
         monkeypatch.setitem(tiny_model.PROVENANCE, "trained_rows", [96, 149])
         longer = tiny_model.save(tiny_model.untrained(), path.with_name("short.ckpt"))
-        found = self.identities(longer, frame, names)
-        assert found[6] != found[5]
-        assert "long_context='auto'" in found[6]
+        result = self.identities(longer, frame, names)
+        assert result[6] != result[5]
+        assert "long_context='auto'" in result[6]
 
     def test_the_order_of_columns_and_labels_counts(self, path):
         frame, y = table()

@@ -36,9 +36,9 @@ MODELS: dict[str, Callable[[], ClassifierMixin]] = {
 def excess(model: ClassifierMixin, rows: Sample) -> tuple[float, float]:
     """Log-loss of the queries above that of the truth, in nats, and CPU seconds of the model."""
     trial = try_out(model, rows.x, rows.y.astype(object), rows.queries)
-    found = mean_log_loss(trial.probabilities, rows.labels.astype(object), trial.classes)
+    result = mean_log_loss(trial.probabilities, rows.labels.astype(object), trial.classes)
     best = -np.log(rows.truth[np.arange(len(rows.labels)), rows.labels]).mean()
-    return found - float(best), trial.fit_cpu_seconds + trial.predict_cpu_seconds
+    return result - float(best), trial.fit_cpu_seconds + trial.predict_cpu_seconds
 
 
 def markdown(scores: pd.DataFrame) -> str:

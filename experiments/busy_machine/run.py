@@ -65,7 +65,7 @@ def choose(step: Step, batch: TaskBatch, most: int) -> int:
 
 def measure(step: Step, batch: TaskBatch, rounds: int, steps: int) -> pd.DataFrame:
     """Mean seconds of steps by round and number of threads, in times of both shares too."""
-    most, found = torch.get_num_threads(), []
+    most, rows = torch.get_num_threads(), []
     step(batch)
     for _ in range(rounds):
         shares, chosen, least = (cores(1), cores(most)), choose(step, batch, most), 0.0
@@ -78,10 +78,10 @@ def measure(step: Step, batch: TaskBatch, rounds: int, steps: int) -> pd.DataFra
             cpu = (time.process_time() - cpu_began) / steps
             least = least or cpu
             times = [seconds * share / least for share in shares]
-            found.append((threads, seconds, cpu, *times, chosen == threads))
+            rows.append((threads, seconds, cpu, *times, chosen == threads))
     compared = "times the share of one", f"times the share of {most}"
     names = ["threads", "seconds", "CPU seconds", *compared, "chosen"]
-    return pd.DataFrame(found, columns=names)
+    return pd.DataFrame(rows, columns=names)
 
 
 def main() -> int:
@@ -104,8 +104,8 @@ def main() -> int:
         return measure(step, batch, arguments.rounds, arguments.steps)
 
     with competitors(arguments.competitors):
-        found = within_training(task, work, device)
-    groups = found.groupby("threads")
+        rows = within_training(task, work, device)
+    groups = rows.groupby("threads")
     medians = groups.median(numeric_only=True).assign(chosen=groups["chosen"].sum())
     print(medians.to_string(float_format="{:.3g}".format))
     return 0

@@ -109,9 +109,9 @@ def _tables(arguments: argparse.Namespace) -> list[Table]:
     """Those of both folders; of the larger ones alone where no other folder is named."""
     if arguments.large is None:
         return load_tables(arguments.tables, arguments.only)
-    found = load_tables(arguments.tables) if arguments.tables or folder_from_environment() else []
-    found += load_tables(arguments.large, protocol=LARGE)
-    names = [table.name for table in found]
+    tables = load_tables(arguments.tables) if arguments.tables or folder_from_environment() else []
+    tables += load_tables(arguments.large, protocol=LARGE)
+    names = [table.name for table in tables]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(
@@ -120,7 +120,7 @@ def _tables(arguments: argparse.Namespace) -> list[Table]:
     unknown = sorted(set(arguments.only or ()) - set(names))
     if unknown:
         raise ConfigError(f"--only {', '.join(unknown)}: there are {', '.join(names)}.")
-    return [table for table in found if arguments.only is None or table.name in arguments.only]
+    return [table for table in tables if arguments.only is None or table.name in arguments.only]
 
 
 def run(arguments: argparse.Namespace) -> str:

@@ -48,8 +48,8 @@ def rates(*shape, seed=0):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_docstrings_run(module):
-    found = importlib.import_module(f"tabicl_linear.analysis.{module}")
-    assert doctest.testmod(found).failed == 0
+    result = importlib.import_module(f"tabicl_linear.analysis.{module}")
+    assert doctest.testmod(result).failed == 0
 
 
 def test_every_public_function_has_an_example():

@@ -58,7 +58,7 @@ def test_rows_that_were_optimised_on_are_predicted_better(mixer, readout, axis):
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     epochs = []
     options = replace(FEW, max_epochs=12)
-    found = optimise_states(model, state, x, y, options, on_epoch=epochs.append)
+    result = optimise_states(model, state, x, y, options, on_epoch=epochs.append)
     assert epochs[-1].training.sum() < epochs[1].training.sum()
     assert all(update > 0 for update in epochs[-1].relative_updates)
     for a, b in zip(tensors(state), tensors(before), strict=True):
@@ -66,8 +66,8 @@ def test_rows_that_were_optimised_on_are_predicted_better(mixer, readout, axis):
     assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
     assert all(p.requires_grad and p.grad is None for p in model.parameters())
     with torch.no_grad():
-        assert model.predict(found, x).shape == (*y.shape, 4)
-    assert not any(tensor.requires_grad for tensor in tensors(found))
+        assert model.predict(result, x).shape == (*y.shape, 4)
+    assert not any(tensor.requires_grad for tensor in tensors(result))
 
 
 def test_models_without_matrix_states_are_refused():
@@ -84,12 +84,12 @@ def test_the_start_has_not_seen_the_rows_held_out(mixer, readout, axis):
     rows, _ = split(x.shape[1], STILL)
     with torch.no_grad():
         expected = model.fit(x[:, rows], y[:, rows], statistics=state.statistics)
-    found = optimise_states(model, state, x, y, STILL)
-    for a, b in zip(found.layers, expected.layers, strict=True):
+    result = optimise_states(model, state, x, y, STILL)
+    for a, b in zip(result.layers, expected.layers, strict=True):
         assert a.num_tokens == b.num_tokens
         assert_close(a.rule_state.S, b.rule_state.S, CONTRACT)
-    assert found.statistics is state.statistics
-    assert found.ridge is state.ridge
+    assert result.statistics is state.statistics
+    assert result.ridge is state.ridge
 
 
 def test_rows_to_hold_out_may_be_given():
@@ -98,11 +98,11 @@ def test_rows_to_hold_out_may_be_given():
     held_out = torch.tensor([19, 0, 7])
     others = torch.tensor([row for row in range(20) if row not in (0, 7, 19)])
     options = {"held_out": held_out, "on_epoch": epochs.append}
-    found = optimise_states(model, state, x, y, STILL, **options)
+    result = optimise_states(model, state, x, y, STILL, **options)
     with torch.no_grad():
         expected = model.fit(x[:, others], y[:, others], statistics=state.statistics)
-        logits = model.predict(found, x[:, held_out])
-    for a, b in zip(matrices(found), matrices(expected), strict=True):
+        logits = model.predict(result, x[:, held_out])
+    for a, b in zip(matrices(result), matrices(expected), strict=True):
         assert_close(a, b, CONTRACT)
     losses = cross_entropy(logits.transpose(1, 2), y[:, held_out], reduction="none").mean(1)
     assert_close(epochs[0].held_out, losses, RMS[torch.float64])
@@ -134,8 +134,8 @@ def test_a_pass_may_draw_some_of_the_rows(monkeypatch):
 def test_the_authors_start_is_the_state_given():
     model, (x, y, categorical) = make("DeltaNet", "causal"), context()
     state = fitted(model, x, y, categorical)
-    found = optimise_states(model, state, x, y, replace(STILL, start="all_rows"))
-    for a, b in zip(matrices(found), matrices(state), strict=True):
+    result = optimise_states(model, state, x, y, replace(STILL, start="all_rows"))
+    for a, b in zip(matrices(result), matrices(state), strict=True):
         assert_close(a, b, CONTRACT)
 
 
@@ -162,12 +162,12 @@ def test_one_step_is_adamw_on_the_loss_of_rows_read_as_queries():
     optimizer.step()
     after = loss(held_out).item()
     epochs = []
-    found = optimise_states(model, state, x, y, options, on_epoch=epochs.append)
+    result = optimise_states(model, state, x, y, options, on_epoch=epochs.append)
     assert epochs[0].held_out.item() == pytest.approx(before, rel=1e-12)
     assert epochs[1].held_out.item() == pytest.approx(after, rel=1e-12)
     assert bool(epochs[1].improved) == (after < before)
     expected = parameters if after < before else matrices(state)
-    for a, b in zip(matrices(found), expected, strict=True):
+    for a, b in zip(matrices(result), expected, strict=True):
         assert_close(a, b.detach(), RMS[torch.float64])
 
 
@@ -176,14 +176,14 @@ def test_the_best_state_is_kept():
     model, (x, y, categorical) = make("DeltaNet", "causal"), context(batch=1)
     state = fitted(model, x, y, categorical)
     options, epochs = replace(FEW, learning_rate=0.02, max_epochs=30, patience=3), []
-    found = optimise_states(model, state, x, y, options, on_epoch=epochs.append)
+    result = optimise_states(model, state, x, y, options, on_epoch=epochs.append)
     losses = torch.stack([epoch.held_out[0] for epoch in epochs])
     best = max(epoch.number for epoch in epochs if epoch.improved)
     assert losses[best] <= losses.min() + options.tolerance
     assert epochs[-1].number in (best + 3, 30)
     _, held_out = split(x.shape[1], options)
     with torch.no_grad():
-        read = cross_entropy(model.predict(found, x[:, held_out])[0], y[0, held_out])
+        read = cross_entropy(model.predict(result, x[:, held_out])[0], y[0, held_out])
     assert_close(read, losses[best], RMS[torch.float64])
 
 

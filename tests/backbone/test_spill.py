@@ -49,18 +49,18 @@ def test_the_file_is_used_and_does_not_grow_with_the_layers(tmp_path, monkeypatc
 
 
 def test_it_is_a_list_of_tensors(tmp_path):
-    found = Spilled(tmp_path)
+    result = Spilled(tmp_path)
     items = [torch.arange(6.0).reshape(2, 3), torch.tensor([[True]]), torch.ones(2).bfloat16()]
-    found.extend(items)
+    result.extend(items)
     for _ in range(2):  # reading takes nothing away
-        assert all(torch.equal(a, b) for a, b in zip(found, items, strict=True))
-        assert [a.dtype for a in found] == [b.dtype for b in items]
-    found[0] = -items[0]
-    found[1] = items[0]  # larger than before
-    assert torch.equal(found[0], -items[0])
-    assert torch.equal(found[1], items[0])
-    assert torch.equal(found.pop(), items[2])
-    assert len(found) == 2
+        assert all(torch.equal(a, b) for a, b in zip(result, items, strict=True))
+        assert [a.dtype for a in result] == [b.dtype for b in items]
+    result[0] = -items[0]
+    result[1] = items[0]  # larger than before
+    assert torch.equal(result[0], -items[0])
+    assert torch.equal(result[1], items[0])
+    assert torch.equal(result.pop(), items[2])
+    assert len(result) == 2
 
 
 def test_gradients_are_refused(tmp_path):
@@ -77,7 +77,7 @@ def test_a_full_disk_is_named(tmp_path):
         def write(self, data):
             raise OSError(28, "No space left on device")
 
-    found = Spilled(tmp_path)
-    found._file = Full()
+    result = Spilled(tmp_path)
+    result._file = Full()
     with pytest.raises(DataError, match=r"No space left.*TMPDIR"):
-        found.append(torch.ones(1))
+        result.append(torch.ones(1))

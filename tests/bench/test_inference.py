@@ -55,9 +55,9 @@ def test_states_hold_those_of_ridge_inputs(configs, form, expected):
 def test_both_models_take_the_tables_of_ours(configs, columns, classes):
     sizes = [f"data.shapes.max_features={columns}", f"data.shapes.max_classes={classes}"]
     models = build_models([configs / "deltanet.yaml"], SMALL + sizes, CPU)
-    for found in models.values():
-        assert found.architecture.num_features == columns
-        assert found.architecture.num_classes == classes
+    for result in models.values():
+        assert result.architecture.num_features == columns
+        assert result.architecture.num_classes == classes
 
 
 def test_points_are_measured_at_all_sizes(models):

@@ -242,7 +242,7 @@ def test_a_killed_run_leaves_whole_files(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     steps = [set(pd.read_parquet(folder / name)["step"]) for name in NAMES]
-    assert all({1, 2} <= found for found in steps)
+    assert all({1, 2} <= result for result in steps)
 
 
 def test_a_development_run_writes_nothing(fit, tmp_path):

@@ -106,8 +106,8 @@ def test_a_resumed_run_puts_no_nan_over_its_scores(fit, run, tmp_path):
 def test_a_replaced_config_is_kept_under_a_number(tmp_path):
     for text in ("a: 1\n", "a: 1\n", "a: 2\n", "a: 3\n"):
         save_config(tmp_path, text)
-    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert found == {"config.yaml": "a: 3\n", "config.1.yaml": "a: 1\n", "config.2.yaml": "a: 2\n"}
+    result = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert result == {"config.yaml": "a: 3\n", "config.1.yaml": "a: 1\n", "config.2.yaml": "a: 2\n"}
 
 
 def test_flatten():

@@ -145,10 +145,10 @@ def test_drift_of_the_command_is_that_of_the_functions(checkpoints, both):
     ],
 )
 def test_lengths_follow_the_trained_range(models, most, expected):
-    found = [tiny_model.untrained() for _ in models]
-    for model, rows in zip(found, models, strict=True):
+    result = [tiny_model.untrained() for _ in models]
+    for model, rows in zip(result, models, strict=True):
         model.provenance = {} if rows is None else {"trained_rows": [16, rows]}
-    assert plan_lengths(found, most) == expected
+    assert plan_lengths(result, most) == expected
 
 
 def test_a_full_layer_and_a_shut_one_are_saturated():

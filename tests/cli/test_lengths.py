@@ -58,15 +58,15 @@ def test_results_summary_and_figure(tmp_path, fs, causal, softmax, capsys):
     names = {path.name for path in out.iterdir()}
     assert names == {"run.json", "parts", "results.parquet", "summary.csv", "lengths.png"}
     assert (out / "lengths.png").read_bytes().startswith(b"\x89PNG")
-    found = pd.read_parquet(out / "results.parquet")
-    assert set(COLUMNS) <= set(found)
+    result = pd.read_parquet(out / "results.parquet")
+    assert set(COLUMNS) <= set(result)
     models = [name for n in ("fs", "causal", "softmax") for name in (n, f"{n} in blocks of 60")]
-    assert set(found["model"]) == {*models, "fs oracle", "causal oracle"}
-    lengths = found.groupby(["dataset", "model"])["num_rows"].apply(list)
+    assert set(result["model"]) == {*models, "fs oracle", "causal oracle"}
+    lengths = result.groupby(["dataset", "model"])["num_rows"].apply(list)
     for (_, model), rows in lengths.items():
         assert rows == ([300] if model.endswith("oracle") else [50, 100, 300])
-    assert found["checksum"].nunique() == 2
-    assert found["normalised_roc_auc"].max() == 1
+    assert result["checksum"].nunique() == 2
+    assert result["normalised_roc_auc"].max() == 1
     captured = capsys.readouterr()
     assert "| causal in blocks of 60 | " in captured.out
     assert "part 1: 2 of 2" in captured.err

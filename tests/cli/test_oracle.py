@@ -35,12 +35,12 @@ def test_synthetic_datasets(tmp_path, checkpoint, capsys):
     out = tmp_path / "out"
     options = ["--checkpoint", checkpoint, "--output", out, "--datasets", 2, "--rows", 300, *FEW]
     assert call(*options) == 0
-    found = pd.read_csv(out / "oracle.csv")
-    assert found[["dataset", "model", "num_rows", "epochs"]].to_numpy().tolist() == [
+    result = pd.read_csv(out / "oracle.csv")
+    assert result[["dataset", "model", "num_rows", "epochs"]].to_numpy().tolist() == [
         [0, "tiny", 300, 2],
         [1, "tiny", 300, 2],
     ]
-    assert (found["best_loss"] <= found["start_loss"]).all()
+    assert (result["best_loss"] <= result["start_loss"]).all()
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith("| tiny | ROC-AUC | ")
     assert "2 datasets or folds of 300 rows" in lines[-1]
@@ -53,10 +53,10 @@ def test_a_table(tmp_path, checkpoint):
     options = ["--checkpoint", checkpoint, "--output", out]
     options += ["--table", table(tmp_path / "t.csv"), "--target", "y", "--folds", 2]
     assert call(*options, *FEW) == 0
-    found = pd.read_csv(out / "oracle.csv")
-    assert found["num_rows"].tolist() == [60, 60]
-    assert found[["roc_auc", "oracle_roc_auc"]].map(lambda area: 0 <= area <= 1).all().all()
-    assert (found["largest_update"] >= found["smallest_update"]).all()
+    result = pd.read_csv(out / "oracle.csv")
+    assert result["num_rows"].tolist() == [60, 60]
+    assert result[["roc_auc", "oracle_roc_auc"]].map(lambda area: 0 <= area <= 1).all().all()
+    assert (result["largest_update"] >= result["smallest_update"]).all()
 
 
 def test_the_authors_variant_is_another_run(tmp_path, checkpoint, capsys):

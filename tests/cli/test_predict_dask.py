@@ -127,9 +127,9 @@ def test_every_row_is_scored_once_though_a_worker_is_killed(folder, model, clien
     until(lambda: (folder / "waiting").exists() and len(list((folder / "waiting").iterdir())) == 2)
     killed = kill(client)
     (folder / "gate").touch()
-    found = result.result(timeout=200)
-    assert found.index.tolist() == list(range(PARTS * ROWS))
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    outcome = result.result(timeout=200)
+    assert outcome.index.tolist() == list(range(PARTS * ROWS))
+    np.testing.assert_allclose(outcome, expected, atol=1e-6)
     until(lambda: len(client.scheduler_info()["workers"]) == 2)
     assert killed not in client.run(os.getpid).values()
 
@@ -160,10 +160,10 @@ def test_parts_are_whole_and_complete_though_a_worker_is_killed(
     assert "out" not in seen
     files = sorted(path.name for path in (folder / "out").iterdir())
     assert files == [f"part-{number:06d}.parquet" for number in range(PARTS)]
-    found = pd.read_parquet(folder / "out")
-    assert found.columns.tolist() == ["prediction", *(f"proba_{c}" for c in classifier.classes_)]
-    np.testing.assert_allclose(found.iloc[:, 1:], expected, atol=1e-6)
-    assert found.prediction.tolist() == classifier.classes_[expected.argmax(1)].tolist()
+    result = pd.read_parquet(folder / "out")
+    assert result.columns.tolist() == ["prediction", *(f"proba_{c}" for c in classifier.classes_)]
+    np.testing.assert_allclose(result.iloc[:, 1:], expected, atol=1e-6)
+    assert result.prediction.tolist() == classifier.classes_[expected.argmax(1)].tolist()
     assert not list(folder.glob(".*"))
     assert capsys.readouterr().err.splitlines() == [
         f"read {folder / 'train.parquet'}: 70 rows, 3 columns, 3 classes; wrote {folder / 'out'}: "

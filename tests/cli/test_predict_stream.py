@@ -78,11 +78,11 @@ def test_labels_are_those_of_predict(folder, model, suffix, labels):
     if suffix == "parquet":
         train["y"] = train["y"].astype(pd.Series(labels).dtype)
     getattr(train, f"to_{suffix}")(folder / f"train.{suffix}", index=False)
-    found = []
+    result = []
     for option in ([], ["--stream"]):
         assert run(folder, model, *option, train=f"train.{suffix}", output="out.parquet") == 0
-        found.append(pd.read_parquet(folder / "out.parquet"))
-    whole, pieces = found
+        result.append(pd.read_parquet(folder / "out.parquet"))
+    whole, pieces = result
     assert pieces.columns.tolist() == whole.columns.tolist()
     pd.testing.assert_series_equal(pieces["prediction"], whole["prediction"])
     assert set(pieces["prediction"]) <= set(train["y"]) or suffix == "csv"

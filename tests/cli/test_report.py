@@ -63,9 +63,9 @@ def test_bad_input_is_one_line_and_leaves_nothing(folder, capsys, options, words
 
 
 def test_a_missing_library_is_named_with_its_extra(folder, capsys, monkeypatch):
-    found = importlib.util.find_spec
+    result = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "statsmodels" else found(name)
+        importlib.util, "find_spec", lambda name: None if name == "statsmodels" else result(name)
     )
     assert main(["report", str(folder)]) == 2
     said = "`report` needs statsmodels: pip install 'tabicl-linear[benchmarks]'."

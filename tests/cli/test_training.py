@@ -72,8 +72,8 @@ def test_options_of_lightning_work(fit, tmp_path, monkeypatch, options):
 def test_a_new_run_takes_a_new_folder_also_without_loggers(fit, tmp_path):
     for _ in range(2):
         assert fit("--trainer.max_steps", 1, "--trainer.logger", "false") == 0
-    found = sorted(path.relative_to(tmp_path / "runs") for path in tmp_path.rglob("*.*t*"))
-    assert [str(path) for path in found] == ["version_0/last.ckpt", "version_1/last.ckpt"]
+    result = sorted(path.relative_to(tmp_path / "runs") for path in tmp_path.rglob("*.*t*"))
+    assert [str(path) for path in result] == ["version_0/last.ckpt", "version_1/last.ckpt"]
     assert all((tmp_path / "runs" / f"version_{i}" / "config.yaml").exists() for i in (0, 1))
 
 

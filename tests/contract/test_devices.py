@@ -97,12 +97,12 @@ def check(results, *values) -> Counter[str]:
     """Compare results of values with those of the same values elsewhere; what waited for some."""
     truth = results(*copy.deepcopy(values))
     with Elsewhere() as elsewhere, Told() as told:
-        found = results(*(value.to(DEVICE) for value in values))
+        result = results(*(value.to(DEVICE) for value in values))
     assert told.silent == []
-    assert found.keys() == truth.keys()
+    assert result.keys() == truth.keys()
     for name, value in truth.items():
-        assert isinstance(found[name], There), name
-        assert_close(found[name].held, value, RMS[value.dtype], name)
+        assert isinstance(result[name], There), name
+        assert_close(result[name].held, value, RMS[value.dtype], name)
     return elsewhere.waits
 
 

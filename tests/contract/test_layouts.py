@@ -108,8 +108,8 @@ def test_a_view_becomes_a_tensor_of_its_own_and_others_stay():
 
 def test_tensors_of_a_file_start_where_others_do(tmp_path):
     """Some processors sum in another order where memory starts elsewhere."""
-    found = RandomFeatureRidge(n_estimators=1).fit(*load_iris(return_X_y=True))
-    found.save(tmp_path / "state")
+    result = RandomFeatureRidge(n_estimators=1).fit(*load_iris(return_X_y=True))
+    result.save(tmp_path / "state")
     again = RandomFeatureRidge.load(tmp_path / "state").ensemble_.states
     assert_row_major(again)
     assert {tensor.data_ptr() % 64 for tensor in tensors(again)} == {0}

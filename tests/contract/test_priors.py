@@ -63,10 +63,10 @@ def assert_classes(prior: Prior) -> None:
     for shape in SHAPES:
         for seed in range(5):
             for labels in draw(prior, shape, seed).y:
-                found = labels.unique().tolist()
-                assert found == list(range(len(found)))
-                assert found == labels[: shape.num_context].unique().tolist()
-                assert 2 <= len(found) <= shape.num_classes
+                result = labels.unique().tolist()
+                assert result == list(range(len(result)))
+                assert result == labels[: shape.num_context].unique().tolist()
+                assert 2 <= len(result) <= shape.num_classes
 
 
 def assert_the_generator_alone_decides(prior: Prior) -> None:

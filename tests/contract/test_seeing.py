@@ -115,9 +115,9 @@ def test_matrices_are_what_queries_read(mixer, readout, axis):
     model, batch = make(mixer, readout, axis=axis, mixers=OWN), task()
     with torch.no_grad():
         state = model.fit(batch.x[:, :20], batch.y[:, :20])
-    found = matrices(model, state)
-    assert len(found) == (0 if kind(mixer) == "Softmax" else 2)
-    for layer, S in found.items():
+    result = matrices(model, state)
+    assert len(result) == (0 if kind(mixer) == "Softmax" else 2)
+    for layer, S in result.items():
         q = torch.randn(len(S), 3, S.shape[1], S.shape[3], dtype=torch.float64)
         rule = model.backbone.layers()[layer - 1].mixer.rule
         read = rule.read(q, state.layers[layer - 1].rule_state)
@@ -151,16 +151,16 @@ def test_every_callback_looks_and_says_nothing_of_what_is_not_there(mixer, reado
 def test_every_analysis_runs_or_says_why_not(mixer):
     readout = "final_state"
     model = make(mixer, readout)
-    found = inspect_model("it", model, Plan(probe(), [8, 20, 40], 20))
-    assert {*found.tables, *found.absent} == set(ANALYSES)
-    assert all(len(table) for table in found.tables.values())
+    result = inspect_model("it", model, Plan(probe(), [8, 20, 40], 20))
+    assert {*result.tables, *result.absent} == set(ANALYSES)
+    assert all(len(table) for table in result.tables.values())
     absent = {
         "DeltaNet": set(),
         "Mamba2": set(),
         "Ridge": {"write_rates", "contribution"},
         "Softmax": {"write_rates", "contribution", "drift", "ridge_target"},
     }
-    assert set(found.absent) == absent[mixer]
+    assert set(result.absent) == absent[mixer]
 
 
 def test_every_mixer_says_which_gates_it_has():

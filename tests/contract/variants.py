@@ -35,10 +35,10 @@ def _discover() -> dict[str, Callable[..., SequenceMixer]]:
 def defined_in(package: ModuleType, base: type) -> list[type]:
     """Every class below `base` that a module of the package defines, however deep."""
     names = [info.name for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    found = [vars(importlib.import_module(name)).values() for name in names]
+    result = [vars(importlib.import_module(name)).values() for name in names]
     return [
         cls
-        for name, values in zip(names, found, strict=True)
+        for name, values in zip(names, result, strict=True)
         for cls in values
         if isinstance(cls, type) and issubclass(cls, base) and cls.__module__ == name
         if not inspect.isabstract(cls)

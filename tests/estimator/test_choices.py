@@ -30,12 +30,12 @@ def decide(full, blocks, labels):
 def test_the_standard_error_is_that_of_the_mean_difference():
     rng = np.random.default_rng(0)
     labels, gaps = rng.integers(2, size=12), rng.normal(size=(2, 12))
-    found = decide(*(logits_of(labels, gap) for gap in gaps), labels)
+    result = decide(*(logits_of(labels, gap) for gap in gaps), labels)
     losses = -np.log(expit(gaps))
-    assert found.standard_error == pytest.approx(stats.sem(losses[0] - losses[1]))
-    assert found.full_log_loss == pytest.approx(losses[0].mean())
-    assert found.blocks_log_loss == pytest.approx(losses[1].mean())
-    assert found.held_out_rows == 12
+    assert result.standard_error == pytest.approx(stats.sem(losses[0] - losses[1]))
+    assert result.full_log_loss == pytest.approx(losses[0].mean())
+    assert result.blocks_log_loss == pytest.approx(losses[1].mean())
+    assert result.held_out_rows == 12
 
 
 @pytest.mark.parametrize(("spread", "choice"), [(0.9, "blocks"), (1.1, "full")])
@@ -47,9 +47,9 @@ def test_blocks_are_chosen_from_two_standard_errors_on(spread, choice):
     labels = np.zeros(4, dtype=np.int64)
     losses = np.stack([3 + gains, np.full(4, 3.0)])
     gaps = -np.log(np.expm1(losses))  # the loss of a gap g is log(1 + exp(-g))
-    found = decide(*(logits_of(labels, gap) for gap in gaps), labels)
-    assert found.standard_error == pytest.approx(spread / 2)
-    assert (found.choice, found.num_blocks) == (choice, 3 if choice == "blocks" else 1)
+    result = decide(*(logits_of(labels, gap) for gap in gaps), labels)
+    assert result.standard_error == pytest.approx(spread / 2)
+    assert (result.choice, result.num_blocks) == (choice, 3 if choice == "blocks" else 1)
 
 
 def test_as_many_blocks_as_allowed_and_no_more():
@@ -64,9 +64,9 @@ def test_a_calibrated_temperature_is_the_most_probable_one(rows):
     rng = np.random.default_rng(0)
     logits = 3 * rng.normal(size=(1, rows, 3))
     labels = np.array([rng.choice(3, p=np.exp(row)) for row in log_softmax(logits[0] / 2, -1)])
-    found = calibrated_temperature(logits, labels, fixed=0.8, average_logits=True)
+    result = calibrated_temperature(logits, labels, fixed=0.8, average_logits=True)
     grid = np.exp(np.linspace(*np.log(TEMPERATURES), 4001))
     logs = log_softmax(logits[0][None] / grid[:, None, None], -1)
     misfit = -logs[:, np.arange(rows), labels].sum(1)
     prior = (np.log(grid / 0.8) / PRIOR_DEVIATION) ** 2 / 2
-    assert found == pytest.approx(grid[(misfit + prior).argmin()], rel=2e-3)
+    assert result == pytest.approx(grid[(misfit + prior).argmin()], rel=2e-3)

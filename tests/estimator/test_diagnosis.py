@@ -54,18 +54,18 @@ def measure(found, name):
     ],
 )
 def test_the_table_has_what_the_model_has(mixer, axis, measures):
-    found = fitted(make(mixer, "final_state", axis=axis)).diagnose(*table())
-    assert list(found) == COLUMNS
-    assert set(found["measure"]) == measures | {"order_spread"}
-    assert found["value"].notna().all()
-    assert not found.duplicated(COLUMNS[:-1]).any()
-    assert set(found["member"]) == {1, 2, 3}
+    result = fitted(make(mixer, "final_state", axis=axis)).diagnose(*table())
+    assert list(result) == COLUMNS
+    assert set(result["measure"]) == measures | {"order_spread"}
+    assert result["value"].notna().all()
+    assert not result.duplicated(COLUMNS[:-1]).any()
+    assert set(result["member"]) == {1, 2, 3}
     for name in measures:
-        rows = measure(found, name)
+        rows = measure(result, name)
         assert set(rows["layer"]) == {1, 2}
         assert rows["head"].isna().all() if name in OF_LAYERS else set(rows["head"]) == {1, 2}
         assert len(rows) == 3 * 2 * (1 if name in OF_LAYERS else 2)
-    spread = measure(found, "order_spread")
+    spread = measure(result, "order_spread")
     assert spread["layer"].isna().all()
     assert len(spread) == 3
 
@@ -77,7 +77,7 @@ def test_values_are_those_of_the_states(axis, rows_per_batch):
     x, y = table()
     model = make("DeltaNet", "final_state", axis=axis)
     classifier = fitted(model, rows_per_batch=rows_per_batch)
-    found, ensemble = classifier.diagnose(x, y), classifier.ensemble_
+    result, ensemble = classifier.diagnose(x, y), classifier.ensemble_
     assert ensemble.group_size == (3 if rows_per_batch is None else 1)
     matrix, codes = classifier.preprocessor_.transform(x), np.unique(y, return_inverse=True)[1]
     encoded = Encoded(matrix, codes, classifier.preprocessor_.categorical, codes.max() + 1)
@@ -92,25 +92,25 @@ def test_values_are_those_of_the_states(axis, rows_per_batch):
         ("effective_rank", 40, "effective_rank"),
         ("cosine_half", 20, "cosine"),
     ):
-        told = measure(found, name)
+        told = measure(result, name)
         truth, tolerance = expected.loc[length][column], RMS[torch.float64]
         np.testing.assert_allclose(told["value"], truth, rtol=tolerance, atol=tolerance)
-    assert measure(found, "cosine_half")["value"].abs().max() < 1
+    assert measure(result, "cosine_half")["value"].abs().max() < 1
 
 
 def test_states_that_are_sums_do_not_depend_on_the_order_and_others_do():
     def spread(mixer):
-        found = fitted(make(mixer, "final_state")).diagnose(*table())
-        return measure(found, "order_spread")["value"]
+        result = fitted(make(mixer, "final_state")).diagnose(*table())
+        return measure(result, "order_spread")["value"]
 
     assert spread("LinearAttention").max() < CONTRACT
     assert spread("DeltaNet").min() > 1e-6
 
 
 def test_each_digit_of_many_classes_is_looked_into():
-    found = fitted(make("DeltaNet", "final_state"), classes=6).diagnose(*table(classes=6))
-    assert set(found["digit"]) == {1, 2, 3, 4}
-    assert not found.duplicated(COLUMNS[:-1]).any()
+    result = fitted(make("DeltaNet", "final_state"), classes=6).diagnose(*table(classes=6))
+    assert set(result["digit"]) == {1, 2, 3, 4}
+    assert not result.duplicated(COLUMNS[:-1]).any()
 
 
 def test_nothing_changes():
@@ -130,9 +130,9 @@ def test_nothing_changes():
 def test_refined_states_are_looked_into_as_they_are():
     model = make("DeltaNet", "final_state")
     plain, refined = (fitted(model, refine=refine).diagnose(*table()) for refine in (False, True))
-    norms = [measure(found, "norm")["value"].to_numpy() for found in (plain, refined)]
+    norms = [measure(result, "norm")["value"].to_numpy() for result in (plain, refined)]
     assert np.abs(norms[0] - norms[1]).max() > 1e-6
-    cosines = [measure(found, "cosine_half")["value"] for found in (plain, refined)]
+    cosines = [measure(result, "cosine_half")["value"] for result in (plain, refined)]
     np.testing.assert_allclose(*cosines, rtol=RMS[torch.float64])
 
 
@@ -166,8 +166,8 @@ def test_blocks_are_refused_with_the_remedy(classes):
 
 
 def test_the_figure_has_a_panel_for_each_measure():
-    found = fitted(make("GatedDeltaNet", "final_state")).diagnose(*table())
-    axes = diagnosis_figure(found).axes
+    result = fitted(make("GatedDeltaNet", "final_state")).diagnose(*table())
+    axes = diagnosis_figure(result).axes
     assert [ax.get_title() for ax in axes] == list(LABELS.values())
     assert [ax.get_xlabel() for ax in axes] == ["layer"] * 5 + ["member"]
     softmax = fitted(make("Softmax", "final_state")).diagnose(*table())
@@ -175,7 +175,7 @@ def test_the_figure_has_a_panel_for_each_measure():
 
 
 def test_the_figure_says_which_extra_is_missing(monkeypatch):
-    found = fitted(make("DeltaNet", "final_state"), n_estimators=1).diagnose(*table())
+    result = fitted(make("DeltaNet", "final_state"), n_estimators=1).diagnose(*table())
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ConfigError, match=r"matplotlib.*tabicl-linear\[train\]"):
-        diagnosis_figure(found)
+        diagnosis_figure(result)

@@ -100,11 +100,11 @@ def test_evidence_decides(model, monkeypatch, better):
     mislead(monkeypatch, lambda rows: rows > 100 if better == "blocks" else rows < 100)
     x, y = table(150)
     chosen = make(model, "auto", random_state=3).fit(x, y)
-    found = chosen.long_context_
-    assert (found.choice, found.num_blocks) == (better, 3 if better == "blocks" else 1)
-    assert found.held_out_rows == 15
-    gain = found.full_log_loss - found.blocks_log_loss
-    assert abs(gain) > 2 * found.standard_error > 0
+    result = chosen.long_context_
+    assert (result.choice, result.num_blocks) == (better, 3 if better == "blocks" else 1)
+    assert result.held_out_rows == 15
+    gain = result.full_log_loss - result.blocks_log_loss
+    assert abs(gain) > 2 * result.standard_error > 0
     assert (gain > 0) == (better == "blocks")
     given = make(model, better, random_state=3).fit(x, y)
     np.testing.assert_array_equal(chosen.predict_proba(x), given.predict_proba(x))

@@ -37,18 +37,18 @@ def test_the_answers_of_predict_proba_with_the_index_and_partitions_of_the_table
     names = ["proba_may, be", "proba_no", "proba_yes"]
     assert lazy.columns.tolist() == names
     assert lazy.dtypes.tolist() == [np.float64] * 3
-    found = computed(lazy)
-    assert found.columns.tolist() == names
-    assert found.index.equals(frame.index)
-    np.testing.assert_allclose(found, classifier.predict_proba(frame), atol=1e-6)
+    result = computed(lazy)
+    assert result.columns.tolist() == names
+    assert result.index.equals(frame.index)
+    np.testing.assert_allclose(result, classifier.predict_proba(frame), atol=1e-6)
 
 
 def test_partitions_without_rows(classifier):
     frame = table(40)[0]
     ddf = dataframe.from_pandas(frame, npartitions=4)
     few = ddf.map_partitions(lambda rows: rows[rows.index >= 25])
-    found = computed(dask_predict_proba(classifier, few))
-    np.testing.assert_allclose(found, classifier.predict_proba(frame[25:]), atol=1e-6)
+    result = computed(dask_predict_proba(classifier, few))
+    np.testing.assert_allclose(result, classifier.predict_proba(frame[25:]), atol=1e-6)
     none = ddf.map_partitions(lambda rows: rows[:0])
     nothing = computed(dask_predict_proba(classifier, none))
     assert nothing.shape == (0, 3)

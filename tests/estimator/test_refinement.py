@@ -68,34 +68,36 @@ def nothing_better(monkeypatch):
 @pytest.mark.parametrize(("mixer", "readout", "axis"), VARIANTS)
 def test_it_is_never_worse_on_the_held_out_rows_and_the_model_is_frozen(mixer, readout, axis):
     model = make(mixer, readout, axis=axis)
-    found = fitted(model)
-    curve = found.refine_
+    result = fitted(model)
+    curve = result.refine_
     assert list(curve) == COLUMNS
     assert curve["member"].unique().tolist() == [1, 2]
     for _, passes in curve.groupby("member"):
         check_curve(passes)
-    after = found.ensemble_.model.state_dict()
+    after = result.ensemble_.model.state_dict()
     for name, value in model.state_dict().items():
         assert torch.equal(value, after[name])
-    assert not any(tensor.requires_grad for tensor in tensors(found.ensemble_.states))
-    np.testing.assert_allclose(found.predict_proba(table(20, seed=1)[0]).sum(1), 1)
+    assert not any(tensor.requires_grad for tensor in tensors(result.ensemble_.states))
+    np.testing.assert_allclose(result.predict_proba(table(20, seed=1)[0]).sum(1), 1)
 
 
 def test_the_loss_is_that_of_the_states_in_use_on_rows_of_each_members_own():
     x, y = table()
-    found = fitted()
-    ensemble, codes = found.ensemble_, np.unique(y, return_inverse=True)[1]
-    matrix = found.preprocessor_.fit_transform(x, codes)
+    result = fitted()
+    ensemble, codes = result.ensemble_, np.unique(y, return_inverse=True)[1]
+    matrix = result.preprocessor_.fit_transform(x, codes)
     held_out = []
     for member, (view, state) in enumerate(zip(ensemble.views, ensemble.states, strict=True)):
-        encoded = Encoded(matrix, codes, found.preprocessor_.categorical, codes.max() + 1)
+        encoded = Encoded(matrix, codes, result.preprocessor_.categorical, codes.max() + 1)
         rows, labels = as_seen(ensemble, (view,), encoded)
-        mask = held_out_rows(codes, found._plan().drawn_seed() + member, fraction=HELD_OUT_FRACTION)
+        mask = held_out_rows(
+            codes, result._plan().drawn_seed() + member, fraction=HELD_OUT_FRACTION
+        )
         held_out.append(mask)
         shown = mask[view.row_order(len(codes))]
         with torch.no_grad():
             logits = ensemble.model.predict(state, rows[:, shown])
-        of_member = found.refine_[found.refine_["member"] == member + 1]
+        of_member = result.refine_[result.refine_["member"] == member + 1]
         assert of_member["used"].all()
         told = float(of_member["held_out_loss"][of_member["best"]].item())
         expected = cross_entropy(logits[0], labels[0, shown]).item()
@@ -113,13 +115,15 @@ def test_starts_are_written_from_the_other_rows(axis, monkeypatch):
         return fit(self, x, y, **options)
 
     monkeypatch.setattr(InContextModel, "fit", watched)
-    found = fitted(make("DeltaNet", "final_state", axis=axis))
+    result = fitted(make("DeltaNet", "final_state", axis=axis))
     codes = np.unique(table()[1], return_inverse=True)[1]
     assert len(written) == 4
     pairs = zip(written[:2], written[2:], strict=True)
     for member, ((rows, labels), (some, of_some)) in enumerate(pairs):
-        mask = held_out_rows(codes, found._plan().drawn_seed() + member, fraction=HELD_OUT_FRACTION)
-        kept = ~mask[found.ensemble_.views[member].row_order(60)]
+        mask = held_out_rows(
+            codes, result._plan().drawn_seed() + member, fraction=HELD_OUT_FRACTION
+        )
+        kept = ~mask[result.ensemble_.views[member].row_order(60)]
         assert kept.sum() == 54
         assert torch.equal(rows[kept], some)
         assert torch.equal(labels[kept], of_some)
@@ -147,33 +151,33 @@ def test_starts_do_not_know_the_label_of_a_row_held_out(monkeypatch):
 def test_where_nothing_is_better_the_states_are_those_of_all_rows(mixer):
     """A single member, since several are otherwise computed together, with other roundings."""
     model, queries = make(mixer, "final_state"), table(20, seed=1)[0]
-    found = fitted(model, n_estimators=1)
-    assert not found.refine_["used"].any()
-    assert found.refine_["best"].tolist() == [True, False, False, False]
+    result = fitted(model, n_estimators=1)
+    assert not result.refine_["used"].any()
+    assert result.refine_["best"].tolist() == [True, False, False, False]
     plain = fitted(model, n_estimators=1, refine=False)
-    np.testing.assert_array_equal(found.predict_proba(queries), plain.predict_proba(queries))
+    np.testing.assert_array_equal(result.predict_proba(queries), plain.predict_proba(queries))
 
 
 def test_refined_states_differ_and_members_are_read_as_without():
     queries = table(20, seed=1)[0]
-    found, plain = fitted(), fitted(refine=False)
-    assert np.abs(found.predict_proba(queries) - plain.predict_proba(queries)).max() > 1e-6
-    assert found.state_nbytes_ == plain.state_nbytes_
+    result, plain = fitted(), fitted(refine=False)
+    assert np.abs(result.predict_proba(queries) - plain.predict_proba(queries)).max() > 1e-6
+    assert result.state_nbytes_ == plain.state_nbytes_
     assert not hasattr(plain, "refine_")
-    found.set_params(refine=False).fit(*table())
-    assert not hasattr(found, "refine_")
+    result.set_params(refine=False).fit(*table())
+    assert not hasattr(result, "refine_")
     np.testing.assert_allclose(
-        found.predict_proba(queries), plain.predict_proba(queries), rtol=RMS[torch.float64]
+        result.predict_proba(queries), plain.predict_proba(queries), rtol=RMS[torch.float64]
     )
 
 
 def test_too_few_rows_to_hold_one_out():
-    found, plain = fitted(rows=9), fitted(rows=9, refine=False)
-    assert list(found.refine_) == COLUMNS
-    assert len(found.refine_) == 0
+    result, plain = fitted(rows=9), fitted(rows=9, refine=False)
+    assert list(result.refine_) == COLUMNS
+    assert len(result.refine_) == 0
     queries = table(20, seed=1)[0]
     np.testing.assert_allclose(
-        found.predict_proba(queries), plain.predict_proba(queries), rtol=RMS[torch.float64]
+        result.predict_proba(queries), plain.predict_proba(queries), rtol=RMS[torch.float64]
     )
 
 
@@ -192,33 +196,33 @@ def test_random_state_decides_and_global_generators_stay():
 @pytest.mark.parametrize("axis", ["coded_row", "ridge_cells"])
 def test_a_file_keeps_refined_states(axis, tmp_path):
     model, queries = make("DeltaNet", "final_state", axis=axis), table(20, seed=1)[0]
-    found = fitted(model)
-    found.save(tmp_path / "refined.state")
+    result = fitted(model)
+    result.save(tmp_path / "refined.state")
     again = TabICLLinearClassifier.load(tmp_path / "refined.state", model=model, device="cpu")
-    np.testing.assert_array_equal(again.predict_proba(queries), found.predict_proba(queries))
-    pd.testing.assert_frame_equal(again.refine_, found.refine_)
+    np.testing.assert_array_equal(again.predict_proba(queries), result.predict_proba(queries))
+    pd.testing.assert_frame_equal(again.refine_, result.refine_)
     assert again.refine is True
 
 
 def test_digits_of_many_classes_are_refined_one_by_one():
     """The model takes four classes and the table has six, as two digits in each of two orders."""
-    found = fitted(classes=6)
-    pairs = found.refine_.groupby(["member", "digit"])
+    result = fitted(classes=6)
+    pairs = result.refine_.groupby(["member", "digit"])
     assert list(pairs.groups) == [(m, d) for m in (1, 2) for d in (1, 2, 3, 4)]
     for _, passes in pairs:
         check_curve(passes)
-    assert found.refine_["used"].any()
-    np.testing.assert_allclose(found.predict_proba(table(20, seed=1)[0]).sum(1), 1)
+    assert result.refine_["used"].any()
+    np.testing.assert_allclose(result.predict_proba(table(20, seed=1)[0]).sum(1), 1)
 
 
 def test_it_goes_with_the_other_arguments():
     options = {"softmax_temperature": "auto", "class_weight": "balanced", "ensemble": "paper"}
-    found = fitted(average_logits=False, **options)
-    assert found.temperature_ > 0
-    assert found.refine_["member"].max() == 2
+    result = fitted(average_logits=False, **options)
+    assert result.temperature_ > 0
+    assert result.refine_["member"].max() == 2
     # The calibration refines states of fewer rows; the table is that of the last fit.
-    assert found.refine_.groupby("member")["passes"].min().tolist() == [0, 0]
-    np.testing.assert_allclose(found.predict_proba(table(20, seed=1)[0]).sum(1), 1)
+    assert result.refine_.groupby("member")["passes"].min().tolist() == [0, 0]
+    np.testing.assert_allclose(result.predict_proba(table(20, seed=1)[0]).sum(1), 1)
 
 
 def test_memory_that_runs_out_is_tried_with_fewer_rows(monkeypatch):

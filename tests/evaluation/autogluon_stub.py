@@ -30,8 +30,8 @@ class AbstractTorchModel:
         return X
 
     def predict_proba(self, X):
-        found = self.model.predict_proba(self.preprocess(X))
-        return found[:, 1] if self.problem_type == "binary" else found
+        result = self.model.predict_proba(self.preprocess(X))
+        return result[:, 1] if self.problem_type == "binary" else result
 
     def set_device(self, device):
         self.device = device

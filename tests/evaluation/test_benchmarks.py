@@ -12,8 +12,8 @@ def test_numbers_are_names_of_suites(tmp_path):
     folder = benchmark_folder.write(tmp_path / "tables")
     index = pd.read_csv(folder / "index.csv")
     index.assign(suite=[457, 457, 99], name=[1, 2, 3]).to_csv(folder / "index.csv", index=False)
-    found = folder_benchmark(folder, "457")
-    assert [source.name for source in found.sources] == ["1", "2"]
+    result = folder_benchmark(folder, "457")
+    assert [source.name for source in result.sources] == ["1", "2"]
     with pytest.raises(ConfigError, match="give --suite, one of 457, 99"):
         folder_benchmark(folder, None)
 

@@ -24,8 +24,8 @@ from tabicl_linear.report.comparison import ALPHA, Pair
 
 def test_bins_are_closed_above():
     """One half belongs to the bin below it: with 0.55 beside it the errors would cancel."""
-    found = calibration_error(np.array([0.5, 0.55]), np.array([True, False]))
-    assert found == pytest.approx((0.5 + 0.55) / 2)
+    result = calibration_error(np.array([0.5, 0.55]), np.array([True, False]))
+    assert result == pytest.approx((0.5 + 0.55) / 2)
 
 
 def test_of_equally_frequent_classes_the_first_by_name_stay():
@@ -63,16 +63,16 @@ def replace_p(pair, adjusted):
 def test_of_two_classes_the_area_is_that_of_the_second():
     classes = np.array(["a", "b"], dtype=object)
     probabilities = np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]])
-    found = score(probabilities, np.array(["a", "b", "b"], dtype=object), classes)
-    assert found.roc_auc == 1
+    result = score(probabilities, np.array(["a", "b", "b"], dtype=object), classes)
+    assert result.roc_auc == 1
 
 
 def test_classes_that_no_query_has_count_for_nothing():
     """The context has an a and no query: b and c are told apart by their own columns."""
     classes = np.array(["a", "b", "c"], dtype=object)
     probabilities = np.array([[0.5, 0.4, 0.1], [0.1, 0.3, 0.6], [0.3, 0.1, 0.6]])
-    found = score(probabilities, np.array(["b", "c", "c"], dtype=object), classes)
-    assert found.roc_auc == 1
+    result = score(probabilities, np.array(["b", "c", "c"], dtype=object), classes)
+    assert result.roc_auc == 1
 
 
 def test_one_row_without_probabilities_is_a_fault():

@@ -22,9 +22,9 @@ BASELINE = "logistic_regression"
 
 def scores(folder):
     """Scores without times, in the order of the key."""
-    found = pd.read_csv(folder / "results.csv")
-    found = found[found["metric"].isin(METRICS)].drop(columns="seconds")
-    return found.sort_values(["model", "dataset", "fold", "metric"]).reset_index(drop=True)
+    result = pd.read_csv(folder / "results.csv")
+    result = result[result["metric"].isin(METRICS)].drop(columns="seconds")
+    return result.sort_values(["model", "dataset", "fold", "metric"]).reset_index(drop=True)
 
 
 class TestResults:

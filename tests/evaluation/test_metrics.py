@@ -52,8 +52,8 @@ class TestScores:
         [([1.0, 1.0], [True, True], 0.0), ([1.0, 1.0], [True, False], 0.5), ([0.6], [True], 0.4)],
     )
     def test_calibration_error_by_hand(self, confidence, right, expected):
-        found = calibration_error(np.array(confidence), np.array(right))
-        assert found == pytest.approx(expected)
+        result = calibration_error(np.array(confidence), np.array(right))
+        assert result == pytest.approx(expected)
 
     def test_roc_auc_is_the_library_s_weighted_average(self):
         probabilities, y = drawn()
@@ -69,9 +69,9 @@ class TestScores:
         y = np.array(["a", "b", "a", "z"], dtype=object)
         certain = np.array([[1e-12, 1.0], [0.25, 0.75], [0.5, 0.5], [0.5, 0.5]])
         expected = -np.log([1e-12, 0.75, 0.5]).mean()
-        found = mean_log_loss(certain, y, CLASSES[:2])
-        assert found == pytest.approx(expected, rel=1e-9)
-        assert score(certain, y, CLASSES[:2]).log_loss == found
+        result = mean_log_loss(certain, y, CLASSES[:2])
+        assert result == pytest.approx(expected, rel=1e-9)
+        assert score(certain, y, CLASSES[:2]).log_loss == result
         never = np.array([[0.0, 1.0], [0.0, 1.0]])
         most = -np.log(np.finfo(np.float64).eps)
         assert mean_log_loss(never, y[:2], CLASSES[:2]) == pytest.approx(most / 2)

@@ -223,8 +223,8 @@ class TestFaults:
 class TestSuites:
     def test_classification_tables_of_a_suite(self, read, server, tmp_path):
         server.tables |= {21: Table(dense()), 32: Table(dense(), classes=0)}
-        found = [(source.name, source.openml_id) for source in read(suite="457")]
-        assert found == [("table1-11", 11), ("table1-21", 21)]
+        result = [(source.name, source.openml_id) for source in read(suite="457")]
+        assert result == [("table1-11", 11), ("table1-21", 21)]
         server.requests.clear()
         assert [source.openml_id for source in read(suite="457", offline=True)] == [11, 21]
         assert not server.requests
@@ -272,8 +272,8 @@ class TestUnusable:
         reasons = table.groupby("dataset")["error"].unique()
         assert table.loc[table["dataset"] == "weather", "error"].isna().all()
         for name, reason in self.REASONS.items():
-            (found,) = reasons[name]
-            assert found.startswith(reason)
+            (result,) = reasons[name]
+            assert result.startswith(reason)
         failed = table[table["error"].notna()]
         assert failed[["value", "seconds"]].isna().all(axis=None)
         assert set(failed["fold"]) == set(range(5))

@@ -50,7 +50,7 @@ class TestCodes:
                 "y": [1, 2, 1],
             }
         )
-        found = encode(frame, "y", name="made", openml_id=3)
+        result = encode(frame, "y", name="made", openml_id=3)
         nan = np.nan
         expected = {
             "number": [1, 2, 3],
@@ -62,12 +62,12 @@ class TestCodes:
             "date": [2, nan, 2],
             "4": [0.5, nan, np.inf],
         }
-        pd.testing.assert_frame_equal(found.x, pd.DataFrame(expected, dtype=np.float32))
-        assert found.categorical == ("declared", "true")
-        assert found.y.tolist() == ["1", "2", "1"]
-        kinds = found.declared().dtypes
+        pd.testing.assert_frame_equal(result.x, pd.DataFrame(expected, dtype=np.float32))
+        assert result.categorical == ("declared", "true")
+        assert result.y.tolist() == ["1", "2", "1"]
+        kinds = result.declared().dtypes
         assert [name for name in kinds.index if kinds[name] == "category"] == ["declared", "true"]
-        assert found.x.dtypes.eq(np.float32).all()
+        assert result.x.dtypes.eq(np.float32).all()
 
     def test_a_target_that_is_missing(self):
         frame = pd.DataFrame({"x": [1.0, 2.0], "y": ["a", None]})
@@ -79,21 +79,21 @@ class TestCodes:
 
 class TestCaps:
     def test_a_small_table_is_only_shuffled(self):
-        found = prepare(table(), CC18)
+        result = prepare(table(), CC18)
         expected = np.random.default_rng(42).permutation(300)
-        np.testing.assert_array_equal(rows_of(found), expected)
-        assert found.y.tolist() == [f"k{n % 2:02}" for n in expected]
-        assert columns_of(found) == [0, 1, 2]
+        np.testing.assert_array_equal(rows_of(result), expected)
+        assert result.y.tolist() == [f"k{n % 2:02}" for n in expected]
+        assert columns_of(result) == [0, 1, 2]
 
     def test_rows_and_columns_of_a_large_table(self):
-        found = prepare(table(1500, 30), CC18)
+        result = prepare(table(1500, 30), CC18)
         shuffled = np.random.default_rng(42).permutation(1500)
         rng = np.random.default_rng(np.random.SeedSequence([42, 7, 0]))
         kept = np.sort(rng.choice(1500, 1000, replace=False))
-        np.testing.assert_array_equal(rows_of(found), shuffled[kept])
+        np.testing.assert_array_equal(rows_of(result), shuffled[kept])
         rng = np.random.default_rng(np.random.SeedSequence([42, 7, 1]))
-        assert columns_of(found) == sorted(rng.choice(30, 20, replace=False))
-        assert found.declared().shape == (1000, 20)
+        assert columns_of(result) == sorted(rng.choice(30, 20, replace=False))
+        assert result.declared().shape == (1000, 20)
 
     def test_another_table_has_other_rows_and_columns(self):
         one, other = (prepare(table(1500, 30, openml_id=n), CC18) for n in (7, 8))
@@ -105,16 +105,16 @@ class TestCaps:
         assert columns_of(unknown[0]) == columns_of(unknown[2]) != columns_of(unknown[1])
 
     def test_tabarena_keeps_all_rows(self):
-        found = prepare(table(1500, 30), TABARENA)
-        assert found.x.shape == (1500, 20)
+        result = prepare(table(1500, 30), TABARENA)
+        assert result.x.shape == (1500, 20)
 
     def test_the_ten_most_frequent_classes_are_kept(self):
         full = table(1300, classes=13)
         rare = np.isin(full.y, ["k03", "k07", "k12"]) & (np.arange(1300) > 650)
         full = BenchmarkTable("made", 7, full.x[~rare], full.categorical, full.y[~rare])
-        found = prepare(full, TABARENA)
-        assert set(found.y) == {f"k{n:02}" for n in range(13)} - {"k03", "k07", "k12"}
-        assert len(found.y) == 1000
+        result = prepare(full, TABARENA)
+        assert set(result.y) == {f"k{n:02}" for n in range(13)} - {"k03", "k07", "k12"}
+        assert len(result.y) == 1000
 
     @pytest.mark.parametrize(
         ("made", "words"),
@@ -132,10 +132,10 @@ class TestCaps:
 class TestFolds:
     def test_every_row_is_predicted_once_and_classes_are_spread(self):
         made = prepare(table(503, classes=3), CC18)
-        found = list(folds(made, CC18))
-        assert len(found) == 5
-        assert sorted(np.concatenate([queries for _, queries in found])) == list(range(503))
-        for context, queries in found:
+        result = list(folds(made, CC18))
+        assert len(result) == 5
+        assert sorted(np.concatenate([queries for _, queries in result])) == list(range(503))
+        for context, queries in result:
             assert not set(context) & set(queries)
             _, counts = np.unique(made.y[queries], return_counts=True)
             assert counts.max() - counts.min() <= 1

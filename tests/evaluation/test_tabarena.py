@@ -69,8 +69,8 @@ def test_it_predicts_what_the_classifier_predicts(make, weights, problem_type, c
     wanted = alone.fit(x[:60], y[:60]).predict_proba(x[60:])
     wanted = wanted[:, 1] if problem_type == "binary" else wanted
     # AutoGluon gives float32.
-    found = model.predict_proba(x[60:]).astype(np.float32)
-    np.testing.assert_array_equal(found, wanted.astype(np.float32))
+    result = model.predict_proba(x[60:]).astype(np.float32)
+    np.testing.assert_array_equal(result, wanted.astype(np.float32))
 
 
 def test_resources_are_autogluon_s(make):

@@ -24,14 +24,14 @@ def identity(number):
 
 
 def test_one_job_works_here():
-    found = list(finished([1, 2], identity, 1))
-    assert found == [(n, (n, os.getpid())) for n in (1, 2)]
+    result = list(finished([1, 2], identity, 1))
+    assert result == [(n, (n, os.getpid())) for n in (1, 2)]
 
 
 def test_a_process_that_dies_costs_its_task_alone():
-    found = dict(finished(list(range(8)), double, 2))
-    deaths = {n: found.pop(n) for n in (3, 5)}
-    assert found == {n: 2 * n for n in (0, 1, 2, 4, 6, 7)}
+    result = dict(finished(list(range(8)), double, 2))
+    deaths = {n: result.pop(n) for n in (3, 5)}
+    assert result == {n: 2 * n for n in (0, 1, 2, 4, 6, 7)}
     assert str(deaths[3]) == "the process was killed by SIGKILL, as when memory runs out"
     assert deaths[5] == Death(7)
     assert str(deaths[5]) == "the process ended with code 7"

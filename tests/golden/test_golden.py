@@ -28,15 +28,15 @@ def test_logits(case):
 
 @pytest.mark.parametrize("config", ROOTS)
 def test_initial_parameters(config):
-    stored, found = RUNS[config]["initial"], initial(config)
-    assert {name: value[:-1] for name, value in found.items()} == {
+    stored, result = RUNS[config]["initial"], initial(config)
+    assert {name: value[:-1] for name, value in result.items()} == {
         name: value[:-1] for name, value in stored.items()
     }
-    for name, value in found.items():
+    for name, value in result.items():
         assert value[-1] == pytest.approx(stored[name][-1], rel=1e-6), name
 
 
 @pytest.mark.parametrize("config", ROOTS)
 def test_losses_of_the_first_steps(config):
-    found = torch.tensor(losses(config), dtype=torch.float64)
-    assert_close(found, torch.tensor(RUNS[config]["losses"], dtype=torch.float64), TOLERANCE)
+    result = torch.tensor(losses(config), dtype=torch.float64)
+    assert_close(result, torch.tensor(RUNS[config]["losses"], dtype=torch.float64), TOLERANCE)

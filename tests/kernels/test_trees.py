@@ -21,7 +21,7 @@ def error_of(numbers, targets, column, cut):
 
 def test_the_root_asks_the_best_question():
     numbers, targets = table()
-    found = grown_tree(numbers, targets, torch.ones(1, 4, dtype=torch.bool), fewest=5, least=0.0)
+    result = grown_tree(numbers, targets, torch.ones(1, 4, dtype=torch.bool), fewest=5, least=0.0)
     options = itertools.product(range(4), range(0, 160, 20))
     errors = {
         (column, cut): float(error_of(numbers, targets, column, cut))
@@ -29,29 +29,29 @@ def test_the_root_asks_the_best_question():
         if 5 <= int((numbers[column] <= cut).sum()) <= 55
     }
     column, cut = min(errors, key=errors.__getitem__)
-    assert found.columns.tolist() == [column]
-    assert found.cuts.tolist() == [[cut, cut + 20]]
-    torch.testing.assert_close(found.nodes, 1 + (numbers[column] > cut).int())
+    assert result.columns.tolist() == [column]
+    assert result.cuts.tolist() == [[cut, cut + 20]]
+    torch.testing.assert_close(result.nodes, 1 + (numbers[column] > cut).int())
 
 
 def test_leaves_have_rows_enough_and_nodes_ask_what_they_may():
     numbers, targets = table(rows=200)
     allowed = torch.rand(7, 4, generator=torch.Generator().manual_seed(1)) < 0.5
     allowed[0] = True
-    found = grown_tree(numbers, targets, allowed, fewest=30, least=0.0)
-    assert torch.bincount(found.nodes)[found.nodes.unique()].min() >= 30
-    for node, column in enumerate(found.columns.tolist()):
+    result = grown_tree(numbers, targets, allowed, fewest=30, least=0.0)
+    assert torch.bincount(result.nodes)[result.nodes.unique()].min() >= 30
+    for node, column in enumerate(result.columns.tolist()):
         assert column < 0 or allowed[node, column]
-    assert not torch.isin(found.nodes, (found.columns >= 0).nonzero()).any()
+    assert not torch.isin(result.nodes, (result.columns >= 0).nonzero()).any()
 
 
 @pytest.mark.parametrize("targets", [torch.zeros(60, 2), torch.ones(60, 2)])
 def test_nothing_is_asked_about_what_does_not_vary(targets):
     numbers, _ = table()
     allowed = torch.ones(3, 4, dtype=torch.bool)
-    found = grown_tree(numbers, targets.double(), allowed, fewest=1, least=1e-9)
-    assert found.columns.tolist() == [-1] * 3
-    assert not found.nodes.any()
+    result = grown_tree(numbers, targets.double(), allowed, fewest=1, least=1e-9)
+    assert result.columns.tolist() == [-1] * 3
+    assert not result.nodes.any()
 
 
 def test_shared_leaves_are_counted():

@@ -21,5 +21,5 @@ def test_lengths_are_quadratic_forms_of_the_inverse():
 
 def test_those_of_the_identity_are_the_diagonal_of_the_inverse():
     matrices, _ = systems()
-    found = squared_lengths(torch.linalg.cholesky(matrices))
-    torch.testing.assert_close(found, matrices.inverse().diagonal(dim1=1, dim2=2))
+    result = squared_lengths(torch.linalg.cholesky(matrices))
+    torch.testing.assert_close(result, matrices.inverse().diagonal(dim1=1, dim2=2))

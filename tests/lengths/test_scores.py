@@ -18,16 +18,16 @@ def test_scores_are_those_of_scikit_learn(num_classes, weighted):
     logits = torch.randn(60, 10, generator=g)
     targets = torch.arange(60) % (2 * num_classes) % num_classes
     targets[:20] = 0
-    found = score(logits, targets, num_classes, weighted=weighted)
+    result = score(logits, targets, num_classes, weighted=weighted)
     p = logits[:, :num_classes].double().softmax(1).numpy()
     if num_classes == 5:
         average = "weighted" if weighted else "macro"
         expected = roc_auc_score(targets, p, multi_class="ovr", average=average)
     else:
         expected = roc_auc_score(targets, p[:, 1])
-    assert found["roc_auc"] == pytest.approx(expected, rel=1e-12)
-    assert found["log_loss"] == pytest.approx(log_loss(targets, p), rel=1e-12)
-    assert found["accuracy"] == pytest.approx((p.argmax(1) == targets.numpy()).mean())
+    assert result["roc_auc"] == pytest.approx(expected, rel=1e-12)
+    assert result["log_loss"] == pytest.approx(log_loss(targets, p), rel=1e-12)
+    assert result["accuracy"] == pytest.approx((p.argmax(1) == targets.numpy()).mean())
 
 
 def test_logits_that_are_not_finite_have_no_score():
@@ -38,8 +38,8 @@ def test_logits_that_are_not_finite_have_no_score():
 
 def table(rows):
     columns = ["dataset", "model", "num_rows", "roc_auc", "accuracy"]
-    found = pd.DataFrame(rows, columns=columns)
-    return found.assign(log_loss=1.0, fit_seconds=1.0, predict_seconds=1.0)
+    result = pd.DataFrame(rows, columns=columns)
+    return result.assign(log_loss=1.0, fit_seconds=1.0, predict_seconds=1.0)
 
 
 RESULTS = table(
@@ -60,24 +60,24 @@ RESULTS = table(
 
 def test_normalised_scores_by_hand():
     """Floor 0.6 and ceiling 0.9 in dataset 0, 0.7 and 1.0 in dataset 1."""
-    found = normalise(RESULTS, RESULTS)
+    result = normalise(RESULTS, RESULTS)
     expected = [0, 1 / 3, -1 / 3, 1 / 6, 1, 1 / 3, 1 / 3, 1, 0, 2 / 3]
-    assert found["normalised_roc_auc"].tolist() == pytest.approx(expected)
+    assert result["normalised_roc_auc"].tolist() == pytest.approx(expected)
     # Where nothing differs there is nothing to normalise by.
-    assert found["normalised_accuracy"][:5].isna().all()
-    assert found["normalised_accuracy"][5:].tolist() == pytest.approx([0, 0.5, 1, 0.5, 0.5])
+    assert result["normalised_accuracy"][:5].isna().all()
+    assert result["normalised_accuracy"][5:].tolist() == pytest.approx([0, 0.5, 1, 0.5, 0.5])
 
 
 def test_what_differs_from_a_reference_that_does_not_has_no_normalised_score():
-    found = normalise(RESULTS.assign(accuracy=0.4), RESULTS)
-    assert found["normalised_accuracy"][:5].isna().all()
+    result = normalise(RESULTS.assign(accuracy=0.4), RESULTS)
+    assert result["normalised_accuracy"][:5].isna().all()
 
 
 def test_the_reference_set_alone_decides():
     reference = RESULTS[RESULTS["model"] == "a"]
-    found = normalise(RESULTS, reference)["normalised_roc_auc"]
-    assert found[3] == pytest.approx(0.5)  # (0.65 - 0.6) / (0.7 - 0.6)
-    assert found[4] == pytest.approx(3.0)
+    result = normalise(RESULTS, reference)["normalised_roc_auc"]
+    assert result[3] == pytest.approx(0.5)  # (0.65 - 0.6) / (0.7 - 0.6)
+    assert result[4] == pytest.approx(3.0)
 
 
 def test_a_reference_without_short_contexts_is_refused():
@@ -106,8 +106,8 @@ def test_the_table_leaves_out_what_was_not_read():
 
 def test_a_context_of_exactly_1000_rows_is_short():
     rows = RESULTS[RESULTS["num_rows"] == 1000]
-    found = normalise(rows, RESULTS[RESULTS["num_rows"] >= 1000])
-    assert found["normalised_roc_auc"].notna().any()
+    result = normalise(rows, RESULTS[RESULTS["num_rows"] >= 1000])
+    assert result["normalised_roc_auc"].notna().any()
 
 
 def test_logits_of_classes_that_the_dataset_lacks_do_not_count():

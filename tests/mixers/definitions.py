@@ -258,11 +258,11 @@ class DeltaProduct(Delta):
         rates = (rates if self.c is None else rates * self.c / (time + self.c)).reshape(h, 2)
         queries = (self.w["query.weight"] @ x).reshape(h, -1)
         keys, values = (self.w["keys_values.weight"] @ x).reshape(2, h, 2, -1)
-        found = []
+        result = []
         for q, k, v, beta in zip(queries, keys, values, rates, strict=True):
             k = torch.stack([unit(silu(key)) for key in k])
-            found.append(Head(unit(silu(q)) * len(q) ** -0.5, k, silu(v), beta))
-        return found
+            result.append(Head(unit(silu(q)) * len(q) ** -0.5, k, silu(v), beta))
+        return result
 
     def write(self, memory: Memory | None, x: Head) -> Memory:
         for k, v, beta in zip(x.k, x.v, x.beta, strict=True):

@@ -14,9 +14,9 @@ def test_boundaries_below_are_counted():
 def test_only_the_first_boundaries_of_a_row_count():
     values = torch.arange(6.0).expand(4, -1)
     boundaries = torch.tensor([[3.0, 1.0, 4.0]]).expand(4, -1)
-    found = bins.count_below(values, boundaries, np.array([3, 2, 1, 0]))
+    result = bins.count_below(values, boundaries, np.array([3, 2, 1, 0]))
     expected = [[0, 0, 1, 1, 2, 3], [0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 1, 1], [0] * 6]
-    assert found.tolist() == expected
+    assert result.tolist() == expected
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

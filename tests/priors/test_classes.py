@@ -12,8 +12,8 @@ def generator():
 
 def test_boundaries_beyond_the_number_of_bins_are_infinite():
     boundaries = torch.tensor([[3.0, 5.0, 7.0]]).expand(2, -1)
-    found = classes.pad_boundaries(boundaries, np.array([2, 4]))
-    assert found.tolist() == [[3, torch.inf, torch.inf], [3, 5, 7]]
+    result = classes.pad_boundaries(boundaries, np.array([2, 4]))
+    assert result.tolist() == [[3, torch.inf, torch.inf], [3, 5, 7]]
 
 
 def test_randomised_ids_are_a_permutation_of_each_task_s_ids(generator):

@@ -67,18 +67,18 @@ def test_letters_are_shared_exactly_by_pairs_that_do_not_differ(count, data):
     models = [f"m{i}" for i in range(count)]
     pairs = list(combinations(models, 2))
     different = [pair for pair in pairs if data.draw(st.booleans())]
-    found = letters(models, different)
+    result = letters(models, different)
     for a, b in pairs:
-        assert bool(set(found[a]) & set(found[b])) is ((a, b) not in different)
+        assert bool(set(result[a]) & set(result[b])) is ((a, b) not in different)
     # No group could take in another model: groups are the largest cliques.
     alike = networkx.Graph([pair for pair in pairs if pair not in different])
     alike.add_nodes_from(models)
     groups = {
-        letter: frozenset(model for model in models if letter in found[model])
-        for letter in "".join(found.values())
+        letter: frozenset(model for model in models if letter in result[model])
+        for letter in "".join(result.values())
     }
     assert set(groups.values()) == {frozenset(clique) for clique in networkx.find_cliques(alike)}
-    assert "a" in found["m0"]
+    assert "a" in result["m0"]
 
 
 def test_more_groups_than_letters_are_refused():
@@ -98,24 +98,24 @@ C[1] = B[1] + 0.01
 
 
 def test_a_comparison_by_hand():
-    found = compare(pd.DataFrame({"B": B, "C": C, "A": A}), higher_is_better=True)
-    assert list(found.scores) == ["A", "B", "C"]
-    assert found.means.to_dict() == pytest.approx({"A": 0.9, "B": 0.855, "C": 0.76875})
+    result = compare(pd.DataFrame({"B": B, "C": C, "A": A}), higher_is_better=True)
+    assert list(result.scores) == ["A", "B", "C"]
+    assert result.means.to_dict() == pytest.approx({"A": 0.9, "B": 0.855, "C": 0.76875})
     # C is second on the second table and third on the others.
-    assert found.ranks.to_dict() == pytest.approx({"A": 1, "B": 17 / 8, "C": 23 / 8})
-    p = {(x.first, x.second): x.p for x in found.pairs}
+    assert result.ranks.to_dict() == pytest.approx({"A": 1, "B": 17 / 8, "C": 23 / 8})
+    p = {(x.first, x.second): x.p for x in result.pairs}
     assert p == pytest.approx({("A", "B"): 1 / 128, ("A", "C"): 1 / 128, ("B", "C"): 1 / 64})
     # 3 / 128 for both of the smallest; 1 / 64 times 1 is less and may not fall below them.
-    assert [x.adjusted for x in found.pairs] == pytest.approx([3 / 128] * 3)
-    assert found.letters == {"A": "a", "B": "b", "C": "c"}
-    record = found.pairs[2]
+    assert [x.adjusted for x in result.pairs] == pytest.approx([3 / 128] * 3)
+    assert result.letters == {"A": "a", "B": "b", "C": "c"}
+    record = result.pairs[2]
     assert (record.wins, record.ties, record.losses) == (7, 0, 1)
     assert record.difference == pytest.approx((7 * 0.1 - 0.01) / 8)
     # Student's t: the standard error of seven times 0.1 and once -0.01 is 0.11 / 8.
     assert record.half_width == pytest.approx(stats.t.ppf(0.975, 7) * 0.11 / 8)
     # 12 n / (k (k + 1)) times the sum of squares of mean ranks minus 2.
     chi_square = 12 * 8 / 12 * (1 + 1 / 64 + 49 / 64)
-    assert found.friedman == pytest.approx(stats.chi2.sf(chi_square, 2))
+    assert result.friedman == pytest.approx(stats.chi2.sf(chi_square, 2))
 
 
 def test_for_a_loss_everything_turns_round():
@@ -135,19 +135,19 @@ def test_for_a_loss_everything_turns_round():
 def test_order_of_models_and_tables_does_not_matter(seed, models, tables):
     rng = np.random.default_rng(seed)
     scores = pd.DataFrame(rng.normal(size=(tables, models)), columns=list("abcde"[:models]))
-    found = compare(scores, higher_is_better=True)
+    result = compare(scores, higher_is_better=True)
     other = scores.iloc[rng.permutation(tables), rng.permutation(models)]
     again = compare(other, higher_is_better=True)
-    assert again.letters == found.letters
-    pd.testing.assert_frame_equal(again.adjusted(), found.adjusted())
-    assert found.ranks.sum() == pytest.approx(models * (models + 1) / 2)
+    assert again.letters == result.letters
+    pd.testing.assert_frame_equal(again.adjusted(), result.adjusted())
+    assert result.ranks.sum() == pytest.approx(models * (models + 1) / 2)
 
 
 def test_what_differs_by_rounding_alone_is_a_tie():
     scores = pd.DataFrame({"a": [0.1 + 0.2, 0.7], "b": [0.3, 0.7]})
-    found = compare(scores, higher_is_better=True)
-    assert (found.pairs[0].ties, found.pairs[0].p) == (2, 1.0)
-    assert found.pairs[0].wins == found.pairs[0].losses == 0
+    result = compare(scores, higher_is_better=True)
+    assert (result.pairs[0].ties, result.pairs[0].p) == (2, 1.0)
+    assert result.pairs[0].wins == result.pairs[0].losses == 0
     assert ranks(scores, higher_is_better=True).to_numpy().tolist() == [[1.5, 1.5], [1.5, 1.5]]
 
 

@@ -194,12 +194,12 @@ def test_training_setups_are_means_over_complete_families(tmp_path):
     partial = rows("deltanet", [0.1, 0.1], benchmark="openml-cc18", metrics=PRINTED)
     files = made(write(tmp_path / "x", *frames, partial))
     lines = files["tables/paper-table1.md"].splitlines()[-4:]
-    found = [
+    result = [
         float(line.split("|")[4].replace("*", "").replace("<u>", "").split("<")[0])
         for line in lines
     ]
     # Interleaved multi-target, combined single-target, interleaved single, combined multi.
-    assert found == pytest.approx([0.86, 0.56, 0.66, 0.76])
+    assert result == pytest.approx([0.86, 0.56, 0.66, 0.76])
 
 
 def test_smoothed_ranks_are_kernel_means():
@@ -207,11 +207,11 @@ def test_smoothed_ranks_are_kernel_means():
     by_table = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]])
     weights = norm.pdf(np.log10(at)[:2, None], np.log10(rows_), BANDWIDTH)
     truth = weights @ by_table / weights.sum(1, keepdims=True)
-    found = smoothed_ranks(rows_, by_table, at)
-    np.testing.assert_allclose(found[:2], truth, rtol=1e-12)
+    result = smoothed_ranks(rows_, by_table, at)
+    np.testing.assert_allclose(result[:2], truth, rtol=1e-12)
     # Nothing is measured three decades off.
-    assert np.isnan(found[2]).all()
-    np.testing.assert_allclose(found[:2].sum(1), 3)
+    assert np.isnan(result[2]).all()
+    np.testing.assert_allclose(result[:2].sum(1), 3)
 
 
 def test_a_bar_far_longer_than_the_others_is_cut(monkeypatch):

@@ -64,15 +64,15 @@ def test_latex():
 
 
 def test_numbers_of_csv_are_not_rounded():
-    found = list(csv.DictReader(io.StringIO(comma_separated(TABLE))))
-    assert found[0] == {
+    result = list(csv.DictReader(io.StringIO(comma_separated(TABLE))))
+    assert result[0] == {
         "Model": NASTY,
         "Both* AUC ↑": "0.91236",
         "Both* AUC ↑ letters": "ab",
         "Both* ACC ↑": "0.5",
     }
-    assert float(found[1]["Both* AUC ↑"]) == 1 / 3
-    assert found[1]["Both* ACC ↑"] == ""
+    assert float(result[1]["Both* AUC ↑"]) == 1 / 3
+    assert result[1]["Both* ACC ↑"] == ""
 
 
 def test_html_is_closed_and_escaped():

@@ -51,13 +51,13 @@ def raw(adjusted: dict[tuple[int, int], Interval]) -> dict[tuple[int, int], Inte
     """
     order = sorted(adjusted, key=lambda pair: adjusted[pair])
     values = [adjusted[pair] for pair in order]
-    found = {}
+    result = {}
     for pair, bounds in zip(order, values, strict=True):
         first = values.index(bounds)
         last = first + values.count(bounds) - 1
         low, high = bounds.low / (len(order) - first), bounds.high / (len(order) - last)
-        found[pair] = Interval(low, 1.0 if bounds.high == 1 else high)
-    return found
+        result[pair] = Interval(low, 1.0 if bounds.high == 1 else high)
+    return result
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -117,8 +117,8 @@ def test_marks_are_those_of_the_paper(table):
     keys = [(b.key, m) for b in (CC18, TABARENA) for m in METRICS]
     for key, expected in zip(keys, MARKED[table], strict=True):
         values = [model.means[key].value for model in models]
-        found = dict(zip(marks(values, higher_is_better=True), models, strict=True))
-        assert f"{found['bold'].run} {found['underline'].run}" == expected
+        result = dict(zip(marks(values, higher_is_better=True), models, strict=True))
+        assert f"{result['bold'].run} {result['underline'].run}" == expected
 
 
 def test_tables_have_their_rows_in_order():
@@ -138,13 +138,13 @@ def test_tables_have_their_rows_in_order():
 
 
 def test_a_model_has_the_same_means_in_all_tables():
-    found: dict[tuple[str, str, str], set[float]] = {}
+    result: dict[tuple[str, str, str], set[float]] = {}
     for number in (2, 3, 8, 9):
         for model in TABLES[number]:
             for (benchmark, metric), mean in model.means.items():
-                found.setdefault((model.run, benchmark, metric), set()).add(mean.value)
-    assert all(len(values) == 1 for values in found.values())
-    assert found["deltanet", "tabarena", "accuracy"] == {0.8388}
+                result.setdefault((model.run, benchmark, metric), set()).add(mean.value)
+    assert all(len(values) == 1 for values in result.values())
+    assert result["deltanet", "tabarena", "accuracy"] == {0.8388}
 
 
 def test_rows_are_models_that_can_be_trained_here():

@@ -21,19 +21,19 @@ def two(tmp_path):
 def test_means_are_over_folds_and_models_keep_their_order(two):
     results = read([two], {})
     assert results.models == ("a", "b")
-    found = coverage(results, "small")
-    assert found.means["roc_auc"]["a"].tolist()[:3] == pytest.approx([0.5, 0.6, 0.7])
-    assert found.seconds["s per fold"].loc["t0", "a"] == 1.5
-    assert found.datasets.loc["t2", "rows"] == 300
+    result = coverage(results, "small")
+    assert result.means["roc_auc"]["a"].tolist()[:3] == pytest.approx([0.5, 0.6, 0.7])
+    assert result.seconds["s per fold"].loc["t0", "a"] == 1.5
+    assert result.datasets.loc["t2", "rows"] == 300
 
 
 def test_a_failed_fold_takes_the_table_out_of_the_common_ones(two):
-    found = coverage(read([two], {}), "small")
-    assert found.common == ("t0", "t2")
-    assert np.isnan(found.means["roc_auc"].loc["t1", "b"])
-    assert found.shared("accuracy").shape == (2, 2)
-    assert found.counts() == {"a": 3, "b": 2}
-    missing = found.missing.set_index(["model", "dataset"])
+    result = coverage(read([two], {}), "small")
+    assert result.common == ("t0", "t2")
+    assert np.isnan(result.means["roc_auc"].loc["t1", "b"])
+    assert result.shared("accuracy").shape == (2, 2)
+    assert result.counts() == {"a": 3, "b": 2}
+    missing = result.missing.set_index(["model", "dataset"])
     assert missing.loc[("b", "t1")].tolist() == ["1 of 2", "ValueError: out of memory"]
     assert missing.loc[("a", "t3")].tolist() == ["0 of 2", "not scored yet"]
     assert len(missing) == 3
@@ -42,31 +42,31 @@ def test_a_failed_fold_takes_the_table_out_of_the_common_ones(two):
 def test_folds_that_no_model_has_are_missing_too(tmp_path):
     frame = rows("a", [0.5, 0.6])
     frame = frame[(frame["dataset"] != "t1") | (frame["fold"] == 0)]
-    found = coverage(read([write(tmp_path / "x", frame)], {}), "small")
-    assert found.common == ("t0",)
-    assert found.missing["folds"].tolist() == ["1 of 2"]
+    result = coverage(read([write(tmp_path / "x", frame)], {}), "small")
+    assert result.common == ("t0",)
+    assert result.missing["folds"].tolist() == ["1 of 2"]
 
 
 def test_a_model_without_any_table_is_left_out_and_counted(tmp_path):
     bad = rows("b", [0.5])
     for fold in (0, 1):
         bad = fail(bad, "t0", fold, "")
-    found = coverage(read([write(tmp_path / "x", rows("a", [0.5]), bad)], {}), "small")
-    assert (found.models, found.common) == (("a",), ("t0",))
-    assert found.counts() == {"a": 1, "b": 0}
-    assert found.missing["reason"].tolist() == ["no reason given"]
+    result = coverage(read([write(tmp_path / "x", rows("a", [0.5]), bad)], {}), "small")
+    assert (result.models, result.common) == (("a",), ("t0",))
+    assert result.counts() == {"a": 1, "b": 0}
+    assert result.missing["reason"].tolist() == ["no reason given"]
 
 
 def test_a_score_may_be_zero(tmp_path):
-    found = coverage(read([write(tmp_path / "x", rows("a", [0.01]))], {}), "small")
-    assert found.means["roc_auc"].loc["t0", "a"] == pytest.approx(0.01)
+    result = coverage(read([write(tmp_path / "x", rows("a", [0.01]))], {}), "small")
+    assert result.means["roc_auc"].loc["t0", "a"] == pytest.approx(0.01)
 
 
 def test_times_are_no_scores(tmp_path):
     frame = rows("a", [0.5], metrics=["roc_auc", "fit_seconds"])
-    found = coverage(read([write(tmp_path / "x", frame)], {}), "small")
-    assert list(found.means) == ["roc_auc"]
-    assert found.seconds["fit"].loc["t0", "a"] == pytest.approx(0.5)
+    result = coverage(read([write(tmp_path / "x", frame)], {}), "small")
+    assert list(result.means) == ["roc_auc"]
+    assert result.seconds["fit"].loc["t0", "a"] == pytest.approx(0.5)
 
 
 def test_folders_are_joined_by_benchmark_and_models_renamed(tmp_path):
@@ -90,9 +90,9 @@ def test_a_table_that_could_not_be_had_at_first_gets_its_sizes_from_a_later_fold
         write(tmp_path / "two", rows("b", [0.5])),
     ]
     for order in (folders, folders[::-1]):
-        found = coverage(read(order, {}), "small")
-        assert found.datasets.loc["t0", "rows"] == 100
-        assert found.models == ("b",)
+        result = coverage(read(order, {}), "small")
+        assert result.datasets.loc["t0", "rows"] == 100
+        assert result.models == ("b",)
 
 
 def test_names_that_look_missing_are_names(tmp_path):

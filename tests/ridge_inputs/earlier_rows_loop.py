@@ -100,20 +100,20 @@ class Loop:
         judged, labels = zip(*list(every)[-recent_rows.MOST :], strict=True)
         shares, counts = (np.array(part) for part in zip(*judged, strict=True))
         shares, y = shares[counts][:, present], np.array(labels)[counts][:, present].argmax(1)
-        found = logistic_regression(
+        result = logistic_regression(
             torch.from_numpy(shares).double(), torch.from_numpy(y), confidence
         )
-        self.map[np.ix_(present, [*present, self.classes])] = found.numpy()
+        self.map[np.ix_(present, [*present, self.classes])] = result.numpy()
 
 
 def by_loop(f, r, rules: Rules) -> tuple[RidgePredictions, list[Loop]]:
     """Predictions of all rows of all tasks."""
-    found, loops = [], [Loop(rules, r.shape[2]) for _ in f]
+    result, loops = [], [Loop(rules, r.shape[2]) for _ in f]
     for task, labels, loop in zip(f.numpy(), r.numpy(), loops, strict=True):
         rows = []
         for row, label in zip(task, labels, strict=True):
             rows.append(loop.predict(row))
             loop.add(row, label)
-        found.append([np.stack(part) for part in zip(*rows, strict=True)])
-    parts = zip(*found, strict=True)
+        result.append([np.stack(part) for part in zip(*rows, strict=True)])
+    parts = zip(*result, strict=True)
     return RidgePredictions(*(torch.from_numpy(np.stack(part)) for part in parts)), loops

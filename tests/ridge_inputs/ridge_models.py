@@ -132,8 +132,8 @@ def between_values(z, columns, rows, categorical) -> torch.Tensor:
 
 def by_logistic_regression(shares, y, confidence, queries) -> torch.Tensor:
     """Logits of queries by a general minimiser."""
-    found = logistic_regression(shares, y, confidence)
-    return queries @ found[:, :-1].T + found[:, -1]
+    result = logistic_regression(shares, y, confidence)
+    return queries @ result[:, :-1].T + result[:, -1]
 
 
 def logistic_regression(shares, y, confidence) -> torch.Tensor:
@@ -143,12 +143,12 @@ def logistic_regression(shares, y, confidence) -> torch.Tensor:
     penalty = torch.tensor([SHARE_PENALTY] * classes + [BIAS_PENALTY]).double()
 
     def loss(values):
-        found = torch.from_numpy(values).view(classes, -1).requires_grad_(True)
-        logits = shares @ found[:, :-1].T + found[:, -1]
+        result = torch.from_numpy(values).view(classes, -1).requires_grad_(True)
+        logits = shares @ result[:, :-1].T + result[:, -1]
         whole = F.cross_entropy(logits, y, reduction="sum")
-        whole = whole + (penalty * (found - start) ** 2).sum() / 2
+        whole = whole + (penalty * (result - start) ** 2).sum() / 2
         whole.backward()
-        return whole.item(), found.grad.flatten().numpy()
+        return whole.item(), result.grad.flatten().numpy()
 
     options = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9}
     best = minimize(loss, start.flatten().numpy(), jac=True, method="L-BFGS-B", options=options)

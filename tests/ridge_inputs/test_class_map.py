@@ -31,10 +31,10 @@ def total(shares, r, present, found, start):
 
 def test_it_is_what_a_general_minimiser_finds():
     shares, y, r, confidence = tasks()
-    found = fit_class_map(shares, r, r.any(1), scaled(confidence, 4))
+    result = fit_class_map(shares, r, r.any(1), scaled(confidence, 4))
     for task in range(5):
         expected = by_logistic_regression(shares[task], y[task], confidence[task], shares[task])
-        assert_close(mapped(shares, found)[task], expected, SEARCHED)
+        assert_close(mapped(shares, result)[task], expected, SEARCHED)
 
 
 def test_a_masked_class_is_found_again():
@@ -44,18 +44,18 @@ def test_a_masked_class_is_found_again():
     third = torch.full_like(value, 1 / 3)
     shares = torch.stack([third - value / 3, third, third + value / 3], dim=-1)
     r, start = F.one_hot(y, 3).double(), scaled(torch.tensor([[4.0]]).double(), 3)
-    found = fit_class_map(shares, r, r.any(1), start)
+    result = fit_class_map(shares, r, r.any(1), start)
     assert (mapped(shares, start).argmax(-1) == 1).sum() == 0
-    assert (mapped(shares, found).argmax(-1) == y).double().mean() > 0.9
+    assert (mapped(shares, result).argmax(-1) == y).double().mean() > 0.9
 
 
 @pytest.mark.parametrize("rows", [2, 5, 30])
 def test_never_worse_than_its_start_however_few_the_rows(rows):
     shares, _, r, confidence = tasks(rows)
     start, present = scaled(confidence, 4), r.any(1)
-    found = fit_class_map(shares, r, present, start)
-    assert found.isfinite().all()
-    before, after = (total(shares, r, present, each, start) for each in (start, found))
+    result = fit_class_map(shares, r, present, start)
+    assert result.isfinite().all()
+    before, after = (total(shares, r, present, each, start) for each in (start, result))
     assert (after <= before).all()
     assert (after < before).any()
 
@@ -70,9 +70,9 @@ def test_steps_that_overshoot_are_cut():
     """Shares far from 0 and 1 under a high confidence: a first step of Newton's would diverge."""
     shares, _, r, _ = tasks(60)
     start, present = scaled(torch.full((5, 1), 16.0).double(), 4), r.any(1)
-    found = fit_class_map(5 * shares, r, present, start)
+    result = fit_class_map(5 * shares, r, present, start)
     slope = torch.autograd.functional.jacobian(
-        lambda at: total(5 * shares, r, present, at, start).sum(), found
+        lambda at: total(5 * shares, r, present, at, start).sum(), result
     )
     first = torch.autograd.functional.jacobian(
         lambda at: total(5 * shares, r, present, at, start).sum(), start
@@ -87,16 +87,16 @@ def test_absent_classes_keep_their_start_and_do_not_count():
     r = F.one_hot(y, 4).double()
     shares = shares * r.any(1, keepdim=True)  # no regression predicts what it has not seen
     start = scaled(confidence, 4)
-    found = fit_class_map(shares, r, r.any(1), start)
-    assert_close(found[0, 3], start[0, 3], CONTRACT)
-    assert_close(found[1, 1], start[1, 1], CONTRACT)
+    result = fit_class_map(shares, r, r.any(1), start)
+    assert_close(result[0, 3], start[0, 3], CONTRACT)
+    assert_close(result[1, 1], start[1, 1], CONTRACT)
     for task in range(5):
         one = slice(task, task + 1)
         alone = fit_class_map(shares[one], r[one], r[one].any(1), start[one])
         present = r[task].any(0)
         assert_close(
             mapped(shares[one], alone)[..., present],
-            mapped(shares[one], found[one])[..., present],
+            mapped(shares[one], result[one])[..., present],
             SEARCHED,
         )
 
@@ -125,14 +125,16 @@ def test_rows_are_left_out_as_if_the_map_were_fitted_to_the_others(classes):
     start = scaled(confidence, classes + 2)
     present = wide[1].any(1)
     best = fit_class_map(*wide, present, start)
-    found = FittedMap.of(best, *wide, present).left_out(*wide)
+    result = FittedMap.of(best, *wide, present).left_out(*wide)
     for task in range(3):
         one = slice(task, task + 1)
         expected = left_out_by_hand(*(part[one] for part in (*wide, start)))
         exact, all_rows = expected[..., :classes], mapped(wide[0][one], best[one])[..., :classes]
-        error, before = ((z - exact).square().mean() for z in (found[one][..., :classes], all_rows))
+        error, before = (
+            (z - exact).square().mean() for z in (result[one][..., :classes], all_rows)
+        )
         assert error < 0.05 * before
-    assert torch.equal(found[..., classes:], mapped(wide[0], best)[..., classes:])
+    assert torch.equal(result[..., classes:], mapped(wide[0], best)[..., classes:])
 
 
 def test_no_row_gains_from_being_left_out_and_one_of_its_class_alone_loses():
@@ -143,8 +145,8 @@ def test_no_row_gains_from_being_left_out_and_one_of_its_class_alone_loses():
     r[:, 1:, 2:] = 0
     start = scaled(confidence, 3)
     best = fit_class_map(shares, r, r.any(1), start)
-    found = FittedMap.of(best, shares, r, r.any(1)).left_out(shares, r)
+    result = FittedMap.of(best, shares, r, r.any(1)).left_out(shares, r)
     before = (mapped(shares, best).log_softmax(-1) * r).sum(-1)
-    after = (found.log_softmax(-1) * r).sum(-1)
+    after = (result.log_softmax(-1) * r).sum(-1)
     assert (after <= before + 1e-9).all()
     assert (after[:, 0] < before[:, 0] - 0.1).all()

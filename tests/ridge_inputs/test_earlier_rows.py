@@ -72,8 +72,8 @@ def few_recent(monkeypatch):
 def test_predictions_are_those_of_the_loop(growth):
     f, r = table(150)
     rules = Rules(RidgeOptions("earlier_rows", penalties=PENALTIES, growth=growth), SETS)
-    (found, state), (expected, loops) = write(f, r, rules), by_loop(f, r, rules)
-    assert_same(found, expected)
+    (result, state), (expected, loops) = write(f, r, rules), by_loop(f, r, rules)
+    assert_same(result, expected)
     new = table(7)[0]
     predicted = state.solution.predict(new, SETS)
     for i, loop in enumerate(loops):
@@ -85,23 +85,23 @@ def test_predictions_are_those_of_the_loop(growth):
 def test_logits_by_class_maps_are_those_of_the_loop(growth, few_recent):
     f, r = table(150)
     rules = Rules(replace(LOGISTIC.options, growth=growth), SETS)
-    (found, state), (expected, loops) = write(f, r, rules), by_loop(f, r, rules)
-    assert_same(found._replace(scores=found.shares), expected._replace(scores=expected.shares))
-    assert_close(found.scores, expected.scores, SEARCHED)
-    assert (found.prior[:, 20:] == 0).any(), "classes that come after the first solution"
+    (result, state), (expected, loops) = write(f, r, rules), by_loop(f, r, rules)
+    assert_same(result._replace(scores=result.shares), expected._replace(scores=expected.shares))
+    assert_close(result.scores, expected.scores, SEARCHED)
+    assert (result.prior[:, 20:] == 0).any(), "classes that come after the first solution"
     for solution_map, loop in zip(state.solution.class_map, loops, strict=True):
         assert_close(solution_map, torch.from_numpy(loop.map), SEARCHED)
     factors = write(f, r, rules._replace(options=replace(rules.options, calibration="confidence")))
-    assert relative_rms(found.scores, factors[0].scores) > 0.1
+    assert relative_rms(result.scores, factors[0].scores) > 0.1
 
 
 def test_choices_differ_from_task_to_task_and_from_solution_to_solution():
     """Otherwise the loop would show little."""
-    found, loops = by_loop(*table(150), RULES)
+    result, loops = by_loop(*table(150), RULES)
     assert len({tuple(loop.best) for loop in loops}) > 2
-    assert len({tuple(row.tolist()) for row in found.mixture.flatten(0, 1)}) > 6
-    assert len(found.confidence.unique()) > 3
-    assert (found.prior[:, 9:12] == 0).any(), "classes that come late"
+    assert len({tuple(row.tolist()) for row in result.mixture.flatten(0, 1)}) > 6
+    assert len(result.confidence.unique()) > 3
+    assert (result.prior[:, 9:12] == 0).any(), "classes that come late"
 
 
 @calibrations

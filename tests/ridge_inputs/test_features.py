@@ -53,16 +53,16 @@ def features_of(features: RidgeFeatures, z: torch.Tensor, **changes) -> torch.Te
 def by_hand(features, row, limits, categorical, num_varying) -> list[float]:
     """Features of one row, one after the other."""
     clipped = [min(max(value, -8.0), 8.0) for value in row]
-    found = list(clipped)
-    found += [(value / (1 + abs(value) / 4)) ** 2 for value in clipped]
+    result = list(clipped)
+    result += [(value / (1 + abs(value) / 4)) ** 2 for value in clipped]
     for wave in (1.5, 3.0):
-        found += [math.sin(wave * value) for value in clipped]
-        found += [math.cos(wave * value) - 1 for value in clipped]
+        result += [math.sin(wave * value) for value in clipped]
+        result += [math.cos(wave * value) - 1 for value in clipped]
     weights, phase = features.projection.double().tolist(), features.phase.double().tolist()
     for i in range(8):
         projected = sum(value * weights[j][i] for j, value in enumerate(clipped))
         projected = projected / math.sqrt(num_varying) + phase[i]
-        found.append(math.tanh(projected) if i < 3 else math.cos(projected))
+        result.append(math.tanh(projected) if i < 3 else math.cos(projected))
     columns = features.tree_questions(len(row), 1)[0].tolist()
     for tree in range(4):
         leaf = 0
@@ -71,8 +71,8 @@ def by_hand(features, row, limits, categorical, num_varying) -> list[float]:
             column, limit = columns[question], limits[question]
             yes = row[column] == limit if categorical[column] else row[column] >= limit
             leaf += 2**level * yes
-        found += [float(i == leaf) for i in range(4)]
-    return found
+        result += [float(i == leaf) for i in range(4)]
+    return result
 
 
 def test_features_are_those_of_a_loop():
@@ -85,9 +85,9 @@ def test_features_are_those_of_a_loop():
         ]
         for i in range(2)
     ]
-    found = features_of(features, z)
-    assert found.dtype == torch.float64
-    assert_close(found, torch.tensor(expected, dtype=torch.float64), RMS[torch.float64])
+    result = features_of(features, z)
+    assert result.dtype == torch.float64
+    assert_close(result, torch.tensor(expected, dtype=torch.float64), RMS[torch.float64])
 
 
 PLACES = {
@@ -104,10 +104,10 @@ def test_sets_say_where_their_kinds_stand_and_how_they_weigh():
     features, z = RidgeFeatures(WIDE, replace(SMALL, sets=sets)), table()
     every = RidgeFeatures(WIDE, OPTIONS)
     assert every.sets(4) == (tuple(Part(place, 1.0) for place in PLACES.values()),)
-    found, expected = features_of(features, z), features_of(every, z)
+    result, expected = features_of(features, z), features_of(every, z)
     for kinds, parts in zip(sets, features.sets(4), strict=True):
         for (kind, deviation), part in zip(kinds.items(), parts, strict=True):
-            assert torch.equal(found[..., part.place], expected[..., PLACES[kind]]), kind
+            assert torch.equal(result[..., part.place], expected[..., PLACES[kind]]), kind
             assert part.deviation == deviation
 
 
@@ -231,10 +231,10 @@ def test_draws_are_as_wide_as_they_should_be():
 def test_a_model_of_fewer_digits_computes_features_in_those_of_the_rows():
     z, features = table().float(), RidgeFeatures(WIDE, OPTIONS)
     rough = RidgeFeatures(WIDE, OPTIONS).to(torch.bfloat16)
-    found = features_of(rough, z)
-    assert found.dtype == torch.float32
+    result = features_of(rough, z)
+    assert result.dtype == torch.float32
     trees = PLACES["trees"]
-    assert torch.equal(found[..., trees], features_of(features, z)[..., trees])
+    assert torch.equal(result[..., trees], features_of(features, z)[..., trees])
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
@@ -260,8 +260,8 @@ def test_no_setting_rounds_the_projections(precision):
     try:
         torch.set_float32_matmul_precision(precision)
         with Products():
-            found = features(rows, **told)
+            result = features(rows, **told)
     finally:
         torch.set_float32_matmul_precision(before)
-    assert torch.equal(found, expected)
+    assert torch.equal(result, expected)
     assert products == [{torch.float64}]

@@ -93,14 +93,14 @@ def test_a_long_context_keeps_no_row_and_predicts_them_again(monkeypatch):
     for i, kinds in enumerate(SETS):
         solved = solve_sums(RidgeSums.of(f, r), kinds, PENALTIES)
         every = solved.left_out(of_set(f, kinds), r)
-        found = long.context(f[:, 50:60], r[:, 50:60]).shares[:, :, i]
-        errors = (every - found.new_zeros(()))[:, :, 50:60] - found
+        result = long.context(f[:, 50:60], r[:, 50:60]).shares[:, :, i]
+        errors = (every - result.new_zeros(()))[:, :, 50:60] - result
         assert_close(errors.abs().amax((-1, -2)).amin(0), torch.zeros(3).double(), CONTRACT)
 
 
 def test_each_task_and_set_has_the_penalty_of_the_smallest_error():
     f, r = table(40, tasks=12, noise=8.0)
-    found = solve(chunks(f, r), SETS, PENALTIES).solution
+    result = solve(chunks(f, r), SETS, PENALTIES).solution
     kept = set()
     for i, kinds in enumerate(SETS):
         errors = (solve_rows(f, r, kinds, PENALTIES)[1] - r).square().sum((-1, -2))
@@ -110,9 +110,9 @@ def test_each_task_and_set_has_the_penalty_of_the_smallest_error():
             mine = f[task : task + 1], r[task : task + 1]
             one, _ = solve_rows(*mine, kinds, PENALTIES[best:][:1])
             weights = one.weights[0, 0] * one.scale[0].unsqueeze(-1)
-            assert_close(found.weights[i][task], weights, EXACT)
+            assert_close(result.weights[i][task], weights, EXACT)
             scatter = (r[task] - r[task].mean(0)).square().sum()
-            assert_close(found.errors[task, i], errors[best, task] / scatter, EXACT)
+            assert_close(result.errors[task, i], errors[best, task] / scatter, EXACT)
     assert len(kept) > 1, "one penalty would do for all"
 
 
@@ -161,8 +161,8 @@ def test_scores_are_shares_times_the_confidence_or_mapped_by_the_best_map():
     alone = FittedMap.of(best, shares, r, r.any(1)).left_out(shares, r)
     assert_close(of_context(fine, f, r).scores, alone, EXACT)
     queries = f[:, :9] + 0.1
-    found = fine.solution.predict(queries, SETS)
-    assert_close(found.scores, mapped(found.mixed(), best), EXACT)
+    result = fine.solution.predict(queries, SETS)
+    assert_close(result.scores, mapped(result.mixed(), best), EXACT)
 
 
 @pytest.mark.parametrize("most", [30, 100, 5000])
@@ -170,18 +170,18 @@ def test_logits_of_context_rows_know_their_labels_nowhere(monkeypatch, most):
     """Whether all rows chose the map or a sample; in pieces as at once."""
     monkeypatch.setattr(leave_one_out, "MOST_SAMPLED", most)
     f, r = table(200, noise=8.0)
-    found = solve(chunks(f, r), SETS, PENALTIES, "logistic")
+    result = solve(chunks(f, r), SETS, PENALTIES, "logistic")
     step = {30: 7, 100: 2, 5000: 1}[most]
-    assert found.step == step
-    whole = of_context(found, f, r)
-    every = found.solution.about(whole.shares)
+    assert result.step == step
+    whole = of_context(result, f, r)
+    every = result.solution.about(whole.shares)
     sampled = torch.arange(200) % step == 0
     moved = (whole.scores != every.scores).any(-1)
     assert torch.equal(moved, sampled.expand_as(moved))
     if step > 1:
         for start in (0, 1, 13, 14):
             piece = slice(start, start + 20)
-            part = found.context(f[:, piece], r[:, piece], start)
+            part = result.context(f[:, piece], r[:, piece], start)
             assert_close(part.scores, whole.scores[:, piece], EXACT)
 
 
@@ -205,9 +205,9 @@ def test_labels_of_noise_cannot_be_told_from_logits_of_context_rows(classes):
 
 def test_class_shares_are_those_of_all_rows():
     f, r = table(200)
-    found = solve(chunks(f, r, 64), SETS, PENALTIES)
-    assert_close(found.solution.prior, r.mean(1), CONTRACT)
-    assert torch.equal(of_context(found, f, r).prior[:, :1], found.solution.prior[:, None])
+    result = solve(chunks(f, r, 64), SETS, PENALTIES)
+    assert_close(result.solution.prior, r.mean(1), CONTRACT)
+    assert torch.equal(of_context(result, f, r).prior[:, :1], result.solution.prior[:, None])
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, None])
@@ -215,13 +215,13 @@ def test_choices_are_made_by_rows_evenly_spread_wherever_chunks_begin(monkeypatc
     """29 of 200 rows: every seventh."""
     monkeypatch.setattr(leave_one_out, "MOST_SAMPLED", 30)
     f, r = table(200, noise=8.0)
-    found = solve(chunks(f, r, size), SETS, PENALTIES)
+    result = solve(chunks(f, r, size), SETS, PENALTIES)
     sample = slice(None, None, 7)
     for i, kinds in enumerate(SETS):
         left_out = solve_rows(f, r, kinds, PENALTIES)[1][:, :, sample]
         errors = (left_out - r[:, sample]).square().sum((-1, -2)).amin(0)
         scatter = (r[:, sample] - r.mean(1, keepdim=True)).square().sum((-1, -2))
-        assert_close(found.solution.errors[:, i], errors / scatter, EXACT)
+        assert_close(result.solution.errors[:, i], errors / scatter, EXACT)
 
 
 def test_context_rows_look_like_queries():

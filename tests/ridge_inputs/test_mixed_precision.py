@@ -29,12 +29,12 @@ def system(condition: float):
 def test_refined_solutions_are_those_in_float64(condition, caplog):
     gram, added, right = system(condition)
     with caplog.at_level(logging.INFO, mixed_precision.__name__):
-        found, truth = refined(gram, added, right), exact(gram, added, right)
+        result, truth = refined(gram, added, right), exact(gram, added, right)
     assert caplog.messages == []
-    for mine, its in zip(found.flatten(0, 1), truth.flatten(0, 1), strict=True):
+    for mine, its in zip(result.flatten(0, 1), truth.flatten(0, 1), strict=True):
         assert_close(mine, its, ROUNDING)
-    assert not torch.equal(found, truth)
-    assert (found[..., 2] == 0).all()
+    assert not torch.equal(result, truth)
+    assert (result[..., 2] == 0).all()
 
 
 @pytest.mark.parametrize("condition", [1e8, 1e10])
@@ -49,18 +49,18 @@ def test_systems_that_do_not_converge_are_solved_in_float64_and_said(condition, 
 def test_what_is_not_solved_is_not_a_number():
     gram, added, right = system(1e3)
     gram[1, 2, 2] = -9
-    found = refined(gram, added, right)
-    assert found[:, 1].isnan().all()
-    assert found[:, 0].isfinite().all()
+    result = refined(gram, added, right)
+    assert result[:, 1].isnan().all()
+    assert result[:, 0].isfinite().all()
 
 
 def test_predictions_on_slow_devices_are_the_same(monkeypatch):
     f, r = table(150)
     truth, _ = empty(f, LOGISTIC).write(f, r, LOGISTIC)
     monkeypatch.setattr(solve, "has_slow_float64", lambda device: True)
-    found, _ = empty(f, LOGISTIC).write(f, r, LOGISTIC)
-    assert_close(found.shares, truth.shares, ROUNDING)
-    assert not torch.equal(found.shares, truth.shares)
+    result, _ = empty(f, LOGISTIC).write(f, r, LOGISTIC)
+    assert_close(result.shares, truth.shares, ROUNDING)
+    assert not torch.equal(result.shares, truth.shares)
 
 
 SLOW, FAST = ((7, 5), (8, 6), (8, 9), (12, 0)), ((7, 0), (8, 0), (9, 0))

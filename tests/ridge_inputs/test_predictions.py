@@ -46,8 +46,8 @@ def test_sets_are_mixed_by_their_parts():
 
 
 def test_class_shares_are_logits_of_themselves():
-    found = predictions().without_regressions()
-    assert torch.equal(found.scores, found.prior)
+    result = predictions().without_regressions()
+    assert torch.equal(result.scores, result.prior)
 
 
 @pytest.mark.parametrize("num_sets", [1, 2, 3])
@@ -57,7 +57,7 @@ def test_the_mixture_is_the_least_wrong_in_quarters(num_sets):
     wrong = torch.randn(30, 12, num_sets, 3, generator=g, dtype=torch.float64)
     wrong = wrong - 0.5 * wrong.roll(1, 2) + torch.randn(30, 1, 1, 3, generator=g).double()
     wrong *= torch.tensor([1.0, 1.5, 0.7]).double()[:num_sets, None]
-    found = best_mixture(torch.einsum("bnsy,bnty->bst", wrong, wrong))
+    result = best_mixture(torch.einsum("bnsy,bnty->bst", wrong, wrong))
     quarters = [0.0, 0.25, 0.5, 0.75, 1.0]
     chosen = set()
     for task in range(30):
@@ -67,7 +67,7 @@ def test_the_mixture_is_the_least_wrong_in_quarters(num_sets):
                 mixed = sum(part * wrong[task, :, i] for i, part in enumerate(parts))
                 losses[parts] = mixed.square().sum().item()
         best = min(losses, key=losses.__getitem__)
-        assert tuple(found[task].tolist()) == best
+        assert tuple(result[task].tolist()) == best
         chosen.add(best)
     assert len(chosen) >= {1: 1, 2: 2, 3: 5}[num_sets]
 
@@ -121,18 +121,18 @@ def test_a_solution_is_linear_in_the_features_of_each_set():
     about = [part[:, 0] for part in known[1:-1]]
     solution = Solution(weights, offsets, *about, class_map)
     f = torch.randn(2, 4, 6).double()
-    found = solution.predict(f, sets)
+    result = solution.predict(f, sets)
     for task in range(2):
         for row in range(4):
             first = f[task, row, [0, 1, 5]] @ weights[0][task] + offsets[task, 0]
             other = f[task, row, 2:4] @ weights[1][task] + offsets[task, 1]
-            assert_close(found.shares[task, row], torch.stack([first, other]), CONTRACT)
+            assert_close(result.shares[task, row], torch.stack([first, other]), CONTRACT)
             parts = torch.cat([0.25 * first + 0.75 * other if task == 0 else first, torch.ones(1)])
-            assert_close(found.scores[task, row], class_map[task] @ parts, CONTRACT)
-    for actual, expected in zip(found[1:-1], known[1:-1], strict=True):
+            assert_close(result.scores[task, row], class_map[task] @ parts, CONTRACT)
+    for actual, expected in zip(result[1:-1], known[1:-1], strict=True):
         assert torch.equal(actual, expected)
     quiet = [[part._replace(deviation=0.1) for part in kinds] for kinds in sets]
-    assert torch.equal(solution.predict(f, quiet).shares, found.shares), "weights know deviations"
+    assert torch.equal(solution.predict(f, quiet).shares, result.shares), "weights know deviations"
     assert solution.predict(f.float(), sets).shares.dtype == torch.float64
 
 
@@ -143,13 +143,13 @@ def test_losses_are_cross_entropies_over_the_classes_present(scale):
     shares = (scale * known.mixed()).masked_fill(~present, 0.0)
     shares[..., 0] += 1 - shares.sum(-1)  # as predicted shares do, however far beyond 0 and 1
     y = torch.randint(0, 2, (2, 50))
-    found = confidence_losses(shares, F.one_hot(y, 3).double(), present)
-    assert found.shape == (len(CONFIDENCES), 2)
+    result = confidence_losses(shares, F.one_hot(y, 3).double(), present)
+    assert result.shape == (len(CONFIDENCES), 2)
     for i, confidence in enumerate(CONFIDENCES):
         for task, classes in ((0, 2), (1, 3)):
             logits = confidence * shares[task, :, :classes]
             expected = F.cross_entropy(logits, y[task], reduction="sum")
-            assert_close(found[i, task], expected, RMS[torch.float64])
+            assert_close(result[i, task], expected, RMS[torch.float64])
 
 
 def test_rows_of_no_label_do_not_count():

@@ -61,11 +61,11 @@ def test_a_class_map_is_that_of_rows_that_count(rows):
     shares, r = table(rows)
     start = scaled(torch.tensor([[2.0], [6.0]]).double(), CLASSES)
     present = torch.ones(TASKS, CLASSES, dtype=torch.bool)
-    found = empty().plus(shares, r).class_map(present, start)
+    result = empty().plus(shares, r).class_map(present, start)
     counts = r[0].any(-1)
     expected = fit_class_map(shares[:, counts], r[:, counts], present, start)
-    assert_close(found, expected, SEARCHED)
-    assert relative_rms(found, start) > SEARCHED
+    assert_close(result, expected, SEARCHED)
+    assert relative_rms(result, start) > SEARCHED
 
 
 def test_without_rows_it_is_the_start():

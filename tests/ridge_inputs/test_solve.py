@@ -53,17 +53,19 @@ solvers = pytest.mark.parametrize("solver", [by_rows, by_sums])
 def test_both_ways_are_a_plain_solution(solver, rows):
     """7 features, so that some contexts have fewer rows, and their products have no inverse."""
     f, r = table(rows)
-    found = solver(f, r, KINDS, PENALTIES)
-    assert found.regression.weights.dtype == torch.float64
+    result = solver(f, r, KINDS, PENALTIES)
+    assert result.regression.weights.dtype == torch.float64
     for task in range(2):
         plain, labels = f[task].numpy(), r[task].numpy()
         scale = scaling(plain)
-        assert_close(found.regression.scale[task], torch.tensor(scale), EXACT, "scale")
+        assert_close(result.regression.scale[task], torch.tensor(scale), EXACT, "scale")
         for i, penalty in enumerate(PENALTIES):
             mean, shares, weights = plain_solution(chosen(plain), labels, scale, penalty)
-            assert_close(found.regression.mean[task], torch.tensor(mean), EXACT, "mean")
-            assert_close(found.regression.shares[task], torch.tensor(shares), EXACT, "shares")
-            assert_close(found.regression.weights[i, task], torch.tensor(weights), EXACT, "weights")
+            assert_close(result.regression.mean[task], torch.tensor(mean), EXACT, "mean")
+            assert_close(result.regression.shares[task], torch.tensor(shares), EXACT, "shares")
+            assert_close(
+                result.regression.weights[i, task], torch.tensor(weights), EXACT, "weights"
+            )
 
 
 @solvers
@@ -75,10 +77,10 @@ def test_rows_are_left_out_exactly(solver, rows):
 
 def test_some_rows_are_left_out_as_among_all():
     f, r = table(20)
-    found = solve_sums(RidgeSums.of(f, r), KINDS, PENALTIES)
+    result = solve_sums(RidgeSums.of(f, r), KINDS, PENALTIES)
     f = of_set(f, KINDS)
-    some = found.left_out(f[:, 3:8], r[:, 3:8])
-    assert_close(some, found.left_out(f, r)[:, :, 3:8], CONTRACT)
+    some = result.left_out(f[:, 3:8], r[:, 3:8])
+    assert_close(some, result.left_out(f, r)[:, :, 3:8], CONTRACT)
 
 
 @solvers
@@ -97,8 +99,8 @@ def test_a_row_that_is_left_out_does_not_see_its_own_label(solver):
 @solvers
 def test_kinds_have_the_deviations_of_the_set(solver):
     f, r = table(40)
-    found = solver(f, r, KINDS, PENALTIES)
-    scaled = (of_set(f, KINDS) - found.regression.mean[:, None]) * found.regression.scale[:, None]
+    result = solver(f, r, KINDS, PENALTIES)
+    scaled = (of_set(f, KINDS) - result.regression.mean[:, None]) * result.regression.scale[:, None]
     variances = scaled.square().mean(1)
     for part, features in zip(KINDS, (slice(0, 3), slice(3, 7)), strict=True):
         together = variances[:, features].sum(-1)
@@ -124,23 +126,23 @@ def test_a_row_beyond_all_leverage_gets_the_class_shares(solver):
     f[:] = 1.0
     f[0, 7] = 2.0
     penalty = 1e-7
-    found = solver(f, r, KINDS, (penalty,))
-    mine = (of_set(f, KINDS) - found.regression.mean[:, None]) * found.regression.scale[:, None]
+    result = solver(f, r, KINDS, (penalty,))
+    mine = (of_set(f, KINDS) - result.regression.mean[:, None]) * result.regression.scale[:, None]
     rest = 1 / mine[0, 7].square().sum()  # other rows: 1/39 of it together
     assert 1 - penalty * VARIANCE * rest > LARGEST_LEVERAGE
-    assert torch.equal(found.left_out[0, 0, 7], found.regression.shares[0])
+    assert torch.equal(result.left_out[0, 0, 7], result.regression.shares[0])
 
 
 @solvers
 def test_a_kind_that_does_not_vary_counts_for_nothing(solver):
     f, r = table(30)
     f[1, :, KINDS[0].place] = torch.tensor([1e3, 0.1, -7.0])
-    found = solver(f, r, KINDS, PENALTIES)
-    assert (found.regression.scale[1, :3] == 0).all()
-    assert (found.regression.weights[:, 1, :3] == 0).all()
+    result = solver(f, r, KINDS, PENALTIES)
+    assert (result.regression.scale[1, :3] == 0).all()
+    assert (result.regression.weights[:, 1, :3] == 0).all()
     alone = solver(f[1:], r[1:], KINDS[1:], [penalty * VARIANCE / 2.0**2 for penalty in PENALTIES])
-    assert_close(found.regression.weights[:, 1:, 3:], alone.regression.weights, EXACT)
-    assert (found.regression.scale[0] > 0).all()
+    assert_close(result.regression.weights[:, 1:, 3:], alone.regression.weights, EXACT)
+    assert (result.regression.scale[0] > 0).all()
 
 
 @solvers
@@ -181,29 +183,29 @@ def test_a_task_of_one_class_is_certain_and_the_others_do_not_notice(solver):
 @solvers
 def test_a_single_row_gives_its_class(solver):
     f, r = table(1)
-    found = solver(f, r, KINDS, PENALTIES)
-    assert (found.regression.weights == 0).all()
-    assert torch.equal(found.left_out, r.expand(4, -1, -1, -1))
+    result = solver(f, r, KINDS, PENALTIES)
+    assert (result.regression.weights == 0).all()
+    assert torch.equal(result.left_out, r.expand(4, -1, -1, -1))
 
 
 def test_each_task_gets_its_own_penalty():
     f, r = table(20, tasks=3)
-    found = solve_sums(RidgeSums.of(f, r), KINDS, PENALTIES)
+    result = solve_sums(RidgeSums.of(f, r), KINDS, PENALTIES)
     penalty = torch.tensor([3, 0, 2])
-    one, mine = found.choose(penalty), of_set(f, KINDS)
-    every, chosen = found.left_out(mine, r), one.left_out(mine, r)
+    one, mine = result.choose(penalty), of_set(f, KINDS)
+    every, chosen = result.left_out(mine, r), one.left_out(mine, r)
     assert one.regression.weights.shape[0] == 1
     for task, i in enumerate(penalty):
         assert_close(chosen[0, task], every[i, task], EXACT)
-        assert torch.equal(one.regression.weights[0, task], found.regression.weights[i, task])
+        assert torch.equal(one.regression.weights[0, task], result.regression.weights[i, task])
 
 
 @solvers
 def test_the_linear_form_predicts_new_rows(solver):
     f, r = table(20)
     new = table(5, seed=1)[0]
-    found = solver(f, r, KINDS, PENALTIES).regression.choose(torch.tensor([1, 1]))
-    weights, offsets = found.linear()
+    result = solver(f, r, KINDS, PENALTIES).regression.choose(torch.tensor([1, 1]))
+    weights, offsets = result.linear()
     features = of_set(new, KINDS)
     predicted = features @ weights.reshape(2, 7, 3) + offsets.reshape(2, 1, 3)
     for task in range(2):
@@ -231,8 +233,8 @@ def test_sums_of_float32_features_are_those_in_float64(autocast):
     f, r = table(300)
     f = f.float()
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        found = RidgeSums.of(f, r)
-    for actual, expected in zip(tensors(found), tensors(RidgeSums.of(f.double(), r)), strict=True):
+        result = RidgeSums.of(f, r)
+    for actual, expected in zip(tensors(result), tensors(RidgeSums.of(f.double(), r)), strict=True):
         assert actual.dtype == torch.float64
         assert_close(actual, expected, CONTRACT)
 
@@ -255,6 +257,6 @@ def test_many_float32_rows_of_equal_features_have_a_solution():
 def test_many_float32_rows_of_constant_features_have_no_variance():
     f = torch.linspace(0.1, 0.9, 9).expand(1, 5000, 9)
     r = torch.nn.functional.one_hot(torch.arange(5000)[None] % 3, 3).double()
-    found = by_sums(f, r, KINDS, (0.01,))
-    assert (found.regression.scale == 0).all()
-    assert (found.regression.weights == 0).all()
+    result = by_sums(f, r, KINDS, (0.01,))
+    assert (result.regression.scale == 0).all()
+    assert (result.regression.weights == 0).all()

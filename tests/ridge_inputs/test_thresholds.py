@@ -31,11 +31,11 @@ def test_thresholds_lie_between_neighbouring_values(dtype):
         between_values(task, columns, rows, of_task)
         for task, of_task in zip(z, CATEGORICAL, strict=True)
     ]
-    found = thresholds(features, z)
-    assert found.dtype == dtype
-    assert_close(found, torch.stack(expected), 1e-6)
+    result = thresholds(features, z)
+    assert result.dtype == dtype
+    assert_close(result, torch.stack(expected), 1e-6)
     numbers = ~CATEGORICAL[:, columns]
-    gaps = (z[..., columns] - found[:, None]).abs().amin(1)
+    gaps = (z[..., columns] - result[:, None]).abs().amin(1)
     assert (gaps[numbers] > 1e-4).all(), "no value of the context is a threshold"
     plain = torch.zeros_like(CATEGORICAL)
     one = features_of(features, z, categorical=plain, thresholds=thresholds(features, z, plain))
@@ -79,8 +79,8 @@ def test_rounding_of_cells_moves_no_row_to_another_leaf():
         moved = rounded(z, seed)
         again = thresholds(features, moved, plain["categorical"])
         assert_close(again.clamp(min=-99), limits.clamp(min=-99), 1e-5)
-        found = features_of(features, moved, thresholds=again, **plain)[..., trees]
-        assert torch.equal(found, leaves)
+        result = features_of(features, moved, thresholds=again, **plain)[..., trees]
+        assert torch.equal(result, leaves)
         at_values = features_of(features, moved, thresholds=drawn(features, moved), **plain)
         assert not torch.equal(at_values[..., trees], leaves), "or this could not fail"
     cut = rounded(z, 9).float().double()
@@ -96,5 +96,5 @@ def test_predictions_do_not_depend_on_the_digits_of_the_cells(form):
     expected = model.predict(*fitted(model, batch._replace(x=x.double(), categorical=nothing)))
     others = x, rounded(x.double(), 1), (batch.x * 3).round() * (1 / 7)
     for other in others:
-        found = model.predict(*fitted(model, batch._replace(x=other, categorical=nothing)))
-        assert_close(found.double(), expected, 1e-4)
+        result = model.predict(*fitted(model, batch._replace(x=other, categorical=nothing)))
+        assert_close(result.double(), expected, 1e-4)

@@ -75,15 +75,15 @@ def test_verdicts_of_made_up_effects(tmp_path):
         claim("holds_too", "a@64 - a@4", "not_below"),
         claim("rises", "a@64 - a@4"),
     ]
-    found = claims.verdicts(asked, Tables(load("small", tmp_path)), made_up.TRAINED)
-    assert [x.verdict for x in found] == [
+    result = claims.verdicts(asked, Tables(load("small", tmp_path)), made_up.TRAINED)
+    assert [x.verdict for x in result] == [
         claims.SEEN,
         claims.SEEN,
         claims.NOT_SEEN,
         claims.OPPOSITE,
         claims.OPPOSITE,
     ]
-    assert found[0].estimate.value == pytest.approx(0.02 * 4, abs=0.02)
+    assert result[0].estimate.value == pytest.approx(0.02 * 4, abs=0.02)
 
 
 @pytest.mark.parametrize(

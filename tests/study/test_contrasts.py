@@ -53,15 +53,15 @@ def test_what_is_no_contrast_is_refused(text, fault):
 def test_the_interval_of_one_seed_is_that_over_datasets(tmp_path):
     made_up.lengths(made_up.unit(tmp_path, "a"), exactly(0.7, 0.8, 0.9), datasets=3)
     made_up.lengths(made_up.unit(tmp_path, "b"), exactly(0.6, 0.8, 0.7), datasets=3)
-    found = value(tmp_path, "a@1 - b@1")
+    result = value(tmp_path, "a@1 - b@1")
     differences = [0.1, 0.0, 0.2]
-    assert found.value == pytest.approx(0.1)
-    assert found.half_width == pytest.approx(stats.t.ppf(0.975, 2) * 0.1 / 3**0.5)
-    assert np.isnan(found.training)
-    assert (found.datasets, found.seeds) == (3, 1)
-    assert len(found.identities) == 2
-    assert found.p() == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
-    assert found.p(-0.1) == pytest.approx(stats.ttest_1samp(differences, -0.1).pvalue)
+    assert result.value == pytest.approx(0.1)
+    assert result.half_width == pytest.approx(stats.t.ppf(0.975, 2) * 0.1 / 3**0.5)
+    assert np.isnan(result.training)
+    assert (result.datasets, result.seeds) == (3, 1)
+    assert len(result.identities) == 2
+    assert result.p() == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    assert result.p(-0.1) == pytest.approx(stats.ttest_1samp(differences, -0.1).pvalue)
 
 
 def test_training_noise_is_pooled_over_arms_with_two_seeds(tmp_path):
@@ -70,12 +70,12 @@ def test_training_noise_is_pooled_over_arms_with_two_seeds(tmp_path):
     for seed, score in ((0, 0.5), (1, 0.6), (2, 0.7)):
         made_up.lengths(made_up.unit(tmp_path, "other", seed), exactly(score, score), datasets=2)
     made_up.lengths(made_up.unit(tmp_path, "b"), exactly(0.6, 0.6), datasets=2)
-    found = value(tmp_path, "a@1 - b@1")
+    result = value(tmp_path, "a@1 - b@1")
     pooled = (2 * 0.01**2 + 2 * 0.1**2) / 3  # squares over 1 + 2 degrees of freedom
-    assert found.value == pytest.approx(0.11)
-    assert found.training == pytest.approx((pooled / 2 + pooled / 1) ** 0.5)
-    assert found.error == pytest.approx(found.training)  # the datasets are all alike
-    assert found.seeds == 1
+    assert result.value == pytest.approx(0.11)
+    assert result.training == pytest.approx((pooled / 2 + pooled / 1) ** 0.5)
+    assert result.error == pytest.approx(result.training)  # the datasets are all alike
+    assert result.seeds == 1
 
 
 def test_multiples_stand_for_lengths_near_to_them(tmp_path):
@@ -96,9 +96,9 @@ def test_all_that_was_not_measured_is_named(tmp_path):
 def test_only_shared_datasets_count(tmp_path):
     made_up.lengths(made_up.unit(tmp_path, "a"), exactly(0.7, 0.8, np.nan), datasets=3)
     made_up.lengths(made_up.unit(tmp_path, "b"), lambda rows, n: 0.5 + 0.1 * n, datasets=9)
-    found = value(tmp_path, "a@1 - b@1")
-    assert found.datasets == 2
-    assert found.value == pytest.approx(0.2)
+    result = value(tmp_path, "a@1 - b@1")
+    assert result.datasets == 2
+    assert result.value == pytest.approx(0.2)
 
 
 def test_the_oracle_is_paired_with_lengths_only_on_the_same_datasets(tmp_path):
@@ -129,8 +129,8 @@ def test_real_readings_are_told_apart(tmp_path):
 def test_states_are_read_by_their_names(tmp_path):
     folder = made_up.unit(tmp_path, "a")
     made_up.states(folder, lambda rows, n: 0.6 + 0 * n, 0.05)
-    found = value(tmp_path, "a:second_pass@last - a:once@last")
-    assert found.value == pytest.approx(0.05)
+    result = value(tmp_path, "a:second_pass@last - a:once@last")
+    assert result.value == pytest.approx(0.05)
     with pytest.raises(Missing, match=r"a \(orders\)"):
         value(tmp_path, "a:orders@last - a:once@last")
 
@@ -170,9 +170,9 @@ def test_decay_at_evaluation_is_read_at_a_quarter_of_the_trained_rows(tmp_path):
 def test_real_tables_are_units_of_their_own(tmp_path):
     made_up.real(made_up.unit(tmp_path, "a"), {"cc18": [0.8, 0.9], "tabarena": [0.7]})
     made_up.real(made_up.unit(tmp_path, "b"), {"cc18": [0.7, 0.9], "tabarena": [0.7]})
-    found = value(tmp_path, "a@real - b@real")
-    assert found.datasets == 3
-    assert found.value == pytest.approx(0.1 / 3)
+    result = value(tmp_path, "a@real - b@real")
+    assert result.datasets == 3
+    assert result.value == pytest.approx(0.1 / 3)
 
 
 def test_a_seed_that_stands_twice_is_refused(tmp_path):

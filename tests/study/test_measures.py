@@ -68,13 +68,13 @@ def context(rows=48):
 
 
 def test_ways_to_states_cost_what_they_say_and_once_is_the_plain_reading(delta):
-    found = states.measure(delta, SCALE, "cpu")
-    assert list(found["reading"][:5]) == list(states.PASSES)
-    assert len(found) == 10
+    result = states.measure(delta, SCALE, "cpu")
+    assert list(result["reading"][:5]) == list(states.PASSES)
+    assert len(result) == 10
     plain = oracle(delta, SCALE, "cpu").query("reading == 'plain'")
-    once = found.query("reading == 'once'")
+    once = result.query("reading == 'once'")
     assert plain["log_loss"].to_numpy() == pytest.approx(once["log_loss"].to_numpy(), abs=1e-5)
-    others = found.query("reading != 'once'").groupby("reading")["log_loss"].mean()
+    others = result.query("reading != 'once'").groupby("reading")["log_loss"].mean()
     assert (others - once["log_loss"].mean()).abs().min() > 1e-6
 
 
@@ -82,7 +82,7 @@ def test_ways_to_states_cost_what_they_say_and_once_is_the_plain_reading(delta):
 def test_averages_and_passes_are_what_their_names_say(delta):
     model, (x, y) = load_model(delta), context()
     once = model.fit(x, y)
-    found = states.ways(model, delta, 8)
+    result = states.ways(model, delta, 8)
 
     def first(state):
         return matrix_of(state.layers[0].rule_state)
@@ -92,7 +92,7 @@ def test_averages_and_passes_are_what_their_names_say(delta):
     mean = torch.stack([first(state) for state in pieces]).mean(0)
     assert torch.allclose(first(states.average(pieces)), mean)
     # Rates that fall from the first token of the pass on change less than rates that do not.
-    slow = first(found["second_pass"](x, y, once)) - first(once)
+    slow = first(result["second_pass"](x, y, once)) - first(once)
     fast = first(model.fit(x, y, state=once)) - first(once)
     assert 0 < slow.norm() < fast.norm()
     assert all(layer.num_tokens == 0 for layer in states.rewound(once).layers)
@@ -101,12 +101,12 @@ def test_averages_and_passes_are_what_their_names_say(delta):
 def test_blocks_of_the_whole_context_are_the_plain_reading(delta, monkeypatch):
     scale = SCALE._replace(blocks={"rows": [128], "datasets": 2})
     monkeypatch.setattr(blocks, "TRAINED_LENGTHS", 4)
-    found = blocks.measure(delta, scale, "cpu")
+    result = blocks.measure(delta, scale, "cpu")
     plain = lengths(delta, scale, "cpu").query("num_rows == 128")
-    assert found["log_loss"].to_numpy() == pytest.approx(plain["log_loss"].to_numpy(), abs=1e-4)
+    assert result["log_loss"].to_numpy() == pytest.approx(plain["log_loss"].to_numpy(), abs=1e-4)
     monkeypatch.undo()
     apart = blocks.measure(delta, scale, "cpu")
-    assert abs(apart["log_loss"] - found["log_loss"]).min() > 1e-6
+    assert abs(apart["log_loss"] - result["log_loss"]).min() > 1e-6
 
 
 def test_what_a_model_does_not_have_is_empty(tmp_path):
@@ -122,12 +122,12 @@ def test_what_a_model_does_not_have_is_empty(tmp_path):
 
 
 def test_real_tables_are_scored_fold_by_fold(delta, tables):
-    found = real.measure(delta, SMOKE, "cpu", tables)
-    assert len(found) == 3 * SMOKE.real["folds"]
-    assert found.groupby("benchmark")["table"].nunique().to_dict() == {"cc18": 1, "tabarena": 2}
-    assert found["roc_auc"].between(0, 1).all()
-    assert (found["error"] == "").all()
-    assert set(found["num_rows"]) == {50}  # half of the 100 rows that the scale takes
+    result = real.measure(delta, SMOKE, "cpu", tables)
+    assert len(result) == 3 * SMOKE.real["folds"]
+    assert result.groupby("benchmark")["table"].nunique().to_dict() == {"cc18": 1, "tabarena": 2}
+    assert result["roc_auc"].between(0, 1).all()
+    assert (result["error"] == "").all()
+    assert set(result["num_rows"]) == {50}  # half of the 100 rows that the scale takes
     large = oracle_real.measure(delta, SMOKE, "cpu", tables)
     assert set(large["benchmark"]) == {"large"}
     assert list(large.groupby("table")["reading"].apply(sorted)) == 2 * [["oracle", "plain"]]

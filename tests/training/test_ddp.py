@@ -158,10 +158,10 @@ def wait_for(last, processes):
 
 def children(pid):
     """Processes that a process started."""
-    found = []
+    result = []
     for path in Path(f"/proc/{pid}/task/{pid}").glob("children"):
-        found += [int(child) for child in path.read_text().split()]
-    return found
+        result += [int(child) for child in path.read_text().split()]
+    return result
 
 
 @pytest.mark.slow

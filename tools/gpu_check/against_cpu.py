@@ -52,11 +52,11 @@ def _drawn(name: str, prior: object, device: torch.device, tasks: int, rows: int
     shape = TaskShape(
         batch_size=tasks, num_rows=rows, num_context=rows // 2, num_features=20, num_classes=10
     )
-    found = prior.sample_tasks(shape, torch.Generator(device).manual_seed(0))
-    there = all(part.device.type == device.type for part in found)
-    spread = float(found.x.nan_to_num().std())
-    classes = sorted({int(y.max()) + 1 for y in found.y})
-    good = there and not found.x.isinf().any() and spread > 0 and classes[0] >= 2
+    result = prior.sample_tasks(shape, torch.Generator(device).manual_seed(0))
+    there = all(part.device.type == device.type for part in result)
+    spread = float(result.x.nan_to_num().std())
+    classes = sorted({int(y.max()) + 1 for y in result.y})
+    good = there and not result.x.isinf().any() and spread > 0 and classes[0] >= 2
     detail = f"{tasks} datasets of {rows} x 20, {classes[0]} to {classes[-1]} classes"
     return Result(name, "ok" if good else "FAIL", detail)
 
@@ -105,7 +105,7 @@ def _compared(
     device: torch.device,
     tolerance: float,
 ) -> Result:
-    found, truth = compute(device), compute(torch.device("cpu"))
-    error = float((found - truth).norm() / truth.norm())
+    result, truth = compute(device), compute(torch.device("cpu"))
+    error = float((result - truth).norm() / truth.norm())
     detail = f"relative RMS error {error:.1e} against the CPU, at most {tolerance:.0e}"
     return Result(name, "ok" if error <= tolerance else "FAIL", detail)

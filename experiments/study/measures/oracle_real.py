@@ -52,5 +52,5 @@ def _compared(
     wide = pd.concat(
         [compare({"model": model}, tasks, how, fold) for fold in range(about["used_folds"])]
     )
-    found = long_form(wide.rename(columns={"dataset": "fold"}), ["fold", "num_rows"])
-    return found.assign(benchmark=LARGE, table=source.name)
+    result = long_form(wide.rename(columns={"dataset": "fold"}), ["fold", "num_rows"])
+    return result.assign(benchmark=LARGE, table=source.name)

@@ -53,7 +53,7 @@ def measure(checkpoint: Path, scale: Scale, device: str) -> pd.DataFrame:
     if not (model.is_causal and has_matrices(model)):
         return pd.DataFrame(columns=COLUMNS)
     of, length, rows = options(scale.lengths, model), about["rows"], []
-    found = ways(model, checkpoint, scale.trained_rows // 4)
+    result = ways(model, checkpoint, scale.trained_rows // 4)
     for index in range(about["datasets"]):
         on_cpu = draw_dataset(of, index)
         dataset = on_cpu.to(model.device)
@@ -61,7 +61,7 @@ def measure(checkpoint: Path, scale: Scale, device: str) -> pd.DataFrame:
         start = time.perf_counter()
         once = model.fit(x, y, categorical=dataset.categorical)
         middle = time.perf_counter()
-        for reading, way in found.items():
+        for reading, way in result.items():
             began = time.perf_counter()
             state = way(x, y, once)
             seconds = middle - start + time.perf_counter() - began
@@ -92,13 +92,13 @@ def ways(model: InContextModel, checkpoint: Path, constant: int) -> Mapping[str,
         others = (model.fit(x[:, o], y[:, o], statistics=once.statistics) for o in orders)
         return average([once, *others])
 
-    found: dict[str, Way] = {
+    result: dict[str, Way] = {
         ONCE: lambda x, y, once: once,
         "trajectory": trajectory,
         "orders": orders,
     }
     if not constant_rates(model):
-        return found
+        return result
     slowing = load_model(checkpoint, [f"{OPTION}={float(constant)}"]).to(model.device)
 
     def second_pass(x: Tensor, y: Tensor, once: InContextState) -> InContextState:
@@ -107,7 +107,7 @@ def ways(model: InContextModel, checkpoint: Path, constant: int) -> Mapping[str,
     def second_pass_trajectory(x: Tensor, y: Tensor, once: InContextState) -> InContextState:
         return average(continued(slowing, x, y, rewound(once)))
 
-    return found | {"second_pass": second_pass, "second_pass_trajectory": second_pass_trajectory}
+    return result | {"second_pass": second_pass, "second_pass_trajectory": second_pass_trajectory}
 
 
 def continued(

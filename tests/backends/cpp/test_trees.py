@@ -23,15 +23,15 @@ def table(rows, columns, outputs):
 def test_rows_are_parted_as_in_pytorch(rows, columns, depth, outputs):
     numbers, targets = table(rows, columns, outputs)
     allowed = torch.ones(2**depth - 1, columns, dtype=torch.bool)
-    found, expected = (
+    result, expected = (
         each.grown_tree(numbers, targets, allowed, fewest=3, least=1e-9) for each in (cpp, trees)
     )
-    parted, as_expected = (part.nodes[:, None] == part.nodes for part in (found, expected))
+    parted, as_expected = (part.nodes[:, None] == part.nodes for part in (result, expected))
     assert torch.equal(parted, as_expected)
     if depth == 4:
-        assert len(found.nodes.unique()) > 4
-        assert torch.equal(found.columns[:1], expected.columns[:1])
-        assert torch.equal(found.cuts[:1], expected.cuts[:1])
+        assert len(result.nodes.unique()) > 4
+        assert torch.equal(result.columns[:1], expected.columns[:1])
+        assert torch.equal(result.cuts[:1], expected.cuts[:1])
 
 
 def test_columns_that_are_not_allowed_are_not_asked():

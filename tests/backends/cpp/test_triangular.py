@@ -33,8 +33,8 @@ def test_lengths_are_those_of_float64(size, dtype):
         right = torch.randn(2, size, columns, generator=g, dtype=torch.float64)
         expected = triangular.squared_lengths(factors, right).to(dtype)
         for factor, of_right in zip(layouts(factors), layouts(right), strict=True):
-            found = cpp.squared_lengths(factor.to(dtype), of_right.to(dtype))
-            torch.testing.assert_close(found, expected, rtol=TOLERANCE[dtype], atol=0)
+            result = cpp.squared_lengths(factor.to(dtype), of_right.to(dtype))
+            torch.testing.assert_close(result, expected, rtol=TOLERANCE[dtype], atol=0)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -44,16 +44,16 @@ def test_the_identity_need_not_be_there(size, dtype):
     expected = triangular.squared_lengths(factors).to(dtype)
     for factor in layouts(factors.to(dtype)):
         above = torch.full((size, size), torch.nan, dtype=dtype).triu(1)
-        found = cpp.squared_lengths(factor + above)
-        torch.testing.assert_close(found, expected, rtol=TOLERANCE[dtype], atol=0)
+        result = cpp.squared_lengths(factor + above)
+        torch.testing.assert_close(result, expected, rtol=TOLERANCE[dtype], atol=0)
 
 
 def test_a_matrix_without_a_factor_gives_nan():
     factors = factors_of(20)
     factors[1].diagonal().fill_(torch.nan)
-    found = cpp.squared_lengths(factors, torch.ones(2, 20, 3, dtype=torch.float64))
-    assert found[0].isfinite().all()
-    assert found[1].isnan().all()
+    result = cpp.squared_lengths(factors, torch.ones(2, 20, 3, dtype=torch.float64))
+    assert result[0].isfinite().all()
+    assert result[1].isnan().all()
 
 
 def test_no_columns_have_no_lengths():

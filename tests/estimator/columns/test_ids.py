@@ -26,9 +26,9 @@ def test_numbers_are_known_by_their_order_and_names_by_themselves(dtype):
 
 def test_without_evidence_for_numbers_they_are_names():
     labels = np.random.default_rng(1).integers(3, size=2000)
-    found = whole_numbers(TEXT, labels)
-    assert found is not None
-    assert found.are_names
+    result = whole_numbers(TEXT, labels)
+    assert result is not None
+    assert result.are_names
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_nothing_is_said_of_other_columns(cells):
 
 def test_missing_cells_do_not_count():
     cells = TEXT.astype(object).where(NUMBERS % 5 > 0, None)
-    found = whole_numbers(cells, OF_NAMES)
-    assert found is not None
-    assert found.are_names
+    result = whole_numbers(cells, OF_NAMES)
+    assert result is not None
+    assert result.are_names
 
 
 @pytest.mark.filterwarnings("ignore:Whole numbers tell more")

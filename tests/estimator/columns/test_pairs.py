@@ -85,8 +85,8 @@ def test_no_labels_no_pairs_and_none_for_the_network():
 def test_missing_and_unknown_cells_have_no_difference():
     x, labels = drawn()
     frame = pd.DataFrame(LETTERS[x], columns=list("pqrs"))
-    fitted, found = compared(frame, labels)
-    (equality,) = (column for column in found if column.says == "equality")
+    fitted, result = compared(frame, labels)
+    (equality,) = (column for column in result if column.says == "equality")
     odd = pd.DataFrame({"p": ["a", None, "zz", "zz"], "q": ["a", "a", "zz", "a"]})
     assert equality.encode(odd["p"], odd["q"]).tolist() == pytest.approx(
         [1, np.nan, 1, 0], nan_ok=True

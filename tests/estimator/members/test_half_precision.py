@@ -61,13 +61,13 @@ def test_a_matrix_of_zeros_stays_zero():
 def test_only_matrices_of_float32_are_rounded():
     S, counts = matrices(1.0), torch.rand(4)
     tree = Around((MatrixState(S), MatrixState(S.double())), counts, 7)
-    found = halved(tree)
-    assert isinstance(found, Around)
-    assert [type(state) for state in found.states] == [HalfMatrix, MatrixState]
-    assert found.states[1].S.dtype == torch.float64
-    assert found.counts is counts
-    assert found.rows == 7
-    again = in_full(found)
+    result = halved(tree)
+    assert isinstance(result, Around)
+    assert [type(state) for state in result.states] == [HalfMatrix, MatrixState]
+    assert result.states[1].S.dtype == torch.float64
+    assert result.counts is counts
+    assert result.rows == 7
+    again = in_full(result)
     assert [type(state) for state in again.states] == [MatrixState, MatrixState]
     assert in_full(again) is not again
     assert all(map(torch.equal, tensors(in_full(again)), tensors(again)))

@@ -43,8 +43,8 @@ def test_the_true_temperature_is_found(rng, average_logits):
     logits = 3 * rng.normal(size=(1, 20_000, 3))
     chances = softmax(logits[0] / 2.5, axis=1)
     labels = (rng.random((len(chances), 1)) > chances.cumsum(1)).sum(1)
-    found = calibrated_temperature(logits, labels, fixed=0.8, average_logits=average_logits)
-    assert found == pytest.approx(2.5, rel=0.03)
+    result = calibrated_temperature(logits, labels, fixed=0.8, average_logits=average_logits)
+    assert result == pytest.approx(2.5, rel=0.03)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 30, 300])
@@ -53,10 +53,10 @@ def test_never_worse_than_the_fixed_one_and_few_rows_change_little(rng, rows, av
     for _ in range(20):
         logits = rng.normal(size=(4, rows, 3)) * rng.uniform(0.1, 20)
         labels = rng.integers(0, 3, rows)
-        found = calibrated_temperature(logits, labels, fixed=0.8, average_logits=average_logits)
+        result = calibrated_temperature(logits, labels, fixed=0.8, average_logits=average_logits)
         losses = [
             log_losses(logits, labels, temperature=t, average_logits=average_logits).mean()
-            for t in (found, 0.8)
+            for t in (result, 0.8)
         ]
         assert losses[0] <= losses[1]
     flat = calibrated_temperature(

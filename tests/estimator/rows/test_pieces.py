@@ -79,10 +79,10 @@ def categories(values, names, ordered=False):
 )
 def test_categories_are_those_of_all_pieces(first, second, expected):
     cells = [[*first, None], [*second, None]]
-    found = joined([categories(*each) for each in zip(cells, (first, second), strict=True)])
-    assert found["a"].cat.categories.tolist() == expected
-    assert not found["a"].cat.ordered
-    values = found["a"].astype(object)
+    result = joined([categories(*each) for each in zip(cells, (first, second), strict=True)])
+    assert result["a"].cat.categories.tolist() == expected
+    assert not result["a"].cat.ordered
+    values = result["a"].astype(object)
     assert values.where(values.notna(), None).tolist() == [*first, None, *second, None]
 
 
@@ -94,10 +94,10 @@ def test_ordered_categories_keep_their_order(first, second):
     second = second or ["low", "mid", "high"]
     parts = [categories(each, each, ordered=True) for each in (first, second)]
     for tables in (parts, parts[::-1]):
-        found = joined(tables)["a"]
-        assert found.cat.ordered
-        assert found.cat.categories.tolist() == ["low", "mid", "high"]
-        assert found.tolist() == [value for part in tables for value in part["a"]]
+        result = joined(tables)["a"]
+        assert result.cat.ordered
+        assert result.cat.categories.tolist() == ["low", "mid", "high"]
+        assert result.tolist() == [value for part in tables for value in part["a"]]
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_categories_in_pieces_are_those_of_the_whole():
     ],
 )
 def test_arrays_of_different_kinds_keep_their_cells(first, second):
-    found = joined([first, second])
-    assert found.dtype == object
-    assert found.tolist() == [*first.astype(object).tolist(), *second.astype(object).tolist()]
+    result = joined([first, second])
+    assert result.dtype == object
+    assert result.tolist() == [*first.astype(object).tolist(), *second.astype(object).tolist()]
 
 
 def test_arrays_of_numbers_stay_numbers():
-    found = joined([np.array([[1, 2]]), np.array([[1.5, 2]], dtype=np.float32)])
-    assert found.dtype == np.float64
+    result = joined([np.array([[1, 2]]), np.array([[1.5, 2]], dtype=np.float32)])
+    assert result.dtype == np.float64

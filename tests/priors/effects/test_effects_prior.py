@@ -86,9 +86,9 @@ def test_imbalance_keeps_rows_of_the_prior():
     assert inner.shapes == [SHAPE._replace(num_rows=300)]
     theirs = inner.tasks[0][0]
     for ours, all_rows in zip(tasks.x, theirs, strict=True):
-        found = {tuple(row) for row in ours.tolist()}
-        assert len(found) == 200
-        assert found <= {tuple(row) for row in all_rows.tolist()}
+        result = {tuple(row) for row in ours.tolist()}
+        assert len(result) == 200
+        assert result <= {tuple(row) for row in all_rows.tolist()}
 
 
 def test_changes_reach_the_share_of_tasks_asked_for():

@@ -150,5 +150,5 @@ def test_children_have_the_thresholds_on_their_sides_of_the_parent_s():
 def test_a_value_at_the_threshold_goes_left(node, threshold, reached):
     rows = torch.zeros(1, len(threshold), dtype=torch.int64)
     split = _Splits(rows[..., None], rows[..., None], rows, torch.tensor([threshold]))
-    found = _descend(torch.tensor([[1.0, 2.0, 3.0]]), split, torch.tensor([node]))
-    assert found.tolist() == [reached]
+    result = _descend(torch.tensor([[1.0, 2.0, 3.0]]), split, torch.tensor([node]))
+    assert result.tolist() == [reached]

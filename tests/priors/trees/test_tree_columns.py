@@ -133,8 +133,8 @@ def test_a_column_of_a_chain_depends_on_those_before_it_alone():
     p = parameters(tasks=20, columns=2, copula=np.full(20, COPULAS.index("chain")))
     mixing = _chain(p, torch.Generator().manual_seed(0))
     mixing = mixing / torch.linalg.vector_norm(mixing, dim=2, keepdim=True)
-    found = (mixing[:, 0] * mixing[:, 1]).sum(1).abs()
-    torch.testing.assert_close(found, torch.full((20,), 0.9 / (1 + 0.9**2) ** 0.5))
+    result = (mixing[:, 0] * mixing[:, 1]).sum(1).abs()
+    torch.testing.assert_close(result, torch.full((20,), 0.9 / (1 + 0.9**2) ** 0.5))
 
 
 def test_numbers_have_deviation_one_with_clusters_too():
