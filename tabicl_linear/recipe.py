@@ -61,6 +61,8 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
         keys = path.split(".")
         node = changed.get(keys[1]) if len(keys) > 2 and keys[0] == "model" else None
         for key in keys[2:-1]:
+            if isinstance(node, dict) and keys[1] == "architecture":
+                node.setdefault(key, {})  # A group of which a recipe names no option.
             node = node.get(key) if isinstance(node, dict) else None
         # Apart from its arguments, a slot has its class path and nothing else.
         unknown = len(keys) == 3 and keys[1] in _SLOTS and keys[2] != "class_path"

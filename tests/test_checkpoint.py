@@ -202,7 +202,7 @@ def test_exports_that_do_not_describe_a_model_are_refused(tmp_path, recipe):
 
 
 def test_override_values_may_be_written_without_a_dot(checkpoint):
-    model = load_model(checkpoint[0], ["model.architecture.blocks={norm_eps: 1e-3}"])
+    model = load_model(checkpoint[0], ["model.architecture.blocks.norm_eps=1e-3"])
     assert model.architecture.blocks.norm_eps == 1e-3
 
 

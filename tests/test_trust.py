@@ -69,7 +69,7 @@ def test_annotations_that_could_import_take_plain_data_only(annotation, value):
         (tuple[dict[Literal["a"], float], ...], [{"a": 1.0}]),
         (RowDistribution | int, {"class_path": "tabicl_linear.priors.rows.FixedRows"}),
         (dict[int, RowDistribution | int], {3: "tabicl_linear.priors.rows.FixedRows"}),
-        (Architecture, {"norm": "pre_rms", "ridge_inputs": {"form": "earlier_rows"}}),
+        (Architecture, {"blocks": {"norm": "pre_rms"}, "ridge_inputs": {"form": "earlier_rows"}}),
     ],
 )
 def test_what_annotations_say_is_taken(annotation, value):

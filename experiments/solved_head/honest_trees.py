@@ -3,11 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-
 from tabicl_linear.estimator.learners.chosen_trees import evidence, predictor
-from tabicl_linear.estimator.learners.chosen_trees.divisions import FEW_ROWS
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
 from tabicl_linear.ridge_inputs.class_map import mapped
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, Solution
@@ -41,16 +37,9 @@ def fit_honestly(draws: Sequence[Any]) -> tuple[Predictor, Honest]:
     Args:
         draws: The rows with the fixed features of each round.
     """
-    rows = draws[0]
-    prior = rows.one_hot(np.arange(len(rows))).mean(0)
-    r, present = rows.one_hot(rows.sample), prior > 0
-    boosted, linear = predictor._chosen(draws, r)
-    if len(rows) <= FEW_ROWS:
-        fixed = predictor._solved_fixed(draws)
-        part = evidence.part_of_fixed(linear.left_out, fixed.left_out, r, present)
-        fixed = fixed._replace(leaves=torch.zeros_like(linear.leaves))
-        pairs = zip(linear, fixed, strict=True)
-        linear = predictor._Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
+    linear, boosted, r, counts = predictor.solved_rows(draws)
+    assert boosted is not None, "enough rows to grow trees"
+    prior, present = counts / counts.sum(), counts > 0
     class_map = evidence.class_map(linear.left_out, r, present)
     start = prior.where(present, 1.0).log()
     solved = mapped(linear.left_out[None], class_map[None])[0].masked_fill(~present, ABSENT_LOGIT)

@@ -17,8 +17,11 @@ from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import rounds
-from tabicl_linear.estimator.learners.chosen_trees.learner import OPTIONS, ChosenTrees
+from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
+from tabicl_linear.estimator.learners.chosen_trees.learners import OPTIONS
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
+from tabicl_linear.estimator.learners.chosen_trees.solving import Rows
+from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.ridge_inputs import RidgeRegressions
 from tabicl_linear.ridge_inputs.leave_one_out import solve
@@ -109,6 +112,11 @@ class RowsWithLearned:
     def fixed(self, rows: Indices) -> Float[Tensor, "n f"]:
         """Fixed features and, behind them, learned ones."""
         return torch.cat([self._rows.fixed(rows), self._learned[torch.from_numpy(rows)]], dim=1)
+
+    def taken(self, rows: Indices, trees: Trees) -> Rows:
+        """Some rows as a regression on these trees takes them."""
+        leaves = trees.of_rows(self.standardised(rows))
+        return Rows(leaves, self.fixed(rows), self.one_hot(rows).float())
 
     def solved_fixed(self) -> tuple[Tensor, Tensor, Tensor]:
         """The regressions without chosen trees; see `TaskRows.solved_fixed`."""
@@ -223,7 +231,7 @@ class Arms:
     def _fit(self, x: Tensor, y: Tensor, categorical: Tensor, size: int) -> ArmsState:
         clock = Clock()
         statistics = context_statistics(x, y, categorical, num_features=None, rows_per_chunk=size)
-        draws = self.trees._draws(max(rounds(x.shape[1]), 1))
+        draws = self.trees.draws(max(rounds(x.shape[1]), 1))
         thresholds = tuple(each.thresholds(x, statistics, size) for each in draws)
         rows = [
             TaskRows(each, x, y, limits, statistics, size)
@@ -254,7 +262,7 @@ class Arms:
         return torch.cat([self._predict(state, part) for state, part in pairs])
 
     def _predict(self, state: ArmsState, x: Tensor) -> Tensor:
-        draws = self.trees._draws(len(state.thresholds))
+        draws = self.trees.draws(len(state.thresholds))
         fixed = [
             each.of_rows(x, limits, state.statistics)[0]
             for each, limits in zip(draws, state.thresholds, strict=True)

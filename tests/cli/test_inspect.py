@@ -197,13 +197,13 @@ def test_names_of_checkpoints_are_text_on_the_page():
         (["CKPT", "--table", "/nowhere.csv", "--target", "y"], "no such file"),
         (["CKPT", "--table", "TABLE", "--target", "z"], "'z'"),
         (["CKPT", "--table", "TABLE", "--target", "x"], "50 classes"),
-        (["CKPT", "--table", "TABLE", "--target", "y", "--lengths", "10", "60"], "60 rows"),
+        (["CKPT", "--table", "TABLE", "--target", "y", "--lengths", "10", "160"], "160 rows"),
         (["CKPT", "--only", "nothing"], "nothing"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(options, words, checkpoints, tmp_path, capsys):
     table = tmp_path / "t.csv"
-    pd.DataFrame({"x": [f"v{i}" for i in range(50)], "y": np.arange(50) % 2}).to_csv(
+    pd.DataFrame({"x": [f"v{i % 50}" for i in range(150)], "y": np.arange(150) % 2}).to_csv(
         table, index=False
     )
     stand_ins = {"CKPT": checkpoints[0], "TABLE": str(table)}

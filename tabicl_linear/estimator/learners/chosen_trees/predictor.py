@@ -115,18 +115,39 @@ class Divided(NamedTuple):
     leaves: Int[Tensor, "s t"]
 
 
+class Solved(NamedTuple):
+    """What has been solved and grown, before logits are made of it.
+
+    Attributes:
+        linear: Solutions.
+        boosted: Trees and their steps; None where rows are too few for any.
+        r: Labels of the sample, one-hot.
+        counts: Rows of each class in the context.
+    """
+
+    linear: Linear
+    boosted: Boosted | None
+    r: Float[Tensor, "s y"]
+    counts: Float[Tensor, " y"]
+
+
 def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
     """Grow and solve; without trees where rows are few.
 
     Args:
         draws: The rows with the fixed features of each round, or of a single one without any.
     """
+    return finished(*solved_rows(draws))
+
+
+def solved_rows(draws: Sequence[TaskRows]) -> Solved:
+    """What `fit_predictor` makes logits of."""
     rows = draws[0]
     everything = np.arange(len(rows))
     counts = torch.stack([rows.one_hot(part).sum(0) for part in rows.chunks(everything)]).sum(0)
     r, present = rows.one_hot(rows.sample), counts > 0
     if not rounds(len(rows)):
-        return finished(_solved_fixed(draws), None, r, counts)
+        return Solved(_solved_fixed(draws), None, r, counts)
     parts = divisions(rows.labels, len(draws), seed=rows.regressions.options.seed)
     is_short = len(rows) <= FEW_ROWS
     boosted, linear = solved(_divided(draws, parts), r, len(parts), is_short=is_short)
@@ -136,7 +157,7 @@ def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
         fixed = fixed._replace(leaves=torch.zeros_like(linear.leaves))
         pairs = zip(linear, fixed, strict=True)
         linear = Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
-    return finished(linear, boosted, r, counts)
+    return Solved(linear, boosted, r, counts)
 
 
 def finished(linear: Linear, boosted: Boosted | None, r: Tensor, counts: Tensor) -> Predictor:
