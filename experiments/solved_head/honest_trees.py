@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tabicl_linear.estimator.learners.chosen_trees import evidence, predictor
+from tabicl_linear.estimator.learners.chosen_trees import predictor
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
 from tabicl_linear.ridge_inputs.class_map import mapped
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, Solution
@@ -32,29 +32,11 @@ class Honest(NamedTuple):
 
 
 def fit_honestly(draws: Sequence[Any]) -> tuple[Predictor, Honest]:
-    """As `fit_predictor`, for contexts of enough rows to grow trees.
+    """As `fit_predictor`, and what it says of rows left out.
 
     Args:
         draws: The rows with the fixed features of each round.
     """
-    linear, boosted, r, counts = predictor.solved_rows(draws)
-    assert boosted is not None, "enough rows to grow trees"
-    prior, present = counts / counts.sum(), counts > 0
-    class_map = evidence.class_map(linear.left_out, r, present)
-    start = prior.where(present, 1.0).log()
-    solved = mapped(linear.left_out[None], class_map[None])[0].masked_fill(~present, ABSENT_LOGIT)
-    steps = (boosted.left_out + start).masked_fill(~present, ABSENT_LOGIT)
-    factors = evidence.factors(solved, steps, r)
-    class_map = factors.solved * class_map
-    class_map[:, -1] += factors.boosted * start
-    fitted = Predictor(
-        boosted.trees,
-        linear.leaves.float(),
-        (factors.boosted * boosted.steps).float(),
-        linear.fixed.float(),
-        linear.offset.float(),
-        class_map,
-        prior,
-    )
-    logits = factors.solved * solved + factors.boosted * steps
-    return fitted, Honest(logits.masked_fill(~present, ABSENT_LOGIT), r.argmax(1))
+    solved = predictor.solved_rows(draws)
+    fitted, left_out = predictor.finished(*solved)
+    return fitted, Honest(left_out, solved.r.argmax(1))

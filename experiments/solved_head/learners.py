@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from experiments.solved_head.honest_trees import Honest, fit_honestly
+from experiments.solved_head.tasks import LEARNED
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
@@ -35,8 +36,6 @@ ROWS_AT_ONCE = 512
 FIXED = ("closed", "trees")
 """Arms without learned features."""
 WITH_LEARNED = ("closed+learned", "trees+learned")
-LEARNED = 2.0
-"""Standard deviation of learned features beside four kinds of fixed ones, as in training."""
 
 
 def trained(path: Path) -> LearnedFeatures:

@@ -275,4 +275,4 @@ def _predictor(task: TaskSums, sample: list[TaskRows], stride: int) -> Predictor
 
     r = sample[0].one_hot(np.arange(len(sample[0])))
     boosted, linear = solved(divided(), r, len(task.grown), is_short=False)
-    return finished(linear, boosted, r, task.counts)
+    return finished(linear, boosted, r, task.counts).predictor

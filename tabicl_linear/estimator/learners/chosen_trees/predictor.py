@@ -137,7 +137,7 @@ def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
     Args:
         draws: The rows with the fixed features of each round, or of a single one without any.
     """
-    return finished(*solved_rows(draws))
+    return finished(*solved_rows(draws)).predictor
 
 
 def solved_rows(draws: Sequence[TaskRows]) -> Solved:
@@ -160,7 +160,19 @@ def solved_rows(draws: Sequence[TaskRows]) -> Solved:
     return Solved(linear, boosted, r, counts)
 
 
-def finished(linear: Linear, boosted: Boosted | None, r: Tensor, counts: Tensor) -> Predictor:
+class Finished(NamedTuple):
+    """What predicts rows, and what it says of those that were left out.
+
+    Attributes:
+        predictor: Predicts other rows.
+        left_out: Logits of the sample, each row by solutions that have not seen it.
+    """
+
+    predictor: Predictor
+    left_out: Float[Tensor, "s y"]
+
+
+def finished(linear: Linear, boosted: Boosted | None, r: Tensor, counts: Tensor) -> Finished:
     """The predictor, once what makes logits has been chosen by the rows left out.
 
     Args:
@@ -172,18 +184,20 @@ def finished(linear: Linear, boosted: Boosted | None, r: Tensor, counts: Tensor)
     prior, present = counts / counts.sum(), counts > 0
     class_map = evidence.class_map(linear.left_out, r, present)
     steps = torch.zeros_like(linear.leaves)
+    left_out = mapped(linear.left_out[None], class_map[None])[0]
     if boosted is not None:
         start = prior.where(present, 1.0).log()
-        of_solutions = mapped(linear.left_out[None], class_map[None])[0]
+        of_boosting = boosted.left_out + start
         factors = evidence.factors(
-            of_solutions.masked_fill(~present, ABSENT_LOGIT),
-            (boosted.left_out + start).masked_fill(~present, ABSENT_LOGIT),
+            left_out.masked_fill(~present, ABSENT_LOGIT),
+            of_boosting.masked_fill(~present, ABSENT_LOGIT),
             r,
         )
+        left_out = factors.solved * left_out + factors.boosted * of_boosting
         class_map = factors.solved * class_map
         class_map[:, -1] += factors.boosted * start
         steps = factors.boosted * boosted.steps
-    return Predictor(
+    predictor = Predictor(
         None if boosted is None else boosted.trees,
         linear.leaves.float(),
         steps.float(),
@@ -192,6 +206,7 @@ def finished(linear: Linear, boosted: Boosted | None, r: Tensor, counts: Tensor)
         class_map,
         prior,
     )
+    return Finished(predictor, left_out.masked_fill(~present, ABSENT_LOGIT))
 
 
 def _solved_fixed(draws: Sequence[TaskRows]) -> Linear:
