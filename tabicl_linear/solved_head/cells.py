@@ -78,16 +78,13 @@ def _of_bins(seen: ClassStatistics, categorical: Tensor) -> Tensor:
     shares, _ = _rates(seen)
     counts = seen.counts
     smooth = torch.where(categorical[:, None, :, None, None], counts, _weights(counts) @ counts)
-    parts = []
-    for each, scale in ((counts, 3.0), (smooth, 0.5)):
-        rows = each.sum(-1, keepdim=True)
-        excess = each - rows * shares
-        if scale == 3.0:
-            parts.append(scale * excess / (rows + FEW_ROWS))
-        else:
-            parts.append(scale * excess / (rows * shares * (1 - shares) + 1).sqrt())
+    rows = counts.sum(-1, keepdim=True)
+    excess = 3.0 * (counts - rows * shares) / (rows + FEW_ROWS)
+    around = smooth.sum(-1, keepdim=True)
+    deviations = 0.5 * (smooth - around * shares)
+    deviations /= (around * shares * (1 - shares) + 1).sqrt()
     size = counts.sum(-1, keepdim=True).log1p() / 4
-    return torch.cat([parts[0], parts[1].clamp(-4, 4), size], dim=-1).float()
+    return torch.cat([excess, deviations.clamp(-4, 4), size], dim=-1).float()
 
 
 def _weights(like: Tensor) -> Tensor:
