@@ -82,9 +82,10 @@ class TestPage:
     def test_it_says_how_it_was_made(self, made):
         text = page(made)
         assert "python -m experiments.results.run --tables" in text
-        assert text.count("\ntabicl-linear evaluate --benchmark folder:") == 8
+        assert text.count("\ntabicl-linear evaluate --benchmark folder:") == 10
         assert re.search(r"commit ([0-9a-f]{12}(-dirty)?|unknown); \d{4}-", text)
         assert re.search(r"`default` \(SHA-256 [0-9a-f]{12}\)", text)
+        assert re.search(r"`network` \(SHA-256 [0-9a-f]{12} trees=False\)", text)
         assert "`logistic_regression` (sklearn " in text
         ridge = rf"`random_feature_ridge` \(tabicl_linear {__version__}, options [0-9a-f]{{8}}\)"
         assert re.search(ridge, text)
@@ -95,7 +96,7 @@ class TestPage:
         means = section(page(made), "## Means")
         assert "OpenML-CC18\\* (2 of 30 tables) ROC-AUC" in means
         assert "TabArena\\* (1 of 38 tables) ROC-AUC" in means
-        for model in (DEFAULT, "demo", *BASELINES):
+        for model in (DEFAULT, "network", "demo", *BASELINES):
             assert f"\n| {model} |" in means
         assert "On OpenML-CC18\\* the paper has 30 tables and we 2: these means do not" in means
         assert "On TabArena\\* the paper has 38 tables and we 1: these means do not" in means
@@ -129,7 +130,7 @@ class TestPage:
         assert list(outcome) == ["roc_auc", "accuracy", "log_loss", "ece"]
         pd.testing.assert_frame_equal(outcome, wanted[list(outcome)], check_names=False)
         pairs = pd.read_csv(made / "page" / "pairs.csv")
-        assert len(pairs) == 2 * 4 * 6  # benchmarks, metrics, pairs of four models
+        assert len(pairs) == 2 * 4 * 10  # benchmarks, metrics, pairs of five models
         assert "[scores.csv](scores.csv)" in page(made)
         assert "[pairs.csv](pairs.csv)" in page(made)
 
@@ -151,7 +152,7 @@ class TestGoingOn:
         monkeypatch.setitem(WEIGHTS, DEFAULT, weights[0])
         assert call(tables, made, "--demo", weights[1]) == 0
         assert [path.stat().st_mtime_ns for path in trials] == before
-        assert len(trials) == 3 * 4 * 5
+        assert len(trials) == 3 * 5 * 5
 
     def test_new_default_weights_are_scored_beside_the_old_baselines(
         self, made, tables, weights, monkeypatch, tmp_path
@@ -159,7 +160,7 @@ class TestGoingOn:
         shutil.copytree(made, tmp_path, dirs_exist_ok=True)
         monkeypatch.setitem(WEIGHTS, DEFAULT, weights[2])
         assert call(tables, tmp_path) == 0
-        assert len(list((tmp_path / "out").glob("*/trials/*.json"))) == 3 * 5 * 5
+        assert len(list((tmp_path / "out").glob("*/trials/*.json"))) == 3 * 7 * 5
         old, new = (re.search(r"`default` \(SHA-256 (\w+)\)", page(x))[1] for x in (made, tmp_path))
         assert old != new
         assert "\n| demo |" not in page(tmp_path)
@@ -185,13 +186,13 @@ class TestGoingOn:
 class TestUnfinished:
     def test_what_was_not_begun_is_said(self, made, tables, weights, monkeypatch, tmp_path):
         for folder in (made / "out").glob("cc18*"):
-            if DEFAULT not in folder.name and "demo" not in folder.name:
+            if not any(model in folder.name for model in (DEFAULT, "network", "demo")):
                 shutil.copytree(folder, tmp_path / "out" / folder.name)
         monkeypatch.setitem(WEIGHTS, DEFAULT, weights[0])
         assert call(tables, tmp_path, "--page-only", baselines=[*BASELINES, "catboost"]) == 0
         text = page(tmp_path)
-        assert "> openml-cc18: not scored yet: default, catboost." in text
-        missing = ", ".join([DEFAULT, *BASELINES, "catboost"])
+        assert "> openml-cc18: not scored yet: default, network, catboost." in text
+        missing = ", ".join([DEFAULT, "network", *BASELINES, "catboost"])
         assert f"> tabarena: not scored yet: {missing}." in text
         assert "> Nothing is missing" not in text
         assert "Not known yet: no table has scores of `default`" in text

@@ -11,11 +11,9 @@ use a new folder after one.
 
 import argparse
 import hashlib
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from experiments.development.baselines import BASELINES, VERSIONS
 from experiments.development.comparison import by_table, markdown
@@ -29,6 +27,7 @@ from experiments.development.tables import (
 )
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.evaluation.arguments import identified, read_arguments
 from tabicl_linear.evaluation.baselines import baseline_version
 from tabicl_linear.files import written_whole
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path
@@ -61,20 +60,9 @@ def with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
         ConfigError: The text has another form, or the classifier has no such argument.
     """
     parameters = candidate.estimator.get_params(deep=False)
-    given = dict[str, Any]()
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or name not in parameters:
-            raise ConfigError(
-                f"--arguments {candidate.name} {text}: give NAME=VALUE, with one of "
-                f"{', '.join(sorted(parameters))}."
-            )
-        try:
-            given[name] = json.loads(value)
-        except json.JSONDecodeError:
-            given[name] = value
-    described = " ".join([candidate.identity, *(f"{n}={v!r}" for n, v in sorted(given.items()))])
-    return Candidate(candidate.name, described, candidate.estimator.set_params(**given))
+    values = read_arguments(candidate.name, texts, parameters)
+    described = identified(candidate.identity, values)
+    return Candidate(candidate.name, described, candidate.estimator.set_params(**values))
 
 
 def baseline_candidate(name: str) -> Candidate:

@@ -4,6 +4,7 @@ Statistics, tables and figures are those of `tabicl-linear report`.
 """
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,7 +126,7 @@ def _how(folders: Sequence[Path], made: Made) -> str:
 
 def _identity(text: str) -> str:
     # Weights are told apart by 64 digits, of which a reader needs a few.
-    return f"(SHA-256 {text[:12]})" if len(text) == 64 and " " not in text else f"({text})"
+    return re.sub(r"^([0-9a-f]{12})[0-9a-f]{52}", r"SHA-256 \1", text).join("()")
 
 
 def _versions(about: Sequence[dict[str, Any]]) -> str:

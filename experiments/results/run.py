@@ -4,7 +4,8 @@
 
 If stopped, the same command continues where it was; what is scored is not scored again. Weights,
 and baselines with options of this project, have a folder of results for each checksum, so that new
-ones are scored beside what is there already.
+ones are scored beside what is there already. Changes of code are not detected: take another
+--output after one. `network` is the default without its trees.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results" / "benchmarks.md"
+NETWORK = "network"
 SUITES = {"openml-cc18-30": "cc18", "tabarena": "tabarena"}
 """Suites of the folder of tables, and the folders of their results."""
 BASELINES = (
@@ -52,13 +54,15 @@ def evaluations(arguments: argparse.Namespace) -> list[Evaluation]:
     Raises:
         CheckpointError: A file of weights that does not exist.
     """
-    models = {DEFAULT: DEFAULT} | ({"demo": str(arguments.demo)} if arguments.demo else {})
+    models = {DEFAULT: DEFAULT, NETWORK: DEFAULT}
+    models |= {"demo": str(arguments.demo)} if arguments.demo else {}
     suites = []
     for suite, name in SUITES.items():
         shared = ["--benchmark", f"folder:{arguments.tables}", "--suite", suite]
         for model, source in models.items():
             folder = arguments.output / f"{name}-{model}-{_checksum(source)}"
             option = ["--model", source if model == source else f"{model}={source}"]
+            option += ["--arguments", model, "trees=false"] if model != DEFAULT else []
             suites.append(Evaluation(suite, folder, [*shared, *option]))
         for end, baselines in _by_folder(arguments.baseline).items():
             folder = arguments.output / f"{name}{end}"
@@ -106,7 +110,7 @@ def run(arguments: argparse.Namespace, command: str) -> int:
     folders = [one.folder for one in calls if (one.folder / RESULTS).is_file()]
     if not folders:
         raise DataError(f"{arguments.output} holds no results yet; run without --page-only.")
-    models = [DEFAULT, *(["demo"] if arguments.demo else [])]
+    models = [DEFAULT, NETWORK, *(["demo"] if arguments.demo else [])]
     files = page(folders, benchmarks, models=models, baselines=arguments.baseline, made=made)
     target: Path = arguments.page
     target.parent.mkdir(parents=True, exist_ok=True)

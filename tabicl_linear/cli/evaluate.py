@@ -46,7 +46,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     output: Path = options.output
     check_folder(output)
     evaluation = Evaluation(
-        candidates=candidates(options.model, options.baseline, options.ensemble),
+        candidates=candidates(options.model, options.baseline, options.ensemble, options.arguments),
         benchmark=benchmark(options.benchmark, options.suite, partial(_openml, options)),
         ensemble=options.ensemble,
         shard=(number - 1, of),
@@ -108,6 +108,15 @@ def _parser() -> OneLineArgumentParser:
         metavar="NAME",
         help="logistic_regression, random_forest, hist_gradient_boosting, random_feature_ridge, "
         "catboost, xgboost, tabpfn:PATH, tabicl:PATH (PATH: file of weights)",
+    )
+    parser.add_argument(
+        "--arguments",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar=("MODEL", "NAME=VALUE"),
+        help="arguments of the classifier of one of the models, such as network trees=false; can "
+        "be repeated",
     )
     parser.add_argument("--output", type=Path, required=True, help="folder of the results")
     parser.add_argument(

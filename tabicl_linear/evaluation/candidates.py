@@ -2,9 +2,10 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
@@ -14,12 +15,15 @@ from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 from tabicl_linear.estimator.plan import EnsembleName
+from tabicl_linear.evaluation.arguments import identified, read_arguments
 from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, baseline_version
 from tabicl_linear.evaluation.protocol import BenchmarkTable
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 NAME_LENGTH = 100
 """Most letters of a name; files hold it beside those of a table and a fold."""
+DECIDED_ELSEWHERE = {"model", "n_jobs", "ensemble"}
+"""Arguments of a classifier that options of the command decide."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,12 @@ class Candidate:
 
     Attributes:
         name: In the results.
-        identity: Of what decides its scores: a checksum of its file, or `baseline_version`.
+        identity: Of what decides its scores: a checksum of its file with `arguments`, or
+            `baseline_version`.
         kind: "model" for one of this project, or the name of a baseline.
         path: File of its weights, where it has one.
         ensemble: EnsembleName of a model's ensemble.
+        arguments: Others of a model's `TabICLLinearClassifier`, by name.
     """
 
     name: str
@@ -39,12 +45,14 @@ class Candidate:
     kind: str
     path: Path | None = None
     ensemble: EnsembleName = "default"
+    arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def make(self, threads: int | None) -> ClassifierMixin:
         """An unfitted classifier that uses so many threads."""
         if self.kind == "model":
             assert self.path is not None
-            return TabICLLinearClassifier(self.path, n_jobs=threads, ensemble=self.ensemble)
+            resources = {"n_jobs": threads, "ensemble": self.ensemble}
+            return TabICLLinearClassifier(self.path, **(resources | dict(self.arguments)))
         weights = () if self.path is None else (str(self.path),)
         return BASELINES[self.kind].make(*weights, threads=threads)
 
@@ -56,7 +64,10 @@ class Candidate:
 
 
 def candidates(
-    models: Sequence[str], baselines: Sequence[str], ensemble: EnsembleName
+    models: Sequence[str],
+    baselines: Sequence[str],
+    ensemble: EnsembleName,
+    arguments: Sequence[Sequence[str]] = (),
 ) -> tuple[Candidate, ...]:
     """Candidates of a command line.
 
@@ -64,10 +75,11 @@ def candidates(
         models: "default", PATH or NAME=PATH.
         baselines: Names of `BASELINES`, with ":PATH" behind those that need weights.
         ensemble: EnsembleName of the models.
+        arguments: Name of a model and NAME=VALUE of its classifier's arguments, for each.
 
     Raises:
-        ConfigError: None at all, two of one name, an unknown or uninstalled baseline, or one
-            without its weights.
+        ConfigError: None at all, two of one name, an unknown or uninstalled baseline, one
+            without its weights, or arguments of no model or that its classifier does not have.
         CheckpointError: A model that cannot be loaded.
     """
     competitors = [_model(named, ensemble) for named in models]
@@ -84,7 +96,21 @@ def candidates(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"two models of the name {twice}: tell them apart by --model NAME=PATH.")
+    for model, *texts in arguments:
+        if model not in names[: len(models)]:
+            raise ConfigError(
+                f"--arguments {model}: give one of --model: {', '.join(names[: len(models)])}."
+            )
+        place = names.index(model)
+        competitors[place] = _with_arguments(competitors[place], texts)
     return tuple(competitors)
+
+
+def _with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
+    parameters = set(TabICLLinearClassifier().get_params()) - DECIDED_ELSEWHERE
+    values = read_arguments(candidate.name, texts, parameters)
+    identity = identified(candidate.identity, values)
+    return replace(candidate, identity=identity, arguments=values)
 
 
 def _model(named: str, ensemble: EnsembleName) -> Candidate:

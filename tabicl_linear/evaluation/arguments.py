@@ -1,0 +1,38 @@
+"""Arguments of a classifier from a command line: NAME=VALUE."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tabicl_linear.errors import ConfigError
+
+
+def read_arguments(model: str, texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
+    """Values by name; a value is JSON (true, 4, 0.9), or else a text.
+
+    Args:
+        model: Whose they are, for the message.
+        texts: "NAME=VALUE" each.
+        names: Arguments that the classifier has.
+
+    Raises:
+        ConfigError: A text of another form, or a name that the classifier does not have.
+    """
+    values = dict[str, Any]()
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in names:
+            raise ConfigError(
+                f"--arguments {model} {text}: give NAME=VALUE, with one of "
+                f"{', '.join(sorted(names))}."
+            )
+        try:
+            values[name] = json.loads(value)
+        except json.JSONDecodeError:
+            values[name] = value
+    return values
+
+
+def identified(identity: str, arguments: Mapping[str, Any]) -> str:
+    """What results depend on, with the arguments: "identity n_estimators=2 trees=False"."""
+    return " ".join([identity, *(f"{name}={arguments[name]!r}" for name in sorted(arguments))])

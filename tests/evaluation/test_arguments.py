@@ -1,0 +1,54 @@
+"""Arguments of a model's classifier: read, used, part of what a result depends on, and refused."""
+
+import pytest
+import tiny_model
+
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.evaluation.candidates import candidates
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tiny_model.save(tiny_model.trained(), tmp_path_factory.mktemp("model") / "tiny.ckpt")
+
+
+def test_the_classifier_gets_them(path):
+    arguments = [["two", "n_estimators=2", "trees=false", "long_context=blocks"]]
+    plain, two = candidates([f"one={path}", f"two={path}"], [], "default", arguments)
+    classifier = two.make(1)
+    assert (classifier.n_estimators, classifier.trees, classifier.long_context) == (
+        *(2, False),
+        "blocks",
+    )
+    assert plain.make(1).n_estimators is None
+
+
+def test_results_of_other_arguments_are_others(path):
+    model = [f"it={path}"]
+    identities = {
+        candidates(model, [], "default", arguments)[0].identity
+        for arguments in ([], [["it", "trees=false"]], [["it", "trees=true"]])
+    }
+    assert len(identities) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["other", "trees=false"], "--arguments other: give one of --model: it"),
+        (["it", "trees"], "--arguments it trees: give NAME=VALUE, with one of average_logits"),
+        (["it", "branches=2"], "--arguments it branches=2: give NAME=VALUE"),
+        (["it", "n_jobs=2"], "--arguments it n_jobs=2: give NAME=VALUE"),
+    ],
+)
+def test_others_are_refused(path, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        candidates([f"it={path}"], [], "default", [arguments])
+
+
+def test_by_the_command(evaluate, model, tmp_path):
+    options = ("--model", f"mine={model}", "--arguments", "mine", "trees=false")
+    assert evaluate(*options) == 0
+    folder = tmp_path / "out"
+    assert " trees=False" in (folder / "evaluation.json").read_text()
+    assert evaluate("--model", f"mine={model}", "--arguments", "mine", "trees=true") == 2
