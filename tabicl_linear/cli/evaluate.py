@@ -92,6 +92,32 @@ def _parser() -> OneLineArgumentParser:
     parser.add_argument(
         "--suite", help="of the folder's tables; or number of another suite at OpenML"
     )
+    _add_candidates(parser)
+    parser.add_argument("--output", type=Path, required=True, help="folder of the results")
+    parser.add_argument(
+        "--ensemble",
+        choices=("default", "paper"),
+        default="default",
+        help="members of our models: the classifier's own, or 10 as in the paper",
+    )
+    parser.add_argument(
+        "--shard", type=_shard, default=(1, 1), metavar="I/N", help="only part I of N"
+    )
+    parser.add_argument("--jobs", type=count, default=1, help="trials at a time (1)")
+    parser.add_argument(
+        "--threads", type=count, help="of each trial (the cores, divided by the jobs)"
+    )
+    parser.add_argument("--retry-failed", action="store_true", help="repeat trials that failed")
+    parser.add_argument(
+        "--cache", type=Path, help="folder of tables from OpenML (~/.cache/tabicl_linear/openml)"
+    )
+    parser.add_argument(
+        "--offline", action="store_true", help="only tables that are in the cache already"
+    )
+    return parser
+
+
+def _add_candidates(parser: OneLineArgumentParser) -> None:
     parser.add_argument(
         "--model",
         nargs="+",
@@ -118,28 +144,6 @@ def _parser() -> OneLineArgumentParser:
         help="arguments of the classifier of one of the models, such as network trees=false; can "
         "be repeated",
     )
-    parser.add_argument("--output", type=Path, required=True, help="folder of the results")
-    parser.add_argument(
-        "--ensemble",
-        choices=("default", "paper"),
-        default="default",
-        help="members of our models: the classifier's own, or 10 as in the paper",
-    )
-    parser.add_argument(
-        "--shard", type=_shard, default=(1, 1), metavar="I/N", help="only part I of N"
-    )
-    parser.add_argument("--jobs", type=count, default=1, help="trials at a time (1)")
-    parser.add_argument(
-        "--threads", type=count, help="of each trial (the cores, divided by the jobs)"
-    )
-    parser.add_argument("--retry-failed", action="store_true", help="repeat trials that failed")
-    parser.add_argument(
-        "--cache", type=Path, help="folder of tables from OpenML (~/.cache/tabicl_linear/openml)"
-    )
-    parser.add_argument(
-        "--offline", action="store_true", help="only tables that are in the cache already"
-    )
-    return parser
 
 
 def _shard(text: str) -> tuple[int, int]:
