@@ -9,7 +9,7 @@ from tabicl_linear.evaluation.candidates import candidates
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    return tiny_model.save(tiny_model.trained(), tmp_path_factory.mktemp("model") / "tiny.ckpt")
+    return tiny_model.save(tiny_model.untrained(), tmp_path_factory.mktemp("model") / "tiny.ckpt")
 
 
 def test_the_classifier_gets_them(path):
@@ -46,9 +46,8 @@ def test_others_are_refused(path, arguments, message):
         candidates([f"it={path}"], [], "default", [arguments])
 
 
-def test_by_the_command(evaluate, model, tmp_path):
-    options = ("--model", f"mine={model}", "--arguments", "mine", "trees=false")
-    assert evaluate(*options) == 0
-    folder = tmp_path / "out"
-    assert " trees=False" in (folder / "evaluation.json").read_text()
-    assert evaluate("--model", f"mine={model}", "--arguments", "mine", "trees=true") == 2
+def test_the_command_hands_them_on(evaluate, model, tmp_path, capsys):
+    options = ("--model", f"mine={model}", "--arguments", "mine", "trees=false", "branches=2")
+    assert evaluate(*options) == 2
+    assert "--arguments mine branches=2: give NAME=VALUE" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
