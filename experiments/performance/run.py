@@ -13,7 +13,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +155,7 @@ def _tables(part: Mapping[str, Any]) -> str:
     return "\n\n".join(texts)
 
 
-def _targets(parts: Sequence[Mapping[str, Any]]) -> str:
+def _targets(parts: Iterable[Mapping[str, Any]]) -> str:
     rows = [
         [
             target["what"],
