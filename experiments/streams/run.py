@@ -2,9 +2,9 @@
 
     python -m experiments.streams.run --large ../shared/data/development_large
 
-Up to 8,000 rows of each table, in random order, are read in pieces of 1,000 by `partial_fit`, or
-all at once by `fit`; up to 2,000 others are predicted. Stopped anywhere, the same command goes on;
-use a new folder after a change of code.
+Up to 8,000 rows (`--rows`) of each table, in random order, are read in pieces of 1,000 by
+`partial_fit`, or all at once by `fit`; up to 2,000 others are predicted. Stopped anywhere, the same
+command goes on; use a new folder after a change of code.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from tabicl_linear.evaluation.metrics import score
 from tabicl_linear.files import written_whole
 
 CONTEXT, QUERIES = 8000, 2000
+"""Rows that are read, unless another number is given, and rows that are predicted."""
 
 
 def at_once(x: pd.DataFrame, y: np.ndarray, size: int) -> ClassifierMixin:
@@ -59,10 +60,17 @@ ARMS: dict[str, Callable[[pd.DataFrame, np.ndarray, int], ClassifierMixin]] = {
 }
 
 
-def scores(table: Table, arm: str, size: int) -> dict[str, object]:
-    """A row of the results."""
+def scores(table: Table, arm: str, rows: int, size: int) -> dict[str, object]:
+    """A row of the results.
+
+    Args:
+        table: The table.
+        arm: What reads it.
+        rows: Most rows that are read; four fifths of a smaller table.
+        size: Rows of a piece.
+    """
     order = np.random.default_rng(0).permutation(len(table.y))
-    cut = min(CONTEXT, int(0.8 * len(order)))
+    cut = min(rows, int(0.8 * len(order)))
     context, queries = order[:cut], order[cut : cut + QUERIES]
     start = time.process_time()
     fitted = ARMS[arm](table.x.iloc[context], table.y[context], size)
@@ -85,6 +93,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--large", type=Path, required=True, help="folder of larger tables")
     parser.add_argument("--only", nargs="+", help="names of tables")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--rows", type=int, default=CONTEXT)
     parser.add_argument("--piece", type=int, default=1000, metavar="ROWS")
     parser.add_argument("--output", type=Path, default=Path("runs/streams"))
     arguments = parser.parse_args(argv)
@@ -99,7 +108,7 @@ def main(argv: list[str] | None = None) -> int:
         for table, arm in tqdm(work, unit="fit", disable=None):
             if (table.name, arm) in done:
                 continue
-            known.append(scores(table, arm, arguments.piece))
+            known.append(scores(table, arm, arguments.rows, arguments.piece))
             with written_whole(path) as partial:
                 pd.DataFrame(known).to_csv(partial, index=False)
     found = pd.DataFrame(known)
