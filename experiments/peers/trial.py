@@ -47,19 +47,24 @@ def _tabpfn(path: Path, kv_cache: bool) -> Any:
 
 
 MAKERS: dict[str, Callable[[Path, bool], Any]] = {"TabICL v2": _tabicl, "TabPFN v2.5": _tabpfn}
+NETWORK = "default without trees"
 MODELS = [
     *WEIGHTS,
+    NETWORK,
     "closed form",
     *ARCHITECTURES,
     *[f"{name}, keys and values kept" for name in ARCHITECTURES],
 ]
-"""What can be timed: weights that ship, the closed form alone, and the architectures of others."""
+"""What can be timed: the default, which chooses trees, and other weights that ship; the closed form
+alone; and the architectures of others."""
 
 
 def classifier(name: str, folder: Path) -> Any:
     """An unfitted classifier of one member; architectures of others get random weights."""
     if name in WEIGHTS:
         return TabICLLinearClassifier(name, n_estimators=1)
+    if name == NETWORK:
+        return TabICLLinearClassifier(trees=False, n_estimators=1)
     if name == "closed form":
         return RandomFeatureRidge(trees=False, n_estimators=1)
     architecture, _, with_cache = name.partition(",")

@@ -2,15 +2,16 @@
 
     python -m experiments.streams.run --large ../shared/data/development_large
 
-Up to 8,000 rows of each table, in random order, are read in pieces of 1,000 by `partial_fit`, or
-all at once by `fit`; up to 2,000 others are predicted. Stopped anywhere, the same command goes on;
-use a new folder after a change of code.
+Up to 8,000 rows (`--rows`) of each table, in random order, are read in pieces of 1,000 by
+`partial_fit`, or all at once by `fit`; up to 2,000 others are predicted. Stopped anywhere, the same
+command goes on; use a new folder after a change of code.
 """
 
 import argparse
 import time
 import warnings
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from tabicl_linear.evaluation.metrics import score
 from tabicl_linear.files import written_whole
 
 CONTEXT, QUERIES = 8000, 2000
+"""Rows that are read, unless another number is given, and rows that are predicted."""
 
 
 def at_once(x: pd.DataFrame, y: np.ndarray, size: int) -> ClassifierMixin:
@@ -59,10 +61,18 @@ ARMS: dict[str, Callable[[pd.DataFrame, np.ndarray, int], ClassifierMixin]] = {
 }
 
 
-def scores(table: Table, arm: str, size: int) -> dict[str, object]:
-    """A row of the results."""
-    order = np.random.default_rng(0).permutation(len(table.y))
-    cut = min(CONTEXT, int(0.8 * len(order)))
+def scores(table: Table, arm: str, seed: int, rows: int, size: int) -> dict[str, object]:
+    """A row of the results.
+
+    Args:
+        table: The table.
+        arm: What reads it.
+        seed: Of the order of the rows.
+        rows: Most rows that are read; four fifths of a smaller table.
+        size: Rows of a piece.
+    """
+    order = np.random.default_rng(seed).permutation(len(table.y))
+    cut = min(rows, int(0.8 * len(order)))
     context, queries = order[:cut], order[cut : cut + QUERIES]
     start = time.process_time()
     fitted = ARMS[arm](table.x.iloc[context], table.y[context], size)
@@ -72,6 +82,7 @@ def scores(table: Table, arm: str, size: int) -> dict[str, object]:
     return {
         "table": table.name,
         "arm": arm,
+        "seed": seed,
         "rows": cut,
         **{metric: getattr(found, metric) for metric in TITLES},
         "fit_seconds": middle - start,
@@ -85,26 +96,29 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--large", type=Path, required=True, help="folder of larger tables")
     parser.add_argument("--only", nargs="+", help="names of tables")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--orders", type=int, default=1, help="random orders of each table")
+    parser.add_argument("--rows", type=int, default=CONTEXT)
     parser.add_argument("--piece", type=int, default=1000, metavar="ROWS")
     parser.add_argument("--output", type=Path, default=Path("runs/streams"))
     arguments = parser.parse_args(argv)
     arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output / "scores.csv"
     known = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {(row["table"], row["arm"]) for row in known}
+    done = {(row["table"], row["arm"], row["seed"]) for row in known}
     tables = load_tables(arguments.large, arguments.only, protocol=LARGE)
-    work = [(table, arm) for table in tables for arm in arguments.arms]
+    work = list(product(tables, range(arguments.orders), arguments.arms))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for table, arm in tqdm(work, unit="fit", disable=None):
-            if (table.name, arm) in done:
+        for table, seed, arm in tqdm(work, unit="fit", disable=None):
+            if (table.name, arm, seed) in done:
                 continue
-            known.append(scores(table, arm, arguments.piece))
+            known.append(scores(table, arm, seed, arguments.rows, arguments.piece))
             with written_whole(path) as partial:
                 pd.DataFrame(known).to_csv(partial, index=False)
     found = pd.DataFrame(known)
-    complete = found.groupby("table").filter(lambda rows: len(rows) == found["arm"].nunique())
-    means = complete.drop(columns="table").groupby("arm", sort=False).mean()
+    arms = found["arm"].nunique()
+    complete = found.groupby(["table", "seed"]).filter(lambda rows: len(rows) == arms)
+    means = complete.drop(columns=["table", "seed"]).groupby("arm", sort=False).mean()
     print(f"{complete['table'].nunique()} tables\n{means.round(4).to_string()}")
     return 0
 

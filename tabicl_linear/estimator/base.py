@@ -90,10 +90,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Read the training table into the learner's states.
 
         A call that fails leaves the classifier as it was. A table larger than memory may be given
-        as an iterator of pieces or as a file: the first 50,000 rows teach what the columns are
-        (docs/growing.md), and memory does not grow with the number of rows. What a model that does
-        not read causally needs of all rows is kept in temporary files meanwhile (in TMPDIR), with
-        the encoded table.
+        as an iterator of pieces or as a file: the first 50,000 rows (of trees 6,000) teach what the
+        columns are (docs/growing.md), and memory does not grow with the number of rows. What a
+        model needs of all rows that does not read causally is kept in temporary files meanwhile (in
+        TMPDIR), with the encoded table; trees read each piece once and let it go.
 
         Args:
             X: Table `[rows, columns]`: array, frame of pandas, polars or Arrow, or nested list; may
@@ -172,7 +172,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Write the fitted classifier to one file, from which `load` makes it again.
 
         It holds the states and what was learnt about columns and classes, and no training row
-        (a state that can grow: also the labels of its last 1,024 rows). Its
+        (a state that can grow: also the labels of its last 1,024 rows, or, of trees, rows). Its
         size does not depend on the number of rows (except with softmax attention). A model is named
         and identified, but not stored. See docs/growing.md.
 

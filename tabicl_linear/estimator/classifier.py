@@ -227,14 +227,15 @@ class TabICLLinearClassifier(EnsembleClassifier):
         """Read more rows into the states.
 
         Pieces give the states of the whole, if the whole is read in their order and with what the
-        first piece taught: how columns are encoded and scaled, and which are dropped because they
-        do not vary. So let the first piece be large enough to show the columns. Only models that
-        read causally have this method. See docs/growing.md.
+        first rows taught: how columns are encoded and scaled, and which are dropped because they
+        do not vary. With trees these are the first 6,000 rows, which are held until then; with a
+        model they are the first piece, so let it be large enough to show the columns. Only trees
+        and models that read causally have this method. See docs/growing.md.
 
         A call that fails leaves the classifier as it was.
 
         Args:
-            X: Rows; the first call, or `fit`, decides what their columns are.
+            X: Rows; the first call, or `fit`, decides which columns there are.
             y: Their labels.
             classes: All classes that will ever occur, at the first call; later ones may repeat
                 them. Left out: those of the first piece.

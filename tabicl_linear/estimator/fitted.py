@@ -15,6 +15,7 @@ from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocesso
 from tabicl_linear.estimator.members.ensemble import FittedEnsemble
 from tabicl_linear.estimator.members.pooling import pooled
 from tabicl_linear.estimator.plan import Plan, threads
+from tabicl_linear.estimator.rows.labelled import Rows
 
 NO_SCORES = pd.DataFrame(
     {"rows_seen": [0], "rows": [0], "log_loss": [0.0], "accuracy": [0.0]}
@@ -24,7 +25,7 @@ NO_SCORES = pd.DataFrame(
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What `fitting.fit` returns and `fitting.extended` takes; no training rows.
+    """What `fitting.fit` returns and `fitting.extended` takes; no training rows, but those held.
 
     Attributes:
         columns: What was learnt about the columns.
@@ -36,6 +37,7 @@ class Fitted:
         long_context: How rows beyond the length of pretraining were read, and why.
         refinement: With `refine`, the passes of every member (see `refinement.refined`).
         prequential: A row for each piece that was scored before it was read.
+        held: All rows so far, where columns will be learnt from them and others; None elsewhere.
     """
 
     columns: TablePreprocessor
@@ -47,6 +49,7 @@ class Fitted:
     long_context: LongContext = FULL
     refinement: pd.DataFrame | None = None
     prequential: pd.DataFrame = field(default_factory=NO_SCORES.copy)
+    held: Rows | None = None
 
     def scores(self, table: Table, plan: Plan) -> npt.NDArray[np.float64]:
         """Logarithms of the probabilities `[rows, classes]`, up to a constant for each row.

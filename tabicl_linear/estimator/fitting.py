@@ -1,9 +1,9 @@
 """Rows come from somewhere, columns are learnt, members are fitted: a value that predicts.
 
-There is one recipe, `_fitted`, for all sources of rows. They differ in how rows become numbers:
+There is one recipe, `_read`, for all sources of rows. They differ in how rows become numbers:
 those of a table in memory teach the rates of classes as well; of a table in pieces the first ones
-teach the columns, and the numbers of all are kept in a temporary file, or, where a model reads
-causally, each piece is read and let go.
+teach the columns, and the numbers of all are kept in a temporary file, or, where rows can be added
+to what has been fitted, each piece is read and let go.
 """
 
 import tempfile
@@ -23,9 +23,14 @@ from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocesso
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
-from tabicl_linear.estimator.learners.extending import grows
-from tabicl_linear.estimator.learners.protocol import Learners
-from tabicl_linear.estimator.members.ensemble import Encoded, extended_ensemble, fit_ensemble
+from tabicl_linear.estimator.learners.extending import grows, rows_held
+from tabicl_linear.estimator.learners.protocol import ContextLearner, Learners
+from tabicl_linear.estimator.members.ensemble import (
+    Encoded,
+    coefficients_alone,
+    extended_ensemble,
+    fit_ensemble,
+)
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
 from tabicl_linear.estimator.refinement import refined
@@ -34,6 +39,7 @@ from tabicl_linear.estimator.rows.labelled import (
     checked_table,
     first_rows,
     joined_labels,
+    joined_rows,
 )
 from tabicl_linear.estimator.rows.labels import class_codes
 from tabicl_linear.estimator.rows.pieces import Pieces
@@ -94,9 +100,16 @@ def fit_pieces(
     following = next(pieces, None)
     if following is None:
         return fit(first, plan, learners)
+    others = chain([following], pieces)
+    if learners.takes_pieces:
+        fitted = start(first, plan, learners, classes)
+        # What is chosen by rows left out is chosen once for each call: let it read many.
+        for piece in others:
+            fitted = extended(fitted, first_rows(chain([piece], others)), plan)
+        return replace(fitted, members=coefficients_alone(fitted.members))
     plan.check_pieces(in_order=False)
     folder = Path(tempfile.gettempdir())
-    training = _stored(first, chain([following], pieces), plan, classes, folder)
+    training = _stored(first, others, plan, classes, folder)
     return _fitted(training, plan, learners, spill=folder)
 
 
@@ -122,15 +135,8 @@ def start(
             f"There is one class only ({classes.tolist()[0]!r}): name all classes that will "
             "occur, as `partial_fit(X, y, classes=...)`."
         )
-    codes = class_codes(rows.labels, classes)
-    columns = plan.new_columns(pairs=learners.compares_columns)
-    if learners.compares_columns and len(np.unique(codes)) > 1:
-        matrix = columns.fit_transform(rows.table, codes)
-    else:
-        # Without labels it has no rates of classes: those of the first rows alone are poor.
-        matrix = columns.fit(rows.table).transform(rows.table)
-    encoded = Encoded(matrix, codes, columns.categorical, len(classes))
-    return _fitted(Training(columns, classes, encoded), plan, learners, in_order=True)
+    learner = learners.for_pieces(len(classes))
+    return _begun(rows, classes, plan, learner, compares_columns=learners.compares_columns)
 
 
 def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False) -> Fitted:
@@ -155,18 +161,62 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
     if prequential:
         score = _score(fitted.probabilities(rows.table, plan), codes, fitted.num_rows)
         scores = pd.concat([scores, score], ignore_index=True)
-    encoded = Encoded(
-        fitted.columns.transform(rows.table), codes, fitted.columns.categorical, len(fitted.classes)
-    )
+    matrix, columns = fitted.columns.read(rows.table, codes)
+    if fitted.held is not None:
+        again = _begun(
+            joined_rows(fitted.held, rows),
+            fitted.classes,
+            plan,
+            fitted.members.model,
+            compares_columns=fitted.columns.pairs,
+        )
+        return replace(again, prequential=scores)
+    encoded = Encoded(matrix, codes, columns.categorical, len(fitted.classes))
     with threads(plan.n_jobs):
         members = extended_ensemble(fitted.members, encoded, plan)
     return replace(
         fitted,
+        columns=columns,
         members=members,
         counts=fitted.counts + np.bincount(codes, minlength=len(fitted.classes)),
         num_rows=fitted.num_rows + len(codes),
         prequential=scores,
     )
+
+
+def _begun(
+    rows: Rows,
+    classes: npt.NDArray[Any],
+    plan: Plan,
+    learner: ContextLearner[Any],
+    *,
+    compares_columns: bool,
+) -> Fitted:
+    """Fit on all rows so far; the first ones teach the columns, and are held until enough do.
+
+    Args:
+        rows: The rows.
+        classes: All classes that will ever occur.
+        plan: How.
+        learner: What reads the rows.
+        compares_columns: Whether it gains by columns that compare others, and by rates of classes.
+    """
+    most = rows_held(learner)
+    first = rows.some(slice(most)) if most else rows
+    codes = class_codes(first.labels, classes)
+    columns = plan.new_columns(pairs=compares_columns)
+    if compares_columns and len(np.unique(codes)) > 1:
+        matrix = columns.fit_transform(first.table, codes)
+        columns = columns.counting(first.table, codes) if len(codes) == most else columns
+    else:
+        # Without labels it has no rates of classes: those of the first rows alone are poor.
+        matrix = columns.fit(first.table).transform(first.table)
+    encoded = Encoded(matrix, codes, columns.categorical, len(classes))
+    fitted = _read(Training(columns, classes, encoded), plan, learner, in_order=True)
+    if len(codes) < most:
+        return replace(fitted, held=first)
+    later = rows.some(slice(len(codes), None))
+    return extended(fitted, later, plan) if len(later.labels) else fitted
 
 
 def _numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
@@ -207,29 +257,34 @@ def _stored(
 
 
 def _fitted(
+    training: Training, plan: Plan, learners: Learners, *, spill: Path | None = None
+) -> Fitted:
+    """Fit on all rows of a table by the learner that suits it; see `_read`."""
+    learner = learners.for_table(len(training.classes), len(training.rows.codes))
+    return _read(training, plan, learner, spill=spill)
+
+
+def _read(
     training: Training,
     plan: Plan,
-    learners: Learners,
+    learner: ContextLearner[Any],
     *,
     in_order: bool = False,
     spill: Path | None = None,
 ) -> Fitted:
-    """The recipe: a learner that suits the rows, a temperature, and the members.
+    """The recipe: a learner that reads the rows, a temperature, and the members.
 
     Args:
         training: The rows.
         plan: How.
-        learners: What reads them.
+        learner: What reads them.
         in_order: Whether rows will be added, so that members write them in their order.
         spill: Folder for temporary files that hold what grows with the rows, instead of memory.
     """
     columns, classes, rows, table = training
     counts = np.bincount(rows.codes, minlength=len(classes))
     class_weights(plan.class_weight, classes, counts)  # refuses others, before the work
-    if in_order:
-        learner = learners.for_pieces(len(classes)).to(plan.device)
-    else:
-        learner = learners.for_table(len(classes), len(rows.codes)).to(plan.device)
+    learner = learner.to(plan.device)
     plan = plan.suited(learner, rows.matrix.shape[1])
     if in_order and not grows(learner):
         raise DataError(

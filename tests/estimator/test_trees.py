@@ -11,11 +11,12 @@ from estimator.learners.chosen_trees.tables import ruled_table
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.learners.chosen_trees import divisions, growth
 from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
-from tabicl_linear.estimator.rows import labelled
+from tabicl_linear.estimator.rows import labelled, table_file
 from tabicl_linear.model import InContextModel
 
 
@@ -174,7 +175,7 @@ def added(classifier, x, y, *ends):
 def test_pieces_that_are_added_are_the_whole(arguments, table, few_rows_grow):
     x, y = table
     pieces = added(TabICLLinearClassifier(**arguments), x, y, 60, 90, 91)
-    whole = added(TabICLLinearClassifier(**arguments), x, y, 60)
+    whole = added(TabICLLinearClassifier(**arguments), x, y)
     assert isinstance(pieces.ensemble_.model, GrowingTrees)
     assert pieces.n_samples_seen_ == 240
     np.testing.assert_allclose(pieces.predict_proba(x), whole.predict_proba(x), atol=1e-5)
@@ -195,15 +196,91 @@ def test_saving_in_between_changes_nothing(rows, table, few_rows_grow, tmp_path)
     np.testing.assert_array_equal(other.predict_proba(x), one.predict_proba(x))
 
 
-def test_rates_of_categories_are_those_of_the_first_piece(few_rows_grow):
-    """Where its labels say that there are any; each row of it without its own label."""
+def shops(num_rows, num_shops=40):
+    """Rows of two classes, told by the shop alone."""
     rng = np.random.default_rng(0)
-    names, rates = rng.integers(40, size=1200), rng.random(40) < 0.5
-    y = np.where(rates[names] ^ (rng.random(1200) < 0.1), "yes", "no")
-    x = pd.DataFrame({"shop": [f"shop {name}" for name in names], "n": rng.normal(size=1200)})
-    fitted = TabICLLinearClassifier().partial_fit(x[:800], y[:800]).partial_fit(x[800:], y[800:])
-    assert any(isinstance(column, RateColumn) for column in fitted.preprocessor_.columns)
+    names, rates = rng.integers(num_shops, size=num_rows), rng.random(num_shops) < 0.5
+    y = np.where(rates[names] ^ (rng.random(num_rows) < 0.1), "yes", "no")
+    return pd.DataFrame({"shop": [f"shop {n}" for n in names], "n": rng.normal(size=num_rows)}), y
+
+
+def test_rates_of_categories_know_all_rows(monkeypatch):
+    """While rows are held they are learnt anew, and later they are counted."""
+    monkeypatch.setattr(divisions, "MOST_GROWING", 200)
+    x, y = shops(1200)
+    fitted = TabICLLinearClassifier().partial_fit(x[:30], y[:30])
+    kinds = [type(column) for column in fitted.preprocessor_.columns]
+    assert RateColumn not in kinds
+    fitted.partial_fit(x[30:350], y[30:350])
+    kinds = [type(column) for column in fitted.preprocessor_.columns]
+    assert RateColumn in kinds
+    fitted.partial_fit(x[350:800], y[350:800]).partial_fit(x[800:], y[800:])
+    (column,) = [c for c in fitted.preprocessor_.columns if isinstance(c, CountedRateColumn)]
+    for shop in ("shop 0", "shop 39"):
+        assert column.rows[column.places[shop]] == (x["shop"] == shop).sum()
+        assert column.hits[column.places[shop]] == (y[x["shop"] == shop] == "yes").sum()
     assert fitted.score(x[800:], y[800:]) > 0.8
+
+
+def test_categories_that_come_late_are_told_apart(monkeypatch):
+    """Half of the shops come after trees have been grown for good."""
+    monkeypatch.setattr(divisions, "MOST_GROWING", 200)
+    x, y = shops(1600)
+    number = x["shop"].str.removeprefix("shop ").astype(int)
+    order = np.argsort((number >= 20).to_numpy() | (np.arange(1600) >= 1400), kind="stable")
+    x, y = x.iloc[order], y[order]
+    fitted = TabICLLinearClassifier()
+    for start in range(0, 1400, 350):
+        fitted.partial_fit(x[start : start + 350], y[start : start + 350])
+    is_late = number.to_numpy()[order] >= 20
+    is_late[:1400] = False
+    assert is_late.sum() > 60
+    assert fitted.score(x[is_late], y[is_late]) > 0.8
+
+
+def test_what_is_known_of_columns_does_not_depend_on_the_cuts(table, few_rows_grow):
+    """Not even if the first piece is too short to tell."""
+    x, y = table
+    x = x.assign(late=[0.0] * 30 + list(range(210)), when=pd.Timestamp("2024-01-01"))
+    pieces, whole = TabICLLinearClassifier(), TabICLLinearClassifier()
+    pieces, whole = added(pieces, x, y, 20, 25, 99, 120), added(whole, x, y)
+    assert pieces.preprocessor_.columns == whole.preprocessor_.columns
+    np.testing.assert_allclose(pieces.predict_proba(x), whole.predict_proba(x), atol=1e-5)
+    held = added(TabICLLinearClassifier(), x[:90], y[:90], 20, 25)
+    again = TabICLLinearClassifier().fit(x[:90], y[:90])
+    assert held.preprocessor_.columns == again.preprocessor_.columns
+    again = added(TabICLLinearClassifier(), x[:90], y[:90])
+    np.testing.assert_allclose(held.predict_proba(x), again.predict_proba(x), atol=1e-5)
+
+
+def test_pieces_of_an_iterator_are_those_that_are_added(table, few_rows_grow, monkeypatch):
+    monkeypatch.setattr(labelled, "FIRST_ROWS", 70)
+    x, y = table
+    ends = (0, 40, 80, 130, 131, 200, 240)
+    pieces = [(x[i:j], y[i:j]) for i, j in pairwise(ends)]
+    of_iterator = TabICLLinearClassifier().fit(iter(pieces))
+    grown = added(TabICLLinearClassifier(), x, y, *ends[1:-1])
+    assert of_iterator.preprocessor_.columns == grown.preprocessor_.columns
+    np.testing.assert_allclose(of_iterator.predict_proba(x), grown.predict_proba(x), atol=1e-5)
+    assert of_iterator.n_samples_seen_ == 240
+    assert of_iterator.state_nbytes_ < grown.state_nbytes_ / 10
+    other = y.copy()
+    other[200:] = np.roll(other[200:], 1)
+    moved = [(x[i:j], other[i:j]) for i, j in pairwise(ends)]
+    elsewhere = TabICLLinearClassifier().fit(iter(moved)).predict_proba(x)
+    assert np.abs(elsewhere - of_iterator.predict_proba(x)).max() > 1e-3
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_file_is_its_rows_added(suffix, table, few_rows_grow, monkeypatch, tmp_path):
+    monkeypatch.setattr(labelled, "FIRST_ROWS", 70)
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 50)
+    x, y = table
+    path = tmp_path / f"t.{suffix}"
+    getattr(x.assign(y=y), f"to_{suffix}")(path, index=False)
+    of_file = TabICLLinearClassifier().fit(path, "y")
+    grown = added(TabICLLinearClassifier(), x, y, 100)
+    np.testing.assert_allclose(of_file.predict_proba(x), grown.predict_proba(x), atol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [1, 10])

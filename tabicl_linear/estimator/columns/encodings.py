@@ -20,6 +20,7 @@ from tabicl_linear.estimator.columns.category_names import (
     looked_up,
     number_of,
 )
+from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.reading import numbers, stamps
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 
@@ -192,7 +193,7 @@ class DroppedColumn:
     reason: str
 
 
-UsedColumn = NumericColumn | MissingColumn | CategoryColumn | RateColumn
+UsedColumn = NumericColumn | MissingColumn | CategoryColumn | RateColumn | CountedRateColumn
 Column = UsedColumn | DroppedColumn
 
 

@@ -1,6 +1,7 @@
 """Turns a user's table into a float32 matrix by what was learnt on the training rows."""
 
-from collections.abc import Hashable, Sequence
+import copy
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.encodings import (
     CategoryColumn,
     Column,
@@ -147,6 +149,49 @@ class TablePreprocessor:
             matrix[:, index] = _encoded(column, frame)
         return matrix
 
+    def counting(self, table: Table, labels: npt.NDArray[np.int64]) -> "TablePreprocessor":
+        """The same with rates of classes that go on, as `read` adds rows.
+
+        Args:
+            table: The training rows that `fit_transform` was given.
+            labels: Class index of each row.
+        """
+        frame = _framed(table)
+        return self._with(
+            CountedRateColumn.of(column, frame.iloc[:, column.position], labels)
+            if isinstance(column, RateColumn)
+            else column
+            for column in self.columns
+        )
+
+    def read(
+        self, table: Table, labels: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float32], "TablePreprocessor"]:
+        """The matrix of labelled rows, and what is known of the columns after them.
+
+        It differs from that of `transform` in the rates of classes that go on (`counting`): each
+        row has those of the rows before it.
+
+        Args:
+            table: See `transform`.
+            labels: Class index of each row, from 0.
+
+        Raises:
+            DataError: As `transform`.
+        """
+        matrix = self.transform(table)
+        frame = _framed(self.align(table))
+        after = list[Column | PairColumn]()
+        index = 0
+        for column in self.columns:
+            known = column
+            if isinstance(column, CountedRateColumn):
+                cells = frame.iloc[:, column.position]
+                matrix[:, index], known = column.read(cells, labels)
+            index += not isinstance(column, DroppedColumn)
+            after.append(known)
+        return matrix, self._with(after)
+
     def align(self, table: Table) -> Table:
         """The table with its columns in training order, matched by name where both have names.
 
@@ -166,6 +211,13 @@ class TablePreprocessor:
     def width(self) -> int:
         """Columns of the training table."""
         return max(column.position for column in self.columns) + 1
+
+    def _with(self, columns: Iterable[Column | PairColumn]) -> "TablePreprocessor":
+        """The same with other records of the same columns."""
+        other = copy.copy(self)
+        other.columns = tuple(columns)
+        other.used = tuple(c for c in other.columns if not isinstance(c, DroppedColumn))
+        return other
 
     def _are_categorical(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
         width = frame.shape[1]

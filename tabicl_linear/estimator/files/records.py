@@ -8,7 +8,7 @@ that a file names.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 
 from tabicl_linear.errors import CheckpointError, DataError
+from tabicl_linear.estimator.files.frames import as_bytes, from_bytes
 from tabicl_linear.estimator.files.schema import FORMER_NAMES, RECORDS, TAGS
 from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
@@ -72,8 +73,7 @@ class Packer:
         if isinstance(value, pd.Index | pd.Series):
             return self._items(value.tolist(), where)
         if isinstance(value, pd.DataFrame):
-            columns = {name: cells.to_numpy() for name, cells in value.items()}
-            return {_KIND: "frame", "columns": self.pack(columns, where)}
+            return self._frame(value, where)
         return self._record(value, where)
 
     def _items(self, values: Any, where: str) -> list[Any]:
@@ -99,6 +99,17 @@ class Packer:
             about["dtype"] = "O" if array.dtype.kind == "T" else about["dtype"]
             return {_KIND: "objects", "items": items, "shape": list(array.shape), **about}
         raise DataError(f"{where} holds {array.dtype} values, which a state file cannot store.")
+
+    def _frame(self, value: pd.DataFrame, where: str) -> Any:
+        """Names and columns; the index is left out."""
+        columns = list[Any]()
+        for name, cells in value.items():
+            place = f"{where}[{name!r}]"
+            if isinstance(cells.dtype, np.dtype):
+                columns.append(self.pack(cells.to_numpy(), place))
+            else:
+                columns.append({_KIND: "cells", "arrow": self.pack(as_bytes(cells, place), place)})
+        return {_KIND: "table", "names": self._items(list(value.columns), where), "items": columns}
 
     def _record(self, value: Any, where: str) -> Any:
         if isinstance(value, InContextModel):
@@ -179,7 +190,7 @@ class Unpacker:
         cls: Any = RECORDS.get(tag)
         fields = {field: self.unpack(value) for field, value in tree["fields"].items()}
         names = None if cls is None else _field_names(cls)
-        if names is None or (names and set(names) != fields.keys()):
+        if names is None or (names and not _suits(cls, names, fields.keys())):
             raise CheckpointError(f"it holds a {tag} that this version does not know")
         if names:
             record = cls(**fields)
@@ -217,8 +228,26 @@ def _field_names(cls: type) -> tuple[str, ...]:
     return named
 
 
-def _frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
+def _suits(cls: type, names: tuple[str, ...], given: Set[str]) -> bool:
+    """Whether a class has the fields of a file; those with defaults older files may lack."""
+    may_lack = {
+        field.name
+        for field in (dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ())
+        if field.default is not dataclasses.MISSING
+    }
+    return set(names) - may_lack <= given <= set(names)
+
+
+def _former_frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
+    """A frame of columns that are all plain arrays, as versions before tables were held have it."""
     return pd.DataFrame(unpacker.unpack(tree["columns"]))
+
+
+def _frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
+    # Columns are put in by position: names may be anything.
+    frame = pd.DataFrame(dict(enumerate(unpacker.items(tree))))
+    frame.columns = pd.Index(unpacker.unpack(tree["names"]))
+    return frame
 
 
 _READERS: dict[str, _Read] = {
@@ -231,7 +260,9 @@ _READERS: dict[str, _Read] = {
     "array": Unpacker.array,
     "times": Unpacker.array,
     "objects": Unpacker.array,
-    "frame": _frame,
+    "frame": _former_frame,
+    "table": _frame,
+    "cells": lambda unpacker, tree: from_bytes(unpacker.unpack(tree["arrow"])),
     "model": lambda unpacker, tree: unpacker.models[tree["index"]],
     "closed_form": lambda unpacker, tree: ClosedForm(**unpacker.unpack(tree["arguments"])),
     "chosen_trees": lambda unpacker, tree: ChosenTrees(**unpacker.unpack(tree["arguments"])),

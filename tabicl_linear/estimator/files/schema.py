@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tabicl_linear.embedding.statistics import ContextStatistics
 from tabicl_linear.estimator.choices import LongContext
+from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.encodings import (
     CategoryColumn,
     DroppedColumn,
@@ -30,6 +31,7 @@ from tabicl_linear.estimator.learners.many_classes import DigitStates, ManyClass
 from tabicl_linear.estimator.members.ensemble import FittedEnsemble
 from tabicl_linear.estimator.members.half_precision import HalfMatrix
 from tabicl_linear.estimator.members.views import PowerColumn, PowerColumns, View
+from tabicl_linear.estimator.rows.labelled import Rows
 from tabicl_linear.kernels.state import CacheState, GramState, MatrixState
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.model import InContextState
@@ -49,6 +51,7 @@ RECORDS: Mapping[str, type] = {
     "ClosedFormState": ClosedFormState,
     "ContextBlocks": ContextBlocks,
     "ContextStatistics": ContextStatistics,
+    "CountedRateColumn": CountedRateColumn,
     "DigitStates": DigitStates,
     "DroppedColumn": DroppedColumn,
     "EarlierRows": EarlierRows,
@@ -59,6 +62,7 @@ RECORDS: Mapping[str, type] = {
     "GrownTrees": Grown,
     "HalfMatrix": HalfMatrix,
     "HeldRows": HeldRows,
+    "HeldTable": Rows,
     "InContextState": InContextState,
     "LayerState": LayerState,
     "LeafSums": LeafSums,

@@ -98,6 +98,11 @@ class ClosedForms:
         return False
 
     @property
+    def takes_pieces(self) -> bool:
+        """False."""
+        return False
+
+    @property
     def compares_columns(self) -> bool:
         """False: what comparing does was measured with trees alone."""
         return False

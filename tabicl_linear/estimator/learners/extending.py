@@ -3,6 +3,7 @@
 from typing import Any
 
 from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
 from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
 from tabicl_linear.estimator.learners.protocol import ContextLearner
@@ -14,6 +15,14 @@ def grows(learner: ContextLearner[Any]) -> bool:
     if isinstance(learner, GrowingTrees):
         return True
     return isinstance(learner, InContextModel) and learner.is_causal
+
+
+def rows_held(learner: ContextLearner[Any]) -> int:
+    """So many first rows teach the columns of a table to which rows are added, and are held.
+
+    0 where the first piece does.
+    """
+    return rows_that_grow() if isinstance(learner, GrowingTrees) else 0
 
 
 def extensible(learner: ContextLearner[Any]) -> InContextModel | GrowingTrees:

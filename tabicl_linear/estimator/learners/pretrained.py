@@ -29,6 +29,11 @@ class PretrainedLearners:
         return self.model.is_causal
 
     @property
+    def takes_pieces(self) -> bool:
+        """Whether the model is causal."""
+        return self.model.is_causal
+
+    @property
     def compares_columns(self) -> bool:
         """False: what comparing does was measured with trees alone."""
         return False

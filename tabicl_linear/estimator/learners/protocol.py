@@ -55,6 +55,10 @@ class Learners(Protocol):
         """Whether rows can be added to states."""
 
     @property
+    def takes_pieces(self) -> bool:
+        """Whether rows can be added to states of learners `for_pieces`, causal or not."""
+
+    @property
     def compares_columns(self) -> bool:
         """Whether it gains by columns that compare others (`columns/pairs.py`)."""
 

@@ -13,6 +13,8 @@ import torch
 from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_rows
+from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees, GrowingTreesState
+from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTreesState
 from tabicl_linear.estimator.learners.extending import extensible
 from tabicl_linear.estimator.learners.protocol import ContextLearner, State
 from tabicl_linear.estimator.members import half_precision
@@ -275,6 +277,17 @@ def _extended(
                 states.append(model.fit(x, y, state=state, rows_per_chunk=rows_per_chunk))
             bar.update(len(views) * num_rows)
     return replace(ensemble, states=tuple(states))
+
+
+def coefficients_alone(
+    ensemble: FittedEnsemble[GrowingTreesState],
+) -> FittedEnsemble[ChosenTreesState]:
+    """Trees to which no more rows will be added, without the sums that they were solved from."""
+    model = ensemble.model
+    assert isinstance(model, GrowingTrees), "other learners keep nothing beside what predicts"
+    states = tuple(state.solved for state in ensemble.states)
+    kept = ensemble.views, ensemble.power, states, ensemble.group_size, ensemble.num_classes
+    return FittedEnsemble(model.trees, *kept)
 
 
 def as_seen(

@@ -30,6 +30,12 @@ class Rows(NamedTuple):
     table: Table
     labels: npt.NDArray[Any]
 
+    def some(self, which: slice) -> "Rows":
+        """Some of the rows."""
+        table = self.table
+        some = table.iloc[which] if isinstance(table, pd.DataFrame) else table[which]
+        return Rows(some, self.labels[which])
+
 
 class FileRows(NamedTuple):
     """The rows of a file, which are read in pieces.
@@ -108,6 +114,21 @@ def first_rows(pieces: Pieces) -> Rows:
     if not tables:
         raise DataError("The iterator gave no piece; give at least one pair (X, y).")
     return Rows(checked_table(joined(tables), "classifier"), joined_labels(labels))
+
+
+def joined_rows(first: Rows, others: Rows) -> Rows:
+    """Rows and then others, in the form of the first: a frame, or an array.
+
+    Raises:
+        DataError: They cannot be joined; see `joined`.
+    """
+    table = others.table
+    if isinstance(first.table, pd.DataFrame) and not isinstance(table, pd.DataFrame):
+        table = pd.DataFrame(table, columns=first.table.columns)
+    elif isinstance(table, pd.DataFrame) and not isinstance(first.table, pd.DataFrame):
+        table = table.to_numpy()
+    labels = joined_labels([first.labels, others.labels])
+    return Rows(checked_table(joined([first.table, table]), "classifier"), labels)
 
 
 def joined_labels(labels: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -36,6 +36,11 @@ class ChosenTreesLearners:
         return False
 
     @property
+    def takes_pieces(self) -> bool:
+        """True: to trees that the first rows have grown."""
+        return True
+
+    @property
     def compares_columns(self) -> bool:
         """True."""
         return True

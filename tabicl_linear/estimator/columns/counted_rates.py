@@ -1,0 +1,131 @@
+"""Rates of classes in categories of a table to which rows are added, from exact counts.
+
+A row is encoded by the rows before it, and added to the counts then: its own label is not among
+them, and where a table is cut into pieces does not matter. Rows to predict are encoded by all rows.
+So no number that a regression has been solved with is revised, and rates know every row.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tabicl_linear.estimator.columns.category_names import category_names, looked_up
+from tabicl_linear.estimator.columns.target_rates import RateColumn
+
+MOST_COUNTED = 16_384
+"""Categories of a column that are counted, the first ones; later ones have the mean rate."""
+MISSING = 0
+"""Place of missing values among the counts."""
+
+
+@dataclass(frozen=True)
+class CountedRateColumn:
+    """The rate of one class in the category of a row, by all rows so far.
+
+    Attributes:
+        name: Column label, or position where the table had no labels.
+        position: Index of the column in the training table.
+        label: Index of the class.
+        places: Where each category (as text) is counted, from 1.
+        rows: Rows of each category; missing values first.
+        hits: Rows of the class among them.
+        mean: Rate of the class in the rows that grew the trees, also that of unknown categories.
+        strength: How many rows of the mean rate are added to those of every category.
+    """
+
+    name: Hashable
+    position: int
+    label: int
+    places: dict[str, int]
+    rows: npt.NDArray[np.int64]
+    hits: npt.NDArray[np.int64]
+    mean: float
+    strength: float
+
+    @classmethod
+    def of(
+        cls, column: RateColumn, cells: pd.Series, labels: npt.NDArray[np.int64]
+    ) -> "CountedRateColumn":
+        """What a column becomes once the rows that taught it have been counted.
+
+        Args:
+            column: As learnt.
+            cells: The rows that taught it.
+            labels: Class index of each row.
+        """
+        nothing = np.zeros(1, dtype=np.int64)
+        told = column.name, column.position, column.label
+        empty = cls(*told, {}, nothing, nothing, column.mean, column.strength)
+        return empty.read(cells, labels)[1]
+
+    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+        """Rates in float64; the mean rate where the category is unknown."""
+        names = category_names(cells)
+        found = looked_up(names, self.places)
+        places = np.where(np.isnan(found), -1, found).astype(np.int64)
+        places[pd.isna(names)] = MISSING
+        known = places >= 0
+        rows, hits = (np.where(known, counts[places], 0) for counts in (self.rows, self.hits))
+        return self._rates(rows, hits)
+
+    def read(
+        self, cells: pd.Series, labels: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float64], "CountedRateColumn"]:
+        """Rates of labelled rows, each by the rows before it, and the column after them.
+
+        Args:
+            cells: The next rows.
+            labels: Class index of each row.
+        """
+        column, places = self._with_places(category_names(cells))
+        is_hit = (labels == self.label).astype(np.int64)
+        counted = places >= 0
+        # Rows before a row in this piece, of its category: all that are not counted are one.
+        of_places = pd.DataFrame({"place": places, "hit": is_hit}).groupby("place")
+        rows_before = of_places.cumcount().to_numpy()
+        hits_before = of_places["hit"].cumsum().to_numpy() - is_hit
+        rates = self._rates(
+            np.where(counted, column.rows[places] + rows_before, 0),
+            np.where(counted, column.hits[places] + hits_before, 0),
+        )
+        size = len(column.rows)
+        more = (
+            np.bincount(places[counted], minlength=size),
+            np.bincount(places[counted & (is_hit == 1)], minlength=size),
+        )
+        return rates, replace(column, rows=column.rows + more[0], hits=column.hits + more[1])
+
+    def _rates(
+        self, rows: npt.NDArray[np.int64], hits: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        rates: npt.NDArray[np.float64] = (hits + self.strength * self.mean) / (rows + self.strength)
+        return rates
+
+    def _with_places(
+        self, names: npt.NDArray[np.object_]
+    ) -> tuple["CountedRateColumn", npt.NDArray[np.int64]]:
+        """The column with room for new categories, and where rows are counted; -1: nowhere.
+
+        Names are told apart as they are written, as in a table at once.
+        """
+        found = pd.Series(names, dtype=object).map(self.places).to_numpy(np.float64, copy=True)
+        found[pd.isna(names)] = MISSING
+        is_new = np.isnan(found)
+        places = np.where(is_new, -1, found).astype(np.int64)
+        room = MOST_COUNTED - len(self.places)
+        fresh = pd.unique(pd.Series(names[is_new], dtype=object))[:room].tolist()
+        if not fresh:
+            return self, places
+        added = {name: len(self.rows) + number for number, name in enumerate(fresh)}
+        places[is_new] = [added.get(name, -1) for name in names[is_new]]
+        zeros = np.zeros(len(fresh), dtype=np.int64)
+        column = replace(
+            self,
+            places={**self.places, **added},
+            rows=np.concatenate([self.rows, zeros]),
+            hits=np.concatenate([self.hits, zeros]),
+        )
+        return column, places

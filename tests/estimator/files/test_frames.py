@@ -1,0 +1,42 @@
+"""Columns of frames in files: as they were, whatever their dtype."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.files.frames import as_bytes, from_bytes
+from tabicl_linear.estimator.files.records import Packer, Unpacker
+
+COLUMNS = {
+    "category": pd.Series(pd.Categorical(["b", "a", None], categories=["b", "c", "a"])),
+    "ordered": pd.Series(pd.Categorical(["b", "a", "b"], ["b", "a"], ordered=True)),
+    "text": pd.Series(["x", None, "y"], dtype="string"),
+    "nullable": pd.Series([1, None, 3], dtype="Int64"),
+    "truth": pd.Series([True, None, False], dtype="boolean"),
+    "time": pd.to_datetime(pd.Series(["2024-01-01", "2024-06-01", None])).dt.tz_localize("UTC"),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_come_back(name):
+    cells = COLUMNS[name]
+    pd.testing.assert_series_equal(from_bytes(as_bytes(cells, name)), cells, check_names=False)
+
+
+def test_frames_come_back_with_names_of_any_kind():
+    frame = pd.DataFrame({"number": [1.5, np.nan, 3], "object": ["a", 2, None]})
+    frame["day"] = pd.to_datetime(["2024-01-01", "2024-06-01", "2024-07-01"])
+    frame = frame.assign(**COLUMNS)
+    frame.columns = range(frame.shape[1])
+    packer = Packer()
+    tree = packer.pack(frame.set_axis([7, 8, 9]), "frame")
+    again = Unpacker(packer.tensors, [], torch.device("cpu"), None).unpack(tree)
+    pd.testing.assert_frame_equal(again, frame, check_column_type=False)
+
+
+def test_what_arrow_has_no_type_for_is_refused():
+    cells = pd.Series(pd.arrays.SparseArray([0, 0, 1]))
+    with pytest.raises(DataError, match=r"held\['a'\] holds Sparse.* joblib.dump"):
+        as_bytes(cells, "held['a']")
