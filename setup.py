@@ -22,7 +22,7 @@ KERNELS = Extension(
         f"{SOURCES}/{name}.cpp"
         for name in (
             *("scan_forward", "scan_backward", "additive_forward", "additive_backward"),
-            *("tokenwise", "cells", "trees", "triangular"),
+            *("tokenwise", "cells", "trees", "triangular", "random", "ranks"),
         )
     ],
     depends=[

@@ -162,9 +162,9 @@ class InContextModel(PlacedModule):
         else:
             inputs.check_extension(x, categorical, statistics.fill.shape)
         tables = self.tables(statistics)
-        before = tables.open(x, y, None if state is None else state.ridge, size)
         chunks = list(zip(x.split(size, dim=1), y.split(size, dim=1), strict=True))
         with self.computing():
+            before = tables.open(x, y, None if state is None else state.ridge, size)
             if self.backbone.is_causal:
                 layers, after = self._write_each(chunks, tables, initial, before)
             else:  # every layer needs the whole context before its tokens read

@@ -10,7 +10,9 @@ from ridge_inputs.ridge_models import SMALL, axes, fitted, noisy, untrained
 from tolerances import CONTRACT, assert_close
 
 from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
+from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import map_tensors, num_bytes, tensors
+from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.mixers.delta import DeltaNet
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import Causal, FinalState
@@ -59,6 +61,26 @@ def test_states_of_models_with_and_without_are_not_exchanged():
         state, queries = fitted(one, batch)
         with pytest.raises(DataError, match="not one of this model"):
             other.predict(state, queries)
+
+
+def test_a_fit_computes_all_leverages_by_the_choice_of_the_model():
+    model = untrained()
+    rows = []
+
+    def counted(factors, right=None):
+        rows.append(factors.shape[-1])
+        return squared_lengths(factors, right)
+
+    model.place("torch").adopt({squared_lengths: counted})
+    context = task(205, num_context=200)
+    fitted(model, context, rows_per_chunk=50)
+    assert rows
+
+    def refused(factors, right=None):
+        raise AssertionError("outside the choice")
+
+    with using({squared_lengths: refused}):
+        fitted(model, context, rows_per_chunk=50)
 
 
 def test_predicting_changes_no_state():

@@ -5,6 +5,7 @@ Rows are the last dimension, `[c n]` for the columns of all tasks.
 
 import torch
 
+from tabicl_linear.backends.cpp import random
 from tabicl_linear.priors import draws
 from tabicl_linear.priors.bins import argsort
 from tabicl_linear.types import Float, Tensor
@@ -24,6 +25,8 @@ def drop_cells_(
 
 def to_ranks(x: Float[Tensor, "c n"]) -> Float[Tensor, "c n"]:
     """Return the number of values in its column at most as large as each value; 0 for NaN."""
+    if random.serves(x.device):
+        return random.ranks(x)
     n = x.shape[-1]
     falling = x.nan_to_num(torch.inf, torch.inf, -torch.inf).neg_()
     order = argsort(falling)

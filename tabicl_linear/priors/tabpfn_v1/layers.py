@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from tabicl_linear.backends.cpp import random
 from tabicl_linear.priors import draws
 from tabicl_linear.priors.tabpfn_v1.hyperparameters import NetworkParameters
 from tabicl_linear.types import Float, Int, Tensor
@@ -23,10 +24,8 @@ class Maps(NamedTuple):
 
     def __call__(self, x: Float[Tensor, "d c"], generator: torch.Generator) -> Float[Tensor, "e c"]:
         """Return `weight x + bias + noise`."""
-        out = draws.normal(self.weight.shape[0], x.shape[1], generator=generator)
-        # The product is added to the noise in place, and two passes are faster than one of
-        # `addcmul`, which is not vectorised for columns.
-        return out.mul_(self.noise).add_(self.bias).addmm_(self.weight, x)
+        # The product is added to the noise in place.
+        return draws.noise(self.noise, self.bias, x.shape[1], generator).addmm_(self.weight, x)
 
 
 def draw_maps(
@@ -57,42 +56,74 @@ def draw_maps(
         rng: Source of the block counts.
         generator: Source of the weights.
     """
-    count = len(unit)
-    weight = draws.normal(count, fan_in, generator=generator)
-    if p.block_wise:
-        scale = _block_scale(float(p.init_std), fan_in, fan_out, layer, unit, rng)
-        weight.mul_(torch.as_tensor(scale, device=weight.device))
+    bound, noise_std = fan_in**-0.5, float(p.noise_std)
+    blocks = _draw_blocks(float(p.init_std), fan_in, fan_out, rng) if p.block_wise else None
+    std = float(p.init_std) / (1 - dropout**0.5)
+    if len(unit) >= random.BLOCK and random.serves(generator.device):
+        return Maps(
+            *random.maps(
+                (len(unit), fan_in),
+                std if blocks is None else blocks.for_outputs(layer, unit),
+                generator,
+                dropout=dropout,
+                bound=bound,
+                noise_std=noise_std,
+                unit_noise=bool(p.unit_noise),
+            )
+        )
+    weight = draws.normal(len(unit), fan_in, generator=generator)
+    if blocks is not None:
+        scales = blocks.scales(fan_in, layer, unit)
+        weight.mul_(torch.as_tensor(scales, device=weight.device))
     else:
-        weight.mul_(float(p.init_std) / (1 - dropout**0.5))
+        weight.mul_(std)
         if dropout:
-            uniform = draws.uniform(count, fan_in, generator=generator)
+            uniform = draws.uniform(len(unit), fan_in, generator=generator)
             # Written as float32: comparisons that write booleans take several times as long.
             weight.mul_(torch.ge(uniform, dropout, out=uniform))
-    bound = fan_in**-0.5
-    bias = draws.uniform(count, 1, generator=generator).mul_(2 * bound).sub_(bound)
+    bias = draws.uniform(len(unit), 1, generator=generator).mul_(2 * bound).sub_(bound)
     if p.unit_noise:
-        noise = draws.normal(count, 1, generator=generator).abs_().mul_(float(p.noise_std))
+        noise = draws.normal(len(unit), 1, generator=generator).abs_().mul_(noise_std)
     else:
-        noise = torch.full_like(bias, float(p.noise_std))
+        noise = torch.full_like(bias, noise_std)
     return Maps(weight, bias, noise)
 
 
-def _block_scale(
-    init_std: float,
-    fan_in: int,
-    fan_out: np.ndarray,
-    layer: np.ndarray,
-    unit: np.ndarray,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Return the weights' standard deviations `[e d]`: 0 outside the blocks."""
-    blocks = rng.integers(1, np.ceil(np.sqrt(np.minimum(fan_in, fan_out))), endpoint=True)
-    height, width = fan_out // blocks, fan_in // blocks
-    std = init_std * np.sqrt(fan_out * fan_in / (blocks * height * width))
-    # Outputs of a block have the same inputs, and outputs beyond the last block have none.
-    most = blocks.max()
-    block = np.arange(most + 1)[:, None]
-    inside = np.arange(fan_in) // width[:, None, None] == block
-    inside &= block < blocks[:, None, None]
-    scale = np.multiply(inside, std[:, None, None], dtype=np.float32)
-    return scale[layer, np.minimum(unit // height[layer], most)]
+class _Blocks(NamedTuple):
+    """Diagonal blocks of maps, outside of which weights are zero; every field is an array `[l]`.
+
+    Attributes:
+        number: Blocks of a map.
+        height: Outputs of a block.
+        width: Inputs of a block.
+        std: Standard deviation of the weights inside.
+    """
+
+    number: np.ndarray
+    height: np.ndarray
+    width: np.ndarray
+    std: np.ndarray
+
+    def scales(self, fan_in: int, layer: np.ndarray, unit: np.ndarray) -> np.ndarray:
+        """Return the weights' standard deviations `[e d]`: 0 outside the blocks."""
+        # Outputs of a block have the same inputs, and outputs beyond the last block have none.
+        most = self.number.max()
+        block = np.arange(most + 1)[:, None]
+        inside = np.arange(fan_in) // self.width[:, None, None] == block
+        inside &= block < self.number[:, None, None]
+        scale = np.multiply(inside, self.std[:, None, None], dtype=np.float32)
+        return scale[layer, np.minimum(unit // self.height[layer], most)]
+
+    def for_outputs(self, layer: np.ndarray, unit: np.ndarray) -> random.Blocks:
+        """Return them as the C++ function takes them, for outputs `unit` of maps `layer`."""
+        fields = layer, unit, self.number, self.height, self.width, self.std.astype(np.float32)
+        return random.Blocks(*(torch.from_numpy(field) for field in fields))
+
+
+def _draw_blocks(
+    init_std: float, fan_in: int, fan_out: np.ndarray, rng: np.random.Generator
+) -> _Blocks:
+    number = rng.integers(1, np.ceil(np.sqrt(np.minimum(fan_in, fan_out))), endpoint=True)
+    height, width = fan_out // number, fan_in // number
+    std = init_std * np.sqrt(fan_out * fan_in / (number * height * width))
+    return _Blocks(number, height, width, std)

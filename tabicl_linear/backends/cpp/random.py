@@ -1,0 +1,180 @@
+"""Numbers of PyTorch's generators, random maps, ranks in C++ (`csrc/random.cpp`, `csrc/ranks.cpp`).
+
+The numbers are those that PyTorch would draw, bit for bit, and leave the generator where PyTorch
+would leave it. Ask `serves` first: it has compared them with PyTorch's.
+"""
+
+import ctypes
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+
+from tabicl_linear.backends.cpp.loader import library, pointer, unavailable
+from tabicl_linear.types import Float, Int, Tensor
+
+BLOCK = 16
+"""The fewest normal numbers: PyTorch draws fewer in another way."""
+COMPARED = 5000
+
+_address, _count, _number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+
+
+class Blocks(NamedTuple):
+    """Diagonal blocks of maps `l`, outside of which weights are zero.
+
+    Attributes:
+        map: Map of each output.
+        position: Place of each output in its map.
+        number: Blocks of each map.
+        height: Outputs of a block.
+        width: Inputs of a block.
+        std: Standard deviation of the weights inside.
+    """
+
+    map: Int[Tensor, " e"]
+    position: Int[Tensor, " e"]
+    number: Int[Tensor, " l"]
+    height: Int[Tensor, " l"]
+    width: Int[Tensor, " l"]
+    std: Float[Tensor, " l"]
+
+
+class _Numbers(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("saved", "out", "scale", "shift")),
+        *((name, _count) for name in ("rows", "columns")),
+        ("is_normal", ctypes.c_int),
+    )
+
+
+class _Maps(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("saved", "weight", "bias", "noise")),
+        *((name, _address) for name in ("map", "position", "blocks", "heights", "widths", "stds")),
+        *((name, _count) for name in ("outputs", "inputs")),
+        *((name, _number) for name in ("std", "dropout", "bound", "noise_std")),
+        *((name, ctypes.c_int) for name in ("has_dropout", "has_unit_noise")),
+    )
+
+
+class _Ranks(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("values", "out")),
+        *((name, _count) for name in ("rows", "columns")),
+    )
+
+
+def serves(device: torch.device) -> bool:
+    """Whether these functions are there and give PyTorch's bits on a device."""
+    return device.type == "cpu" and _gives_the_bits_of_torch()
+
+
+def normal(*shape: int, generator: torch.Generator) -> Float[Tensor, "..."]:
+    """`torch.randn`, for at least `BLOCK` numbers."""
+    out = _empty(*shape)
+    _draw(out, generator, (None, None, 1, out.numel(), True))
+    return out
+
+
+def uniform(*shape: int, generator: torch.Generator) -> Float[Tensor, "..."]:
+    """`torch.rand`."""
+    out = _empty(*shape)
+    _draw(out, generator, (None, None, 1, out.numel(), False))
+    return out
+
+
+def noise(
+    scale: Float[Tensor, "e 1"],
+    shift: Float[Tensor, "e 1"],
+    columns: int,
+    generator: torch.Generator,
+) -> Float[Tensor, "e c"]:
+    """`torch.randn(e, c) * scale + shift`, for at least `BLOCK` numbers."""
+    rows = len(scale)
+    out = _empty(rows, columns)
+    scale, shift = scale.contiguous(), shift.contiguous()
+    _draw(out, generator, (pointer(scale), pointer(shift), rows, columns, True))
+    return out
+
+
+def maps(
+    size: tuple[int, int],
+    scale: float | Blocks,
+    generator: torch.Generator,
+    *,
+    dropout: float,
+    bound: float,
+    noise_std: float,
+    unit_noise: bool,
+) -> tuple[Float[Tensor, "e d"], Float[Tensor, "e 1"], Float[Tensor, "e 1"]]:
+    """Weights, biases and noise levels of random maps, for at least `BLOCK` outputs.
+
+    Args:
+        size: Outputs and inputs, `(e, d)`.
+        scale: Standard deviation of the weights, or blocks, which have no dropout.
+        generator: Source of all numbers.
+        dropout: Probability that a weight is zero; if 0, nothing is drawn for it.
+        bound: Biases are uniform between minus and plus this.
+        noise_std: Noise level, or the deviation of the noise levels.
+        unit_noise: Whether each output has a level of its own, `|N(0, noise_std)|`.
+    """
+    weight, bias, levels = _empty(*size), _empty(size[0], 1), _empty(size[0], 1)
+    std, blocks = (0.0, scale) if isinstance(scale, Blocks) else (scale, [None] * 6)
+    has_dropout = bool(dropout) and not isinstance(scale, Blocks)
+    room = _empty(prod(size) if has_dropout else 0)
+    saved = generator.get_state()
+    problem = _Maps(
+        *map(pointer, (saved, weight, bias, levels, *blocks)),
+        *(*size, std, dropout, bound, noise_std, has_dropout, unit_noise),
+    )
+    _functions()["maps"](ctypes.byref(problem), pointer(room))
+    generator.set_state(saved)
+    return weight, bias, levels
+
+
+def ranks(x: Float[Tensor, "c n"]) -> Float[Tensor, "c n"]:
+    """How many values of a row are at most as large as each, NaN being the largest; 0 for NaN."""
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    problem = _Ranks(*map(pointer, (x, out)), *x.shape)
+    if not _functions()["ranks"](ctypes.byref(problem)):
+        raise MemoryError(f"There is no memory left to rank {x.shape[1]} values.")
+    return out
+
+
+def _empty(*shape: int) -> Tensor:
+    # Whatever the default device: addresses of others mean nothing here.
+    return torch.empty(shape, dtype=torch.float32, device="cpu")
+
+
+def _draw(out: Tensor, generator: torch.Generator, rest: tuple[Any, ...]) -> None:
+    saved = generator.get_state()
+    problem = _Numbers(pointer(saved), pointer(out), *rest)
+    _functions()["numbers"](ctypes.byref(problem))
+    generator.set_state(saved)
+
+
+@cache
+def _gives_the_bits_of_torch() -> bool:
+    """Compare once: PyTorch computes normal numbers in another way on other processors."""
+    if unavailable() is not None:
+        return False
+    ours, theirs = (torch.Generator("cpu").manual_seed(0) for _ in range(2))
+    plain: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
+    pairs = (
+        (normal(COMPARED, generator=ours), torch.randn(COMPARED, generator=theirs, **plain)),
+        (uniform(COMPARED, generator=ours), torch.rand(COMPARED, generator=theirs, **plain)),
+        (ours.get_state(), theirs.get_state()),
+    )
+    return all(torch.equal(one, other) for one, other in pairs)
+
+
+@cache
+def _functions() -> dict[str, Any]:
+    numbers, made, ranked = (library()[f"tabicl_{name}"] for name in ("numbers", "maps", "ranks"))
+    numbers.argtypes, numbers.restype = [ctypes.POINTER(_Numbers)], None
+    made.argtypes, made.restype = [ctypes.POINTER(_Maps), _address], None
+    ranked.argtypes, ranked.restype = [ctypes.POINTER(_Ranks)], ctypes.c_bool
+    return {"numbers": numbers, "maps": made, "ranks": ranked}
