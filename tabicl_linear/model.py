@@ -249,7 +249,8 @@ class InContextModel(PlacedModule):
         rows = slice(None), slice(None, num_context)
         statistics = self.statistics(batch.x[rows], batch.y[rows], batch.categorical)
         tables = self.tables(statistics)
-        ridge_predictions, num_cells = tables.training_predictions(batch), tables.num_cells
+        with self.computing():
+            ridge_predictions, num_cells = tables.training_predictions(batch), tables.num_cells
         written, queries = tables.training_tokens(batch, ridge_predictions)
         with self.computing():
             if self.strategy.target == "multi":

@@ -20,8 +20,7 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Tensor
 
 WANTED = {"torch": 3.0, "cpp": 8.0}
-"""Minimum ratios to the baseline, forward and backward, of rules with a `target`: float32 on a CPU,
-at the default `Shape`."""
+"""Minimum ratios to the baseline of rules with a `target`: both passes, float32, CPU, `Shape()`."""
 
 PASSES = ("forward", "forward + backward")
 NOTES = (

@@ -99,7 +99,7 @@ def solve(
     pieces, sums = _read(chunks(1))
     if sums is None:
         features, targets = _joined(pieces)
-        of_rows = [solve_rows(features, targets, part, penalties) for part in sets]
+        of_rows = solve_rows(features, targets, sets, penalties)
         regressions = [regression for regression, _ in of_rows]
         choice = _choose(torch.stack([z for _, z in of_rows]), targets, regressions, calibration)
         return _of_all(sets, _solution(regressions, choice), choice, targets)

@@ -12,7 +12,7 @@ Contexts of more rows than features are solved from sums over their rows, shorte
 of their rows. Factors are float64: Cholesky of sums over long contexts needs it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -268,33 +268,83 @@ class _System(NamedTuple):
 def solve_rows(
     features: Float[Tensor, "b c f"],
     targets: Float[Tensor, "b c y"],
-    feature_set: FeatureSet,
+    sets: Sequence[FeatureSet],
     penalties: Sequence[float],
-) -> tuple[Regression, Float[Tensor, "p b c y"]]:
-    """Solve for one set from the rows themselves: all their features and their one-hot labels.
+) -> list[tuple[Regression, Float[Tensor, "p b c y"]]]:
+    """Solve for each set from the rows themselves: all their features and their one-hot labels.
 
     With A = (FF' + c I)^-1 the residuals of all rows are c A R, and 1 - h_i = c A_ii - 1 / n.
 
     Returns:
-        The regression, and the prediction of every row from all others; NaN where there is no
-        solution.
+        For each set the regression, and the prediction of every row from all others; NaN where
+        there is no solution.
     """
-    features = of_set(features, feature_set).double()
-    mean, shares = features.mean(1), targets.mean(1)
-    features = features - mean[:, None]
-    scale = _scale(features.square().mean(1), feature_set)
-    features.mul_(scale[:, None])
-    gram = features @ features.transpose(1, 2)
-    added = _added(penalties, feature_set, gram)
-    factors = factored_(shifted(gram, added))
-    dual = solved(factors, targets - shares[:, None])
-    rest = added.view(-1, 1, 1, 1)
-    diagonal = _squared_lengths(factors)
-    unseen = rest * diagonal - 1 / features.shape[1]
-    left_out = torch.where(
-        unseen < 1 - LARGEST_LEVERAGE, shares[:, None], targets - rest * dual / unseen
-    )
-    return Regression(mean, scale, shares, features.transpose(1, 2) @ dual), left_out
+    rows = _Rows.of(features, sets)
+    shares = targets.mean(1)
+    return [rows.solve(targets, shares, feature_set, penalties) for feature_set in sets]
+
+
+class _Rows(NamedTuple):
+    """What regressions on the same rows have in common: a set only scales whole kinds.
+
+    Attributes:
+        features: Centred.
+        mean: Of each feature.
+        variance: Of each feature.
+        products: Of the rows with each other, of every kind (by where it starts and ends).
+    """
+
+    features: Float[Tensor, "b c f"]
+    mean: Float[Tensor, "b f"]
+    variance: Float[Tensor, "b f"]
+    products: Mapping[tuple[int, int], Float[Tensor, "b c c"]]
+
+    @classmethod
+    def of(cls, features: Float[Tensor, "b c f"], sets: Sequence[FeatureSet]) -> "_Rows":
+        features = features.to(torch.float64, copy=True)
+        mean = features.mean(1)
+        features.sub_(mean[:, None])
+        places = {
+            (part.place.start, part.place.stop) for feature_set in sets for part in feature_set
+        }
+        kinds = {place: features[..., slice(*place)] for place in places}
+        products = {place: kind @ kind.transpose(1, 2) for place, kind in kinds.items()}
+        return cls(features, mean, features.square().mean(1), products)
+
+    def solve(
+        self,
+        targets: Float[Tensor, "b c y"],
+        shares: Float[Tensor, "b y"],
+        feature_set: FeatureSet,
+        penalties: Sequence[float],
+    ) -> tuple[Regression, Float[Tensor, "p b c y"]]:
+        scale = _scale(of_set(self.variance, feature_set), feature_set)
+        gram = self._gram(scale, feature_set)
+        added = _added(penalties, feature_set, gram)
+        factors = factored_(shifted(gram, added))
+        dual = solved(factors, targets - shares[:, None])
+        rest = added.view(-1, 1, 1, 1)
+        unseen = rest * _squared_lengths(factors) - 1 / self.features.shape[1]
+        left_out = torch.where(
+            unseen < 1 - LARGEST_LEVERAGE, shares[:, None], targets - rest * dual / unseen
+        )
+        # Penalties side by side: features would be copied for each otherwise.
+        columns = dual.movedim(0, 2).flatten(2)
+        weights = of_set(self.features, feature_set).transpose(1, 2) @ columns
+        weights.mul_(scale.unsqueeze(-1))
+        weights = weights.unflatten(2, (len(penalties), -1)).movedim(2, 0)
+        return Regression(of_set(self.mean, feature_set), scale, shares, weights), left_out
+
+    def _gram(self, scale: Float[Tensor, "b s"], feature_set: FeatureSet) -> Float[Tensor, "b c c"]:
+        """Products of the scaled rows; all features of a kind are scaled alike."""
+        parts = scale.split([part.size for part in feature_set], dim=-1)
+        tasks, rows, _ = self.features.shape
+        gram = self.features.new_zeros(tasks, rows, rows)
+        for part, factors in zip(feature_set, parts, strict=True):
+            if part.size:
+                product = self.products[part.place.start, part.place.stop]
+                gram.addcmul_(product, factors[:, :1, None].square())
+        return gram
 
 
 def _scale(variance: Float[Tensor, "b f"], feature_set: FeatureSet) -> Float[Tensor, "b f"]:

@@ -37,7 +37,7 @@ class Solved(NamedTuple):
 
 
 def by_rows(f, r, kinds, penalties):
-    return Solved(*solve_rows(f, r, kinds, penalties))
+    return Solved(*solve_rows(f, r, [kinds], penalties)[0])
 
 
 def by_sums(f, r, kinds, penalties):

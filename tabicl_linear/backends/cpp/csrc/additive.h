@@ -47,15 +47,21 @@ INLINE float number(const View &view, int64_t stream, int64_t heads, int64_t tok
                                                  stream % heads * view.head + token * view.token];
 }
 
+INLINE vec read(const float *from) { return *reinterpret_cast<const loose *>(from); }
+INLINE void write(float *to, vec x) { *reinterpret_cast<loose *>(to) = x; }
+
+// Where the first token of a stream from `first` on begins, in elements.
+INLINE int64_t place(const View &view, const Problem &p, int64_t stream, int64_t first) {
+    return stream / p.heads * view.batch + stream % p.heads * view.head + first * view.token;
+}
+
 template <typename T>
 INLINE void pack_rows(float *to, int64_t width, const T *from, int64_t step, int64_t channels,
                       int64_t count, const float *factors) {
     for (int64_t t = 0; t < count; ++t, from += step, to += width)
         for (int64_t c = 0; c < width; c += WIDTH) {
-            const int64_t rest = channels - c;
-            vec x = load(from + c, rest);
-            if (factors) x *= factors[t];
-            std::memcpy(to + c, &x, sizeof(x));
+            const vec x = load(from + c, channels - c);
+            write(to + c, factors ? x * factors[t] : x);
         }
 }
 
@@ -63,8 +69,7 @@ INLINE void pack_rows(float *to, int64_t width, const T *from, int64_t step, int
 // there are any. Rows up to the next multiple of WIDTH become zero.
 INLINE void pack(float *to, int64_t width, const View &view, const Problem &p, int64_t channels,
                  int64_t stream, int64_t first, int64_t count, const float *factors = nullptr) {
-    const int64_t start = stream / p.heads * view.batch + stream % p.heads * view.head +
-                          first * view.token;
+    const int64_t start = place(view, p, stream, first);
     if (view.lowered)
         pack_rows(to, width, static_cast<const bfloat16 *>(view.data) + start, view.token, channels,
                   count, factors);
@@ -74,60 +79,104 @@ INLINE void pack(float *to, int64_t width, const View &view, const Problem &p, i
     std::fill(to + count * width, to + rounded(count) * width, 0.0f);
 }
 
+// Asks memory for the tokens of a chunk that is packed later, a few of them beside each tile of a product. The
+// rows of one head lie apart, so that the processor does not foresee them, and asking for all at once would wait.
+class Ahead {
+  public:
+    // Tokens that a chunk from `first` on has; none before the first one.
+    Ahead(const Problem &p, int64_t stream, int64_t first)
+        : p(p), stream(stream), first(first),
+          count(first < 0 ? 0 : std::min(p.chunk, p.tokens - first)) {}
+
+    void add(const View &view, int64_t channels) {
+        if (!view.data) return;
+        const int64_t size = view.lowered ? 2 : 4;
+        lists[added++] = {static_cast<const char *>(view.data) + size * place(view, p, stream, first),
+                          size * view.token, size * channels};
+    }
+
+    void some() {
+        for (int i = 0; i < TOKENS && token < count; ++i) {
+            const List &list = lists[next];
+            for (int64_t c = 0; c < list.length; c += LINE)
+                __builtin_prefetch(list.start + token * list.step + c);
+            if (++next == added) {
+                next = 0;
+                ++token;
+            }
+        }
+    }
+
+  private:
+    struct List {
+        const char *start;
+        int64_t step, length;
+    };
+    static constexpr int TOKENS = 3, LINE = 64;
+    const Problem &p;
+    int64_t stream, first, count, token = 0;
+    List lists[4];
+    int added = 0, next = 0;
+};
+
+INLINE void multiply_rows(float *to, const float *from, int64_t width, const float *factors,
+                          int64_t count) {
+    for (int64_t t = 0; t < count; ++t, from += width, to += width)
+        for (int64_t c = 0; c < width; c += WIDTH) write(to + c, read(from + c) * factors[t]);
+}
+
 // The write rates and decays of a chunk: from its start to each token, from each token to its end, over all
 // of it, and between two tokens.
 struct Weights {
     std::vector<float> high, low, since, until, rates;
+    std::vector<double> sums;
     float whole = 1;
     float *pairs;  // D, [chunk, chunk]
     int64_t stride;
     bool gated;
 
     Weights(const Problem &p, float *pairs, int64_t chunk)
-        : high(chunk), low(chunk), since(chunk), until(chunk), rates(chunk, 1.0f), pairs(pairs),
-          stride(chunk), gated(p.decay.data) {
+        : high(chunk), low(chunk), since(chunk), until(chunk), rates(chunk, 1.0f), sums(chunk),
+          pairs(pairs), stride(chunk), gated(p.decay.data) {
         if (!gated) set_pairs(chunk);
     }
 
     const float *of_writes() const { return gated ? until.data() : nullptr; }
 
-    void set(const Problem &p, int64_t stream, int64_t first, int64_t count) {
+    // Without `reads`, decays between two tokens are left as they are.
+    void set(const Problem &p, int64_t stream, int64_t first, int64_t count, bool reads) {
         if (p.beta.data)
             for (int64_t t = 0; t < count; ++t)
                 rates[t] = number(p.beta, stream, p.heads, first + t);
         if (!gated) return;
         // After a strong gate, the decay between two tokens is a small difference of large sums.
-        std::vector<double> sums(rounded(count));
         double sum = 0;
         for (int64_t t = 0; t < count; ++t)
             sums[t] = sum += std::max(number(p.decay, stream, p.heads, first + t), LEAST);
         std::fill(sums.begin() + count, sums.end(), sum);
-        for (size_t t = 0; t < sums.size(); ++t) {
+        for (int64_t t = 0; t < rounded(count); ++t) {
             high[t] = float(sums[t]);
             low[t] = float(sums[t] - high[t]);
             since[t] = std::exp(float(sums[t]));
             until[t] = std::exp(float(sum - sums[t]));
         }
         whole = std::exp(float(sum));
-        set_pairs(rounded(count));
+        if (reads) set_pairs(rounded(count));
     }
 
     void set_pairs(int64_t count) {
         words lanes;
         for (int lane = 0; lane < WIDTH; ++lane) lanes[lane] = lane;
         for (int64_t i = 0; i < count; ++i)
-            for (int64_t j = 0; j < count; j += WIDTH) {
+            for (int64_t j = 0; j <= i; j += WIDTH) {
                 vec x = {};
                 if (gated) {
-                    vec h, l;
-                    std::memcpy(&h, high.data() + j, sizeof(h));
-                    std::memcpy(&l, low.data() + j, sizeof(l));
-                    x = (high[i] - h) + (low[i] - l);
+                    x = (high[i] - read(high.data() + j)) + (low[i] - read(low.data() + j));
                     x = x < -87.0f ? vec{} - 87.0f : x;
                     x = x > 0.0f ? vec{} : x;
                 }
                 x = lanes + uint32_t(j) > uint32_t(i) ? vec{} : exponential(x);
-                std::memcpy(pairs + i * stride + j, &x, sizeof(x));
+                write(pairs + i * stride + j, x);
             }
     }
 
@@ -136,17 +185,18 @@ struct Weights {
 
 // x * D, and 0 where D is, whatever x is there.
 INLINE vec decayed(vec x, const float *D) {
-    const vec d = *reinterpret_cast<const loose *>(D);
+    const vec d = read(D);
     return d > 0.0f ? x * d : vec{};
 }
 
-// to = left right^T * D for `count` tokens; `right` is transposed already.
-template <int M, int WIDEST>
+// to = left right^T * D for `count` tokens, but for tiles of zeros; `right` is transposed already.
+template <int M>
 INLINE void pair_products(float *to, const Weights &weights, const float *left, int64_t width,
                           const float *right, int64_t channels, int64_t count) {
     const int64_t C = weights.stride;
-    each_tile<M, WIDEST>(count, count, TILE {
+    each_tile<M, 1>(count, count, TILE {
         COLUMNS;
+        if (j >= i + M) return;
         vec total[M][N] = {};
         if (j < i + M) add_product(total, {left + i * width, width, 1}, right + j, C, 0, channels);
         ROWS(m) EACH(n) total[m][n] = decayed(total[m][n], weights.pairs + (i + m) * C + j + n * WIDTH);

@@ -36,12 +36,13 @@ struct Chunk {
     std::vector<float> own;
 };
 
-INLINE void load_chunk(Chunk &c, const Backward &f, Weights &weights, int64_t stream, int64_t first) {
+INLINE void load_chunk(Chunk &c, const Backward &f, Weights &weights, int64_t stream, int64_t first,
+                       bool reads) {
     const Problem &p = f.p;
     c.first = first;
     c.count = std::min(p.chunk, p.tokens - first);
     c.padded = rounded(c.count);
-    weights.set(p, stream, first, c.count);
+    weights.set(p, stream, first, c.count, reads);
     pack(c.K, c.keys, p.k, p, p.keys, stream, first, c.count);
     pack(c.W, c.values, p.v, p, p.values, stream, first, c.count,
          p.beta.data ? weights.rates.data() : nullptr);
@@ -49,16 +50,19 @@ INLINE void load_chunk(Chunk &c, const Backward &f, Weights &weights, int64_t st
 
 // S = exp(g_C) S + (exp(g_C - g) W)^T K
 template <int M, int WIDEST>
-INLINE void write_chunk(float *to, const float *S, Chunk &c, const Weights &weights) {
+INLINE void write_chunk(float *to, const float *S, Chunk &c, const Problem &p, const Weights &weights,
+                        int64_t stream) {
     float *W = c.W;
     if (weights.gated) {
         W = c.dW;
-        for (int64_t t = 0; t < c.count; ++t)
-            for (int64_t j = 0; j < c.values; ++j)
-                W[t * c.values + j] = weights.until[t] * c.W[t * c.values + j];
+        multiply_rows(W, c.W, c.values, weights.until.data(), c.count);
     }
+    Ahead ahead(p, stream, c.first + p.chunk);
+    ahead.add(p.k, p.keys);
+    ahead.add(p.v, p.values);
     each_tile<M, WIDEST>(c.values, c.keys, TILE {
         COLUMNS;
+        ahead.some();
         vec total[M][N];
         load_tile(total, S + i * c.keys + j, c.keys);
         if (weights.gated) ROWS(m) EACH(n) total[m][n] *= weights.whole;
@@ -69,17 +73,26 @@ INLINE void write_chunk(float *to, const float *S, Chunk &c, const Weights &weig
 
 // The gradients of a chunk but for those of reads of a token's own write, dP_ii, which are kept in `own`.
 template <int M, int WIDEST>
-INLINE void differentiate(Chunk &c, const Problem &p, const Weights &weights, const float *S,
-                          const float *Z, bool reads) {
+INLINE void differentiate(Chunk &c, const Backward &f, const Weights &weights, int64_t stream,
+                          const float *S, const float *Z, bool reads) {
+    const Problem &p = f.p;
     const int64_t C = c.C, keys = c.keys, values = c.values, padded = c.padded;
+    Ahead ahead(p, stream, c.first - p.chunk);
+    ahead.add(p.k, p.keys);
+    ahead.add(p.v, p.values);
+    if (reads) {
+        ahead.add(p.q, p.keys);
+        ahead.add(f.outputs_grad, p.values);
+    }
     transpose(c.KT, C, c.K, keys, padded, keys);
     transpose(c.WT, C, c.W, values, padded, values);
     if (reads) {
-        pair_products<M, WIDEST>(c.P, weights, c.Q, keys, c.KT, p.keys, padded);
-        pair_products<M, WIDEST>(c.dP, weights, c.G, values, c.WT, p.values, padded);
+        pair_products<M>(c.P, weights, c.Q, keys, c.KT, p.keys, padded);
+        pair_products<M>(c.dP, weights, c.G, values, c.WT, p.values, padded);
         for (int64_t t = 0; t < padded; ++t) c.own[t] = std::exchange(c.dP[t * C + t], 0.0f);
         each_tile<M, WIDEST>(padded, keys, TILE {
             COLUMNS;
+            ahead.some();
             vec total[M][N] = {};
             add_product(total, {c.G + i * values, values, 1}, S + j, keys, 0, p.values);
             if (weights.gated) ROWS(m) EACH(n) total[m][n] *= weights.since[i + m];
@@ -89,6 +102,7 @@ INLINE void differentiate(Chunk &c, const Problem &p, const Weights &weights, co
     }
     each_tile<M, WIDEST>(padded, keys, TILE {
         COLUMNS;
+        ahead.some();
         vec total[M][N] = {};
         add_product(total, {c.W + i * values, values, 1}, Z + j, keys, 0, p.values);
         if (weights.gated) ROWS(m) EACH(n) total[m][n] *= weights.until[i + m];
@@ -97,11 +111,12 @@ INLINE void differentiate(Chunk &c, const Problem &p, const Weights &weights, co
     });
     each_tile<M, WIDEST>(values, padded, TILE {
         COLUMNS;
+        ahead.some();
         vec total[M][N] = {};
         add_product(total, {Z + i * keys, keys, 1}, c.KT + j, C, 0, p.keys);
         if (weights.gated)
             ROWS(m) EACH(n)
-                total[m][n] *= *reinterpret_cast<const loose *>(weights.until.data() + j + n * WIDTH);
+                total[m][n] *= read(weights.until.data() + j + n * WIDTH);
         if (reads) add_product(total, {c.G + i, 1, values}, c.P + j, C, j, padded);
         store_tile(c.dWT + i * C + j, C, total);
     });
@@ -111,9 +126,7 @@ INLINE void differentiate(Chunk &c, const Problem &p, const Weights &weights, co
 // Z = exp(g_C) Z + (exp(g) G)^T Q; G becomes exp(g) G.
 template <int M, int WIDEST>
 INLINE void pass_on(float *Z, Chunk &c, const Weights &weights, bool reads) {
-    if (reads && weights.gated)
-        for (int64_t t = 0; t < c.count; ++t)
-            for (int64_t j = 0; j < c.values; ++j) c.G[t * c.values + j] *= weights.since[t];
+    if (reads && weights.gated) multiply_rows(c.G, c.G, c.values, weights.since.data(), c.count);
     each_tile<M, WIDEST>(c.values, c.keys, TILE {
         COLUMNS;
         vec total[M][N];
@@ -126,8 +139,7 @@ INLINE void pass_on(float *Z, Chunk &c, const Weights &weights, bool reads) {
 
 INLINE float dot(const float *x, const float *y, int64_t count) {
     vec total = {};
-    for (int64_t i = 0; i < count; i += WIDTH)
-        total += *reinterpret_cast<const loose *>(x + i) * *reinterpret_cast<const loose *>(y + i);
+    for (int64_t i = 0; i < count; i += WIDTH) total += read(x + i) * read(y + i);
     return sum(total);
 }
 
@@ -138,22 +150,24 @@ INLINE void write_out(Chunk &c, const Backward &f, const Weights &weights, int64
     if (p.beta.data) pack(c.dWT, c.values, p.v, p, p.values, stream, c.first, c.count);
     for (int64_t t = c.count - 1; t >= 0; --t) {
         const int64_t place = (stream / p.heads * p.tokens + c.first + t) * p.heads + stream % p.heads;
-        float *dq = c.dQ + t * c.keys, *dk = c.dK + t * c.keys, *dw = c.dW + t * c.values;
+        const float *dq = c.dQ + t * c.keys, *dk = c.dK + t * c.keys, *dw = c.dW + t * c.values;
         const float *q = c.Q + t * c.keys, *k = c.K + t * c.keys, rate = weights.rates[t];
         if (weights.gated) {
             if (reads) passed += dot(q, dq, c.keys);
             passed -= dot(k, dk, c.keys);
             f.ddecay[place] = float(passed);
         }
-        if (reads) {
-            for (int64_t i = 0; i < p.keys; ++i) {
-                f.dq[place * p.keys + i] = dq[i] + c.own[t] * k[i];
-                dk[i] += c.own[t] * q[i];
+        for (int64_t i = 0; i < p.keys; i += WIDTH) {
+            vec total = read(dk + i);
+            if (reads) {
+                store(f.dq + place * p.keys + i, read(dq + i) + c.own[t] * read(k + i), p.keys - i);
+                total += c.own[t] * read(q + i);
             }
+            store(f.dk + place * p.keys + i, total, p.keys - i);
         }
-        std::memcpy(f.dk + place * p.keys, dk, p.keys * sizeof(float));
         if (p.beta.data) f.dbeta[place] = dot(c.dWT + t * c.values, dw, c.values);
-        for (int64_t j = 0; j < p.values; ++j) f.dv[place * p.values + j] = rate * dw[j];
+        for (int64_t j = 0; j < p.values; j += WIDTH)
+            store(f.dv + place * p.values + j, rate * read(dw + j), p.values - j);
     }
 }
 
@@ -182,24 +196,24 @@ INLINE void backward_stream(const Backward &f, int64_t stream) {
     }
     for (int64_t i = 0; i < (segments - 1) * SEGMENT; ++i) {
         float *to = starts + (i / SEGMENT + 1) * size;
-        load_chunk(c, f, weights, stream, i * p.chunk);
-        write_chunk<M, WIDEST>(to, i % SEGMENT ? to : to - size, c, weights);
+        load_chunk(c, f, weights, stream, i * p.chunk, false);
+        write_chunk<M, WIDEST>(to, i % SEGMENT ? to : to - size, c, p, weights, stream);
     }
     for (int64_t s = segments - 1; s >= 0; --s) {
         const int64_t first = s * SEGMENT, count = std::min(SEGMENT, chunks - first);
         std::copy_n(starts + s * size, size, states);
         for (int64_t i = 0; i < count; ++i) {
-            load_chunk(c, f, weights, stream, (first + i) * p.chunk);
-            write_chunk<M, WIDEST>(states + (i + 1) * size, states + i * size, c, weights);
+            load_chunk(c, f, weights, stream, (first + i) * p.chunk, false);
+            write_chunk<M, WIDEST>(states + (i + 1) * size, states + i * size, c, p, weights, stream);
         }
         for (int64_t i = count - 1; i >= 0; --i) {
             const double passed = weights.gated ? dot(Z, states + (i + 1) * size, size) : 0;
-            load_chunk(c, f, weights, stream, (first + i) * p.chunk);
+            load_chunk(c, f, weights, stream, (first + i) * p.chunk, reads);
             if (reads) {
                 pack(c.Q, keys, p.q, p, p.keys, stream, c.first, c.count);
                 pack(c.G, values, f.outputs_grad, p, p.values, stream, c.first, c.count);
             }
-            differentiate<M, WIDEST>(c, p, weights, states + i * size, Z, reads);
+            differentiate<M, WIDEST>(c, f, weights, stream, states + i * size, Z, reads);
             write_out(c, f, weights, stream, passed, reads);
             pass_on<M, WIDEST>(Z, c, weights, reads);
         }

@@ -25,15 +25,20 @@ INLINE void forward_stream(const Forward &f, int64_t stream) {
         for (int64_t i = 0; i < p.keys; ++i) S[i * values + j] = initial[j * p.keys + i];
     for (int64_t first = 0; first < p.tokens; first += p.chunk) {
         const int64_t count = std::min(p.chunk, p.tokens - first), padded = rounded(count);
-        weights.set(p, stream, first, count);
+        weights.set(p, stream, first, count, p.q.data);
         pack(K, keys, p.k, p, p.keys, stream, first, count);
         pack(V, values, p.v, p, p.values, stream, first, count, p.beta.data ? weights.rates.data() : nullptr);
+        Ahead ahead(p, stream, first + p.chunk);
+        ahead.add(p.q, p.keys);
+        ahead.add(p.k, p.keys);
+        ahead.add(p.v, p.values);
         if (p.q.data) {
             pack(Q, keys, p.q, p, p.keys, stream, first, count);
             transpose(KT, C, K, keys, padded, keys);
-            pair_products<M, WIDEST>(P, weights, Q, keys, KT, p.keys, padded);
+            pair_products<M>(P, weights, Q, keys, KT, p.keys, padded);
             each_tile<M, WIDEST>(padded, values, TILE {
-            COLUMNS;
+                COLUMNS;
+                ahead.some();
                 vec total[M][N] = {};
                 add_product(total, {Q + i * keys, keys, 1}, S + j, values, 0, p.keys);
                 if (weights.gated)
@@ -47,11 +52,10 @@ INLINE void forward_stream(const Forward &f, int64_t stream) {
                                          stream % p.heads) * p.values,
                             O + t * values, p.values * sizeof(float));
         }
-        if (weights.gated)
-            for (int64_t t = 0; t < count; ++t)
-                for (int64_t j = 0; j < values; ++j) V[t * values + j] *= weights.until[t];
+        if (weights.gated) multiply_rows(V, V, values, weights.until.data(), count);
         each_tile<M, WIDEST>(keys, values, TILE {
             COLUMNS;
+            ahead.some();
             vec total[M][N];
             load_tile(total, S + i * values + j, values);
             if (weights.gated)

@@ -8,6 +8,7 @@ namespace {
 
 typedef uint32_t words __attribute__((vector_size(4 * WIDTH)));
 typedef uint16_t shorts __attribute__((vector_size(2 * WIDTH)));
+typedef uint16_t loose_shorts __attribute__((vector_size(2 * WIDTH), aligned(2), may_alias));
 
 struct bfloat16 {
     uint16_t bits;
@@ -15,28 +16,27 @@ struct bfloat16 {
 
 // Loads up to WIDTH numbers; the remaining lanes are zero.
 INLINE vec load(const float *from, int64_t count) {
+    if (count >= WIDTH) return *reinterpret_cast<const loose *>(from);
     vec x = {};
-    if (count >= WIDTH)
-        std::memcpy(&x, from, sizeof(x));
-    else
-        std::memcpy(&x, from, count * sizeof(float));
+    std::memcpy(&x, from, count * sizeof(float));
     return x;
 }
 
 INLINE vec load(const bfloat16 *from, int64_t count) {
-    shorts x = {};
     if (count >= WIDTH)
-        std::memcpy(&x, from, sizeof(x));
-    else
-        std::memcpy(&x, from, count * sizeof(bfloat16));
+        return (vec)(__builtin_convertvector(*reinterpret_cast<const loose_shorts *>(from), words) << 16);
+    shorts x = {};
+    std::memcpy(&x, from, count * sizeof(bfloat16));
     return (vec)(__builtin_convertvector(x, words) << 16);
 }
 
 INLINE void store(float *to, vec x, int64_t count) {
-    if (count >= WIDTH)
-        std::memcpy(to, &x, sizeof(x));
-    else
-        std::memcpy(to, &x, count * sizeof(float));
+    if (count >= WIDTH) {
+        *reinterpret_cast<loose *>(to) = x;
+        return;
+    }
+    const vec part = x;
+    std::memcpy(to, &part, count * sizeof(float));
 }
 
 INLINE void store(bfloat16 *to, vec x, int64_t count) {
@@ -44,10 +44,12 @@ INLINE void store(bfloat16 *to, vec x, int64_t count) {
     const words bits = (words)x, rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     const words chosen = (bits & 0x7fffffff) > 0x7f800000 ? words{} + 0x7fc0 : rounded;
     const shorts result = __builtin_convertvector(chosen, shorts);
-    if (count >= WIDTH)
-        std::memcpy(to, &result, sizeof(result));
-    else
-        std::memcpy(to, &result, count * sizeof(bfloat16));
+    if (count >= WIDTH) {
+        *reinterpret_cast<loose_shorts *>(to) = result;
+        return;
+    }
+    const shorts part = result;
+    std::memcpy(to, &part, count * sizeof(bfloat16));
 }
 
 // exp(x) = 2^n e^r for -87 <= x <= 88.7, with |r| <= ln(2) / 2 and e^r by its Taylor series; the

@@ -14,10 +14,6 @@ struct Left {
     int64_t row, column;
 };
 
-// A vector anywhere in an array of floats. (With memcpy, the address of a tile would be taken, and the tile
-// would not stay in registers.)
-typedef float loose __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
-
 #if defined(__clang__)
 #define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else

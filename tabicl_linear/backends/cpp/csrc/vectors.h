@@ -26,6 +26,10 @@ typedef float vec __attribute__((vector_size(4 * WIDTH)));
 typedef float half __attribute__((vector_size(2 * WIDTH)));
 typedef float quarter __attribute__((vector_size(WIDTH)));
 
+// A vector anywhere in an array of floats. (With memcpy, the address of what is copied would be taken, and it
+// would not stay in registers.)
+typedef float loose __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+
 struct alignas(64) Line {
     vec x;
 };
