@@ -16,6 +16,8 @@ import torch
 CHECK_AT_EVERY_CALL = jaxtyping.jaxtyped
 TOLD_BY_VALUE = (bool, str, type)
 """Annotations distinguish values of these."""
+TOLD_BY_TYPE = {int, float, type(None)}
+"""And only the types of these, which are most of what is passed besides tensors."""
 
 
 def install() -> None:
@@ -25,13 +27,16 @@ def install() -> None:
 
 def kind(value: Any) -> Any:
     """All of a value that an annotation can tell from another."""
+    of = type(value)
+    if of in TOLD_BY_TYPE:
+        return of
     if isinstance(value, torch.Tensor):
-        return type(value), value.dtype, value.shape
-    if isinstance(value, tuple | list):
-        return type(value), *map(kind, value)
+        return of, value.dtype, value.shape
+    if isinstance(value, (tuple, list)):  # a union of both would be made anew at every call
+        return of, *map(kind, value)
     if isinstance(value, dict):
-        return type(value), kind([*value.items()])
-    return type(value), value if isinstance(value, TOLD_BY_VALUE) else None
+        return of, *map(kind, value), *map(kind, value.values())
+    return of, value if isinstance(value, TOLD_BY_VALUE) else None
 
 
 def checked(of: Any = None, *, typechecker: Callable[..., Any]) -> Any:

@@ -1,5 +1,6 @@
 """Fixtures for all tests: seeded, single-threaded, on the CPU."""
 
+import gc
 import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -52,6 +53,12 @@ def _shared(tmp_path_factory) -> None:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and ten thousand tests stay, so no later collection of garbage looks at them."""
+    gc.collect()
+    gc.freeze()
 
 
 LAUNCH = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK")

@@ -28,7 +28,7 @@ COPIED = ("configs", "docs", "experiments", "tabicl_linear", "tests", "tools")
 LOADED = (
     *("beartype", "jsonargparse", "lightning.pytorch", "matplotlib.pyplot"),
     *("pandas", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "sklearn.ensemble"),
-    *("sklearn.linear_model", "sklearn.model_selection", "statsmodels.api", "torchmetrics"),
+    *("sklearn.linear_model", "sklearn.model_selection", "scikit_posthocs", "torchmetrics"),
 )
 """What takes seconds to import and has no wrong lines: imported once, before processes fork."""
 LIMIT = 900

@@ -17,11 +17,11 @@ class TestPacking:
         return x
 
     def test_weights_keep_16_bits_of_precision(self, x):
-        kept = packing.from_planes(packing.round_to_planes(x))
-        assert kept.shape == x.shape
-        assert ((kept - x).abs() <= x.abs() * 2**-16).all()
-        assert torch.equal(packing.from_planes(packing.round_to_planes(kept)), kept)
-        assert not torch.equal(kept, x)
+        restored = packing.from_planes(packing.round_to_planes(x))
+        assert restored.shape == x.shape
+        assert ((restored - x).abs() <= x.abs() * 2**-16).all()
+        assert torch.equal(packing.from_planes(packing.round_to_planes(restored)), restored)
+        assert not torch.equal(restored, x)
 
     @pytest.mark.parametrize("square", [False, True])
     def test_moments_keep_their_size_within_a_few_percent(self, square):
@@ -29,21 +29,21 @@ class TestPacking:
         x = torch.randn(5, 211) * torch.logspace(-2, 0, 211)
         x = x**2 if square else x
         x[0, :50] = 0
-        kept = packing.dequantise(packing.quantise(x, square=square))
-        assert kept.shape == x.shape
-        assert torch.equal(kept == 0, x == 0) or not square
+        restored = packing.dequantise(packing.quantise(x, square=square))
+        assert restored.shape == x.shape
+        assert torch.equal(restored == 0, x == 0) or not square
         relative, absolute = (0.07, 0.0) if square else (0.035, 2.0**-12 * x.abs().max())
-        assert ((kept - x).abs() <= relative * x.abs() + absolute).all()
-        again = packing.dequantise(packing.quantise(kept, square=square))
-        torch.testing.assert_close(again, kept, rtol=1e-6, atol=0)
+        assert ((restored - x).abs() <= relative * x.abs() + absolute).all()
+        again = packing.dequantise(packing.quantise(restored, square=square))
+        torch.testing.assert_close(again, restored, rtol=1e-6, atol=0)
 
     def test_a_second_moment_far_below_its_block_never_becomes_zero(self):
         """Adam divides by its root: a zero there would be a step without bound."""
         x = torch.full((300,), 1e-30)
         x[0] = 1.0
-        kept = packing.dequantise(packing.quantise(x, square=True))
-        assert (kept[1:256] > x[1:256]).all()
-        torch.testing.assert_close(kept[256:], x[256:])
+        restored = packing.dequantise(packing.quantise(x, square=True))
+        assert (restored[1:256] > x[1:256]).all()
+        torch.testing.assert_close(restored[256:], x[256:])
 
 
 def saved(content):
@@ -78,11 +78,11 @@ class TestCheckpoint:
     @pytest.mark.parametrize("moments", [torch.float32, torch.bfloat16])
     def test_any_optimizer_and_averaged_weights_come_back(self, moments):
         original = checkpoint(30, 70, moments=moments)
-        kept = packing.unpack(saved(packing.pack(original)))
-        assert kept.keys() == original.keys()
-        assert torch.equal(kept["state_dict"]["model.n"], torch.arange(3))
+        restored = packing.unpack(saved(packing.pack(original)))
+        assert restored.keys() == original.keys()
+        assert torch.equal(restored["state_dict"]["model.n"], torch.arange(3))
         current, averaged = (
-            c["model.w"] for c in (kept["current_model_state"], kept["state_dict"])
+            c["model.w"] for c in (restored["current_model_state"], restored["state_dict"])
         )
         expected = original["current_model_state"]["model.w"]
         torch.testing.assert_close(current, expected, rtol=2e-5, atol=0)
@@ -90,7 +90,7 @@ class TestCheckpoint:
         # Relative to the distance of the two, and to the rounding of the weights.
         error = (averaged - original["state_dict"]["model.w"]).abs()
         assert (error <= 0.035 * apart.abs() + 2**-12 * apart.abs().max() + 2e-5).all()
-        first, second = (c["optimizer_states"][0] for c in (kept, original))
+        first, second = (c["optimizer_states"][0] for c in (restored, original))
         assert first["param_groups"] == second["param_groups"]
         momentum, exact = (c["state"][0]["momentum_buffer"] for c in (first, second))
         assert momentum.dtype == moments
@@ -99,7 +99,7 @@ class TestCheckpoint:
             adam, exact = (c["nested"]["adamw"]["state"][0] for c in (first, second))
             assert torch.equal(adam["step"], exact["step"])
             torch.testing.assert_close(adam["exp_avg_sq"], exact["exp_avg_sq"], rtol=0.07, atol=0)
-        assert kept["callbacks"]["Other"]["window"][1:] == ["text", None]
+        assert restored["callbacks"]["Other"]["window"][1:] == ["text", None]
 
     def test_what_was_unpacked_packs_to_the_same_weights(self):
         once = packing.unpack(packing.pack(checkpoint(30, 70, moments=torch.float32)))

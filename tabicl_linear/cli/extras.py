@@ -9,7 +9,7 @@ BENCHMARKS = "benchmarks"
 DASK = "dask"
 EXTRAS = {
     TRAIN: ("lightning", "jsonargparse", "torchmetrics", "tensorboard", "matplotlib", "jinja2"),
-    BENCHMARKS: ("openml", "matplotlib", "jinja2", "scikit_posthocs", "statsmodels"),
+    BENCHMARKS: ("openml", "matplotlib", "jinja2", "scikit_posthocs"),
     DASK: ("dask", "distributed"),
 }
 """Packages of each extra, by the names under which they are imported."""

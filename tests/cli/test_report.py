@@ -63,10 +63,11 @@ def test_bad_input_is_one_line_and_leaves_nothing(folder, capsys, options, words
 
 
 def test_a_missing_library_is_named_with_its_extra(folder, capsys, monkeypatch):
-    result = importlib.util.find_spec
+    there = importlib.util.find_spec
+    absent = {"scikit_posthocs"}
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "statsmodels" else result(name)
+        importlib.util, "find_spec", lambda name: None if name in absent else there(name)
     )
     assert main(["report", str(folder)]) == 2
-    said = "`report` needs statsmodels: pip install 'tabicl-linear[benchmarks]'."
+    said = "`report` needs scikit_posthocs: pip install 'tabicl-linear[benchmarks]'."
     assert said in capsys.readouterr().err

@@ -1,5 +1,8 @@
 """What holds for every mixer and readout: queries are independent, states are values."""
 
+from functools import cache
+from typing import NamedTuple
+
 import pytest
 import torch
 from contract.variants import (
@@ -15,8 +18,10 @@ from contract.variants import (
 )
 from tolerances import CONTRACT, assert_close, relative_rms
 
+from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.errors import ConfigError, UnsupportedReadout
 from tabicl_linear.kernels.state import map_tensors, num_bytes, tensors
+from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.nn.gates import WriteRate
 from tabicl_linear.tables import Tables
 
@@ -51,6 +56,31 @@ def fitted(model, batch):
     c = batch.num_context
     state = model.fit(batch.x[:, :c], batch.y[:, :c], categorical=batch.categorical)
     return state, batch.x[:, c:]
+
+
+class Case(NamedTuple):
+    """A model with the default task and what it says there, which all tests share."""
+
+    model: InContextModel
+    batch: TaskBatch
+    state: InContextState
+    queries: torch.Tensor
+    logits: torch.Tensor
+
+
+@cache
+def shared(mixer, readout, strategy="comb_st", axis="row"):
+    """A model that tests leave as it is. Making it draws none of the random numbers of a test."""
+    with torch.random.fork_rng(devices=[]):
+        return make(mixer, readout, strategy, axis=axis)
+
+
+@cache
+@torch.no_grad()
+def case(mixer, readout, strategy="comb_st", axis="row"):
+    model, batch = shared(mixer, readout, strategy, axis), task()
+    state, queries = fitted(model, batch)
+    return Case(model, batch, state, queries, model.predict(state, queries))
 
 
 def test_every_mixer_file_is_found():
@@ -112,7 +142,7 @@ def test_order_of_the_context_matters_only_where_it_must(mixer, readout):
 @single_target
 @torch.no_grad()
 def test_predictions_do_not_depend_on_the_other_queries(mixer, readout, axis, strategy):
-    model, batch = make(mixer, readout, strategy, axis=axis), task(24)
+    model, batch = shared(mixer, readout, strategy, axis), task(24)
     state, queries = fitted(model, batch)
     logits = model.predict(state, queries)
     order = torch.randperm(queries.shape[1])
@@ -122,16 +152,15 @@ def test_predictions_do_not_depend_on_the_other_queries(mixer, readout, axis, st
         assert_close(alone, logits[:, i : i + 1], CONTRACT, "number")
     other = queries.clone()
     other[:, 1:] = 1e3
-    assert_close(model.predict(state, other)[:, 0], logits[:, 0], CONTRACT, "other rows")
-    assert relative_rms(model.predict(state, other)[:, 1], logits[:, 1]) > MOVES
+    moved = model.predict(state, other)
+    assert_close(moved[:, 0], logits[:, 0], CONTRACT, "other rows")
+    assert relative_rms(moved[:, 1], logits[:, 1]) > MOVES
 
 
 @axes
 @torch.no_grad()
 def test_context_rows_labels_and_the_query_itself_matter(mixer, readout, axis):
-    model, batch = make(mixer, readout, axis=axis), task()
-    state, queries = fitted(model, batch)
-    logits = model.predict(state, queries)
+    model, batch, state, queries, logits = case(mixer, readout, axis=axis)
     y, x = batch.y.clone(), batch.x.clone()
     # Late enough that strong gates have not forgotten the rows.
     y[:, 15] = (y[:, 15] + 1) % 4
@@ -144,7 +173,7 @@ def test_context_rows_labels_and_the_query_itself_matter(mixer, readout, axis):
 @causal
 @torch.no_grad()
 def test_a_causal_query_equals_an_appended_token(mixer, readout):
-    backbone = make(mixer, readout).backbone
+    backbone = shared(mixer, readout).backbone
     context, queries = torch.randn(2, 12, 32).double(), torch.randn(2, 3, 32).double()
     _, states = backbone.fit(context)
     read = backbone.predict(queries, states)
@@ -157,7 +186,7 @@ def test_a_causal_query_equals_an_appended_token(mixer, readout):
 
 @causal
 def test_causal_outputs_ignore_later_tokens(mixer, readout):
-    backbone, tokens = make(mixer, readout).backbone, torch.randn(2, 40, 32).double()
+    backbone, tokens = shared(mixer, readout).backbone, torch.randn(2, 40, 32).double()
     outputs, _ = backbone.fit(tokens)
     poisoned = tokens.clone()
     poisoned[:, 25:] = 1e6
@@ -168,7 +197,7 @@ def test_causal_outputs_ignore_later_tokens(mixer, readout):
 @pytest.mark.parametrize(NAMES, [row for row in LAYOUTS if row[:2] in CAUSAL])
 @torch.no_grad()
 def test_extending_a_state_equals_fitting_the_joined_rows(mixer, readout, axis, strategy):
-    model, batch = make(mixer, readout, strategy, axis=axis), task()
+    model, batch = shared(mixer, readout, strategy, axis), task()
     x, y = batch.x[:, :20], batch.y[:, :20]
     first = model.fit(x[:, :13], y[:, :13], categorical=batch.categorical)
     before = map_tensors(torch.clone, first)
@@ -196,8 +225,7 @@ def _written(model, x, y, first):
 
 @pytest.mark.parametrize(("mixer", "readout"), [pair for pair in PAIRS if pair not in CAUSAL])
 def test_a_state_that_cannot_be_extended_says_why(mixer, readout):
-    model, batch = make(mixer, readout), task()
-    state, queries = fitted(model, batch)
+    model, batch, state, queries, _ = case(mixer, readout)
     with pytest.raises(UnsupportedReadout, match="reads causally"):
         model.fit(queries, batch.y[:, batch.num_context :], state=state)
 
@@ -205,7 +233,7 @@ def test_a_state_that_cannot_be_extended_says_why(mixer, readout):
 @pairs
 @torch.no_grad()
 def test_two_states_coexist(mixer, readout):
-    model, one, two = make(mixer, readout), task(seed=1), task(seed=2, num_context=15)
+    model, one, two = shared(mixer, readout), task(seed=1), task(seed=2, num_context=15)
     first, queries = fitted(model, one)
     logits = model.predict(first, queries)
     second, others = fitted(model, two)
@@ -216,8 +244,8 @@ def test_two_states_coexist(mixer, readout):
 @pairs
 @torch.no_grad()
 def test_the_size_of_a_state_depends_on_the_context_for_softmax_alone(mixer, readout):
-    model = make(mixer, readout)
-    few, more = (fitted(model, task(num_context=c))[0] for c in (10, 20))
+    few, _ = fitted(shared(mixer, readout), task(num_context=10))
+    more = case(mixer, readout).state
     assert (num_bytes(few.layers) != num_bytes(more.layers)) == (mixer == "Softmax")
     doubled = map_tensors(lambda z: torch.cat([z, z]), few)
     assert num_bytes(doubled) == 2 * num_bytes(few)
@@ -225,7 +253,8 @@ def test_the_size_of_a_state_depends_on_the_context_for_softmax_alone(mixer, rea
 
 @all_targets
 def test_all_parameters_receive_finite_gradients(mixer, readout, strategy, axis):
-    model = make(mixer, readout, strategy, axis=axis)
+    model = shared(mixer, readout, strategy, axis)
+    model.zero_grad()
     model(task()).square().sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, f"{name} is unused"
@@ -238,7 +267,7 @@ def test_all_parameters_receive_finite_gradients(mixer, readout, strategy, axis)
 def test_query_labels_reach_only_later_predictions_and_only_in_int_mt(
     mixer, readout, axis, strategy
 ):
-    model, batch = make(mixer, readout, strategy, axis=axis), task()
+    model, batch = shared(mixer, readout, strategy, axis), task()
     logits, changed, j = model(batch), batch.y.clone(), batch.num_context + 3
     changed[:, j] = (changed[:, j] + 1) % 4
     moved = (model(batch._replace(y=changed)) - logits).abs().amax((0, 2)) > 0
@@ -257,10 +286,8 @@ def test_multi_target_is_refused_wherever_a_row_could_read_its_own_label(mixer, 
 
 @single_target
 def test_training_forward_is_fit_then_predict(mixer, readout, axis, strategy):
-    model, batch = make(mixer, readout, strategy, axis=axis), task()
-    with torch.no_grad():
-        expected = model.predict(*fitted(model, batch))
-    assert_close(model(batch), expected, CONTRACT)
+    model, batch, _, _, logits = case(mixer, readout, strategy, axis)
+    assert_close(model(batch), logits, CONTRACT)
 
 
 @pytest.mark.parametrize(("strategy", "written"), [("comb_st", 20), ("int_st", 40)])

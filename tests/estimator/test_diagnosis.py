@@ -37,8 +37,8 @@ def fitted(model, classes=3, **options):
     return TabICLLinearClassifier(model, **options).fit(*table(classes=classes))
 
 
-def measure(found, name):
-    return found[found["measure"] == name]
+def measure(diagnosis, name):
+    return diagnosis[diagnosis["measure"] == name]
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,8 @@ class ModelDescriptor:
     is_bag: bool
 
     def method_metadata(self, *, method, **kwargs):
-        known = {"ag_key", "model_key", "can_hpo", "verified"}
-        assert set(kwargs) <= known, set(kwargs) - known
+        names = {"ag_key", "model_key", "can_hpo", "verified"}
+        assert set(kwargs) <= names, set(kwargs) - names
         return {"method": method, **vars(self), **kwargs}
 
 

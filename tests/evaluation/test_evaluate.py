@@ -105,10 +105,10 @@ class TestContinuing:
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        kept = {path: path.stat().st_mtime_ns for path in done.glob("*.json")}
-        assert 3 <= len(kept) < 20
+        times = {path: path.stat().st_mtime_ns for path in done.glob("*.json")}
+        assert 3 <= len(times) < 20
         assert evaluate("--baseline", "hist_gradient_boosting") == 0
-        assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
+        assert all(path.stat().st_mtime_ns == when for path, when in times.items())
         assert evaluate("--baseline", "hist_gradient_boosting", output="whole") == 0
         pd.testing.assert_frame_equal(scores(tmp_path / "out"), scores(tmp_path / "whole"))
 
@@ -190,5 +190,5 @@ def write_cached(frame, path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    known = {openml_cache.METADATA: json.dumps({"target": "target"})}
-    pq.write_table(pa.Table.from_pandas(frame).replace_schema_metadata(known), path)
+    metadata = {openml_cache.METADATA: json.dumps({"target": "target"})}
+    pq.write_table(pa.Table.from_pandas(frame).replace_schema_metadata(metadata), path)

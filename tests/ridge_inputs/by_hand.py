@@ -15,46 +15,46 @@ PENALTIES = (0.01, 0.1, 1.0, 10.0)
 def table(rows: int, *, tasks: int = 2, classes: int = 3, seed: int = 0):
     """Features of unlike location and size, and one-hot labels; the last class never occurs."""
     g = torch.Generator().manual_seed(seed)
-    f = torch.randn(tasks, rows, 9, generator=g, dtype=torch.float64)
-    f = 3 * f * torch.arange(1, 10) + torch.arange(9)
+    features = torch.randn(tasks, rows, 9, generator=g, dtype=torch.float64)
+    features = 3 * features * torch.arange(1, 10) + torch.arange(9)
     y = torch.randint(0, classes - 1, (tasks, rows), generator=g)
-    return f, torch.nn.functional.one_hot(y, classes).double()
+    return features, torch.nn.functional.one_hot(y, classes).double()
 
 
-def scaling(f: np.ndarray) -> np.ndarray:
+def scaling(features: np.ndarray) -> np.ndarray:
     """The diagonal of D: one number for each feature of the set, from all rows."""
     factors = []
     for place, deviation in KINDS:
-        kind = f[:, place] - f[:, place].mean(0)
+        kind = features[:, place] - features[:, place].mean(0)
         factors.append(np.full(kind.shape[1], deviation * (kind**2).sum(1).mean() ** -0.5))
     return np.concatenate(factors)
 
 
-def chosen(f: np.ndarray) -> np.ndarray:
-    return np.concatenate([f[:, part.place] for part in KINDS], axis=1)
+def chosen(features: np.ndarray) -> np.ndarray:
+    return np.concatenate([features[:, part.place] for part in KINDS], axis=1)
 
 
-def plain_solution(f: np.ndarray, r: np.ndarray, scale: np.ndarray, penalty: float):
+def plain_solution(features: np.ndarray, targets: np.ndarray, scale: np.ndarray, penalty: float):
     """Mean, class shares and weights, by an inverse and a matrix D that are written out."""
-    mean, shares = f.mean(0), r.mean(0)
-    centred = (f - mean) @ np.diag(scale)
+    mean, shares = features.mean(0), targets.mean(0)
+    centred = (features - mean) @ np.diag(scale)
     gram = centred.T @ centred + penalty * VARIANCE * np.eye(len(scale))
-    return mean, shares, np.linalg.inv(gram) @ centred.T @ (r - shares)
+    return mean, shares, np.linalg.inv(gram) @ centred.T @ (targets - shares)
 
 
-def left_out_by_hand(f: np.ndarray, r: np.ndarray, penalty: float) -> np.ndarray:
+def left_out_by_hand(features: np.ndarray, targets: np.ndarray, penalty: float) -> np.ndarray:
     """Solve without each row, under the scaling of all rows, and predict it."""
-    scale, f = scaling(f), chosen(f)
+    scale, features = scaling(features), chosen(features)
     predictions = []
-    for i in range(len(f)):
-        others = np.arange(len(f)) != i
-        mean, shares, weights = plain_solution(f[others], r[others], scale, penalty)
-        predictions.append(shares + (f[i] - mean) * scale @ weights)
+    for i in range(len(features)):
+        others = np.arange(len(features)) != i
+        mean, shares, weights = plain_solution(features[others], targets[others], scale, penalty)
+        predictions.append(shares + (features[i] - mean) * scale @ weights)
     return np.stack(predictions)
 
 
-def by_hand(f, r, penalties=PENALTIES) -> torch.Tensor:
-    tasks = list(zip(f.numpy(), r.numpy(), strict=True))
+def by_hand(features, targets, penalties=PENALTIES) -> torch.Tensor:
+    tasks = list(zip(features.numpy(), targets.numpy(), strict=True))
     return torch.tensor(
         np.stack([[left_out_by_hand(*task, penalty) for task in tasks] for penalty in penalties])
     )

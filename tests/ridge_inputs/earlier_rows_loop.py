@@ -10,17 +10,17 @@ from tabicl_linear.ridge_inputs.earlier_rows import Rules
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, CONFIDENCES
 
 
-def solved(f: np.ndarray, r: np.ndarray, kinds, penalty: float):
+def solved(features: np.ndarray, targets: np.ndarray, kinds, penalty: float):
     """The function that a regression on these rows is, by an inverse."""
     columns = np.concatenate([np.arange(part.place.start, part.place.stop) for part in kinds])
-    mean, shares, scale = f.mean(0), r.mean(0), np.zeros(f.shape[1])
+    mean, shares, scale = features.mean(0), targets.mean(0), np.zeros(features.shape[1])
     for part in kinds:
-        deviation = np.sqrt(((f - mean)[:, part.place] ** 2).sum(1).mean())
+        deviation = np.sqrt(((features - mean)[:, part.place] ** 2).sum(1).mean())
         scale[part.place] = part.deviation / deviation
-    centred = ((f - mean) * scale)[:, columns]
+    centred = ((features - mean) * scale)[:, columns]
     added = penalty * sum(part.deviation**2 for part in kinds)
     gram = centred.T @ centred + added * np.eye(len(columns))
-    weights = np.linalg.inv(gram) @ centred.T @ (r - shares)
+    weights = np.linalg.inv(gram) @ centred.T @ (targets - shares)
     return lambda row: shares + ((row - mean) * scale)[columns] @ weights
 
 
@@ -74,9 +74,9 @@ class Loop:
             self.next = max(self.next + 16, int(self.next * self.rules.options.growth))
 
     def solve(self) -> None:
-        f, r, options = np.stack(self.f), np.stack(self.r), self.rules.options
+        features, targets, options = np.stack(self.f), np.stack(self.r), self.rules.options
         self.functions = [
-            [solved(f, r, kinds, penalty) for penalty in options.penalties]
+            [solved(features, targets, kinds, penalty) for penalty in options.penalties]
             for kinds in self.rules.sets
         ]
         self.best = self.errors.argmin(1)
@@ -106,10 +106,10 @@ class Loop:
         self.map[np.ix_(present, [*present, self.classes])] = result.numpy()
 
 
-def by_loop(f, r, rules: Rules) -> tuple[RidgePredictions, list[Loop]]:
+def by_loop(features, targets, rules: Rules) -> tuple[RidgePredictions, list[Loop]]:
     """Predictions of all rows of all tasks."""
-    result, loops = [], [Loop(rules, r.shape[2]) for _ in f]
-    for task, labels, loop in zip(f.numpy(), r.numpy(), loops, strict=True):
+    result, loops = [], [Loop(rules, targets.shape[2]) for _ in features]
+    for task, labels, loop in zip(features.numpy(), targets.numpy(), loops, strict=True):
         rows = []
         for row, label in zip(task, labels, strict=True):
             rows.append(loop.predict(row))

@@ -107,14 +107,16 @@ def test_no_other_training_reads_a_label_of_a_query(axis, strategy):
 
 def test_what_interleaved_multi_target_training_knows_of_a_row_stands_before_it():
     model, batch = make("DeltaNet", "causal", "int_mt", axis=AXIS), task(60, num_context=20)
-    known = known_of(model, batch)
+    predictions = known_of(model, batch)
     for row in (0, 5, 19, 20, 31, 32, 47):
         y = batch.y.clone()
         y[:, row:] = (y[:, row:] + 1) % 4
         moved = known_of(model, batch._replace(y=y))
-        for mine, its in zip(moved.rows(slice(row + 1)), known.rows(slice(row + 1)), strict=True):
+        for mine, its in zip(
+            moved.rows(slice(row + 1)), predictions.rows(slice(row + 1)), strict=True
+        ):
             assert_close(mine, its, CONTRACT)
-        assert relative_rms(moved.shares, known.shares) > MOVES
+        assert relative_rms(moved.shares, predictions.shares) > MOVES
 
 
 @axes
@@ -179,18 +181,22 @@ def test_the_last_rows_are_part_of_a_state_only_where_a_class_map_is_fitted():
 @pytest.mark.parametrize("strategy", ["single", "multi"])
 def test_an_untrained_model_with_class_maps_has_their_logits(strategy):
     model, batch = untrained(Combined(strategy), calibration="logistic"), task(60, num_context=50)
-    known = known_of(model, batch).rows(slice(50, None))
-    assert_close(model(batch), known.scores, CONTRACT)
-    factors = (known.mixture.unsqueeze(-1) * known.shares).sum(2) * known.confidence
-    assert relative_rms(known.scores, factors) > MOVES
-    assert_close(model.predict(fitted(model, batch), batch.x[:, 50:]), known.scores, EXACT)
+    predictions = known_of(model, batch).rows(slice(50, None))
+    assert_close(model(batch), predictions.scores, CONTRACT)
+    factors = (predictions.mixture.unsqueeze(-1) * predictions.shares).sum(
+        2
+    ) * predictions.confidence
+    assert relative_rms(predictions.scores, factors) > MOVES
+    assert_close(model.predict(fitted(model, batch), batch.x[:, 50:]), predictions.scores, EXACT)
 
 
 @pytest.mark.parametrize("strategy", ["single", "multi"])
 def test_an_untrained_model_is_the_closed_form(strategy):
     model, batch = untrained(Combined(strategy)), task(60, num_context=50)
-    known = known_of(model, batch).rows(slice(50, None))
-    expected = (known.mixture.unsqueeze(-1) * known.shares).sum(2) * known.confidence
+    predictions = known_of(model, batch).rows(slice(50, None))
+    expected = (predictions.mixture.unsqueeze(-1) * predictions.shares).sum(
+        2
+    ) * predictions.confidence
     assert_close(model(batch), expected, CONTRACT)
     assert_close(model.predict(fitted(model, batch), batch.x[:, 50:]), expected, EXACT)
     assert expected.std() > 0.05

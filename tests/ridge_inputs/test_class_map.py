@@ -14,24 +14,24 @@ def tasks(rows=80, classes=4, number=5):
     """Predicted shares, labels as numbers and as shares, and confidences."""
     g = torch.Generator().manual_seed(rows)
     y = torch.randint(0, classes, (number, rows), generator=g)
-    r = F.one_hot(y, classes).double()
-    shares = 0.3 * r + 0.2 * torch.randn(r.shape, generator=g, dtype=torch.float64)
+    targets = F.one_hot(y, classes).double()
+    shares = 0.3 * targets + 0.2 * torch.randn(targets.shape, generator=g, dtype=torch.float64)
     confidence = torch.tensor([[1.0], [4.0], [16.0], [2.0], [8.0]]).double()[:number]
-    return shares, y, r, confidence
+    return shares, y, targets, confidence
 
 
-def total(shares, r, present, found, start):
+def total(shares, targets, present, fitted, start):
     """The penalised loss of each task."""
-    logits = mapped(shares, found).masked_fill(~present[:, None], -1e9)
+    logits = mapped(shares, fitted).masked_fill(~present[:, None], -1e9)
     penalty = torch.full_like(start, module.SHARE_PENALTY)
     penalty[..., -1] = module.BIAS_PENALTY
-    data = -(logits.log_softmax(-1) * r).sum((1, 2))
-    return data + (penalty * (found - start) ** 2).sum((1, 2)) / 2
+    data = -(logits.log_softmax(-1) * targets).sum((1, 2))
+    return data + (penalty * (fitted - start) ** 2).sum((1, 2)) / 2
 
 
 def test_it_is_what_a_general_minimiser_finds():
-    shares, y, r, confidence = tasks()
-    result = fit_class_map(shares, r, r.any(1), scaled(confidence, 4))
+    shares, y, targets, confidence = tasks()
+    result = fit_class_map(shares, targets, targets.any(1), scaled(confidence, 4))
     for task in range(5):
         expected = by_logistic_regression(shares[task], y[task], confidence[task], shares[task])
         assert_close(mapped(shares, result)[task], expected, SEARCHED)
@@ -43,39 +43,39 @@ def test_a_masked_class_is_found_again():
     value = y - 1 + 0.3 * torch.randn(1, 300, generator=torch.Generator().manual_seed(0)).double()
     third = torch.full_like(value, 1 / 3)
     shares = torch.stack([third - value / 3, third, third + value / 3], dim=-1)
-    r, start = F.one_hot(y, 3).double(), scaled(torch.tensor([[4.0]]).double(), 3)
-    result = fit_class_map(shares, r, r.any(1), start)
+    targets, start = F.one_hot(y, 3).double(), scaled(torch.tensor([[4.0]]).double(), 3)
+    result = fit_class_map(shares, targets, targets.any(1), start)
     assert (mapped(shares, start).argmax(-1) == 1).sum() == 0
     assert (mapped(shares, result).argmax(-1) == y).double().mean() > 0.9
 
 
 @pytest.mark.parametrize("rows", [2, 5, 30])
 def test_never_worse_than_its_start_however_few_the_rows(rows):
-    shares, _, r, confidence = tasks(rows)
-    start, present = scaled(confidence, 4), r.any(1)
-    result = fit_class_map(shares, r, present, start)
+    shares, _, targets, confidence = tasks(rows)
+    start, present = scaled(confidence, 4), targets.any(1)
+    result = fit_class_map(shares, targets, present, start)
     assert result.isfinite().all()
-    before, after = (total(shares, r, present, each, start) for each in (start, result))
+    before, after = (total(shares, targets, present, each, start) for each in (start, result))
     assert (after <= before).all()
     assert (after < before).any()
 
 
 def test_a_single_class_needs_no_map():
-    shares, _, r, confidence = tasks(1)
+    shares, _, targets, confidence = tasks(1)
     start = scaled(confidence, 4)
-    assert torch.equal(fit_class_map(shares, r, r.any(1), start), start)
+    assert torch.equal(fit_class_map(shares, targets, targets.any(1), start), start)
 
 
 def test_steps_that_overshoot_are_cut():
     """Shares far from 0 and 1 under a high confidence: a first step of Newton's would diverge."""
-    shares, _, r, _ = tasks(60)
-    start, present = scaled(torch.full((5, 1), 16.0).double(), 4), r.any(1)
-    result = fit_class_map(5 * shares, r, present, start)
+    shares, _, targets, _ = tasks(60)
+    start, present = scaled(torch.full((5, 1), 16.0).double(), 4), targets.any(1)
+    result = fit_class_map(5 * shares, targets, present, start)
     slope = torch.autograd.functional.jacobian(
-        lambda at: total(5 * shares, r, present, at, start).sum(), result
+        lambda at: total(5 * shares, targets, present, at, start).sum(), result
     )
     first = torch.autograd.functional.jacobian(
-        lambda at: total(5 * shares, r, present, at, start).sum(), start
+        lambda at: total(5 * shares, targets, present, at, start).sum(), start
     )
     assert slope.norm() < 1e-3 * first.norm()
 
@@ -84,16 +84,16 @@ def test_absent_classes_keep_their_start_and_do_not_count():
     shares, y, _, confidence = tasks()
     y[0] %= 3  # without the last
     y[1][y[1] == 1] = 0  # without one in between
-    r = F.one_hot(y, 4).double()
-    shares = shares * r.any(1, keepdim=True)  # no regression predicts what it has not seen
+    targets = F.one_hot(y, 4).double()
+    shares = shares * targets.any(1, keepdim=True)  # no regression predicts what it has not seen
     start = scaled(confidence, 4)
-    result = fit_class_map(shares, r, r.any(1), start)
+    result = fit_class_map(shares, targets, targets.any(1), start)
     assert_close(result[0, 3], start[0, 3], CONTRACT)
     assert_close(result[1, 1], start[1, 1], CONTRACT)
     for task in range(5):
         one = slice(task, task + 1)
-        alone = fit_class_map(shares[one], r[one], r[one].any(1), start[one])
-        present = r[task].any(0)
+        alone = fit_class_map(shares[one], targets[one], targets[one].any(1), start[one])
+        present = targets[task].any(0)
         assert_close(
             mapped(shares[one], alone)[..., present],
             mapped(shares[one], result[one])[..., present],
@@ -107,12 +107,12 @@ def test_it_starts_as_one_factor_for_all():
     assert torch.equal(mapped(shares, scaled(confidence, 4)), expected)
 
 
-def left_out_by_hand(shares, r, start):
+def left_out_by_hand(shares, targets, start):
     """Logits of every row of a single task under the map of the others."""
     logits = []
     for row in range(shares.shape[1]):
         others = torch.arange(shares.shape[1]) != row
-        best = fit_class_map(shares[:, others], r[:, others], r.any(1), start)
+        best = fit_class_map(shares[:, others], targets[:, others], targets.any(1), start)
         logits.append(mapped(shares[:, row : row + 1], best))
     return torch.cat(logits, dim=1)
 
@@ -120,8 +120,8 @@ def left_out_by_hand(shares, r, start):
 @pytest.mark.parametrize("classes", [2, 4])
 def test_rows_are_left_out_as_if_the_map_were_fitted_to_the_others(classes):
     """A step of Newton's method is not exact, but much closer than the map of all rows."""
-    shares, _, r, confidence = tasks(60, classes, 3)
-    wide = F.pad(shares, (0, 2)), F.pad(r, (0, 2))
+    shares, _, targets, confidence = tasks(60, classes, 3)
+    wide = F.pad(shares, (0, 2)), F.pad(targets, (0, 2))
     start = scaled(confidence, classes + 2)
     present = wide[1].any(1)
     best = fit_class_map(*wide, present, start)
@@ -138,15 +138,15 @@ def test_rows_are_left_out_as_if_the_map_were_fitted_to_the_others(classes):
 
 
 def test_no_row_gains_from_being_left_out_and_one_of_its_class_alone_loses():
-    shares, _, r, confidence = tasks(50, 3, 5)
-    shares[:, 0], r[:, 0] = torch.tensor([0.1, 0.1, 0.8]), torch.tensor([0.0, 0.0, 1.0])
-    others = r[:, 1:, 2:].clone()
-    r[:, 1:, :1] += others
-    r[:, 1:, 2:] = 0
+    shares, _, targets, confidence = tasks(50, 3, 5)
+    shares[:, 0], targets[:, 0] = torch.tensor([0.1, 0.1, 0.8]), torch.tensor([0.0, 0.0, 1.0])
+    others = targets[:, 1:, 2:].clone()
+    targets[:, 1:, :1] += others
+    targets[:, 1:, 2:] = 0
     start = scaled(confidence, 3)
-    best = fit_class_map(shares, r, r.any(1), start)
-    result = FittedMap.of(best, shares, r, r.any(1)).left_out(shares, r)
-    before = (mapped(shares, best).log_softmax(-1) * r).sum(-1)
-    after = (result.log_softmax(-1) * r).sum(-1)
+    best = fit_class_map(shares, targets, targets.any(1), start)
+    result = FittedMap.of(best, shares, targets, targets.any(1)).left_out(shares, targets)
+    before = (mapped(shares, best).log_softmax(-1) * targets).sum(-1)
+    after = (result.log_softmax(-1) * targets).sum(-1)
     assert (after <= before + 1e-9).all()
     assert (after[:, 0] < before[:, 0] - 0.1).all()

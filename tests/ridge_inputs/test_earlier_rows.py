@@ -53,8 +53,8 @@ def empty(f, rules: Rules = RULES) -> EarlierRows:
     return EarlierRows.empty(f[:, :0], CLASSES, rules)
 
 
-def write(f, r, rules: Rules = RULES) -> tuple[RidgePredictions, EarlierRows]:
-    return empty(f, rules).write(f, r, rules)
+def write(f, targets, rules: Rules = RULES) -> tuple[RidgePredictions, EarlierRows]:
+    return empty(f, rules).write(f, targets, rules)
 
 
 def assert_same(one: RidgePredictions, other: RidgePredictions) -> None:
@@ -70,9 +70,9 @@ def few_recent(monkeypatch):
 
 @pytest.mark.parametrize("growth", [1.01, 1.25, 3.0])
 def test_predictions_are_those_of_the_loop(growth):
-    f, r = table(150)
+    f, targets = table(150)
     rules = Rules(RidgeOptions("earlier_rows", penalties=PENALTIES, growth=growth), SETS)
-    (result, state), (expected, loops) = write(f, r, rules), by_loop(f, r, rules)
+    (result, state), (expected, loops) = write(f, targets, rules), by_loop(f, targets, rules)
     assert_same(result, expected)
     new = table(7)[0]
     predicted = state.solution.predict(new, SETS)
@@ -83,15 +83,17 @@ def test_predictions_are_those_of_the_loop(growth):
 
 @pytest.mark.parametrize("growth", [1.01, 1.25])
 def test_logits_by_class_maps_are_those_of_the_loop(growth, few_recent):
-    f, r = table(150)
+    f, targets = table(150)
     rules = Rules(replace(LOGISTIC.options, growth=growth), SETS)
-    (result, state), (expected, loops) = write(f, r, rules), by_loop(f, r, rules)
+    (result, state), (expected, loops) = write(f, targets, rules), by_loop(f, targets, rules)
     assert_same(result._replace(scores=result.shares), expected._replace(scores=expected.shares))
     assert_close(result.scores, expected.scores, SEARCHED)
     assert (result.prior[:, 20:] == 0).any(), "classes that come after the first solution"
     for solution_map, loop in zip(state.solution.class_map, loops, strict=True):
         assert_close(solution_map, torch.from_numpy(loop.map), SEARCHED)
-    factors = write(f, r, rules._replace(options=replace(rules.options, calibration="confidence")))
+    factors = write(
+        f, targets, rules._replace(options=replace(rules.options, calibration="confidence"))
+    )
     assert relative_rms(result.scores, factors[0].scores) > 0.1
 
 
@@ -107,12 +109,12 @@ def test_choices_differ_from_task_to_task_and_from_solution_to_solution():
 @calibrations
 @pytest.mark.parametrize("size", [1, 5, 16, 33, 99])
 def test_pieces_are_the_whole(size, rules, few_recent):
-    f, r = table(100)
-    whole, final = write(f, r, rules)
+    f, targets = table(100)
+    whole, final = write(f, targets, rules)
     parts, state = [], empty(f, rules)
-    for piece, labels in zip(f.split(size, 1), r.split(size, 1), strict=True):
-        known, state = state.write(piece, labels, rules)
-        parts.append(known)
+    for piece, labels in zip(f.split(size, 1), targets.split(size, 1), strict=True):
+        predictions, state = state.write(piece, labels, rules)
+        parts.append(predictions)
     assert_same(RidgePredictions.joined(parts), whole)
     assert (state.solved, state.sums.rows) == (final.solved, final.sums.rows)
     for mine, its in zip(tensors(state), tensors(final), strict=True):
@@ -122,83 +124,85 @@ def test_pieces_are_the_whole(size, rules, few_recent):
 @calibrations
 @pytest.mark.parametrize("seed", range(5))
 def test_pieces_of_any_lengths_are_the_whole(seed, rules, few_recent):
-    f, r = table(100)
+    f, targets = table(100)
     cuts = np.sort(np.random.default_rng(seed).choice(np.arange(1, 100), 6, replace=False)).tolist()
     parts, state = [], empty(f, rules)
-    for piece, labels in zip(f.tensor_split(cuts, 1), r.tensor_split(cuts, 1), strict=True):
-        known, state = state.write(piece, labels, rules)
-        parts.append(known)
-    assert_same(RidgePredictions.joined(parts), write(f, r, rules)[0])
+    for piece, labels in zip(f.tensor_split(cuts, 1), targets.tensor_split(cuts, 1), strict=True):
+        predictions, state = state.write(piece, labels, rules)
+        parts.append(predictions)
+    assert_same(RidgePredictions.joined(parts), write(f, targets, rules)[0])
 
 
 @calibrations
 def test_writing_leaves_the_state_before_as_it_was(rules):
-    f, r = table(60)
-    _, state = write(f[:, :40], r[:, :40], rules)
+    f, targets = table(60)
+    _, state = write(f[:, :40], targets[:, :40], rules)
     before = map_tensors(torch.clone, state)
-    state.write(f[:, 40:], r[:, 40:], rules)
+    state.write(f[:, 40:], targets[:, 40:], rules)
     assert all(map(torch.equal, tensors(state), tensors(before)))
 
 
 @calibrations
 @pytest.mark.parametrize("row", [0, 1, 15, 16, 31, 32, 60])
 def test_own_and_later_labels_and_later_rows_move_no_prediction(row, rules):
-    f, r = table(100)
-    known, _ = write(f, r, rules)
-    later = r.clone()
-    later[:, row:] = r[:, row:].roll(1, -1)
+    f, targets = table(100)
+    predictions, _ = write(f, targets, rules)
+    later = targets.clone()
+    later[:, row:] = targets[:, row:].roll(1, -1)
     beyond = f.clone()
     beyond[:, row + 1 :] = 1e3
-    for other in (write(f, later, rules)[0], write(beyond, r, rules)[0]):
-        for mine, its in zip(other, known, strict=True):
+    for other in (write(f, later, rules)[0], write(beyond, targets, rules)[0]):
+        for mine, its in zip(other, predictions, strict=True):
             assert_close(mine[:, : row + 1], its[:, : row + 1], EXACT)
-        assert relative_rms(other.shares, known.shares) > MOVES
+        assert relative_rms(other.shares, predictions.shares) > MOVES
 
 
 @calibrations
 def test_tasks_do_not_see_each_other(rules):
-    f, r = table(60)
-    r[1] = r[1] @ torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 1, 0]]).double()  # a class less
-    known, _ = write(f, r, rules)
+    f, targets = table(60)
+    targets[1] = (
+        targets[1] @ torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 1, 0]]).double()
+    )  # a class less
+    predictions, _ = write(f, targets, rules)
     for task in range(4):
-        one, _ = write(f[task : task + 1], r[task : task + 1], rules)
-        assert_same(one, RidgePredictions(*(part[task : task + 1] for part in known)))
+        one, _ = write(f[task : task + 1], targets[task : task + 1], rules)
+        assert_same(one, RidgePredictions(*(part[task : task + 1] for part in predictions)))
 
 
 def test_before_the_first_solution_only_class_shares_of_earlier_rows_are_known():
-    f, r = table(30)
-    known, _ = write(f, r)
-    first = known.rows(slice(16))
+    f, targets = table(30)
+    predictions, _ = write(f, targets)
+    first = predictions.rows(slice(16))
     assert (first.shares == 0).all()
     assert (first.errors == 1).all()
     assert_close(first.mixture, torch.full((4, 16, 3), 1 / 3, dtype=torch.float64), EXACT)
     assert (first.confidence == CONFIDENCES[0]).all()
     assert (first.prior[:, 0] == 0).all()
-    assert torch.equal(first.prior[:, 1], r[:, 0])
-    assert_close(first.prior[:, 15], r[:, :15].mean(1), EXACT)
+    assert torch.equal(first.prior[:, 1], targets[:, 0])
+    assert_close(first.prior[:, 15], targets[:, :15].mean(1), EXACT)
     assert (first.logits()[:, 0] == ABSENT_LOGIT).all(), "of no class is more known than of others"
-    assert (known.shares[:, 16:] != 0).any(-1).all()
+    assert (predictions.shares[:, 16:] != 0).any(-1).all()
 
 
 @calibrations
 @pytest.mark.parametrize("rows", [1, 2, 15, 16, 17])
 def test_the_shortest_contexts_predict(rows, rules):
-    f, r = table(rows)
-    known, state = write(f, r, rules)
-    assert all(part.isfinite().all() for part in (*known, *tensors(state)))
+    f, targets = table(rows)
+    predictions, state = write(f, targets, rules)
+    assert all(part.isfinite().all() for part in (*predictions, *tensors(state)))
     assert state.solution.predict(f, SETS).logits().isfinite().all()
 
 
 @calibrations
 def test_features_that_do_not_vary_and_classes_that_are_alone_are_no_trouble(rules):
-    f, r = table(80)
+    f, targets = table(80)
     f[0], f[1, :40] = 3.0, -1.0
-    r[2] = torch.tensor([0.0, 1.0, 0.0])
-    known, state = write(f, r, rules)
-    assert all(part.isfinite().all() for part in (*known, *tensors(state)))
-    mixed = known.mixed()
-    assert_close(mixed[2, 16:], r[2, 16:], EXACT)
-    assert_close(mixed[0, 16:32], r[0, :16].mean(0).expand(16, -1), EXACT)
+    targets[2] = torch.tensor([0.0, 1.0, 0.0])
+    predictions, state = write(f, targets, rules)
+    assert all(part.isfinite().all() for part in (*predictions, *tensors(state)))
+    mixed = predictions.mixed()
+    assert_close(mixed[2, 16:], targets[2, 16:], EXACT)
+    assert_close(mixed[0, 16:32], targets[0, :16].mean(0).expand(16, -1), EXACT)
 
 
 @pytest.mark.parametrize(
@@ -211,12 +215,12 @@ def test_features_that_do_not_vary_and_classes_that_are_alone_are_no_trouble(rul
     ],
 )
 def test_solutions_become_rarer_by_growth(growth, expected):
-    f, r = table(199, tasks=1)
+    f, targets = table(199, tasks=1)
     rules = Rules(RidgeOptions("earlier_rows", penalties=(1.0,), growth=growth), SETS[1:2])
     state, solved_at = empty(f, rules), []
     for i in range(199):
         before = state.solved
-        _, state = state.write(f[:, i : i + 1], r[:, i : i + 1], rules)
+        _, state = state.write(f[:, i : i + 1], targets[:, i : i + 1], rules)
         if state.solved != before:
             solved_at.append(i + 1)
             assert state.solved == i + 1
@@ -227,9 +231,9 @@ def test_solutions_become_rarer_by_growth(growth, expected):
 def test_later_rows_are_predicted_better():
     f, _ = table(600, tasks=1)
     y = f[..., 0] - f[..., 1] / 2 > 2.5
-    r = torch.nn.functional.one_hot(y.long(), CLASSES).double()
-    known, _ = write(f, r)
-    right = (known.logits().argmax(-1) == r.argmax(-1)).double()[0]
+    targets = torch.nn.functional.one_hot(y.long(), CLASSES).double()
+    predictions, _ = write(f, targets)
+    right = (predictions.logits().argmax(-1) == targets.argmax(-1)).double()[0]
     assert right[300:].mean() > 0.95 > right[16:64].mean() > right[:16].mean()
 
 
@@ -279,9 +283,9 @@ def test_a_query_equals_an_appended_row(rows):
     x, y = torch.randn(2, 50, 5).double(), torch.randint(0, 4, (2, 50))
     context, statistics = opened(model, x, y)
     _, context = context.read(x[:, :rows], y[:, :rows])
-    known = model.query(x[:, rows:], context.state, statistics)
+    predictions = model.query(x[:, rows:], context.state, statistics)
     appended, _ = context.read(x[:, rows : rows + 1], y[:, rows : rows + 1])
-    assert_same(appended, known.rows(slice(1)))
+    assert_same(appended, predictions.rows(slice(1)))
 
 
 @pytest.mark.parametrize("form", ["earlier_rows", "leave_one_out"])

@@ -86,9 +86,9 @@ def test_gradients_reach_every_parameter_and_nothing_of_the_solution(axis):
         assert parameter.grad.abs().sum() > 0, name
     with torch.enable_grad():
         state, queries = fitted(model, batch)
-        known = model.ridge.query(queries, state.ridge, state.statistics)
+        predictions = model.ridge.query(queries, state.ridge, state.statistics)
         read = read_context(model, batch)
-    assert not any(part.requires_grad for part in (*tensors(state.ridge), *known, *read))
+    assert not any(part.requires_grad for part in (*tensors(state.ridge), *predictions, *read))
 
 
 def test_training_from_the_closed_form_moves_head_and_skip_first():

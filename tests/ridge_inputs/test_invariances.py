@@ -86,13 +86,13 @@ def test_autocast_does_not_lower_the_solution():
     of_context = read_context(model, batch)
     with torch.autocast("cpu", torch.bfloat16):
         lowered, _ = fitted(model, batch)
-        known = model.ridge.query(queries, lowered.ridge, lowered.statistics)
+        predictions = model.ridge.query(queries, lowered.ridge, lowered.statistics)
         also = read_context(model, batch)
         logits = model(batch)
     for mine, its in zip(tensors(lowered.ridge), tensors(plain.ridge), strict=True):
         assert torch.equal(mine, its)
     expected = model.ridge.query(queries, plain.ridge, plain.statistics)
-    for mine, its in zip((*known, *also), (*expected, *of_context), strict=True):
+    for mine, its in zip((*predictions, *also), (*expected, *of_context), strict=True):
         assert torch.equal(mine, its)
     assert_close(logits, model(batch), RMS[torch.bfloat16])
 
@@ -132,8 +132,8 @@ def test_long_float32_contexts_of_columns_with_few_values_have_a_solution():
             state = model.fit(x, y, categorical=categorical)
             assert model.predict(state, x[:, :20]).isfinite().all()
     shares = torch.bincount(y[0], minlength=4) / 3000
-    known = model.ridge.query(constant[:, :3], model.fit(constant, y).ridge, state.statistics)
-    assert_close(known.shares, shares.expand(1, 3, 3, 4), RMS[torch.float32])
+    predictions = model.ridge.query(constant[:, :3], model.fit(constant, y).ridge, state.statistics)
+    assert_close(predictions.shares, shares.expand(1, 3, 3, 4), RMS[torch.float32])
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -155,8 +155,8 @@ def test_missing_values_are_those_of_standardised_rows():
     x[:, 3, 1] = x[:, 25, 0] = torch.nan
     filled = x.clone()
     for column, row in ((1, 3), (0, 25)):
-        known = x[:, :c, column]
-        filled[:, row, column] = known.nanmean(1)
+        predictions = x[:, :c, column]
+        filled[:, row, column] = predictions.nanmean(1)
     one, other = (batch._replace(x=z, categorical=numbers) for z in (x, filled))
     assert_close(model.predict(*fitted(model, one)), model.predict(*fitted(model, other)), EXACT)
     nothing = batch._replace(x=torch.full_like(x, torch.nan), categorical=numbers)

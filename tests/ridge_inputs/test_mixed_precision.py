@@ -55,10 +55,10 @@ def test_what_is_not_solved_is_not_a_number():
 
 
 def test_predictions_on_slow_devices_are_the_same(monkeypatch):
-    f, r = table(150)
-    truth, _ = empty(f, LOGISTIC).write(f, r, LOGISTIC)
+    features, targets = table(150)
+    truth, _ = empty(features, LOGISTIC).write(features, targets, LOGISTIC)
     monkeypatch.setattr(solve, "has_slow_float64", lambda device: True)
-    result, _ = empty(f, LOGISTIC).write(f, r, LOGISTIC)
+    result, _ = empty(features, LOGISTIC).write(features, targets, LOGISTIC)
     assert_close(result.shares, truth.shares, ROUNDING)
     assert not torch.equal(result.shares, truth.shares)
 

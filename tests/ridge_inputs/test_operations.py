@@ -51,9 +51,9 @@ def elsewhere(monkeypatch):
 
 def test_a_thousand_rows_take_few_operations_and_one_wait(elsewhere):
     """17 solutions of 3 sets, 17 class maps: 16,000 operations and 120 waits one by one."""
-    f, r = table(1000)
+    features, targets = table(1000)
     with Counting() as counting:
-        empty(f, LOGISTIC).write(f, r, LOGISTIC)
+        empty(features, LOGISTIC).write(features, targets, LOGISTIC)
     assert counting.waits == 1
     assert counting.operations["linalg_cholesky_ex"] <= len(LOGISTIC.sets) + class_map.ITERATIONS
     assert counting.operations.total() <= 5600
@@ -61,18 +61,18 @@ def test_a_thousand_rows_take_few_operations_and_one_wait(elsewhere):
 
 @pytest.mark.parametrize("rows", [1, 15, 150])
 def test_rows_between_solutions_are_not_waited_for(elsewhere, rows):
-    f, r = table(1000 + rows)
-    _, state = empty(f, LOGISTIC).write(f[:, :1000], r[:, :1000], LOGISTIC)
+    features, targets = table(1000 + rows)
+    _, state = empty(features, LOGISTIC).write(features[:, :1000], targets[:, :1000], LOGISTIC)
     assert LOGISTIC.next_solution(state.solved) > 1000 + rows
     with Counting() as counting:
-        state.write(f[:, 1000:], r[:, 1000:], LOGISTIC)
+        state.write(features[:, 1000:], targets[:, 1000:], LOGISTIC)
     assert counting.waits == 0
 
 
 @pytest.mark.parametrize("rows", [8, 60])
 def test_leaving_out_waits_once(elsewhere, rows):
-    f, r = table(rows)
-    chunks = lambda step: iter([(f[:, ::step], r[:, ::step])])  # noqa: E731
+    features, targets = table(rows)
+    chunks = lambda step: iter([(features[:, ::step], targets[:, ::step])])  # noqa: E731
     penalties = LOGISTIC.options.penalties
     with Counting() as counting:
         leave_one_out.solve(chunks, LOGISTIC.sets, penalties, "logistic")
@@ -80,15 +80,17 @@ def test_leaving_out_waits_once(elsewhere, rows):
 
 
 def test_results_are_those_of_looking(monkeypatch):
-    f, r = table(300)
-    r[1] = r[1] @ torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 1, 0]]).double()  # a class less
-    f, r = f[:2], r[:2]
-    known, state = empty(f, LOGISTIC).write(f, r, LOGISTIC)
+    features, targets = table(300)
+    targets[1] = (
+        targets[1] @ torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 1, 0]]).double()
+    )  # a class less
+    features, targets = features[:2], targets[:2]
+    predictions, state = empty(features, LOGISTIC).write(features, targets, LOGISTIC)
     with monkeypatch.context() as patch:
         elsewhere.__wrapped__(patch)
-        other, after = empty(f, LOGISTIC).write(f, r, LOGISTIC)
-    assert_close(other.shares, known.shares, RMS[torch.float64])
-    assert_close(other.scores, known.scores, SEARCHED)
+        other, after = empty(features, LOGISTIC).write(features, targets, LOGISTIC)
+    assert_close(other.shares, predictions.shares, RMS[torch.float64])
+    assert_close(other.scores, predictions.scores, SEARCHED)
     for mine, its in zip(tensors(after), tensors(state), strict=True):
         assert_close(mine, its, SEARCHED)
 
@@ -96,22 +98,22 @@ def test_results_are_those_of_looking(monkeypatch):
 @pytest.mark.parametrize("calibration", ["confidence", "logistic"])
 @pytest.mark.parametrize("row", [3, 40])
 def test_rows_without_a_solution_are_an_error(calibration, row):
-    f, r = table(50)
-    f[2, row, 1] = torch.inf
+    features, targets = table(50)
+    features[2, row, 1] = torch.inf
     rules = LOGISTIC._replace(options=replace(LOGISTIC.options, calibration=calibration))
     with pytest.raises(torch.linalg.LinAlgError, match=r"no solution.*infinite values"):
-        empty(f, rules).write(f, r, rules)
-    chunks = lambda step: iter([(f[:, ::step], r[:, ::step])])  # noqa: E731
+        empty(features, rules).write(features, targets, rules)
+    chunks = lambda step: iter([(features[:, ::step], targets[:, ::step])])  # noqa: E731
     with pytest.raises(torch.linalg.LinAlgError, match="no solution"):
         leave_one_out.solve(chunks, rules.sets, (0.1,), calibration)
 
 
 def test_a_state_holds_no_more_memory_than_it_needs():
     """Not that of all solutions that were found together."""
-    f, r = table(200)
+    features, targets = table(200)
     for options in (LOGISTIC.options, RidgeOptions("earlier_rows", penalties=(1.0,))):
         rules = LOGISTIC._replace(options=options)
-        _, state = empty(f, rules).write(f, r, rules)
+        _, state = empty(features, rules).write(features, targets, rules)
         for tensor in tensors(state):
             assert tensor.untyped_storage().nbytes() == tensor.nbytes
-    assert r.shape[2] == CLASSES
+    assert targets.shape[2] == CLASSES

@@ -32,17 +32,17 @@ def predictions(rows: int = 5) -> RidgePredictions:
 
 
 def test_logits_are_the_scores_of_classes_that_are_present():
-    known = predictions()
-    expected = known.scores.clone()
+    outcome = predictions()
+    expected = outcome.scores.clone()
     expected[0, :, 2] = ABSENT_LOGIT
-    assert torch.equal(known.logits(), expected)
+    assert torch.equal(outcome.logits(), expected)
 
 
 def test_sets_are_mixed_by_their_parts():
-    known = predictions()
-    first, other = known.shares.unbind(2)
-    assert_close(known.mixed()[0], (0.25 * first + 0.75 * other)[0], CONTRACT)
-    assert_close(known.mixed()[1], first[1], CONTRACT)
+    outcome = predictions()
+    first, other = outcome.shares.unbind(2)
+    assert_close(outcome.mixed()[0], (0.25 * first + 0.75 * other)[0], CONTRACT)
+    assert_close(outcome.mixed()[1], first[1], CONTRACT)
 
 
 def test_class_shares_are_logits_of_themselves():
@@ -82,10 +82,10 @@ def test_sets_that_are_equally_wrong_count_alike_whatever_rounding_says():
 
 
 def test_a_class_that_the_context_does_not_have_gets_no_probability():
-    known = predictions()
-    known.scores[0, :, 2] = 1e6
-    assert (known.logits().softmax(-1)[0, :, 2] < 1e-9).all()
-    assert (known.logits().softmax(-1)[1] > 0).all()
+    outcome = predictions()
+    outcome.scores[0, :, 2] = 1e6
+    assert (outcome.logits().softmax(-1)[0, :, 2] < 1e-9).all()
+    assert (outcome.logits().softmax(-1)[1] > 0).all()
 
 
 def test_parts_are_joined_row_by_row_and_cut_again():
@@ -113,34 +113,36 @@ def test_every_part_changes_its_dtype():
 
 
 def test_a_solution_is_linear_in_the_features_of_each_set():
-    known = predictions()
+    outcome = predictions()
     sets = ((Part(slice(0, 2), 1.0), Part(slice(5, 6), 0.3)), (Part(slice(2, 4), 7.0),))
     weights = torch.randn(2, 3, 3).double(), torch.randn(2, 2, 3).double()
     offsets = torch.randn(2, 2, 3).double()
     class_map = torch.randn(2, 3, 4).double()
-    about = [part[:, 0] for part in known[1:-1]]
+    about = [part[:, 0] for part in outcome[1:-1]]
     solution = Solution(weights, offsets, *about, class_map)
-    f = torch.randn(2, 4, 6).double()
-    result = solution.predict(f, sets)
+    features = torch.randn(2, 4, 6).double()
+    result = solution.predict(features, sets)
     for task in range(2):
         for row in range(4):
-            first = f[task, row, [0, 1, 5]] @ weights[0][task] + offsets[task, 0]
-            other = f[task, row, 2:4] @ weights[1][task] + offsets[task, 1]
+            first = features[task, row, [0, 1, 5]] @ weights[0][task] + offsets[task, 0]
+            other = features[task, row, 2:4] @ weights[1][task] + offsets[task, 1]
             assert_close(result.shares[task, row], torch.stack([first, other]), CONTRACT)
             parts = torch.cat([0.25 * first + 0.75 * other if task == 0 else first, torch.ones(1)])
             assert_close(result.scores[task, row], class_map[task] @ parts, CONTRACT)
-    for actual, expected in zip(result[1:-1], known[1:-1], strict=True):
+    for actual, expected in zip(result[1:-1], outcome[1:-1], strict=True):
         assert torch.equal(actual, expected)
     quiet = [[part._replace(deviation=0.1) for part in kinds] for kinds in sets]
-    assert torch.equal(solution.predict(f, quiet).shares, result.shares), "weights know deviations"
-    assert solution.predict(f.float(), sets).shares.dtype == torch.float64
+    assert torch.equal(solution.predict(features, quiet).shares, result.shares), (
+        "weights know deviations"
+    )
+    assert solution.predict(features.float(), sets).shares.dtype == torch.float64
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.5, 3.0, 100.0])
 def test_losses_are_cross_entropies_over_the_classes_present(scale):
-    known = predictions(50)
-    present = known.prior > 0
-    shares = (scale * known.mixed()).masked_fill(~present, 0.0)
+    outcome = predictions(50)
+    present = outcome.prior > 0
+    shares = (scale * outcome.mixed()).masked_fill(~present, 0.0)
     shares[..., 0] += 1 - shares.sum(-1)  # as predicted shares do, however far beyond 0 and 1
     y = torch.randint(0, 2, (2, 50))
     result = confidence_losses(shares, F.one_hot(y, 3).double(), present)
@@ -153,10 +155,10 @@ def test_losses_are_cross_entropies_over_the_classes_present(scale):
 
 
 def test_rows_of_no_label_do_not_count():
-    known = predictions(20)
-    shares, r = known.mixed(), F.one_hot(torch.randint(0, 2, (2, 20)), 3).double()
-    some = r.clone()
+    outcome = predictions(20)
+    shares, targets = outcome.mixed(), F.one_hot(torch.randint(0, 2, (2, 20)), 3).double()
+    some = targets.clone()
     some[:, 12:] = 0
-    present = known.prior > 0
-    expected = confidence_losses(shares[:, :12], r[:, :12], present)
+    present = outcome.prior > 0
+    expected = confidence_losses(shares[:, :12], targets[:, :12], present)
     assert_close(confidence_losses(shares, some, present), expected, RMS[torch.float64])

@@ -22,9 +22,9 @@ def table(rows):
     """Predicted shares and one-hot labels, every fourth of which does not count."""
     g = torch.Generator().manual_seed(rows)
     shares = torch.rand(TASKS, rows, CLASSES, generator=g, dtype=torch.float64)
-    r = F.one_hot(torch.randint(0, CLASSES, (TASKS, rows), generator=g), CLASSES).double()
-    r[:, 3::4] = 0
-    return shares, r
+    targets = F.one_hot(torch.randint(0, CLASSES, (TASKS, rows), generator=g), CLASSES).double()
+    targets[:, 3::4] = 0
+    return shares, targets
 
 
 def empty():
@@ -34,36 +34,36 @@ def empty():
 @pytest.mark.parametrize("rows", [0, 1, 11, 12, 13, 40])
 @pytest.mark.parametrize("piece", [1, 5, 12, 40])
 def test_the_last_rows_are_kept(rows, piece):
-    shares, r = table(rows)
-    kept = empty()
-    for part, labels in zip(shares.split(piece, 1), r.split(piece, 1), strict=True):
-        kept = kept.plus(part, labels)
+    shares, targets = table(rows)
+    recent = empty()
+    for part, labels in zip(shares.split(piece, 1), targets.split(piece, 1), strict=True):
+        recent = recent.plus(part, labels)
     last = min(rows, SIZE)
-    counts = r.any(-1)
+    counts = targets.any(-1)
     expected = torch.where(counts.unsqueeze(-1), shares, 0).float()
-    assert torch.equal(kept.shares[:, SIZE - last :], expected[:, rows - last :])
-    classes = torch.where(counts, r.argmax(-1), NONE)
-    assert torch.equal(kept.classes[:, SIZE - last :].long(), classes[:, rows - last :])
-    assert (kept.classes[:, : SIZE - last] == NONE).all()
-    assert (kept.shares[:, : SIZE - last] == 0).all()
+    assert torch.equal(recent.shares[:, SIZE - last :], expected[:, rows - last :])
+    classes = torch.where(counts, targets.argmax(-1), NONE)
+    assert torch.equal(recent.classes[:, SIZE - last :].long(), classes[:, rows - last :])
+    assert (recent.classes[:, : SIZE - last] == NONE).all()
+    assert (recent.shares[:, : SIZE - last] == 0).all()
 
 
 def test_they_hold_no_memory_beyond_their_own():
-    kept = empty()
+    recent = empty()
     for rows in (5, 100):
-        kept = kept.plus(*table(rows))
-        assert num_bytes(kept) == TASKS * SIZE * (4 * CLASSES + 2)
-        assert sum(part.untyped_storage().nbytes() for part in kept) == num_bytes(kept)
+        recent = recent.plus(*table(rows))
+        assert num_bytes(recent) == TASKS * SIZE * (4 * CLASSES + 2)
+        assert sum(part.untyped_storage().nbytes() for part in recent) == num_bytes(recent)
 
 
 @pytest.mark.parametrize("rows", [6, 9, 12])
 def test_a_class_map_is_that_of_rows_that_count(rows):
-    shares, r = table(rows)
+    shares, targets = table(rows)
     start = scaled(torch.tensor([[2.0], [6.0]]).double(), CLASSES)
     present = torch.ones(TASKS, CLASSES, dtype=torch.bool)
-    result = empty().plus(shares, r).class_map(present, start)
-    counts = r[0].any(-1)
-    expected = fit_class_map(shares[:, counts], r[:, counts], present, start)
+    result = empty().plus(shares, targets).class_map(present, start)
+    counts = targets[0].any(-1)
+    expected = fit_class_map(shares[:, counts], targets[:, counts], present, start)
     assert_close(result, expected, SEARCHED)
     assert relative_rms(result, start) > SEARCHED
 
@@ -72,5 +72,5 @@ def test_without_rows_it_is_the_start():
     start = scaled(torch.tensor([[2.0], [6.0]]).double(), CLASSES)
     present = torch.ones(TASKS, CLASSES, dtype=torch.bool)
     assert torch.equal(empty().class_map(present, start), start)
-    shares, r = table(8)
-    assert torch.equal(empty().plus(shares, 0 * r).class_map(present, start), start)
+    shares, targets = table(8)
+    assert torch.equal(empty().plus(shares, 0 * targets).class_map(present, start), start)

@@ -21,22 +21,22 @@ from tabicl_linear.solved_head.class_statistics import (
 
 def test_counts_are_those_of_a_loop():
     rows = context()
-    found = rows.statistics()
-    counts, sums = torch.zeros_like(found.counts), torch.zeros_like(found.sums)
+    statistics = rows.statistics()
+    counts, sums = torch.zeros_like(statistics.counts), torch.zeros_like(statistics.sums)
     for b in range(TASKS):
         for i in range(ROWS):
             for m in range(COLUMNS):
                 fold, slot = int(rows.fold[b, i]), int(rows.y[b, i])
                 value = float(rows.z[b, i, m])
-                edges = found.edges[b, m].tolist()
+                edges = statistics.edges[b, m].tolist()
                 if not rows.present[b, i, m]:
                     counts[b, fold, m, BINS, slot] += 1
                     continue
                 counts[b, fold, m, sum(edge <= value for edge in edges), slot] += 1
                 sums[b, fold, m, 0, slot] += value
                 sums[b, fold, m, 1, slot] += value**2
-    torch.testing.assert_close(found.counts, counts, rtol=0, atol=0)
-    torch.testing.assert_close(found.sums, sums, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(statistics.counts, counts, rtol=0, atol=0)
+    torch.testing.assert_close(statistics.sums, sums, rtol=1e-12, atol=1e-12)
 
 
 def test_few_values_have_a_bin_each_and_many_are_cut_evenly():
@@ -58,10 +58,10 @@ def test_parts_of_a_context_add():
     rows, cut = context(), 17
     one, other = rows.rows(slice(None, cut)), rows.rows(slice(cut, None))
     empty = ClassStatistics.empty(rows.z, rows.present, rows.slots)
-    found = empty.plus(*one[:4]).plus(*other[:4])
+    statistics = empty.plus(*one[:4]).plus(*other[:4])
     whole = rows.statistics()
-    assert torch.equal(found.counts, whole.counts)
-    torch.testing.assert_close(found.sums, whole.sums, rtol=1e-12, atol=1e-12)
+    assert torch.equal(statistics.counts, whole.counts)
+    torch.testing.assert_close(statistics.sums, whole.sums, rtol=1e-12, atol=1e-12)
 
 
 def test_rows_of_a_fold_read_all_others():
