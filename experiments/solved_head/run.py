@@ -1,14 +1,19 @@
 """Pretrain the features of a head that is solved, on synthetic tasks alone.
 
-    python -m experiments.solved_head.run --steps 7000 --output runs/solved_head
+    python -m experiments.solved_head.run --steps 1000 --output runs/solved_head
 
-One process, one thread. Stopped anywhere, the same command goes on from the last checkpoint and
-takes the steps that it would have taken: a step depends on its number, the weights and the
-optimiser alone. Losses of training and of fixed validation tasks are in `metrics.csv`.
+A step takes batches of the prior until enough tasks are kept: those of which rows left out say
+that they carry nothing, or are trivial, are not (`tasks.Chosen`). The loss is that of queries,
+beside fixed features and beside these with trees, which are grown on the half of the context whose
+labels the network reads. One process, one thread. Stopped anywhere, the same command goes on from
+the last checkpoint and takes the steps that it would have taken: a step depends on the number of
+its first batch, the weights and the optimiser alone. `metrics.csv` has what learned features take
+from the loss of training tasks, and of fixed validation tasks.
 """
 
 import argparse
 import copy
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -19,28 +24,39 @@ from typing import Any
 import pandas as pd
 import torch
 
-from experiments.solved_head.tasks import fixed_regressions, learned, losses, prepared, stream
+from experiments.solved_head.tasks import (
+    Baseline,
+    Chosen,
+    Task,
+    fixed_regressions,
+    judged,
+    learned,
+    prepared,
+    stream,
+)
+from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.checkpoint_file import load_checkpoint, save_checkpoint
 from tabicl_linear.data.stream import PriorStream, Stage
 from tabicl_linear.files import written_whole
+from tabicl_linear.kernels.chosen import using
 from tabicl_linear.ridge_inputs import RidgeRegressions
 from tabicl_linear.solved_head import LearnedFeatures, LearnedOptions
 from tabicl_linear.training.muon import MuonAdamW
 
 CHECKPOINT, METRICS = "last.ckpt", "metrics.csv"
-WARMUP, DECAY = 200, 0.4
-"""Steps of the warm-up, and the part of all steps over which the rate falls to zero at the end."""
+WARMUP = 30
+"""Steps of the warm-up."""
 MATRICES = {"*qkv.weight": 3, "*out.weight": 1, "*up.weight": 1, "*down.weight": 1}
 CLIP = 3.0
-AVERAGED = 0.995
+AVERAGED = 0.99
 """Of the average of the weights that a step keeps: what is validated, and used afterwards."""
-EVERY = 50
+EVERY = 10
 """Steps of which the mean loss is a row of the metrics."""
 
 
 def rate(step: int, steps: int) -> float:
-    """Factor of the learning rate at a step."""
-    return min((step + 1) / WARMUP, (steps - step) / (DECAY * steps), 1.0)
+    """Factor of the learning rate at a step: a warm-up, and half a cosine over all steps."""
+    return min((step + 1) / WARMUP, 1.0) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
 class Run:
@@ -63,7 +79,7 @@ class Run:
         )
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.regressions = fixed_regressions()
-        self.step, self.history = 0, list[dict[str, float]]()
+        self.step, self.batch, self.history = 0, 0, list[dict[str, float]]()
         self.path: Path = arguments.output / CHECKPOINT
         if self.path.exists():
             self._resume()
@@ -74,6 +90,7 @@ class Run:
         self.average.load_state_dict(saved["average"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.step, self.history = saved["step"], saved["history"]
+        self.batch = saved["batch"]
 
     def save(self) -> None:
         """Write checkpoint and metrics."""
@@ -83,6 +100,7 @@ class Run:
             "average": self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
+            "batch": self.batch,
             "history": self.history,
         }
         save_checkpoint(state, self.path)
@@ -94,15 +112,15 @@ class Run:
         arguments = self.arguments
         tasks = stream(arguments.seed, Stage.TRAIN, arguments.tokens)
         saved = began = time.monotonic()
-        recent = list[float]()
+        recent = list[dict[str, float]]()
         while self.step < arguments.steps:
             recent.append(self._step(tasks))
             self.step += 1
             if self.step % EVERY == 0:
-                row = {"step": self.step, "loss": sum(recent) / len(recent)}
+                mean = pd.DataFrame(recent).mean().to_dict()
                 each = (time.monotonic() - began) / len(recent)
-                print(f"{row['step']:6d}  loss {row['loss']:.4f}  {each:.3f} s a step", flush=True)
-                self.history.append(row)
+                print(f"{self.step:6d}  {_line(mean)}  {each:.2f} s a step", flush=True)
+                self.history.append({"step": self.step, **mean})
                 recent, began = [], time.monotonic()
             if self.step % arguments.validate_every == 0:
                 self._validate()
@@ -112,61 +130,100 @@ class Run:
                 self.save()
                 saved = time.monotonic()
 
-    def _step(self, tasks: PriorStream) -> float:
+    def _step(self, tasks: PriorStream) -> dict[str, float]:
         factor = rate(self.step, self.arguments.steps)
         for group, base in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = base * factor
-        task = prepared(tasks.batch(self.step), self.regressions)
         self.optimizer.zero_grad()
-        loss = losses([*task.fixed, learned(self.network, task)], task).mean()
-        loss.backward()
+        sums = dict.fromkeys(("kept", "nothing", "trivial", "closed", "trees"), 0.0)
+        while sums["kept"] < self.arguments.tasks:
+            self._add(prepared(tasks.batch(self.batch), self.regressions), sums)
+            self.batch += 1
+        kept = sums["kept"]
+        for parameter in self.network.parameters():
+            assert parameter.grad is not None, "a parameter that nothing hangs on"
+            parameter.grad /= kept
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), CLIP, error_if_nonfinite=True)
         self.optimizer.step()
         with torch.no_grad():
             pairs = zip(self.average.parameters(), self.network.parameters(), strict=True)
             for mean, parameter in pairs:
                 mean.lerp_(parameter, max(1 - AVERAGED, 1 / (self.step + 1)))
-        return float(loss.detach())
+        return sums | {name: sums[name] / kept for name in ("closed", "trees")}
+
+    def _add(self, task: Task, sums: dict[str, float]) -> None:
+        """Add the gradients of the tasks of a batch that are kept, and what is counted of it."""
+        baseline = Baseline.of(task)
+        chosen = Chosen.of(task, baseline)
+        index = chosen.kept
+        sums["kept"] += len(index)
+        sums["nothing"] += int(chosen.is_nothing.sum())
+        sums["trivial"] += int(chosen.is_trivial.sum())
+        if not len(index):
+            return
+        some = task.taken(index)
+        made = learned(self.network, some)
+        closed = judged([*some.fixed, made], some).queries
+        trees = judged([*some.fixed, some.trees, made], some).queries
+        (closed.sum() + trees.sum()).div(2).backward()
+        sums["closed"] += float((closed.detach() - baseline.closed.queries[index]).sum())
+        sums["trees"] += float((trees.detach() - baseline.trees.queries[index]).sum())
 
     def _validate(self) -> None:
         found = validated(self.average, self.regressions, self.arguments)
-        row = {"step": self.step, **found}
-        self.history.append(row)
-        print(f"{self.step:6d}  " + "  ".join(f"{k} {v:.4f}" for k, v in found.items()), flush=True)
+        self.history.append({"step": self.step, **found})
+        print(f"{self.step:6d}  {_line(found)}", flush=True)
+
+
+def _line(found: dict[str, float]) -> str:
+    return "  ".join(f"{name} {number:.4f}" for name, number in found.items())
 
 
 @torch.no_grad()
 def validated(
     network: LearnedFeatures, regressions: RidgeRegressions, arguments: argparse.Namespace
 ) -> dict[str, float]:
-    """Mean log-loss over fixed tasks: of fixed features, and of those and learned ones."""
+    """Mean log-loss over fixed tasks without learned features, and what these add to it.
+
+    Each difference is followed by its standard error over tasks.
+    """
     tasks = stream(0, Stage.VALIDATE, arguments.tokens)
-    fixed, both = list[torch.Tensor](), list[torch.Tensor]()
+    found = list[torch.Tensor]()
     for index in range(arguments.validation_batches):
         task = prepared(tasks.batch(index), regressions)
-        fixed.append(losses(task.fixed, task))
-        both.append(losses([*task.fixed, learned(network, task)], task))
-    difference = torch.cat(both) - torch.cat(fixed)
-    return {
-        "fixed": float(torch.cat(fixed).mean()),
-        "with_learned": float(torch.cat(both).mean()),
-        "difference": float(difference.mean()),
-        "standard_error": float(difference.std() / len(difference) ** 0.5),
-    }
+        baseline = Baseline.of(task)
+        kept = Chosen.of(task, baseline).kept
+        some = task.taken(kept)
+        made = learned(network, some)
+        with_learned = (
+            judged([*some.fixed, made], some).queries,
+            judged([*some.fixed, some.trees, made], some).queries,
+        )
+        without = baseline.closed.queries[kept], baseline.trees.queries[kept]
+        found.append(torch.stack([*without, *with_learned], dim=1))
+    losses = torch.cat(found)
+    of = {"closed": losses[:, 0], "trees": losses[:, 1]}
+    row = {f"validated_{name}": float(loss.mean()) for name, loss in of.items()}
+    for number, (name, loss) in enumerate(of.items(), 2):
+        difference = losses[:, number] - loss
+        row[f"{name}_with_learned"] = float(difference.mean())
+        row[f"{name}_error"] = float(difference.std() / len(difference) ** 0.5)
+    return row
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments of the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=7000)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--tokens", type=int, default=8192, help="cells a step")
+    parser.add_argument("--tasks", type=int, default=16, help="fewest tasks a step")
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--depth", type=int, default=3)
-    parser.add_argument("--lr", type=float, default=0.01)
-    parser.add_argument("--adamw-lr", type=float, default=0.003)
+    parser.add_argument("--lr", type=float, default=0.002)
+    parser.add_argument("--adamw-lr", type=float, default=0.001)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--validate-every", type=int, default=1000)
-    parser.add_argument("--validation-batches", type=int, default=40)
+    parser.add_argument("--validate-every", type=int, default=100)
+    parser.add_argument("--validation-batches", type=int, default=16)
     parser.add_argument("--checkpoint-minutes", type=float, default=5.0)
     parser.add_argument("--output", type=Path, default=Path("runs/solved_head"))
     return parser.parse_args(argv)
@@ -177,7 +234,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     arguments.output.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    Run(arguments).train()
+    with using(tokenwise(device=torch.device("cpu"), backend="auto")):
+        Run(arguments).train()
     return 0
 
 

@@ -1,0 +1,96 @@
+"""From drawn columns and class ids to tasks: draws without two classes are drawn again."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.priors import classes
+from tabicl_linear.priors.base import Tasks, TaskShape
+from tabicl_linear.types import Bool, Float, Int, Tensor
+
+LARGEST_SHARE = 0.98
+"""Of the rows of a task in its largest class."""
+MAX_ROUNDS = 1000
+
+
+class Drawn(NamedTuple):
+    """Tables before they are tasks.
+
+    Attributes:
+        x: Columns, rows last.
+        y: Class ids; some may not occur.
+        categorical: Which columns hold category codes.
+    """
+
+    x: Float[Tensor, "b m n"]
+    y: Int[Tensor, "b n"]
+    categorical: Bool[Tensor, "b m"]
+
+
+def kept_tasks(draw: Callable[[int], Drawn], shape: TaskShape, generator: torch.Generator) -> Tasks:
+    """Draw until every task has two classes, then number its classes and cover them.
+
+    Args:
+        draw: Draws so many tables, with exchangeable rows.
+        shape: Of the batch.
+        generator: Draws the numbers of the classes and the order of rows.
+
+    Raises:
+        DataError: Hardly any draw has two classes.
+    """
+    kept, missing = list[Drawn](), shape.batch_size
+    most = min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)
+    for _ in range(MAX_ROUNDS):
+        drawn = draw(missing)
+        largest = classes.count_classes(drawn.y, shape.num_classes).amax(1)
+        index = (largest <= most).nonzero().squeeze(1)
+        kept.append(Drawn(*(part[index] for part in drawn)))
+        missing -= len(index)
+        if not missing:
+            x, y, categorical = (torch.cat(parts) for parts in zip(*kept, strict=True))
+            y = classes.rotate_classes(classes.reindex_classes(y, shape.num_classes), generator)
+            tasks = Tasks(x.transpose(1, 2).contiguous(), y, categorical)
+            return classes.cover_classes(tasks, shape.num_context, shape.num_classes, generator)
+    raise DataError(
+        f"num_rows={shape.num_rows} with num_classes={shape.num_classes}: hardly any draw has "
+        "two classes; raise num_rows."
+    )
+
+
+def flip_classes(
+    y: Int[Tensor, "b n"],
+    rate: Float[Tensor, " b"],
+    count: Int[Tensor, " b"],
+    generator: torch.Generator,
+) -> Int[Tensor, "b n"]:
+    """Replace a share of the labels of each task by random ones of its `count` classes."""
+    chance, other = torch.rand(2, *y.shape, generator=generator, device=y.device)
+    other = torch.minimum((other * count.unsqueeze(1)).long(), count.unsqueeze(1) - 1)
+    return torch.where(chance < rate.unsqueeze(1), other, y)
+
+
+def cut_into_codes(
+    z: Float[Tensor, "c n"],
+    count: Int[Tensor, " c"],
+    skew: Float[Tensor, " c"],
+    generator: torch.Generator,
+) -> Int[Tensor, "c n"]:
+    """Cut columns of about normal numbers into categories whose codes have no order.
+
+    Args:
+        z: The columns.
+        count: Categories of each.
+        skew: Deviation of the logarithm of a category's share.
+        generator: Draws shares and codes.
+    """
+    columns, largest = len(z), int(count.max())
+    device = z.device
+    weights, keys = torch.randn(2, columns, largest, generator=generator, device=device)
+    is_unused = torch.arange(largest, device=device) >= count.unsqueeze(1)
+    shares = (weights * skew.unsqueeze(1)).exp().masked_fill(is_unused, 0.0).cumsum(1)
+    place = torch.special.ndtr(z) * shares[:, -1:]
+    rank = torch.minimum(torch.searchsorted(shares, place.contiguous()), count.unsqueeze(1) - 1)
+    codes = keys.masked_fill(is_unused, torch.inf).argsort(1)
+    return codes.gather(1, rank)
