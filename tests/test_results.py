@@ -84,7 +84,7 @@ class TestPage:
         assert "python -m experiments.results.run --tables" in text
         assert text.count("\ntabicl-linear evaluate --benchmark folder:") == 10
         assert re.search(r"commit ([0-9a-f]{12}(-dirty)?|unknown); \d{4}-", text)
-        assert re.search(r"`default` \(SHA-256 [0-9a-f]{12}\)", text)
+        assert re.search(r"`default` \(SHA-256 [0-9a-f]{12} trees='auto'\)", text)
         assert re.search(r"`network` \(SHA-256 [0-9a-f]{12} trees=False\)", text)
         assert "`logistic_regression` (sklearn " in text
         ridge = rf"`random_feature_ridge` \(tabicl_linear {__version__}, options [0-9a-f]{{8}}\)"
@@ -161,7 +161,7 @@ class TestGoingOn:
         monkeypatch.setitem(WEIGHTS, DEFAULT, weights[2])
         assert call(tables, tmp_path) == 0
         assert len(list((tmp_path / "out").glob("*/trials/*.json"))) == 3 * 7 * 5
-        old, new = (re.search(r"`default` \(SHA-256 (\w+)\)", page(x))[1] for x in (made, tmp_path))
+        old, new = (re.search(r"`default` \(SHA-256 (\w+) ", page(x))[1] for x in (made, tmp_path))
         assert old != new
         assert "\n| demo |" not in page(tmp_path)
 

@@ -35,7 +35,7 @@ class Candidate:
         identity: Of what decides its scores: a checksum of its file with `arguments`, or
             `baseline_version`.
         kind: "model" for one of this project, or the name of a baseline.
-        path: File of its weights, where it has one.
+        path: File of its weights, where it has one, or the name of shipped ones.
         ensemble: EnsembleName of a model's ensemble.
         arguments: Others of a model's `TabICLLinearClassifier`, by name.
     """
@@ -43,7 +43,7 @@ class Candidate:
     name: str
     identity: str
     kind: str
-    path: Path | None = None
+    path: Path | str | None = None
     ensemble: EnsembleName = "default"
     arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
@@ -108,8 +108,9 @@ def candidates(
 
 def _with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
     parameters = set(TabICLLinearClassifier().get_params()) - DECIDED_ELSEWHERE
-    values = read_arguments(candidate.name, texts, parameters)
-    identity = identified(candidate.identity, values)
+    values = {**candidate.arguments, **read_arguments(candidate.name, texts, parameters)}
+    assert candidate.path is not None
+    identity = identified(_checksum(checkpoint_path(candidate.path)), values)
     return replace(candidate, identity=identity, arguments=values)
 
 
@@ -123,7 +124,12 @@ def _model(named: str, ensemble: EnsembleName) -> Candidate:
         raise CheckpointError(f"--model {named}: there is no file {path}.")
     load_model(path)  # whether it can be loaded is better known now than in the first fold
     name = name or (named if named in WEIGHTS else path.stem)
-    return Candidate(name, _checksum(path), "model", path, ensemble)
+    if given not in WEIGHTS:
+        return Candidate(name, _checksum(path), "model", path, ensemble)
+    # By its name the default predicts by trees as well, by its path it is the network alone.
+    arguments = {"trees": "auto"}
+    identity = identified(_checksum(path), arguments)
+    return Candidate(name, identity, "model", given, ensemble, arguments)
 
 
 def _baseline(named: str) -> Candidate:

@@ -3,8 +3,10 @@
 import pytest
 import tiny_model
 
+from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.evaluation.candidates import candidates
+from tabicl_linear.shipped import checkpoint_path
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +23,16 @@ def test_the_classifier_gets_them(path):
         "blocks",
     )
     assert plain.make(1).n_estimators is None
+
+
+def test_the_default_by_its_name_has_its_trees():
+    by_name, network = candidates(
+        ["default", "network=default"], [], "default", [["network", "trees=false"]]
+    )
+    by_path = candidates([f"it={checkpoint_path('default')}"], [], "default")[0]
+    assert by_name.make(1).get_params() == TabICLLinearClassifier(n_jobs=1).get_params()
+    assert network.make(1).trees is False
+    assert len({by_name.identity, network.identity, by_path.identity}) == 3
 
 
 def test_results_of_other_arguments_are_others(path):
