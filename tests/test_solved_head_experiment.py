@@ -49,7 +49,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path, whole, monk
         for name, value in at_once[part].items():
             assert torch.equal(resumed[part][name], value), name
     assert resumed["history"] == at_once["history"]
-    assert any("with_learned" in row for row in resumed["history"])
+    assert any("closed_with_learned" in row for row in resumed["history"])
 
 
 def test_classes_are_renamed_and_stay_apart():

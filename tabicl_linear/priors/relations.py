@@ -1,7 +1,7 @@
 """The relation prior: classes hang on what columns are to each other."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -14,7 +14,10 @@ from tabicl_linear.priors.keeping import Drawn, cut_into_codes, flip_classes, ke
 from tabicl_linear.priors.tabpfn_v1.columns import standardise
 from tabicl_linear.types import Float, Int, Tensor
 
-KINDS = ("oblique", "compared", "product", "parity", "periodic", "category", "count")
+Kind: TypeAlias = Literal[
+    "oblique", "compared", "product", "parity", "periodic", "category", "count"
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 """What a term of a target is: the side of a plane of four columns, which of two columns is larger,
 the product of two, the parity of three, a wave, the effect of a category, of a number or none."""
 COLUMNS = ("normal", "uniform", "heavy", "count", "zero-inflated", "nominal")
@@ -54,7 +57,7 @@ class Parameters(NamedTuple):
 
 
 def draw_parameters(
-    rng: np.random.Generator, count: int, num_features: int, num_classes: int, kinds: Sequence[str]
+    rng: np.random.Generator, count: int, num_features: int, num_classes: int, kinds: Sequence[Kind]
 ) -> Parameters:
     """Draw the parameters of `count` tasks whose terms are of some kinds."""
 
@@ -225,7 +228,7 @@ class RelationPrior(Prior):
         kinds: Kinds of terms to draw from, of `KINDS`; all if left out.
     """
 
-    def __init__(self, kinds: Sequence[str] = KINDS) -> None:
+    def __init__(self, kinds: Sequence[Kind] = KINDS) -> None:
         self.kinds = tuple(kinds)
         unknown = [kind for kind in self.kinds if kind not in KINDS]
         if unknown or not self.kinds:
