@@ -57,7 +57,7 @@ class Parameters(NamedTuple):
 
 
 def draw_parameters(
-    rng: np.random.Generator, count: int, num_features: int, num_classes: int, kinds: Sequence[Kind]
+    rng: np.random.Generator, count: int, num_features: int, num_classes: int, kinds: Sequence[str]
 ) -> Parameters:
     """Draw the parameters of `count` tasks whose terms are of some kinds."""
 
@@ -228,7 +228,7 @@ class RelationPrior(Prior):
         kinds: Kinds of terms to draw from, of `KINDS`; all if left out.
     """
 
-    def __init__(self, kinds: Sequence[Kind] = KINDS) -> None:
+    def __init__(self, kinds: Sequence[Kind | str] = KINDS) -> None:
         self.kinds = tuple(kinds)
         unknown = [kind for kind in self.kinds if kind not in KINDS]
         if unknown or not self.kinds:
