@@ -8,11 +8,12 @@ import pytest
 import torch
 from sklearn.datasets import make_blobs
 
-from experiments.solved_head import development, run
+from experiments.solved_head import development, gate, run
 from experiments.solved_head.learners import LearnedContext, trained
 from experiments.solved_head.tasks import CLASSES, in_random_slots
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import context_statistics
+from tabicl_linear.priors.rows import LogUniformRows
 
 TINY = ["--steps", "4", "--tokens", "1024", "--tasks", "2", "--dim", "8", "--depth", "1"]
 TINY += ["--validate-every", "3", "--validation-batches", "3"]
@@ -83,6 +84,30 @@ def test_the_part_of_an_arm_is_that_of_least_log_loss_or_less():
     assert development.part_of((right + noise, right - noise), labels, 9.0) == 0.0
 
 
+def test_a_gate_opens_where_rows_left_out_gain():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=80)
+    right = np.eye(3)[labels] * 2 + rng.normal(size=(80, 3))
+    flat = np.zeros((80, 3))
+    gains = gate.described(flat, right, labels)
+    losses = gate.described(right, flat, labels)
+    assert gains[0] == pytest.approx(-losses[0])
+    assert gains[2] == pytest.approx(np.log(3))
+    assert gains[3:].tolist() == pytest.approx([np.log(80), 3, 1 / 3])
+    seen = rng.normal(size=(60, 6)) + (gains + losses) / 2
+    fitted = gate.Gate.fitted(seen, 0.3 * seen[:, 0])
+    assert fitted.gain(gains) > 0 > fitted.gain(losses)
+
+
+def test_gates_are_fitted_to_synthetic_tasks_and_kept(whole, monkeypatch, capsys):
+    monkeypatch.setattr(gate, "ROWS", LogUniformRows(128, 140))
+    assert gate.main(["--run", str(whole), "--tasks", "6"]) == 0
+    assert "trees+learned: always" in capsys.readouterr().out
+    kept = gate.kept_gates(whole)
+    assert list(kept) == ["closed+learned", "trees+learned"]
+    assert np.isfinite(kept["trees+learned"].weights).all()
+
+
 def test_tables_are_measured_once_and_compared(tmp_path, whole, capsys):
     x, y = make_blobs(300, 4, cluster_std=5.0, random_state=0)
     folder = tmp_path / "tables"
@@ -102,5 +127,6 @@ def test_tables_are_measured_once_and_compared(tmp_path, whole, capsys):
         json.loads((output / "small_small_0_learned.json").read_text())
     )
     assert "| trees+learned |" in first
+    assert "| trees & trees+learned (gate) |" in first
     assert development.main(command) == 0
     assert capsys.readouterr().out.strip() == first[first.index("| |") :].strip()
