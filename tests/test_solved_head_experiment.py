@@ -8,13 +8,14 @@ import pytest
 import torch
 from sklearn.datasets import make_blobs
 
-from experiments.solved_head import development, run
+from experiments.solved_head import development, gate, run
 from experiments.solved_head.learners import LearnedContext, trained
 from experiments.solved_head.tasks import CLASSES, in_random_slots
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import context_statistics
+from tabicl_linear.priors.rows import LogUniformRows
 
-TINY = ["--steps", "4", "--tokens", "256", "--dim", "8", "--depth", "1"]
+TINY = ["--steps", "4", "--tokens", "1024", "--tasks", "2", "--dim", "8", "--depth", "1"]
 TINY += ["--validate-every", "3", "--validation-batches", "3"]
 
 
@@ -49,7 +50,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path, whole, monk
         for name, value in at_once[part].items():
             assert torch.equal(resumed[part][name], value), name
     assert resumed["history"] == at_once["history"]
-    assert any("closed_with_learned" in row for row in resumed["history"])
+    assert any("trees_with_learned" in row for row in resumed["history"])
 
 
 def test_classes_are_renamed_and_stay_apart():
@@ -67,11 +68,10 @@ def test_rows_have_the_same_features_in_pieces(whole, monkeypatch):
     statistics = context_statistics(x, y, codes, num_features=None)
     context = LearnedContext.of(trained(whole / run.CHECKPOINT), x, y, statistics, int(y.max()) + 1)
     with torch.no_grad():
-        at_once = context.features(x, is_context=True)
-        queries = context.features(x, is_context=False)
+        at_once = context.features(x)
         monkeypatch.setattr("experiments.solved_head.learners.ROWS_AT_ONCE", 7)
-        torch.testing.assert_close(context.features(x, is_context=True), at_once)
-    assert (at_once != queries).any()
+        torch.testing.assert_close(context.features(x), at_once)
+    assert at_once.std(0).min() > 0
 
 
 def test_the_part_of_an_arm_is_that_of_least_log_loss_or_less():
@@ -82,6 +82,30 @@ def test_the_part_of_an_arm_is_that_of_least_log_loss_or_less():
     assert development.part_of((right, nothing), labels, 1.0) == 0.0
     noise = np.random.default_rng(0).normal(size=right.shape)
     assert development.part_of((right + noise, right - noise), labels, 9.0) == 0.0
+
+
+def test_a_gate_opens_where_rows_left_out_gain():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=80)
+    right = np.eye(3)[labels] * 2 + rng.normal(size=(80, 3))
+    flat = np.zeros((80, 3))
+    gains = gate.described(flat, right, labels)
+    losses = gate.described(right, flat, labels)
+    assert gains[0] == pytest.approx(-losses[0])
+    assert gains[2] == pytest.approx(np.log(3))
+    assert gains[3:].tolist() == pytest.approx([np.log(80), 3, 1 / 3])
+    seen = rng.normal(size=(60, 6)) + (gains + losses) / 2
+    fitted = gate.Gate.fitted(seen, 0.3 * seen[:, 0])
+    assert fitted.gain(gains) > 0 > fitted.gain(losses)
+
+
+def test_gates_are_fitted_to_synthetic_tasks_and_kept(whole, monkeypatch, capsys):
+    monkeypatch.setattr(gate, "ROWS", LogUniformRows(128, 140))
+    assert gate.main(["--run", str(whole), "--tasks", "6"]) == 0
+    assert "trees+learned: always" in capsys.readouterr().out
+    kept = gate.kept_gates(whole)
+    assert list(kept) == ["closed+learned", "trees+learned"]
+    assert np.isfinite(kept["trees+learned"].weights).all()
 
 
 def test_tables_are_measured_once_and_compared(tmp_path, whole, capsys):
@@ -103,5 +127,6 @@ def test_tables_are_measured_once_and_compared(tmp_path, whole, capsys):
         json.loads((output / "small_small_0_learned.json").read_text())
     )
     assert "| trees+learned |" in first
+    assert "| trees & trees+learned (gate) |" in first
     assert development.main(command) == 0
     assert capsys.readouterr().out.strip() == first[first.index("| |") :].strip()

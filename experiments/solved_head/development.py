@@ -13,8 +13,9 @@ import argparse
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from scipy.special import log_softmax, softmax
 from experiments.development.comparison import by_table, difference
 from experiments.development.scoring import METRICS
 from experiments.development.tables import LARGE, Rows, Table, load_tables
+from experiments.solved_head.gate import Gate, described, kept_gates
 from experiments.solved_head.learners import FIXED, WITH_LEARNED, Arms, trained
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.estimator.learners.chosen_trees.learners import MAX_COLUMNS
@@ -72,11 +74,11 @@ def measure(
         for name, honest in state.honest.items():
             found[f"honest {number} {name}"] = honest.logits.numpy().astype(np.float32)
             found[f"honest {number} labels"] = honest.labels.numpy()
-    with written_whole(path) as partial, partial.open("wb") as file:
+    with written_whole(path) as whole, whole.open("wb") as file:
         np.savez(file, **found)
     seconds = pd.DataFrame([state.seconds for state in states]).sum().to_dict()
-    with written_whole(path.with_suffix(".json")) as partial:
-        partial.write_text(json.dumps(seconds))
+    with written_whole(path.with_suffix(".json")) as whole:
+        whole.write_text(json.dumps(seconds))
     print(path.stem, {str(k): round(float(v), 2) for k, v in seconds.items()}, flush=True)
 
 
@@ -98,26 +100,46 @@ def part_of(honest: tuple[Logits, Logits], labels: npt.NDArray[np.int64], errors
     return float(parts[int((worse.mean(1) <= allowed).argmax())])
 
 
-def mixtures(found: Mapping[str, Any]) -> Iterator[tuple[str, Logits]]:
-    """Trees mixed with each other arm, by rows left out."""
+def mixtures(found: Mapping[str, Any], gates: Mapping[str, Gate]) -> Iterator[tuple[str, Logits]]:
+    """Arms without learned features mixed with others, by rows left out and by gates."""
     members = len(found["trees"])
-    for arm in ("closed", *WITH_LEARNED):
+    pairs = [("closed", "closed+learned"), *(("trees", arm) for arm in ("closed", *WITH_LEARNED))]
+
+    def mixed(pair: tuple[str, str], part: Callable[..., float]) -> Logits:
+        one, other = (found[arm].astype(float) for arm in pair)
+        for number in range(members):
+            honest = [found[f"honest {number} {arm}"].astype(float) for arm in pair]
+            share = part(*honest, found[f"honest {number} labels"])
+            one[number] += share * (other[number] - one[number])
+        return one
+
+    for pair in pairs:
         for errors in (0.0, 1.0):
-            mixed = np.empty(found[arm].shape)
-            for number in range(members):
-                one, other = (
-                    found[f"honest {number} {name}"].astype(float) for name in ("trees", arm)
-                )
-                part = part_of((one, other), found[f"honest {number} labels"], errors)
-                mixed[number] = (1 - part) * found["trees"][number] + part * found[arm][number]
-            yield f"trees & {arm} ({errors:g} s.e.)", mixed
+            by_loss = partial(_part_by_loss, errors)
+            yield f"{pair[0]} & {pair[1]} ({errors:g} s.e.)", mixed(pair, by_loss)
+    for pair in zip(FIXED, WITH_LEARNED, strict=True):
+        if pair[1] in gates:
+            yield (
+                f"{pair[0]} & {pair[1]} (gate)",
+                mixed(pair, partial(_part_by_gate, gates[pair[1]])),
+            )
 
 
-def scored(paths: Sequence[Path], table: Table) -> Iterator[dict[str, Any]]:
+def _part_by_loss(errors: float, one: Logits, other: Logits, labels: Any) -> float:
+    return part_of((one, other), labels, errors)
+
+
+def _part_by_gate(gate: Gate, one: Logits, other: Logits, labels: Any) -> float:
+    return float(gate.gain(described(one, other, labels)) > 0)
+
+
+def scored(
+    paths: Sequence[Path], table: Table, gates: Mapping[str, Gate]
+) -> Iterator[dict[str, Any]]:
     """Scores of all arms and mixtures of them from files of logits."""
     found = {name: part for path in paths for name, part in np.load(path).items()}
     every = [(arm, found[arm].astype(float)) for arm in (*FIXED, *WITH_LEARNED)]
-    for name, logits in [*every, *mixtures(found)]:
+    for name, logits in [*every, *mixtures(found, gates)]:
         scores = metrics.score(
             softmax(logits.mean(0), axis=1),
             found["labels"].astype(object),
@@ -150,6 +172,7 @@ def run(arguments: argparse.Namespace) -> str:
     for folder in (base, arguments.output):
         folder.mkdir(parents=True, exist_ok=True)
     network = None if arguments.run is None else trained(arguments.run / "last.ckpt")
+    gates = {} if arguments.run is None else kept_gates(arguments.run)
     rows, seconds = list[dict[str, Any]](), list[dict[str, float]]()
     for number, table in product(range(arguments.splits), tables):
         name = f"{table.protocol.name}_{table.name}_{number}"
@@ -163,15 +186,15 @@ def run(arguments: argparse.Namespace) -> str:
                     measure(of_path, table, table.splits()[number], path)
         if all(path.with_suffix(".json").exists() for path in paths):
             about = {"protocol": table.protocol.name, "table": table.name, "split": number}
-            rows += [about | row for row in scored(paths, table)]
+            rows += [about | row for row in scored(paths, table, gates)]
             clocks = [json.loads(path.with_suffix(".json").read_text()) for path in paths]
             seconds.append(clocks[0] | clocks[1])
     if not rows:
         return "Nothing to compare: give --run."
     mean = pd.DataFrame(seconds).mean().round(2).to_dict()
     scores = pd.DataFrame(rows)
-    with written_whole(arguments.output / "scores.csv") as partial:
-        scores.to_csv(partial, index=False)
+    with written_whole(arguments.output / "scores.csv") as whole:
+        scores.to_csv(whole, index=False)
     return f"{compared(scores)}\n\nCPU seconds to fit, mean of {len(seconds)}: {mean}"
 
 

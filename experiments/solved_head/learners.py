@@ -6,25 +6,23 @@ All arms of a table are fitted to the same rows in one call, so that differences
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from experiments.solved_head.honest_trees import Honest, fit_honestly
-from experiments.solved_head.tasks import LEARNED
+from experiments.solved_head.honest_trees import Honest, fit_by_halves, fit_honestly
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
-from tabicl_linear.estimator.learners.chosen_trees.divisions import rounds
+from tabicl_linear.estimator.learners.chosen_trees.divisions import Division, divisions, rounds
 from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.learners import OPTIONS
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
 from tabicl_linear.estimator.learners.chosen_trees.solving import Rows
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.kernels.chosen import using
-from tabicl_linear.ridge_inputs import RidgeRegressions
 from tabicl_linear.ridge_inputs.leave_one_out import solve
 from tabicl_linear.ridge_inputs.predictions import Solution
 from tabicl_linear.ridge_inputs.solve import FeatureSet, Part
@@ -47,7 +45,7 @@ def trained(path: Path) -> LearnedFeatures:
 
 
 class LearnedContext(NamedTuple):
-    """What a network makes of the rows of one context, and of others.
+    """What a network makes of rows by the labels of one half of a context.
 
     Attributes:
         network: Makes the features.
@@ -63,54 +61,66 @@ class LearnedContext(NamedTuple):
     def of(
         cls,
         network: LearnedFeatures,
-        x: Float[Tensor, "1 c m"],
-        y: Int[Tensor, "1 c"],
+        x: Float[Tensor, "1 g m"],
+        y: Int[Tensor, "1 g"],
         statistics: ContextStatistics,
         num_classes: int,
     ) -> "LearnedContext":
-        """Statistics of all context rows."""
+        """Sums over the rows whose labels are read.
+
+        Args:
+            network: Makes the features.
+            x: The rows.
+            y: Their labels.
+            statistics: Of the whole context.
+            num_classes: Classes of the table.
+        """
         labels = torch.nn.functional.one_hot(y, num_classes).sum(1).double()
         z, present = standardise(x, statistics).float(), x.isfinite()
         empty = ClassStatistics.empty(z, present, class_slots(labels))
         whole = empty.plus(z, present, y, folds(1, x.shape[1]))
         return cls(network, statistics, whole.seen())
 
-    def features(self, x: Float[Tensor, "1 n m"], *, is_context: bool) -> Float[Tensor, "n f"]:
-        """Of all context rows in order, or of other rows."""
-        fold, found = folds(1, x.shape[1]) if is_context else None, list[Tensor]()
-        for first in range(0, x.shape[1], ROWS_AT_ONCE):
-            rows = slice(first, first + ROWS_AT_ONCE)
-            part = x[:, rows]
-            read = None if fold is None else fold[:, rows]
+    def features(self, x: Float[Tensor, "1 n m"]) -> Float[Tensor, "n f"]:
+        """Of rows whose labels are not read."""
+        found, categorical = list[Tensor](), self.statistics.categorical
+        for part in x.split(ROWS_AT_ONCE, dim=1):
             z = standardise(part, self.statistics).float()
-            categorical = self.statistics.categorical
-            found.append(self.network(z, part.isfinite(), categorical, self.seen, read)[0])
+            found.append(self.network(z, part.isfinite(), categorical, self.seen, None)[0])
         return torch.cat(found)
 
 
 class RowsWithLearned:
-    """Rows of a context whose features are fixed and learned ones; what trees ask of `TaskRows`.
+    """Rows of one division whose features are fixed and learned ones; see `TaskRows`.
+
+    Learned features of both halves stand side by side, as one kind that counts like a fixed one;
+    here those that read the labels of the solved half are zero, and so are their weights.
 
     Args:
         rows: With fixed features.
-        learned: Learned features of all of them, which beside trees count like one kind of fixed
-            ones.
+        learned: Learned features of the rows that are solved.
+        part: The division.
+        side: Which half grows, 0 or 1.
     """
 
-    def __init__(self, rows: TaskRows, learned: Float[Tensor, "c f"]) -> None:
-        self._rows, self._learned = rows, learned
+    def __init__(
+        self, rows: TaskRows, learned: Float[Tensor, "s f"], part: Division, side: int
+    ) -> None:
+        self._rows, self._learned, self._part, self._side = rows, learned, part, side
         self.labels, self.sample = rows.labels, rows.sample
         self.regressions, self.standardised = rows.regressions, rows.standardised
         self.one_hot, self.chunks = rows.one_hot, rows.chunks
-        start, width = rows.kinds[-1].stop, learned.shape[1]
-        self.kinds = [*rows.kinds, slice(start, start + width)]
+        start = rows.kinds[-1].stop
+        self.kinds = [*rows.kinds, slice(start, start + 2 * learned.shape[1])]
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def fixed(self, rows: Indices) -> Float[Tensor, "n f"]:
-        """Fixed features and, behind them, learned ones."""
-        return torch.cat([self._rows.fixed(rows), self._learned[torch.from_numpy(rows)]], dim=1)
+        """Fixed features of solved rows and, behind them, learned ones."""
+        own = self._learned[torch.from_numpy(np.searchsorted(self._part.solving, rows))]
+        pair = [own, torch.zeros_like(own)] if self._side == 0 else [torch.zeros_like(own), own]
+        return torch.cat([self._rows.fixed(rows), *pair], dim=1)
 
     def taken(self, rows: Indices, trees: Trees) -> Rows:
         """Some rows as a regression on these trees takes them."""
@@ -118,53 +128,60 @@ class RowsWithLearned:
         return Rows(leaves, self.fixed(rows), self.one_hot(rows).float())
 
     def solved_fixed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The regressions without chosen trees; see `TaskRows.solved_fixed`."""
-        width = self._learned.shape[1]
-        sets = sets_with_learned(self.regressions, self.kinds, width)
-        solution, left_out = closed_form(self, sets)
-        weights = solution.weights[0].new_zeros(self.kinds[-1].stop, solution.offsets.shape[2])
-        for part, of_set, kinds in zip(solution.mixture[0], solution.weights, sets, strict=True):
-            start = 0
-            for kind in kinds:
-                weights[kind.place] += part * of_set[0, start : start + kind.size]
-                start += kind.size
-        return weights, solution.mixture[0] @ solution.offsets[0], left_out
+        """Regressions on fixed features alone, on all rows: learned ones have no weight."""
+        weights, offset, left_out = self._rows.solved_fixed()
+        width = 2 * self._learned.shape[1]
+        padded = torch.nn.functional.pad(weights, (0, 0, 0, width))
+        return padded, offset, left_out
+
+    @property
+    def sets(self) -> list[FeatureSet]:
+        """All kinds together, and learned features alone."""
+        every = [Part(kind, 1.0) for kind in self.kinds]
+        return [every, every[-1:]]
 
 
-def sets_with_learned(
-    regressions: RidgeRegressions, kinds: Sequence[slice], width: int
-) -> list[FeatureSet]:
-    """The fixed sets, then all fixed kinds with learned features, then learned ones alone."""
-    start = kinds[-1].stop - width if width else kinds[-1].stop
-    of_kinds = [kind for kind in kinds if kind.stop <= start]
-    sizes = of_kinds[0].stop - of_kinds[0].start
-    num_columns = sizes // 6
-    sets: list[FeatureSet] = list(regressions.features.sets(num_columns))
-    place = slice(start, start + width)
-    every = [Part(kind, 1.0) for kind in of_kinds]
-    return [*sets, [*every, Part(place, LEARNED)], [Part(place, 1.0)]]
+class Asked(NamedTuple):
+    """A closed form, and what it says of rows left out.
+
+    Attributes:
+        solution: Predicts rows.
+        sets: What each regression takes of the features.
+        indices: Rows of the sample that it is solved on.
+        left_out: Logits of these.
+    """
+
+    solution: Solution
+    sets: Sequence[FeatureSet]
+    indices: Indices
+    left_out: Float[Tensor, "s y"]
 
 
 def closed_form(
-    rows: TaskRows | RowsWithLearned, sets: Sequence[FeatureSet]
-) -> tuple[Solution, Float[Tensor, "s y"]]:
-    """Regressions on all rows, and what they predict of the sample, each row from all others."""
-    everything = np.arange(len(rows))
+    rows: TaskRows | RowsWithLearned, sets: Sequence[FeatureSet], solving: Indices
+) -> Asked:
+    """Regressions on some rows, and what they say of the sample, each row by all others."""
 
     def chunks(step: int) -> Iterator[tuple[Tensor, Tensor]]:
-        for some in rows.chunks(everything[::step]):
+        for some in rows.chunks(solving[::step]):
             yield rows.fixed(some)[None], rows.one_hot(some)[None]
 
     options = rows.regressions.options
     solved = solve(chunks, sets, options.penalties, options.calibration)
     if solved.predictions is not None:
-        return solved.solution, solved.predictions.mixed()[0][rows.sample].double()
-    found, first = list[Tensor](), 0
-    for some in rows.chunks(everything):
-        part = solved.context(rows.fixed(some)[None], rows.one_hot(some)[None], first)
-        found.append(part.mixed()[0])
-        first += len(some)
-    return solved.solution, torch.cat(found)[rows.sample].double()
+        found = [solved.predictions.mixed()[0]]
+    else:
+        found, first = list[Tensor](), 0
+        for some in rows.chunks(solving):
+            part = solved.context(rows.fixed(some)[None], rows.one_hot(some)[None], first)
+            found.append(part.mixed()[0])
+            first += len(some)
+    is_asked = np.isin(solving, rows.sample)
+    shares = torch.cat(found)[torch.from_numpy(is_asked)].double()
+    indices = solving[is_asked]
+    labels = torch.from_numpy(rows.labels[indices])
+    logits = Honest.of_shares(shares, solved.solution, labels).logits
+    return Asked(solved.solution, sets, indices, logits)
 
 
 class ArmsState(NamedTuple):
@@ -173,8 +190,8 @@ class ArmsState(NamedTuple):
     Attributes:
         thresholds: Of each round.
         statistics: By which rows are standardised.
-        learned: What makes learned features; None without.
-        closed: The closed form, and its sets.
+        learned: What makes learned features, in each division; empty without.
+        closed: The closed forms; that of more than one is the mean of their logits.
         trees: Chosen trees.
         honest: What each arm says of rows that were left out.
         seconds: CPU seconds of each arm, and of learned features.
@@ -182,8 +199,8 @@ class ArmsState(NamedTuple):
 
     thresholds: tuple[Tensor, ...]
     statistics: ContextStatistics
-    learned: LearnedContext | None
-    closed: tuple[Solution, Sequence[FeatureSet]]
+    learned: list[LearnedContext]
+    closed: list[Asked]
     trees: Predictor
     honest: dict[str, Honest]
     seconds: dict[str, float]
@@ -236,24 +253,30 @@ class Arms:
             TaskRows(each, x, y, limits, statistics, size)
             for each, limits in zip(draws, thresholds, strict=True)
         ]
+        everything = np.arange(len(rows[0]))
         clock.take("shared")
-        context, used, sets = None, list[Any](rows), list(draws[0].features.sets(x.shape[2]))
-        if self.network is not None:
-            context = LearnedContext.of(self.network, x, y, statistics, self.num_classes)
-            features = context.features(x, is_context=True)
-            used = [RowsWithLearned(each, features) for each in rows]
-            sets = sets_with_learned(draws[0], used[0].kinds, features.shape[1])
+        found = list[LearnedContext]()
+        if self.network is None:
+            closed = [closed_form(rows[0], draws[0].features.sets(x.shape[2]), everything)]
+            clock.take(self.arms[0])
+            predictor, honest = fit_honestly(rows)
+        else:
+            parts = divisions(rows[0].labels, len(rows), seed=draws[0].options.seed)
+            own = list[RowsWithLearned]()
+            for number, part in enumerate(parts):
+                growing = torch.from_numpy(part.growing)
+                pair = x[:, growing], y[:, growing]
+                found.append(LearnedContext.of(self.network, *pair, statistics, self.num_classes))
+                learned = found[-1].features(x[:, torch.from_numpy(part.solving)])
+                own.append(RowsWithLearned(rows[number // 2], learned, part, number % 2))
             clock.take("features")
-        closed, trees = self.arms
-        solution, left_out = closed_form(used[0], sets)
-        labels = torch.from_numpy(rows[0].labels[rows[0].sample])
-        honest = {closed: Honest.of_shares(left_out, solution, labels)}
-        clock.take(closed)
-        predictor, honest[trees] = fit_honestly(used)
-        clock.take(trees)
-        return ArmsState(
-            thresholds, statistics, context, (solution, sets), predictor, honest, clock.seconds
-        )
+            pairs = zip(own[:2], parts, strict=False)
+            closed = [closed_form(each, each.sets, part.solving) for each, part in pairs]
+            clock.take(self.arms[0])
+            predictor, honest = fit_by_halves(own, parts)
+        clock.take(self.arms[1])
+        every = {self.arms[0]: mean_left_out(closed, rows[0]), self.arms[1]: honest}
+        return ArmsState(thresholds, statistics, found, closed, predictor, every, clock.seconds)
 
     def predict(self, kept: "Kept", x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of the arm that is named."""
@@ -266,14 +289,30 @@ class Arms:
             each.of_rows(x, limits, state.statistics)[0]
             for each, limits in zip(draws, state.thresholds, strict=True)
         ]
-        if state.learned is not None:
-            learned = state.learned.features(x, is_context=False)
-            fixed = [torch.cat([part, learned], dim=1) for part in fixed]
+        if state.learned:
+            learned = [each.features(x) for each in state.learned]
+            fixed = [
+                torch.cat([part, *learned[2 * number : 2 * number + 2]], dim=1)
+                for number, part in enumerate(fixed)
+            ]
         if self.arm == self.arms[0]:
-            solution, sets = state.closed
-            return solution.predict(fixed[0][None], sets).logits()
+            asked = [each.solution.predict(fixed[0][None], each.sets) for each in state.closed]
+            return torch.stack([each.logits() for each in asked]).mean(0)
         z = standardise(x, state.statistics)[0].float()
         return state.trees.logits(z, torch.cat(fixed, dim=1))[None]
+
+
+def mean_left_out(closed: Sequence[Asked], rows: TaskRows) -> Honest:
+    """What closed forms say of the sample: each row is left out by those that are solved on it."""
+    labels = torch.from_numpy(rows.labels[rows.sample])
+    sums = closed[0].left_out.new_zeros(len(labels), closed[0].left_out.shape[1])
+    count = sums.new_zeros(len(labels), 1)
+    for each in closed:
+        places = torch.from_numpy(np.searchsorted(rows.sample, each.indices))
+        sums[places] += each.left_out
+        count[places] += 1
+    assert bool((count > 0).all()), "a row of the sample that no closed form is solved on"
+    return Honest(sums / count, labels)
 
 
 class Kept:

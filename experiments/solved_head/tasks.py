@@ -17,7 +17,7 @@ from tabicl_linear.priors import (
     TreePrior,
     WithTableEffects,
 )
-from tabicl_linear.priors.rows import LogUniformRows
+from tabicl_linear.priors.rows import LogUniformRows, RowDistribution
 from tabicl_linear.priors.shapes import TaskShapes
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, best_confidence, confidence_losses
@@ -27,13 +27,14 @@ from tabicl_linear.solved_head.solve import Kind, solve_head
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 MAX_FEATURES = 24
+ROWS = LogUniformRows(128, 512)
 LEARNED = 1.0
 """Standard deviation of the learned features, which that of each kind of fixed ones is, too."""
 NOTHING, TRIVIAL = 0.02, 0.95
 """Parts of the entropy of labels that are known of rows left out: tasks beyond are left aside."""
 
 
-def stream(seed: int, stage: Stage, tokens: int) -> PriorStream:
+def stream(seed: int, stage: Stage, tokens: int, rows: RowDistribution = ROWS) -> PriorStream:
     """Tasks of four priors (configs/prior/wide.yaml)."""
     parts = [TabPFNv1Prior(sharing="dataset"), TreePrior(), ClusterPrior(), RelationPrior()]
     prior = WithTableEffects(
@@ -51,7 +52,7 @@ def stream(seed: int, stage: Stage, tokens: int) -> PriorStream:
         batch_size=None,
         tokens_per_batch=tokens,
         columns_per_cell=1,
-        num_rows=LogUniformRows(128, 512),
+        num_rows=rows,
         min_context=0.5,
         max_context=0.75,
         max_features=MAX_FEATURES,

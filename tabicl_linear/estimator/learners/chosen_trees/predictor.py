@@ -147,12 +147,12 @@ def solved_rows(draws: Sequence[TaskRows]) -> Solved:
     counts = torch.stack([rows.one_hot(part).sum(0) for part in rows.chunks(everything)]).sum(0)
     r, present = rows.one_hot(rows.sample), counts > 0
     if not rounds(len(rows)):
-        return Solved(_solved_fixed(draws), None, r, counts)
+        return Solved(solved_fixed(draws), None, r, counts)
     parts = divisions(rows.labels, len(draws), seed=rows.regressions.options.seed)
     is_short = len(rows) <= FEW_ROWS
     boosted, linear = solved(_divided(draws, parts), r, len(parts), is_short=is_short)
     if is_short:
-        fixed = _solved_fixed(draws)
+        fixed = solved_fixed(draws)
         part = evidence.part_of_fixed(linear.left_out, fixed.left_out, r, present)
         fixed = fixed._replace(leaves=torch.zeros_like(linear.leaves))
         pairs = zip(linear, fixed, strict=True)
@@ -209,7 +209,7 @@ def finished(linear: Linear, boosted: Boosted | None, r: Tensor, counts: Tensor)
     return Finished(predictor, left_out.masked_fill(~present, ABSENT_LOGIT))
 
 
-def _solved_fixed(draws: Sequence[TaskRows]) -> Linear:
+def solved_fixed(draws: Sequence[TaskRows]) -> Linear:
     """The mean of the regressions on the fixed features of each round, solved on all rows."""
     weights, offsets, left_out = zip(*(rows.solved_fixed() for rows in draws), strict=True)
     return Linear(
@@ -225,7 +225,7 @@ def _divided(draws: Sequence[TaskRows], parts: Sequence[Division]) -> Iterator[D
     for number, part in enumerate(parts):
         rows = draws[number // 2]
         grown = grow_on(rows, part.growing, seed=number)
-        regression, asked, leaves = _regression(rows, part, grown.trees)
+        regression, asked, leaves = regression_on(rows, part, grown.trees)
         places = torch.from_numpy(np.searchsorted(rows.sample, asked))
         yield Divided(grown, regression, places.to(leaves.device), leaves)
 
@@ -333,7 +333,7 @@ class _Search:
         return min(tries, key=lambda penalty: tries[penalty][1].squared_error(r, count))
 
 
-def _regression(
+def regression_on(
     rows: TaskRows, part: Division, trees: Trees
 ) -> tuple[Regression, Indices, Int[Tensor, "s t"]]:
     """The regression on the rows that have not grown the trees; rows that it leaves out.
