@@ -96,7 +96,7 @@ def test_terms_are_centred_and_a_constant_one_is_nothing():
     ("kind", "ahead"), [("compared", 0.0), ("parity", 0.06), ("periodic", 0.1)]
 )
 def test_a_forest_finds_what_a_linear_model_does_not(kind, ahead):
-    shape = TaskShape(24, 500, 350, 4, 3)
+    shape = TaskShape(12, 500, 350, 4, 3)
     x, y, _ = (field.numpy() for field in draw(shape, kinds=[kind]))
     scores = []
     for rows, labels in zip(x, y, strict=True):
