@@ -1,5 +1,6 @@
 """The cluster prior: every class is a mixture of normal distributions, on a plane or a surface."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -202,17 +203,10 @@ class ClusterPrior(Prior):
         Raises:
             DataError: If no task can have the shape, or almost no draw has two classes.
         """
-        shape.validate()
-        rng = draws.numpy_generator(generator)
-
-        def draw(count: int) -> Drawn:
-            return self._draw(shape, count, rng, generator)
-
-        with torch.no_grad(), torch.autocast(generator.device.type, enabled=False):
-            return kept_tasks(draw, shape, generator)
+        return kept_tasks(partial(self._draw, shape, generator), shape, generator)
 
     def _draw(
-        self, shape: TaskShape, count: int, rng: np.random.Generator, generator: torch.Generator
+        self, shape: TaskShape, generator: torch.Generator, count: int, rng: np.random.Generator
     ) -> Drawn:
         m, device = shape.num_features, generator.device
         p = draw_parameters(rng, count, m, shape.num_classes, self.max_clusters)

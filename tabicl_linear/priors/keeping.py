@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.priors import classes
+from tabicl_linear.priors import classes, draws
 from tabicl_linear.priors.base import Tasks, TaskShape
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
@@ -29,34 +30,49 @@ class Drawn(NamedTuple):
     categorical: Bool[Tensor, "b m"]
 
 
-def kept_tasks(draw: Callable[[int], Drawn], shape: TaskShape, generator: torch.Generator) -> Tasks:
+@torch.no_grad()
+def kept_tasks(
+    draw: Callable[[int, np.random.Generator], Drawn], shape: TaskShape, generator: torch.Generator
+) -> Tasks:
     """Draw until every task has two classes, then number its classes and cover them.
 
     Args:
-        draw: Draws so many tables, with exchangeable rows.
+        draw: Draws so many tables, with exchangeable rows, on the device of `generator`.
         shape: Of the batch.
-        generator: Draws the numbers of the classes and the order of rows.
+        generator: Seeds that of NumPy, and draws the numbers of the classes and the order of rows.
 
     Raises:
-        DataError: Hardly any draw has two classes.
+        DataError: No task can have the shape, or hardly any draw has two classes.
     """
+    shape.validate()
+    rng = draws.numpy_generator(generator)
+    with torch.autocast(generator.device.type, enabled=False):
+        return _covered(_of_two_classes(draw, shape, rng), shape, generator)
+
+
+def _of_two_classes(
+    draw: Callable[[int, np.random.Generator], Drawn], shape: TaskShape, rng: np.random.Generator
+) -> Drawn:
     kept, missing = list[Drawn](), shape.batch_size
     most = min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)
     for _ in range(MAX_ROUNDS):
-        drawn = draw(missing)
+        drawn = draw(missing, rng)
         largest = classes.count_classes(drawn.y, shape.num_classes).amax(1)
         index = (largest <= most).nonzero().squeeze(1)
         kept.append(Drawn(*(part[index] for part in drawn)))
         missing -= len(index)
         if not missing:
-            x, y, categorical = (torch.cat(parts) for parts in zip(*kept, strict=True))
-            y = classes.rotate_classes(classes.reindex_classes(y, shape.num_classes), generator)
-            tasks = Tasks(x.transpose(1, 2).contiguous(), y, categorical)
-            return classes.cover_classes(tasks, shape.num_context, shape.num_classes, generator)
+            return Drawn(*(torch.cat(parts) for parts in zip(*kept, strict=True)))
     raise DataError(
         f"num_rows={shape.num_rows} with num_classes={shape.num_classes}: hardly any draw has "
         "two classes; raise num_rows."
     )
+
+
+def _covered(drawn: Drawn, shape: TaskShape, generator: torch.Generator) -> Tasks:
+    y = classes.rotate_classes(classes.reindex_classes(drawn.y, shape.num_classes), generator)
+    tasks = Tasks(drawn.x.transpose(1, 2).contiguous(), y, drawn.categorical)
+    return classes.cover_classes(tasks, shape.num_context, shape.num_classes, generator)
 
 
 def flip_classes(

@@ -1,6 +1,7 @@
 """The relation prior: classes hang on what columns are to each other."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -240,17 +241,10 @@ class RelationPrior(Prior):
         Raises:
             DataError: If no task can have the shape, or almost no draw has two classes.
         """
-        shape.validate()
-        rng = draws.numpy_generator(generator)
-
-        def draw(count: int) -> Drawn:
-            return self._draw(shape, count, rng, generator)
-
-        with torch.no_grad(), torch.autocast(generator.device.type, enabled=False):
-            return kept_tasks(draw, shape, generator)
+        return kept_tasks(partial(self._draw, shape, generator), shape, generator)
 
     def _draw(
-        self, shape: TaskShape, count: int, rng: np.random.Generator, generator: torch.Generator
+        self, shape: TaskShape, generator: torch.Generator, count: int, rng: np.random.Generator
     ) -> Drawn:
         p = draw_parameters(rng, count, shape.num_features, shape.num_classes, self.kinds)
         x, seen = draw_columns(p, shape.num_rows, rng, generator)

@@ -13,7 +13,7 @@ def generator(seed=0):
 def test_draws_of_one_class_are_drawn_again():
     shape, asked = TaskShape(4, 10, 5, 1, 3), []
 
-    def draw(count):
+    def draw(count, rng):
         asked.append(count)
         y = torch.arange(10).remainder(2).mul(2).repeat(count, 1)
         y[: count // 2] = 1
@@ -26,7 +26,7 @@ def test_draws_of_one_class_are_drawn_again():
 
 
 def test_draws_without_two_classes_end_in_one_line():
-    def draw(count):
+    def draw(count, rng):
         return Drawn(torch.zeros(count, 1, 9), torch.zeros(count, 9, dtype=torch.long),
                      torch.zeros(count, 1, dtype=torch.bool))  # fmt: skip
 
