@@ -53,16 +53,16 @@ def kept_tasks(
 def _of_two_classes(
     draw: Callable[[int, np.random.Generator], Drawn], shape: TaskShape, rng: np.random.Generator
 ) -> Drawn:
-    kept, missing = list[Drawn](), shape.batch_size
+    accepted, missing = list[Drawn](), shape.batch_size
     most = min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)
     for _ in range(MAX_ROUNDS):
         drawn = draw(missing, rng)
         largest = classes.count_classes(drawn.y, shape.num_classes).amax(1)
         index = (largest <= most).nonzero().squeeze(1)
-        kept.append(Drawn(*(part[index] for part in drawn)))
+        accepted.append(Drawn(*(part[index] for part in drawn)))
         missing -= len(index)
         if not missing:
-            return Drawn(*(torch.cat(parts) for parts in zip(*kept, strict=True)))
+            return Drawn(*(torch.cat(parts) for parts in zip(*accepted, strict=True)))
     raise DataError(
         f"num_rows={shape.num_rows} with num_classes={shape.num_classes}: hardly any draw has "
         "two classes; raise num_rows."

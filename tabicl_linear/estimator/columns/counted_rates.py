@@ -64,11 +64,9 @@ class CountedRateColumn:
     def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
         """Rates in float64; the mean rate where the category is unknown."""
         names = category_names(cells)
-        found = looked_up(names, self.places)
-        places = np.where(np.isnan(found), -1, found).astype(np.int64)
+        places = _indices(looked_up(names, self.places))
         places[pd.isna(names)] = MISSING
-        known = places >= 0
-        rows, hits = (np.where(known, counts[places], 0) for counts in (self.rows, self.hits))
+        rows, hits = (np.where(places >= 0, counts[places], 0) for counts in (self.rows, self.hits))
         return self._rates(rows, hits)
 
     def read(
@@ -111,10 +109,9 @@ class CountedRateColumn:
 
         Names are told apart as they are written, as in a table at once.
         """
-        found = pd.Series(names, dtype=object).map(self.places).to_numpy(np.float64, copy=True)
-        found[pd.isna(names)] = MISSING
-        is_new = np.isnan(found)
-        places = np.where(is_new, -1, found).astype(np.int64)
+        places = _indices(pd.Series(names, dtype=object).map(self.places).to_numpy(np.float64))
+        places[pd.isna(names)] = MISSING
+        is_new = places < 0
         room = MOST_COUNTED - len(self.places)
         fresh = pd.unique(pd.Series(names[is_new], dtype=object))[:room].tolist()
         if not fresh:
@@ -129,3 +126,8 @@ class CountedRateColumn:
             hits=np.concatenate([self.hits, zeros]),
         )
         return column, places
+
+
+def _indices(places: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Places as integers; -1 for NaN, where there is none."""
+    return np.where(np.isnan(places), -1, places).astype(np.int64)

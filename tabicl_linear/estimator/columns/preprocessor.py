@@ -181,16 +181,16 @@ class TablePreprocessor:
         """
         matrix = self.transform(table)
         frame = _framed(self.align(table))
-        after = list[Column | PairColumn]()
+        records = list[Column | PairColumn]()
         index = 0
         for column in self.columns:
-            known = column
+            record = column
             if isinstance(column, CountedRateColumn):
                 cells = frame.iloc[:, column.position]
-                matrix[:, index], known = column.read(cells, labels)
+                matrix[:, index], record = column.read(cells, labels)
             index += not isinstance(column, DroppedColumn)
-            after.append(known)
-        return matrix, self._with(after)
+            records.append(record)
+        return matrix, self._with(records)
 
     def align(self, table: Table) -> Table:
         """The table with its columns in training order, matched by name where both have names.
