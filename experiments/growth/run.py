@@ -54,8 +54,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output / "scores.csv"
-    known = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {(row["table"], row["split"], row["model"]) for row in known}
+    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
+    done = {(row["table"], row["split"], row["model"]) for row in rows}
     tables = load_tables(arguments.tables) + load_tables(arguments.large, protocol=LARGE)
     work = [
         (arm, table, *item)
@@ -71,12 +71,12 @@ def main(argv: list[str] | None = None) -> int:
             with ExitStack() as stack:
                 for name, value in ARMS[arm].items():
                     stack.enter_context(patch.object(growth, name, value))
-                found = score(TabICLLinearClassifier(), table, split)
+                measured = score(TabICLLinearClassifier(), table, split)
             row = {"model": arm, "protocol": table.protocol.name, "table": table.name}
-            known.append(row | {"split": number} | found._asdict())
+            rows.append(row | {"split": number} | measured._asdict())
             with written_whole(path) as partial:
-                pd.DataFrame(known).to_csv(partial, index=False)
-    scores = pd.DataFrame(known)
+                pd.DataFrame(rows).to_csv(partial, index=False)
+    scores = pd.DataFrame(rows)
     scores = scores[scores["model"].isin(arguments.arms) & (scores["split"] < arguments.splits)]
     print(markdown(scores, arguments.arms[0]))
     losses = by_table(scores)["log_loss"]

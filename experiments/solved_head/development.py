@@ -66,16 +66,19 @@ def measure(
     ensemble = fit_ensemble(learner, rows, plan, seed=plan.drawn_seed())
     states = [state for kept in ensemble.states for state in kept.states]
     asked = columns.transform(table.x.iloc[queries])
-    found: dict[str, Any] = {"labels": table.y[queries].astype(str), "classes": classes.astype(str)}
+    outcome: dict[str, Any] = {
+        "labels": table.y[queries].astype(str),
+        "classes": classes.astype(str),
+    }
     for arm in learner.arms:
         learner.arm = arm
-        found[arm] = ensemble.scores(asked, lambda logits: logits, plan).astype(np.float32)
+        outcome[arm] = ensemble.scores(asked, lambda logits: logits, plan).astype(np.float32)
     for number, state in enumerate(states):
         for name, honest in state.honest.items():
-            found[f"honest {number} {name}"] = honest.logits.numpy().astype(np.float32)
-            found[f"honest {number} labels"] = honest.labels.numpy()
+            outcome[f"honest {number} {name}"] = honest.logits.numpy().astype(np.float32)
+            outcome[f"honest {number} labels"] = honest.labels.numpy()
     with written_whole(path) as whole, whole.open("wb") as file:
-        np.savez(file, **found)
+        np.savez(file, **outcome)
     seconds = pd.DataFrame([state.seconds for state in states]).sum().to_dict()
     with written_whole(path.with_suffix(".json")) as whole:
         whole.write_text(json.dumps(seconds))
@@ -100,16 +103,16 @@ def part_of(honest: tuple[Logits, Logits], labels: npt.NDArray[np.int64], errors
     return float(parts[int((worse.mean(1) <= allowed).argmax())])
 
 
-def mixtures(found: Mapping[str, Any], gates: Mapping[str, Gate]) -> Iterator[tuple[str, Logits]]:
+def mixtures(outcome: Mapping[str, Any], gates: Mapping[str, Gate]) -> Iterator[tuple[str, Logits]]:
     """Arms without learned features mixed with others, by rows left out and by gates."""
-    members = len(found["trees"])
+    members = len(outcome["trees"])
     pairs = [("closed", "closed+learned"), *(("trees", arm) for arm in ("closed", *WITH_LEARNED))]
 
     def mixed(pair: tuple[str, str], part: Callable[..., float]) -> Logits:
-        one, other = (found[arm].astype(float) for arm in pair)
+        one, other = (outcome[arm].astype(float) for arm in pair)
         for number in range(members):
-            honest = [found[f"honest {number} {arm}"].astype(float) for arm in pair]
-            share = part(*honest, found[f"honest {number} labels"])
+            honest = [outcome[f"honest {number} {arm}"].astype(float) for arm in pair]
+            share = part(*honest, outcome[f"honest {number} labels"])
             one[number] += share * (other[number] - one[number])
         return one
 
@@ -137,13 +140,13 @@ def scored(
     paths: Sequence[Path], table: Table, gates: Mapping[str, Gate]
 ) -> Iterator[dict[str, Any]]:
     """Scores of all arms and mixtures of them from files of logits."""
-    found = {name: part for path in paths for name, part in np.load(path).items()}
-    every = [(arm, found[arm].astype(float)) for arm in (*FIXED, *WITH_LEARNED)]
-    for name, logits in [*every, *mixtures(found, gates)]:
+    outcome = {name: part for path in paths for name, part in np.load(path).items()}
+    every = [(arm, outcome[arm].astype(float)) for arm in (*FIXED, *WITH_LEARNED)]
+    for name, logits in [*every, *mixtures(outcome, gates)]:
         scores = metrics.score(
             softmax(logits.mean(0), axis=1),
-            found["labels"].astype(object),
-            found["classes"].astype(object),
+            outcome["labels"].astype(object),
+            outcome["classes"].astype(object),
             is_macro=table.protocol.is_macro,
         )
         of_arm = {score: getattr(scores, score) for score in METRICS}

@@ -93,12 +93,12 @@ def example(network: LearnedFeatures, batch: TaskBatch) -> list[tuple[Floats, fl
             arms.arm = arm
             logits[arm] = arms.predict(kept, x[:, c:])[0].double()
             honest[arm], labels = of_arm.logits.double(), of_arm.labels
-    found = []
+    examples = []
     for pair in zip(FIXED, WITH_LEARNED, strict=True):
         losses = [torch.nn.functional.cross_entropy(logits[arm], y[0, c:]) for arm in pair]
         seen = described(honest[pair[0]].numpy(), honest[pair[1]].numpy(), labels.numpy())
-        found.append((seen, float(losses[0] - losses[1])))
-    return found
+        examples.append((seen, float(losses[0] - losses[1])))
+    return examples
 
 
 def about(gate: Gate, seen: Floats, gains: Floats) -> str:

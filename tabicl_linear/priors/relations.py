@@ -166,7 +166,7 @@ def terms(
     offset = draws.normal(b, count, ARGUMENTS, 1, generator=generator) * 0.3
     waves = 2 + 6 * draws.uniform(b, count, 1, generator=generator)
     moved = u + offset
-    found = {
+    terms = {
         "oblique": ((weights * u).sum(2) + weights.norm(dim=2) * offset[:, :, 0]).sign(),
         "compared": (moved[:, :, 0] - u[:, :, 1]).sign(),
         "product": moved[:, :, 0] * moved[:, :, 1],
@@ -176,7 +176,7 @@ def terms(
         "count": moved[:, :, 0] + 2 * (u[:, :, 0] > u[:, :, 0].amin(2, keepdim=True)),
     }
     kind = torch.as_tensor(p.kind, device=device)[None, :, :, None].expand(1, -1, -1, n)
-    chosen = torch.stack([found[name] for name in KINDS]).gather(0, kind)[0]
+    chosen = torch.stack([terms[name] for name in KINDS]).gather(0, kind)[0]
     return standardise(chosen.reshape(b * count, n)).clamp_(-LARGEST, LARGEST).view(b, count, n)
 
 
