@@ -143,6 +143,9 @@ class _Scaled(NamedTuple):
             shares: Of the classes.
             deviation: Standard deviation of each kind of fixed features.
         """
+        # Its sum is zero but for rounding, which a small penalty magnifies: rows were centred when
+        # they were multiplied, and uncentred leaves would see the sum.
+        dual = dual - dual.mean(0)
         num_rows, num_trees = self.leaves.shape
         leaves = self.leaves.flatten()
         # One class after the other: rows of several numbers are added one by one, each by a call.

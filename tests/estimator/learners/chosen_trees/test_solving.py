@@ -86,6 +86,19 @@ def test_the_solution_predicts_what_the_regression_says(trees_and_rows):
     assert_close(actual, expected, SOLVED_IN_FLOAT32)
 
 
+def test_a_dual_whose_sum_is_rounding_makes_the_same_solution(trees_and_rows):
+    trees, rows = trees_and_rows
+    regression = OfRows(rows, trees.num_leaves, KINDS, torch.arange(80))
+    dual = torch.randn(80, 3, generator=torch.Generator().manual_seed(0))
+    shares = rows.r.mean(0)
+    one, other = (
+        regression._scaled.solution(part, shares, FIXED)
+        for part in (dual - dual.mean(0), dual - dual.mean(0) + 0.1)
+    )
+    for name, *parts in zip(one._fields, one, other, strict=True):
+        assert_close(*parts, SOLVED_IN_FLOAT32, name)
+
+
 def test_features_that_do_not_vary_count_for_nothing(trees_and_rows):
     trees, rows = trees_and_rows
     constant = rows._replace(fixed=torch.ones_like(rows.fixed))
