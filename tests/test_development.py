@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 import small_tables
 import tiny_model
+from numpy.testing import assert_equal
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import roc_auc_score
 
@@ -22,6 +24,7 @@ from experiments.development.tables import LARGE, VARIABLE, Table, load_tables
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import random_feature_ridge
+from tabicl_linear.shipped import checkpoint_path
 
 
 @pytest.fixture
@@ -296,6 +299,18 @@ class TestCommand:
         assert added["identity"].str.match(r"random_feature_ridge 0.*, options \w{8}$").all()
         assert len(added) == 2
         assert not set(added["identity"]) & set(first["identity"])
+
+    def test_shipped_weights_have_their_trees_by_name_and_none_by_path(self):
+        by_name = development.model_candidate("default")
+        by_path = development.model_candidate(f"network={checkpoint_path('default')}")
+        x, y = make_classification(200, random_state=0)
+        default, named, network = (
+            estimator.fit(x[:100], y[:100]).predict_proba(x[100:])
+            for estimator in (TabICLLinearClassifier(), by_name.estimator, by_path.estimator)
+        )
+        assert_equal(named, default)
+        assert not np.allclose(named, network)
+        assert by_name.identity != by_path.identity
 
     def test_arguments_reach_one_of_the_classifiers(self, folder, tmp_path):
         path = tiny_model.save(tiny_model.untrained(), tmp_path / "tiny.ckpt")

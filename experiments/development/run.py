@@ -46,7 +46,12 @@ def model_candidate(named: str) -> Candidate:
     if not path.is_file():
         raise ConfigError(f"--model {named}: there is no file {path}.")
     identity = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return Candidate(name, identity, TabICLLinearClassifier(path))
+    weights = given or named
+    if weights not in WEIGHTS:
+        return Candidate(name, identity, TabICLLinearClassifier(path))
+    # By its name the default predicts by trees as well, by its path it is the network alone.
+    described = identified(identity, {"trees": "auto"})
+    return Candidate(name, described, TabICLLinearClassifier(weights))
 
 
 def with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:

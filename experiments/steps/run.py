@@ -29,7 +29,7 @@ from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.files import written_whole
 from tabicl_linear.model import InContextModel
-from tabicl_linear.shipped import DEFAULT
+from tabicl_linear.shipped import DEFAULT, WEIGHTS, checkpoint_path
 
 BESIDE = ("logistic_regression", "random_forest", "hist_gradient_boosting")
 
@@ -123,7 +123,10 @@ def run(arguments: argparse.Namespace) -> str:
         ConfigError: The model, an argument or a table has no such name.
         DataError: Tables cannot be read.
     """
-    base = with_arguments(model_candidate(arguments.model), arguments.arguments)
+    named = arguments.model
+    # The steps are those of the network: shipped weights by their path have no trees beside it.
+    named = f"{named}={checkpoint_path(named)}" if named in WEIGHTS else named
+    base = with_arguments(model_candidate(named), arguments.arguments)
     names = {text.partition("=")[0] for text in arguments.arguments}
     for step in STEPS:
         if clash := names & step.arguments.keys():
