@@ -13,8 +13,8 @@ from tabicl_linear.kernels import chunks
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.matrix import (
     cumulative_decay,
-    decay,
-    decayed_scores,
+    decayed,
+    decayed_keys,
     initial_state,
     matrix_of,
     read,
@@ -40,14 +40,12 @@ class AdditiveRule(UpdateRule):
     if it is None. The initial state is zero unless one is given.
 
     Attributes:
-        chunk_size: Tokens per chunk. With one gate per key channel the pairwise decays of a chunk
-            take C^2 k numbers, so chunks of `channel_chunk_size` are used instead.
+        chunk_size: Tokens per chunk.
         state_norms: "prefix" without decay; "none" if the last value channel sums keys (Z of
             Equation 2), which a norm would mix with the values.
     """
 
     chunk_size: int = 64
-    channel_chunk_size: int = 16
     state_norms: StateNorms = "final"
 
     def scan(
@@ -55,13 +53,13 @@ class AdditiveRule(UpdateRule):
     ) -> tuple[Float[Tensor, "b t h v"], MatrixState]:
         """Write all tokens; every token reads the state that includes its own write."""
         with full_precision(x.q):
-            outputs, S = chosen(scan)(x, initial_state(x, state), size=self._size(x))
+            outputs, S = chosen(scan)(x, initial_state(x, state), size=self.chunk_size)
         return outputs, MatrixState(S)
 
     def fold(self, x: Streams, state: RuleState | None = None) -> MatrixState:
         """Only the final state."""
         with full_precision(x.q):
-            return MatrixState(chosen(fold)(x, initial_state(x, state), size=self._size(x)))
+            return MatrixState(chosen(fold)(x, initial_state(x, state), size=self.chunk_size))
 
     def read(self, q: Float[Tensor, "b t h k"], state: RuleState) -> Float[Tensor, "b t h v"]:
         """o = S q."""
@@ -82,7 +80,7 @@ class AdditiveRule(UpdateRule):
         """|S_i|^2 = |S_{i-1}|^2 + 2 v_i.(S_{i-1} k_i) + |v_i|^2 |k_i|^2: one more scan."""
         with full_precision(x.q):
             S, v = initial_state(x, state), weighted(x).v
-            recalled, _ = chosen(scan)(Streams(x.k, x.k, v), S, size=self._size(x))
+            recalled, _ = chosen(scan)(Streams(x.k, x.k, v), S, size=self.chunk_size)
             growth = _growth(at_least_float32(x.k), v, recalled, own=True)
             return S.square().sum((-1, -2)).unsqueeze(1) + growth.cumsum(1)
 
@@ -92,10 +90,6 @@ class AdditiveRule(UpdateRule):
             S, k = matrix_of(state), at_least_float32(x.k)
             growth = _growth(k, weighted(x).v, read(k, S), own=False)
             return S.square().sum((-1, -2)).unsqueeze(1) + growth
-
-    def _size(self, x: Streams) -> int:
-        per_channel = x.log_decay is not None and x.log_decay.shape[-1] > 1
-        return self.channel_chunk_size if per_channel else self.chunk_size
 
 
 def scan(
@@ -111,10 +105,8 @@ def scan(
     batch, length, heads, _ = x.q.shape
     size, x = chunks.fitting(size, length), weighted(x)
     q, k, v = (chunks.split(at_least_float32(z), size) for z in (x.q, x.k, x.v))
-    g = cumulative_decay(x.log_decay, size)
-    states, final = _run(k, v, g, S)
-    scores = decayed_scores(q, k, g)
-    queries = q if g is None else q * decay(g, q.dtype)
+    scores, queries, keys, kept = decayed(q, k, x.log_decay)
+    states, final = _run(keys, v, kept, S)
     outputs = queries @ states + scores @ v
     return chunks.join(outputs, batch=batch, length=length, heads=heads), final
 
@@ -127,27 +119,26 @@ def fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor,
         return S + v.transpose(-1, -2) @ k
     size = chunks.fitting(size, x.k.shape[1])
     k, v = (chunks.split(at_least_float32(z), size) for z in (x.k, x.v))
-    return _run(k, v, cumulative_decay(x.log_decay, size), S)[1]
+    keys, kept = decayed_keys(k, cumulative_decay(x.log_decay, size))
+    return _run(keys, v, kept, S)[1]
 
 
-def _run(k: Tensor, v: Tensor, g: Tensor | None, S: Tensor) -> tuple[Tensor, Tensor]:
+def _run(keys: Tensor, v: Tensor, kept: Tensor | None, S: Tensor) -> tuple[Tensor, Tensor]:
     """Carry the state over the chunks; return the transposed states before each, and the last."""
     b, h, value_dim, key_dim = S.shape
     state = S.reshape(b * h, value_dim, key_dim).transpose(-1, -2)
-    if g is None:
-        writes = k.transpose(-1, -2) @ v
+    writes = keys.transpose(-1, -2) @ v
+    if kept is None:
         totals = state + writes.cumsum(0)
         states = torch.cat([state.unsqueeze(0), totals[:-1]])
         final = totals[-1]
     else:
-        last = g[..., -1:, :]
-        writes = (k * decay(last - g, k.dtype)).transpose(-1, -2) @ v
-        factors = decay(last, k.dtype).transpose(-1, -2)
+        factors = kept.transpose(-1, -2)
         before = []
         # `unbind`, not indexing: the gradient of indexing is a full tensor of zeros per chunk.
-        for write, kept in zip(writes.unbind(0), factors.unbind(0), strict=True):
+        for write, factor in zip(writes.unbind(0), factors.unbind(0), strict=True):
             before.append(state)
-            state = torch.addcmul(write, kept, state)
+            state = torch.addcmul(write, factor, state)
         states, final = torch.stack(before), state
     return states, final.transpose(-1, -2).reshape(b, h, value_dim, key_dim)
 

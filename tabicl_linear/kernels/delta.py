@@ -19,11 +19,10 @@ import torch
 from tabicl_linear.kernels import chunks
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.matrix import (
-    cumulative_decay,
-    decay,
-    decayed_scores,
+    decayed,
     initial_state,
     matrix_of,
+    per_channel,
     read,
 )
 from tabicl_linear.kernels.rule import (
@@ -49,8 +48,7 @@ class DeltaRule(UpdateRule):
 
     Attributes:
         chunk_size: Tokens per chunk.
-        channel_chunk_size: The same with one gate per key channel, where the pairwise decays of a
-            chunk take C^2 k numbers.
+        channel_chunk_size: The same with one gate per key channel.
     """
 
     erases: ClassVar[bool] = True
@@ -89,8 +87,7 @@ class DeltaRule(UpdateRule):
             return own + weight * (v - recalled)
 
     def _size(self, x: Streams) -> int:
-        per_channel = x.log_decay is not None and x.log_decay.shape[-1] > 1
-        return self.channel_chunk_size if per_channel else self.chunk_size
+        return self.channel_chunk_size if per_channel(x.log_decay) else self.chunk_size
 
 
 class _Chunks(NamedTuple):
@@ -121,11 +118,8 @@ def scan(
     batch, length, heads, _ = x.q.shape
     size = chunks.fitting(size, length)
     q_chunks, k_chunks = (chunks.split(at_least_float32(z), size) for z in (x.q, x.k))
-    g = cumulative_decay(x.log_decay, size)
-    parts = _prepare(k_chunks, x, g)
-    states, updates, final = _run(parts, S)
-    scores = decayed_scores(q_chunks, k_chunks, g)
-    queries = q_chunks if g is None else q_chunks * decay(g, q_chunks.dtype)
+    states, updates, final = _run(_prepare(k_chunks, x), S)
+    scores, queries, _, _ = decayed(q_chunks, k_chunks, x.log_decay)
     outputs = queries @ torch.stack(states) + scores @ torch.stack(updates)
     return chunks.join(outputs, batch=batch, length=length, heads=heads), final
 
@@ -134,27 +128,25 @@ def fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor,
     """The final state; arguments as in `scan`."""
     size = chunks.fitting(size, x.k.shape[1])
     k_chunks = chunks.split(at_least_float32(x.k), size)
-    return _run(_prepare(k_chunks, x, cumulative_decay(x.log_decay, size)), S)[2]
+    return _run(_prepare(k_chunks, x), S)[2]
 
 
-def _prepare(k: Tensor, x: Streams, g: Tensor | None) -> _Chunks:
-    """The inputs of the loop, from keys in chunks and the values and write rates of `x`."""
+def _prepare(k: Tensor, x: Streams) -> _Chunks:
+    """The inputs of the loop, from keys in chunks and everything else of `x`."""
     size = k.shape[-2]
     v_chunks = chunks.split(at_least_float32(x.v), size)
     b_chunks = chunks.split(at_least_float32(write_rates(x)).unsqueeze(-1), size)
+    scores, recalling, writing, kept = decayed(k, k, x.log_decay)
     eye = torch.eye(size, dtype=k.dtype, device=k.device)
-    A = (b_chunks * decayed_scores(k, k, g)).tril(-1)
+    A = (b_chunks * scores).tril(-1)
     inverse = torch.linalg.solve_triangular(
         eye + A, eye.expand_as(A), upper=False, unitriangular=True
     ) * b_chunks.transpose(-1, -2)
-    if g is None:
-        return _Chunks(inverse @ k, inverse @ v_chunks, k.transpose(-1, -2), None)
-    last = g[..., -1:, :]
     return _Chunks(
-        inverse @ (k * decay(g, k.dtype)),
+        inverse @ recalling,
         inverse @ v_chunks,
-        (k * decay(last - g, k.dtype)).transpose(-1, -2),
-        decay(last, k.dtype).transpose(-1, -2),
+        writing.transpose(-1, -2),
+        None if kept is None else kept.transpose(-1, -2),
     )
 
 

@@ -1,6 +1,9 @@
 """Functions shared by the rules with a matrix state."""
 
+from typing import NamedTuple, TypeGuard
+
 import torch
+import torch.nn.functional as F
 
 from tabicl_linear.kernels import chunks
 from tabicl_linear.kernels.rule import at_least_float32
@@ -26,6 +29,11 @@ def matrix_of(state: RuleState) -> Float[Tensor, "b h v k"]:
     """S of a matrix state; any other state is a bug in the caller."""
     assert isinstance(state, MatrixState), f"expected a MatrixState, got {type(state).__name__}"
     return state.S
+
+
+def per_channel(log_decay: Float[Tensor, "b t h g"] | None) -> TypeGuard[Float[Tensor, "b t h g"]]:
+    """Whether there is one gate per key channel, not one per head or none."""
+    return log_decay is not None and log_decay.shape[-1] > 1
 
 
 def cumulative_decay(
@@ -60,18 +68,102 @@ def pairwise_decay(g: Float[Tensor, "i bh s 1"], dtype: torch.dtype) -> Float[Te
 def decayed_scores(
     q: Float[Tensor, "i bh s k"], k: Float[Tensor, "i bh s k"], g: Float[Tensor, "i bh s g"] | None
 ) -> Float[Tensor, "i bh s s"]:
-    """q_i k_j, decayed from j to i, for j <= i."""
+    """q_i k_j, decayed from j to i, for j <= i.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        g: None, or the log decay summed from the start of the chunk, one number a token.
+    """
     if g is None:
         return (q @ k.transpose(-1, -2)).tril()
-    if g.shape[-1] == 1:
-        return (q @ k.transpose(-1, -2)) * pairwise_decay(g, q.dtype)
+    return (q @ k.transpose(-1, -2)) * pairwise_decay(g, q.dtype)
+
+
+def decayed_keys(
+    k: Float[Tensor, "i bh s k"], g: Float[Tensor, "i bh s g"] | None
+) -> tuple[Float[Tensor, "i bh s k"], Float[Tensor, "i bh 1 g"] | None]:
+    """Keys decayed to the end of their chunk, and what a chunk keeps of the state.
+
+    Args:
+        k: Keys.
+        g: None, or the log decay summed from the start of the chunk.
+    """
+    if g is None:
+        return k, None
+    last = g[..., -1:, :]
+    return k * decay(last - g, k.dtype), decay(last, k.dtype)
+
+
+class Decayed(NamedTuple):
+    """Queries and keys of chunks under gates; g is the log decay summed from a chunk's start."""
+
+    scores: Float[Tensor, "i bh s s"]
+    """q_i k_j, decayed from j to i, for j <= i, else 0."""
+
+    queries: Float[Tensor, "i bh s k"]
+    """exp(g_i) * q_i: decayed from the start of the chunk."""
+
+    keys: Float[Tensor, "i bh s k"]
+    """exp(g_C - g_j) * k_j: decayed to the end of the chunk."""
+
+    kept: Float[Tensor, "i bh 1 g"] | None
+    """exp(g_C), what a chunk keeps of the state; None without gates, which keep all of it."""
+
+
+def decayed(
+    q: Float[Tensor, "i bh s k"],
+    k: Float[Tensor, "i bh s k"],
+    log_decay: Float[Tensor, "b t h g"] | None,
+) -> Decayed:
+    """Everything that the decays of chunks change, for any kind of gate.
+
+    Args:
+        q: Queries in chunks.
+        k: Keys in chunks.
+        log_decay: Log decays before they are cut into chunks, or None.
+    """
     size = q.shape[-2]
-    later = torch.ones(size, size, dtype=torch.bool, device=q.device).tril().unsqueeze(-1)
-    # Differences in float64, C^2 k numbers, would take half as long again. Differences of rounded
-    # logs are exact wherever the decay is not negligible; the rounding errors, constants for
-    # gradients, are multiplied into queries and keys.
-    rounded = g.to(q.dtype)
-    rest = (g - rounded).detach().to(q.dtype)
-    difference = rounded.unsqueeze(-2) - rounded.unsqueeze(-3)
-    decayed = difference.masked_fill(~later, -torch.inf).exp() * (k * (-rest).exp()).unsqueeze(-3)
-    return (decayed @ (q * rest.exp()).unsqueeze(-1)).squeeze(-1)
+    if per_channel(log_decay):
+        return halved(q, k, chunks.split(at_least_float32(log_decay), size))
+    g = cumulative_decay(log_decay, size)
+    queries = q if g is None else q * decay(g, q.dtype)
+    return Decayed(decayed_scores(q, k, g), queries, *decayed_keys(k, g))
+
+
+def halved(
+    q: Float[Tensor, "i bh s k"], k: Float[Tensor, "i bh s k"], log_decay: Float[Tensor, "i bh s k"]
+) -> Decayed:
+    """Decays with one gate per key channel, from blocks of one token to whole chunks.
+
+    Two neighbouring blocks become one: queries of the second, decayed from its start, meet keys of
+    the first, decayed to its end, in one product. That takes C log C exponentials and products a
+    channel where the decays of all pairs are C^2. Log decays are only ever added to each other and
+    their sums are never subtracted, so float32 represents the decay between any two tokens.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        log_decay: Log decay of each token, at most zero.
+    """
+    size = q.shape[-2]
+    padding = (1 << (size - 1).bit_length()) - size
+    q, k, total = (F.pad(z, (0, 0, 0, padding)).unsqueeze(-2) for z in (q, k, log_decay))
+    scores, kept = (q * k).sum(-1, keepdim=True), total.exp()
+    q = q * kept
+    while q.shape[2] > 1:
+        pairs = (z.unflatten(2, (-1, 2)).unbind(3) for z in (q, k, total, kept, scores))
+        (q, later), (earlier, k), totals, (first, second), (upper, lower) = pairs
+        # PyTorch's product of single rows takes longer than their sum.
+        single = later.shape[-2] == 1
+        cross = (
+            (later * earlier).sum(-1, keepdim=True) if single else later @ earlier.transpose(-1, -2)
+        )
+        above = torch.cat([upper, torch.zeros_like(cross)], -1)
+        scores = torch.cat([above, torch.cat([cross, lower], -1)], -2)
+        q = torch.cat([q, later * first], -2)
+        k = torch.cat([earlier * second, k], -2)
+        total = totals[0] + totals[1]
+        kept = total.exp()
+    scores, q, k, kept = (z.squeeze(2) for z in (scores, q, k, kept))
+    return Decayed(scores[..., :size, :size], q[..., :size, :], k[..., :size, :], kept)

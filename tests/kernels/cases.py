@@ -26,7 +26,7 @@ MATRIX_CASES = {
     "linear": Case(AdditiveRule(chunk_size=16), 16, beta=False, gate="none"),
     "linear_beta": Case(AdditiveRule(chunk_size=16), 16, beta=True, gate="none"),
     "head_decay": Case(AdditiveRule(chunk_size=16), 16, beta=True, gate="head"),
-    "channel_decay": Case(AdditiveRule(channel_chunk_size=16), 16, beta=False, gate="channel"),
+    "channel_decay": Case(AdditiveRule(chunk_size=16), 16, beta=False, gate="channel"),
     "delta": Case(DeltaRule(chunk_size=16), 16, beta=True, gate="none"),
     "gated_delta": Case(DeltaRule(chunk_size=16), 16, beta=True, gate="head"),
     "channel_delta": Case(DeltaRule(channel_chunk_size=16), 16, beta=True, gate="channel"),

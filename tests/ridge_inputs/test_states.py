@@ -83,6 +83,27 @@ def test_a_fit_computes_all_leverages_by_the_choice_of_the_model():
         fitted(model, context, rows_per_chunk=50)
 
 
+@pytest.mark.parametrize("strategy", [Combined, Interleaved])
+@pytest.mark.parametrize("num_context", [20, 200])
+def test_training_computes_all_leverages_by_the_choice_of_the_model(strategy, num_context):
+    """Long contexts are solved by sums over features, short ones by products of rows."""
+    model = untrained(strategy=strategy)
+    sizes = []
+
+    def counted(factors, right=None):
+        sizes.append(factors.shape[-1])
+        return squared_lengths(factors, right)
+
+    def refused(factors, right=None):
+        raise AssertionError("outside the choice")
+
+    model.place("torch").adopt({squared_lengths: counted})
+    with using({squared_lengths: refused}):
+        model.train_pass(task(num_context + 5, num_context=num_context))
+    assert sizes
+    assert all((size == num_context) == (num_context == 20) for size in sizes)
+
+
 def test_predicting_changes_no_state():
     model, batch = noisy(), task()
     state, queries = fitted(model, batch)
