@@ -98,10 +98,9 @@ def _front_page(report: Report, files: Mapping[str, str]) -> str:
     texts = ["# Results of the study", _summary(report, front), _verdict_table(front)]
     texts.append(
         "All claims: [claims](study/claims.md). *One seed*: what varies from training to "
-        "training is not known yet, so the verdict holds for these trained models. What a verdict "
-        "is worth where a model is near guessing, such as two-axis and interleaved Delta, stands in "
-        "the [pilot](pilot.md). How the default weights do on real tables is another page "
-        "([benchmarks](benchmarks.md))."
+        "training is not known yet, so the verdict holds for these trained models. What verdicts "
+        "are worth whose models are near guessing stands in the [pilot](pilot.md). How the default "
+        "weights do on real tables is another page ([benchmarks](benchmarks.md))."
     )
     for name in FRONT:
         item = items()[name]
