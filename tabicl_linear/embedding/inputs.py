@@ -13,7 +13,7 @@ busy."""
 
 CPU_TOKENS, MIN_CPU_ROWS = 4096, 64
 """On a CPU, rows of several cells are fewer: as many as have so many tokens, but not less than the
-second (docs/performance.md, "Rows in the network at a time")."""
+second (docs/performance_log.md, "Rows in the network at a time")."""
 
 
 class Limits(NamedTuple):

@@ -16,7 +16,7 @@ from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Tensor
 
 CHUNK = 32
-"""Tokens of a chunk, a multiple of 16; docs/performance.md has the measurements."""
+"""Tokens of a chunk, a multiple of 16; docs/performance_log.md has the measurements."""
 _TAKEN = (torch.float32, torch.bfloat16)
 
 
