@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from experiments.performance import run as performance
-from tabicl_linear.bench.report import Report, Table, Target
+from tabicl_linear.bench.measurement_tables import Report, Table, Target
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.machine import describe
 

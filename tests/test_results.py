@@ -16,7 +16,7 @@ from experiments.results import weak
 from tabicl_linear._version import __version__
 from tabicl_linear.estimator import random_feature_ridge
 from tabicl_linear.evaluation.benchmarks import folder_benchmark
-from tabicl_linear.report import figures
+from tabicl_linear.report import benchmark_figures
 from tabicl_linear.report.comparison import holm
 from tabicl_linear.shipped import DEFAULT, WEIGHTS
 
@@ -64,8 +64,8 @@ def call(tables, folder, *options, baselines=BASELINES):
 @pytest.fixture
 def blank_figures(monkeypatch):
     """Drawing takes longer than all the rest."""
-    monkeypatch.setattr(figures, "critical_difference", lambda *_: "<svg/>")
-    monkeypatch.setattr(figures, "differences", lambda *_: "<svg/>")
+    monkeypatch.setattr(benchmark_figures, "critical_difference", lambda *_: "<svg/>")
+    monkeypatch.setattr(benchmark_figures, "differences", lambda *_: "<svg/>")
 
 
 def page(folder):

@@ -19,7 +19,7 @@ from lightning.pytorch.callbacks import LambdaCallback
 
 from experiments.precision import curves
 from tabicl_linear.bench.cases import progress
-from tabicl_linear.bench.report import Report, Table
+from tabicl_linear.bench.measurement_tables import Report, Table
 from tabicl_linear.bench.training import PRECISIONS, make_trainer
 from tabicl_linear.cli.bench import save
 from tabicl_linear.config import build_data, build_task, trainer_options

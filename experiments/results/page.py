@@ -16,13 +16,13 @@ import pandas as pd
 from experiments.results import weak
 from tabicl_linear.evaluation.benchmarks import Benchmark
 from tabicl_linear.evaluation.evaluation import EVALUATION
-from tabicl_linear.report import document, figures, tables
+from tabicl_linear.report import benchmark_figures, document, report_tables
 from tabicl_linear.report.coverage import coverage
 from tabicl_linear.report.layout import markdown
-from tabicl_linear.report.metrics import METRICS
+from tabicl_linear.report.metric_order import METRICS
 from tabicl_linear.report.paper_tables import paper_tables
+from tabicl_linear.report.report_tables import Scored
 from tabicl_linear.report.results import read
-from tabicl_linear.report.tables import Scored
 
 DRAWN = ("roc_auc", "log_loss")
 """Metrics with figures."""
@@ -68,10 +68,10 @@ def page(
         DataError: Results or tables that cannot be read.
     """
     results = read(folders, {})
-    scored = [tables.scored(coverage(results, name)) for name in results.protocols]
+    scored = [report_tables.scored(coverage(results, name)) for name in results.protocols]
     reference = models[0]
     not_begun = _not_begun(scored, benchmarks, [*models, *baselines])
-    missing = tables.missing_table(scored)
+    missing = report_tables.missing_table(scored)
     warnings = document.notes(scored, reference) + not_begun
     if not not_begun and not missing.rows():
         warnings.append("Nothing is missing: every model has every fold of every table.")
@@ -80,10 +80,10 @@ def page(
         _how(folders, made),
         *(f"> {line}" for line in warnings),
         "## Means",
-        markdown(tables.means_table(scored)),
+        markdown(report_tables.means_table(scored)),
     ]
     drawn: dict[str, str] = {}
-    look = figures.styles(results.models)
+    look = benchmark_figures.styles(results.models)
     for one in scored:
         parts += _chapter(one, reference, look, drawn)
     paper = paper_tables(scored)
@@ -95,7 +95,7 @@ def page(
         parts += ["## Missing", markdown(missing)]
     numbers = {
         SCORES: _scores(scored).to_csv(index=False, lineterminator="\n"),
-        PAIRS: tables.pairs_frame(scored).to_csv(index=False, lineterminator="\n"),
+        PAIRS: report_tables.pairs_frame(scored).to_csv(index=False, lineterminator="\n"),
     }
     return {"page": "\n\n".join(part.strip() for part in parts) + "\n"} | drawn | numbers
 
@@ -151,16 +151,18 @@ def _not_begun(
     ]
 
 
-def _chapter(one: Scored, reference: str, look: figures.Styles, drawn: dict[str, str]) -> list[str]:
+def _chapter(
+    one: Scored, reference: str, look: benchmark_figures.Styles, drawn: dict[str, str]
+) -> list[str]:
     """A benchmark; adds its figures to those that are drawn."""
     parts = [f"## {one.title}"]
     if not one.comparisons:
         return [*parts, "No table is complete for every model."]
     models = one.coverage.models
     against = reference if reference in models else models[0]
-    parts.append(markdown(tables.scores_table(one)))
+    parts.append(markdown(report_tables.scores_table(one)))
     if len(models) > 1:
-        parts.append(markdown(tables.differences_table(one, against)))
+        parts.append(markdown(report_tables.differences_table(one, against)))
         for metric in (x for x in DRAWN if x in one.comparisons):
             parts.append(f"### {one.title}: {METRICS[metric].title}")
             for drawing in document.drawings(one, metric, against, look):
@@ -169,7 +171,7 @@ def _chapter(one: Scored, reference: str, look: figures.Styles, drawn: dict[str,
     return [
         *parts,
         f"### {one.title}: every table",
-        markdown(tables.datasets_table(one, "roc_auc")),
+        markdown(report_tables.datasets_table(one, "roc_auc")),
     ]
 
 

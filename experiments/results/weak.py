@@ -10,7 +10,7 @@ from scipy import stats
 from tabicl_linear.evaluation.benchmarks import Benchmark
 from tabicl_linear.report.comparison import ALPHA, holm
 from tabicl_linear.report.layout import DASH, Cell, Table, number, p_value, signed
-from tabicl_linear.report.tables import Scored
+from tabicl_linear.report.report_tables import Scored
 
 METRIC = "roc_auc"
 WEAKEST = 5

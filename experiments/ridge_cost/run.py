@@ -20,7 +20,7 @@ import torch
 
 from tabicl_linear.bench.cases import Case, Measured, Options, measure
 from tabicl_linear.bench.inference import fit, labelled
-from tabicl_linear.bench.report import Report, Target, case_table
+from tabicl_linear.bench.measurement_tables import Report, Target, case_table
 from tabicl_linear.bench.train import draw_batch
 from tabicl_linear.bench.training import Step, within_training
 from tabicl_linear.cli.bench import save

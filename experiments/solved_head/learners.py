@@ -16,9 +16,9 @@ from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import Division, divisions, rounds
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.learners import OPTIONS
+from tabicl_linear.estimator.learners.chosen_trees.learner_choice import OPTIONS
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
 from tabicl_linear.estimator.learners.chosen_trees.solving import Rows
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tabicl_linear.analysis.figures import by_layer, panels
-from tabicl_linear.report.figures import styles
+from tabicl_linear.report.benchmark_figures import styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from tabicl_linear.kernels.cells import attend_across_cells
+from tabicl_linear.kernels.cell_attention import attend_across_cells
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.mixers.base import head_dim
 from tabicl_linear.nn.initialise import initialise_

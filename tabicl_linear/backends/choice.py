@@ -15,9 +15,9 @@ import torch
 
 from tabicl_linear.backends import fla
 from tabicl_linear.backends.cpp import loader, rules
-from tabicl_linear.backends.cpp.cells import CELLS
+from tabicl_linear.backends.cpp.cell_attention import CELLS
 from tabicl_linear.backends.cpp.tokenwise import TOKENWISE
-from tabicl_linear.backends.cpp.trees import TREES
+from tabicl_linear.backends.cpp.tree_growth import TREES
 from tabicl_linear.backends.cpp.triangular import TRIANGULAR
 from tabicl_linear.backends.self_test import (
     TF32_TOLERANCE,

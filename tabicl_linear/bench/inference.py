@@ -11,7 +11,7 @@ import torch
 from tabicl_linear.bench import inference_tables
 from tabicl_linear.bench.cases import Case, Options, measure
 from tabicl_linear.bench.inference_tables import QUERIES, SOFTMAX
-from tabicl_linear.bench.report import Report
+from tabicl_linear.bench.measurement_tables import Report
 from tabicl_linear.bench.training import noise
 from tabicl_linear.config import build_task
 from tabicl_linear.data.batch import TaskBatch

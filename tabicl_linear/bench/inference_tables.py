@@ -9,7 +9,7 @@ from matplotlib.ticker import EngFormatter, NullFormatter
 from scipy import stats
 
 from tabicl_linear.analysis import figures
-from tabicl_linear.bench.report import Table, number, spread_text
+from tabicl_linear.bench.measurement_tables import Table, number, spread_text
 
 SOFTMAX = "softmax"
 QUERIES = 100

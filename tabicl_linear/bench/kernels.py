@@ -11,7 +11,7 @@ from tabicl_linear.backends import self_test, using
 from tabicl_linear.backends.choice import Backend, kernels_of, missing
 from tabicl_linear.bench import kernel_baselines as naive
 from tabicl_linear.bench.cases import Case, Options, copy, matmul, measure
-from tabicl_linear.bench.report import Report, Target, case_table
+from tabicl_linear.bench.measurement_tables import Report, Target, case_table
 from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.delta import DeltaRule
 from tabicl_linear.kernels.rule import UpdateRule

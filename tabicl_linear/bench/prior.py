@@ -8,8 +8,8 @@ import torch
 
 from tabicl_linear import priors
 from tabicl_linear.bench.cases import Case, Options, copy, matmul, measure
+from tabicl_linear.bench.measurement_tables import Report, Target, case_table
 from tabicl_linear.bench.prior_baselines import imitate
-from tabicl_linear.bench.report import Report, Target, case_table
 from tabicl_linear.priors import TaskShape
 
 SHAPE = TaskShape(batch_size=8, num_rows=1000, num_context=500, num_features=20, num_classes=10)

@@ -11,7 +11,7 @@ import torch
 from tabicl_linear.analysis.cards import pixels
 from tabicl_linear.analysis.probe_tasks import Probe
 from tabicl_linear.bench.clock import timed
-from tabicl_linear.bench.report import Table, Target
+from tabicl_linear.bench.measurement_tables import Table, Target
 from tabicl_linear.callbacks.probing import Probing
 from tabicl_linear.config import PROBES, build_callbacks, build_data, trainer_options
 from tabicl_linear.training.task import InContextTask

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 from torch import get_num_threads
 
 from tabicl_linear.bench.cases import Case, Options, Role, measure
-from tabicl_linear.bench.report import Report, Target, case_table
+from tabicl_linear.bench.measurement_tables import Report, Target, case_table
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 from tabicl_linear.evaluation.baselines import BASELINES
 

@@ -8,8 +8,8 @@ import torch
 
 from tabicl_linear.backends.choice import missing
 from tabicl_linear.bench.cases import Case, Measured, Options, copy, measure
+from tabicl_linear.bench.measurement_tables import Report, Target, case_table
 from tabicl_linear.bench.probing import probing_cost
-from tabicl_linear.bench.report import Report, Target, case_table
 from tabicl_linear.bench.training import DenseProducts, Step, flops, noise, within_training
 from tabicl_linear.config import build_data, build_task, trainer_options
 from tabicl_linear.data.batch import TaskBatch

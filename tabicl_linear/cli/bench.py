@@ -18,7 +18,7 @@ from tabicl_linear.files import written_whole
 
 if TYPE_CHECKING:
     from tabicl_linear.bench.cases import Options
-    from tabicl_linear.bench.report import Report
+    from tabicl_linear.bench.measurement_tables import Report
 
 QUICK = (
     *(f"model.architecture.{name}=32" for name in ("dim", "hidden_dim", "decoder_dim")),

@@ -105,7 +105,7 @@ def _parser() -> OneLineArgumentParser:
 
 
 def _options(arguments: argparse.Namespace, names: list[str]) -> "RunOptions":
-    from tabicl_linear.analysis.oracle import OracleOptions
+    from tabicl_linear.analysis.state_optimisation import OracleOptions
     from tabicl_linear.lengths.datasets import DatasetOptions
     from tabicl_linear.lengths.run import RunOptions
 

@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"--folds {arguments.folds}: give at least 2.")
     names = names_of(arguments.checkpoint, arguments.names)
     # Torch takes seconds to import: what can be checked without comes first.
-    from tabicl_linear.analysis.oracle import OracleOptions, check_model
+    from tabicl_linear.analysis.state_optimisation import OracleOptions, check_model
     from tabicl_linear.lengths import parts
     from tabicl_linear.lengths.oracle_tasks import COLUMNS, compare
 

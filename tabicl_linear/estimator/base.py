@@ -22,7 +22,7 @@ from tabicl_linear.estimator import fitting
 from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
-from tabicl_linear.estimator.learners.protocol import Learners
+from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.members.ensemble import progress_bar
 from tabicl_linear.estimator.plan import Plan, checked_plan, resolved_device
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table, rows_of_file

@@ -11,8 +11,8 @@ import torch
 
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
+from tabicl_linear.estimator.learners.interface import State
 from tabicl_linear.estimator.learners.many_classes import problems
-from tabicl_linear.estimator.learners.protocol import State
 from tabicl_linear.estimator.members.ensemble import (
     Encoded,
     FittedEnsemble,

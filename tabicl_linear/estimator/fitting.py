@@ -24,7 +24,7 @@ from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.extending import grows, rows_held
-from tabicl_linear.estimator.learners.protocol import ContextLearner, Learners
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.estimator.members.ensemble import (
     Encoded,
     coefficients_alone,

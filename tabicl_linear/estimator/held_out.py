@@ -13,8 +13,8 @@ from tabicl_linear.estimator import choices
 from tabicl_linear.estimator.choices import FULL, LongContext, held_out_rows
 from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
+from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.learners.pretrained import longest_context
-from tabicl_linear.estimator.learners.protocol import ContextLearner
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
 from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.estimator.refinement import refined

@@ -17,9 +17,9 @@ from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.choices import MODES, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
-from tabicl_linear.estimator.learners.protocol import ContextLearner
+from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows_that_fit
 
 EnsembleName = Literal["default", "paper"]

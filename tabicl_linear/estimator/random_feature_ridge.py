@@ -10,7 +10,7 @@ from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
 from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgument, check_trees
-from tabicl_linear.estimator.learners.chosen_trees.learners import (
+from tabicl_linear.estimator.learners.chosen_trees.learner_choice import (
     MAX_COLUMNS,
     OPTIONS,
     ChosenTreesLearners,

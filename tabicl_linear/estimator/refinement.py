@@ -1,8 +1,9 @@
 """Fitted states that are optimised on their own context: `refine=True`.
 
-The hidden-state oracle (section 4.1, `analysis/oracle.py`) as an option of the classifier. The
-model is frozen. A tenth of the rows is held out of a starting state, whose matrices are then
-optimised to predict the other rows, read as queries, for as long as that helps on the tenth.
+The hidden-state oracle (section 4.1, `analysis/state_optimisation.py`) as an option of the
+classifier. The model is frozen. A tenth of the rows is held out of a starting state, whose matrices
+are then optimised to predict the other rows, read as queries, for as long as that helps on the
+tenth.
 """
 
 from dataclasses import replace
@@ -27,7 +28,7 @@ from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Int, Tensor
 
 if TYPE_CHECKING:
-    from tabicl_linear.analysis.oracle import Epoch
+    from tabicl_linear.analysis.state_optimisation import Epoch
 
 HELD_OUT_FRACTION = 0.1
 """Of the rows, which a starting state has not read; `choices.MAX_HELD_OUT` at most."""
@@ -46,7 +47,7 @@ def check_refinable(model: InContextModel) -> None:
     Raises:
         ConfigError: They cannot; the message says why.
     """
-    from tabicl_linear.analysis.oracle import check_model
+    from tabicl_linear.analysis.state_optimisation import check_model
 
     try:
         check_model(model)
@@ -110,7 +111,7 @@ def _refined(
 ) -> "tuple[InContextState, list[Epoch]]":
     """The state that a member uses for a problem, and the passes that led to it."""
     # Only those who refine load what looks into models.
-    from tabicl_linear.analysis.oracle import OracleOptions, optimise_states
+    from tabicl_linear.analysis.state_optimisation import OracleOptions, optimise_states
 
     epochs: list[Epoch] = []
     state = problem.state

@@ -13,7 +13,7 @@ from tabicl_linear.estimator.plan import EnsembleName
 from tabicl_linear.evaluation import description, trials
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
 from tabicl_linear.evaluation.candidates import Candidate
-from tabicl_linear.evaluation.progress import Progress
+from tabicl_linear.evaluation.remaining_time import Progress
 from tabicl_linear.evaluation.trials import Result, Task
 from tabicl_linear.evaluation.workers import Death, finished
 from tabicl_linear.files import sweep, written_whole

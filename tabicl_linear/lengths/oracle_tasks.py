@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from sklearn.model_selection import StratifiedKFold
 
-from tabicl_linear.analysis.oracle import Epoch, OracleOptions, optimise_states
+from tabicl_linear.analysis.state_optimisation import Epoch, OracleOptions, optimise_states
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.rows.labels import checked_labels

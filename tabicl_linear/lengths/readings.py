@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from tabicl_linear.analysis.oracle import OracleOptions, optimise_states
+from tabicl_linear.analysis.state_optimisation import OracleOptions, optimise_states
 from tabicl_linear.embedding.inputs import chunk_rows
 from tabicl_linear.embedding.statistics import ContextStatistics
 from tabicl_linear.learner import BlockEnsemble

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from tabicl_linear.analysis.oracle import OracleOptions, check_model
+from tabicl_linear.analysis.state_optimisation import OracleOptions, check_model
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.lengths.datasets import DatasetOptions, LengthDataset, draw_dataset
 from tabicl_linear.lengths.readings import (

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from tabicl_linear.report.metrics import METRICS, TIMES
+from tabicl_linear.report.metric_order import METRICS, TIMES
 from tabicl_linear.report.results import Results
 
 

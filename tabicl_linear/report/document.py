@@ -8,14 +8,14 @@ from urllib.parse import quote
 from tabicl_linear._version import __version__
 from tabicl_linear.errors import DataError
 from tabicl_linear.pages import render
-from tabicl_linear.report import figures, tables
+from tabicl_linear.report import benchmark_figures, report_tables
 from tabicl_linear.report.comparison import ALPHA, Comparison, ranks
 from tabicl_linear.report.coverage import coverage
 from tabicl_linear.report.layout import FORMATS, Table, hypertext, markdown
-from tabicl_linear.report.metrics import METRICS
+from tabicl_linear.report.metric_order import METRICS
 from tabicl_linear.report.paper_tables import paper_tables
+from tabicl_linear.report.report_tables import PRINTED, Scored
 from tabicl_linear.report.results import Results
-from tabicl_linear.report.tables import PRINTED, Scored
 
 TITLE = "Benchmark report"
 
@@ -97,12 +97,12 @@ def document(results: Results, *, reference: str | None, command: str) -> dict[s
         raise DataError(
             f"--reference {reference}: no such model; there are {', '.join(results.models)}."
         )
-    benchmarks = [tables.scored(coverage(results, name)) for name in results.protocols]
-    look = figures.styles(results.models)
+    benchmarks = [report_tables.scored(coverage(results, name)) for name in results.protocols]
+    look = benchmark_figures.styles(results.models)
     chapters = [_chapter(one, reference, look) for one in benchmarks]
-    means = tables.means_table(benchmarks)
+    means = report_tables.means_table(benchmarks)
     paper = paper_tables(benchmarks)
-    missing = tables.missing_table(benchmarks)
+    missing = report_tables.missing_table(benchmarks)
     everything = {"means": means, **paper, "missing": missing}
     for chapter in chapters:
         everything |= chapter.tables | {x.name: x.table for x in chapter.sections}
@@ -113,7 +113,7 @@ def document(results: Results, *, reference: str | None, command: str) -> dict[s
     }
     pictures = [x for chapter in chapters for part in chapter.sections for x in part.drawings]
     files |= {f"figures/{drawing.name}.svg": drawing.svg for drawing in pictures}
-    files["pairs.csv"] = tables.pairs_frame(benchmarks).to_csv(index=False)
+    files["pairs.csv"] = report_tables.pairs_frame(benchmarks).to_csv(index=False)
     header = {
         "title": TITLE,
         "command": command,
@@ -163,30 +163,32 @@ def _notes(one: Scored, reference: str | None) -> list[str]:
     return notes
 
 
-def _chapter(one: Scored, reference: str | None, look: figures.Styles) -> Chapter:
+def _chapter(one: Scored, reference: str | None, look: benchmark_figures.Styles) -> Chapter:
     if not one.comparisons:
         return Chapter(one, {}, [])
     name = quote(one.coverage.benchmark, safe="")
     models = one.coverage.models
-    parts = {f"scores-{name}": tables.scores_table(one)}
+    parts = {f"scores-{name}": report_tables.scores_table(one)}
     against = reference if reference in models else models[0]
     if len(models) > 1:
-        parts[f"differences-{name}"] = tables.differences_table(one, against)
+        parts[f"differences-{name}"] = report_tables.differences_table(one, against)
         if set(PRINTED) <= set(one.comparisons):
-            parts[f"pairs-{name}"] = tables.pairwise_table(one)
+            parts[f"pairs-{name}"] = report_tables.pairwise_table(one)
     sections = [
         Section(
             METRICS[metric].title,
             drawings(one, metric, against, look),
             f"tables-{name}-{metric}",
-            tables.datasets_table(one, metric),
+            report_tables.datasets_table(one, metric),
         )
         for metric in one.comparisons
     ]
     return Chapter(one, parts, sections)
 
 
-def drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> list[Drawing]:
+def drawings(
+    one: Scored, metric: str, against: str, look: benchmark_figures.Styles
+) -> list[Drawing]:
     """The figures of a metric; none for a single model, no curve where all tables have one size."""
     comparison, about = one.comparisons[metric], METRICS[metric]
     if len(comparison.scores.columns) < 2:
@@ -197,13 +199,13 @@ def drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> li
             f"critical-difference-{suffix}",
             f"Mean ranks by {about.title}. Bars join models that do not differ significantly"
             f"{_friedman(comparison)}.",
-            figures.critical_difference(comparison, look),
+            benchmark_figures.critical_difference(comparison, look),
         ),
         Drawing(
             f"differences-{suffix}",
             f"{about.title} of each model minus that of {against}, table by table; in blue where "
             "the model is better. Above: tables better : worse. A bar with a number on it is cut.",
-            figures.differences(comparison.scores, against, about),
+            benchmark_figures.differences(comparison.scores, against, about),
         ),
     ]
     rows = one.coverage.datasets.loc[comparison.scores.index, "rows"]
@@ -213,9 +215,9 @@ def drawings(one: Scored, metric: str, against: str, look: figures.Styles) -> li
             Drawing(
                 f"rank-by-rows-{suffix}",
                 f"Rank by {about.title} against rows of the table, smoothed by a Gaussian of width "
-                f"{figures.BANDWIDTH} in log10(rows). Ticks are tables; no line is drawn "
-                f"more than {figures.REACH} widths from the nearest one.",
-                figures.rank_by_rows(rows, by_table, look),
+                f"{benchmark_figures.BANDWIDTH} in log10(rows). Ticks are tables; no line is drawn "
+                f"more than {benchmark_figures.REACH} widths from the nearest one.",
+                benchmark_figures.rank_by_rows(rows, by_table, look),
             )
         )
     return pictures

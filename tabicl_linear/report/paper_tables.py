@@ -12,9 +12,9 @@ import pandas as pd
 from tabicl_linear.report import published
 from tabicl_linear.report.comparison import Comparison, compare
 from tabicl_linear.report.layout import DASH, Cell, Table, number
-from tabicl_linear.report.metrics import METRICS
+from tabicl_linear.report.metric_order import METRICS
 from tabicl_linear.report.published import Benchmark, Mean, PublishedModel
-from tabicl_linear.report.tables import (
+from tabicl_linear.report.report_tables import (
     PRINTED,
     Scored,
     marks,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tabicl_linear.errors import DamagedFile, DataError
 from tabicl_linear.files import DIGEST, digest_of
-from tabicl_linear.report.metrics import METRICS, TIMES
+from tabicl_linear.report.metric_order import METRICS, TIMES
 
 COLUMNS = (
     *("model", "benchmark", "dataset", "openml_id", "fold"),

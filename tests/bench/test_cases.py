@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tabicl_linear.bench.cases import Case, Measured, Options, measure
-from tabicl_linear.bench.report import case_table
+from tabicl_linear.bench.measurement_tables import case_table
 
 OPTIONS = Options(torch.device("cpu"), rounds=2)
 FIELD = [

@@ -14,8 +14,8 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.learners.chosen_trees import divisions, growth
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
 from tabicl_linear.estimator.rows import labelled, table_file
 from tabicl_linear.model import InContextModel
 

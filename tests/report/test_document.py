@@ -10,13 +10,13 @@ from report.folders import fail, rows, write
 from scipy.stats import norm
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.report import figures
+from tabicl_linear.report import benchmark_figures
+from tabicl_linear.report.benchmark_figures import BANDWIDTH, smoothed_ranks, styles
 from tabicl_linear.report.comparison import compare
 from tabicl_linear.report.document import document
-from tabicl_linear.report.figures import BANDWIDTH, smoothed_ranks, styles
-from tabicl_linear.report.metrics import METRICS
+from tabicl_linear.report.metric_order import METRICS
+from tabicl_linear.report.report_tables import pairwise_rows
 from tabicl_linear.report.results import read
-from tabicl_linear.report.tables import pairwise_rows
 
 SCORES = [0.6, 0.7, 0.5, 0.8, 0.65, 0.55, 0.75]
 PRINTED = ("roc_auc", "accuracy")
@@ -216,12 +216,12 @@ def test_smoothed_ranks_are_kernel_means():
 
 def test_a_bar_far_longer_than_the_others_is_cut(monkeypatch):
     drawn = {}
-    monkeypatch.setattr(figures, "_svg", lambda figure: drawn.update(figure=figure) or "")
+    monkeypatch.setattr(benchmark_figures, "_svg", lambda figure: drawn.update(figure=figure) or "")
     scores = pd.DataFrame(0.01, index=[f"t{i}" for i in range(40)], columns=["a", "b"])
     scores["a"] = 0.0
     for longest, cut in ((0.015, []), (0.4, ["+0.40"])):
         scores.loc["t7", "b"] = longest
-        figures.differences(scores, "a", METRICS["roc_auc"])
+        benchmark_figures.differences(scores, "a", METRICS["roc_auc"])
         (axes,) = drawn["figure"].axes
         assert [text.get_text() for text in axes.texts] == cut
         assert max(bar.get_width() for bar in axes.patches) == pytest.approx(0.015)

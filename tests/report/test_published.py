@@ -12,7 +12,7 @@ from tabicl_linear.report.comparison import ALPHA, holm, letters
 from tabicl_linear.report.layout import p_value
 from tabicl_linear.report.paper_tables import FAMILIES
 from tabicl_linear.report.published import CC18, TABARENA
-from tabicl_linear.report.tables import marks
+from tabicl_linear.report.report_tables import marks
 from tabicl_linear.runs import RUNS
 
 TABLES = published.tables()

@@ -7,7 +7,7 @@ import pandas as pd
 from experiments.study.measures.lengths import SCORES, options
 from experiments.study.scale import Scale
 from tabicl_linear import load_model
-from tabicl_linear.analysis.oracle import OracleOptions
+from tabicl_linear.analysis.state_optimisation import OracleOptions
 from tabicl_linear.lengths.oracle_tasks import SyntheticTasks, compare
 from tabicl_linear.model import InContextModel
 

@@ -9,7 +9,7 @@ from experiments.study.measures.oracle import has_matrices, long_form
 from experiments.study.measures.real import SCORES, SUITES, capped
 from experiments.study.scale import Scale
 from tabicl_linear import load_model
-from tabicl_linear.analysis.oracle import OracleOptions
+from tabicl_linear.analysis.state_optimisation import OracleOptions
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source, folder_benchmark
 from tabicl_linear.lengths.oracle_tasks import TableTasks, compare, limits
 from tabicl_linear.model import InContextModel

@@ -18,8 +18,8 @@ import torch
 from tabicl_linear.errors import CheckpointError, DataError
 from tabicl_linear.estimator.files.frames import as_bytes, from_bytes
 from tabicl_linear.estimator.files.schema import FORMER_NAMES, RECORDS, TAGS
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
 from tabicl_linear.estimator.learners.closed_form import ClosedForm
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.model import InContextModel, InContextState

@@ -16,13 +16,13 @@ from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.blocks import BlockStates, ContextBlocks
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTreesState
 from tabicl_linear.estimator.learners.chosen_trees.growing import (
     GrowingTreesState,
     HeldRows,
     TaskSums,
 )
 from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTreesState
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
 from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees

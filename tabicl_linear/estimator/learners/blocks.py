@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tabicl_linear.estimator.learners.protocol import ContextLearner, OfLearner, State
+from tabicl_linear.estimator.learners.interface import ContextLearner, OfLearner, State
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 

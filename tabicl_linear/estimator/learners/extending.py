@@ -3,10 +3,10 @@
 from typing import Any
 
 from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
 from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
-from tabicl_linear.estimator.learners.protocol import ContextLearner
+from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.model import InContextModel
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.learners.protocol import ContextLearner, OfLearner, State
+from tabicl_linear.estimator.learners.interface import ContextLearner, OfLearner, State
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 NUM_ORDERS = 2

@@ -7,8 +7,8 @@ from typing import Any
 
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.learners.many_classes import ManyClasses
-from tabicl_linear.estimator.learners.protocol import ContextLearner
 from tabicl_linear.model import InContextModel
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 

@@ -13,10 +13,10 @@ import torch
 from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_rows
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTreesState
 from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees, GrowingTreesState
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTreesState
 from tabicl_linear.estimator.learners.extending import extensible
-from tabicl_linear.estimator.learners.protocol import ContextLearner, State
+from tabicl_linear.estimator.learners.interface import ContextLearner, State
 from tabicl_linear.estimator.members import half_precision
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.members.relevance import choose_columns, relevance

@@ -17,13 +17,16 @@ from torch import nn
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
+    ChosenTrees,
+    ChosenTreesState,
+)
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     ROUNDS,
     divisions,
     rows_that_grow,
 )
 from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees, ChosenTreesState
 from tabicl_linear.estimator.learners.chosen_trees.predictor import (
     Divided,
     Predictor,

@@ -8,7 +8,7 @@ import torch
 
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.kernels.chosen import chosen
-from tabicl_linear.kernels.trees import NUMBERS, Questions, grown_tree
+from tabicl_linear.kernels.tree_growth import NUMBERS, Questions, grown_tree
 from tabicl_linear.types import Bool, Float, Int, Tensor, UInt8
 
 NUM_TREES = 64

@@ -13,7 +13,7 @@ import torch
 
 from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums, Rows
 from tabicl_linear.kernels.chosen import chosen
-from tabicl_linear.kernels.trees import shared_leaves
+from tabicl_linear.kernels.tree_growth import shared_leaves
 from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, Part, solve_sums
 from tabicl_linear.types import Float, Int, Tensor

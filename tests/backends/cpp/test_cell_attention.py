@@ -6,9 +6,9 @@ import pytest
 import torch
 from tolerances import RMS, assert_close
 
-from tabicl_linear.backends.cpp import cells as cpp
+from tabicl_linear.backends.cpp import cell_attention as cpp
 from tabicl_linear.backends.cpp.loader import unavailable
-from tabicl_linear.kernels import cells
+from tabicl_linear.kernels import cell_attention
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"not built: {unavailable()}")
 
@@ -31,7 +31,7 @@ def run(module, qkv, seed, num_cells):
 
 def assert_right(qkv, seed, num_cells):
     actual = run(cpp, qkv, seed, num_cells)
-    expected = run(cells, qkv.double(), seed.double(), num_cells)
+    expected = run(cell_attention, qkv.double(), seed.double(), num_cells)
     assert all(a.dtype == qkv.dtype for a in actual)
     for a, e in zip(actual, expected, strict=True):
         assert_close(a.double(), e, RMS[qkv.dtype])
@@ -47,14 +47,16 @@ def test_values_and_gradients_are_those_of_float64(num_cells, dim, dtype):
 @pytest.mark.parametrize(("num_cells", "dim"), [(17, 32), (4, 129)])
 def test_more_or_wider_cells_go_to_pytorch(num_cells, dim):
     qkv, seed = inputs(num_cells, dim)
-    assert all(map(torch.equal, run(cpp, qkv, seed, num_cells), run(cells, qkv, seed, num_cells)))
+    assert all(
+        map(torch.equal, run(cpp, qkv, seed, num_cells), run(cell_attention, qkv, seed, num_cells))
+    )
     assert_right(qkv, seed, num_cells)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 def test_other_dtypes_go_to_pytorch(dtype):
     qkv, seed = inputs(4, dtype=dtype)
-    assert all(map(torch.equal, run(cpp, qkv, seed, 4), run(cells, qkv, seed, 4)))
+    assert all(map(torch.equal, run(cpp, qkv, seed, 4), run(cell_attention, qkv, seed, 4)))
 
 
 def test_large_scores_choose_one_cell():
@@ -71,7 +73,7 @@ def test_what_is_not_finite_stays_so_in_its_own_row_and_head(value):
     touched = torch.zeros_like(heads, dtype=torch.bool)
     touched[4:, 3, 2] = True
     assert torch.equal(heads[~touched], expected[~touched])
-    assert torch.equal(heads.isnan(), cells.attend_across_cells(qkv, 4).isnan())
+    assert torch.equal(heads.isnan(), cell_attention.attend_across_cells(qkv, 4).isnan())
 
 
 @pytest.mark.parametrize("num_cells", [3, 10])

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from tabicl_linear.backends.cpp.loader import library, pointer
-from tabicl_linear.kernels import trees
+from tabicl_linear.kernels import tree_growth
 from tabicl_linear.kernels.chosen import Choice
-from tabicl_linear.kernels.trees import Questions
+from tabicl_linear.kernels.tree_growth import Questions
 from tabicl_linear.types import Bool, Float, Int, Tensor, UInt8
 
 WORD = 64
@@ -44,7 +44,7 @@ def grown_tree(
     fewest: int,
     least: float,
 ) -> Questions:
-    """`trees.grown_tree`."""
+    """`tree_growth.grown_tree`."""
     numbers, targets, allowed = (x.contiguous() for x in (numbers, targets, allowed))
     inner, num_columns = allowed.shape
     rows, outputs = targets.shape
@@ -63,10 +63,10 @@ def grown_tree(
 
 
 def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
-    """`trees.shared_leaves`."""
+    """`tree_growth.shared_leaves`."""
     rows, count = leaves.shape
     if leaves.device.type != "cpu" or count > MOST_TREES:
-        return trees.shared_leaves(leaves)
+        return tree_growth.shared_leaves(leaves)
     # Leaves of one tree are numbered one after the other, and are fewer than 256: bytes tell them.
     small = F.pad(leaves.T.to(torch.uint8), (0, -rows % WORD)).contiguous()
     out = torch.empty(rows, rows)
@@ -75,7 +75,7 @@ def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
     return out
 
 
-TREES: Choice = {trees.grown_tree: grown_tree, trees.shared_leaves: shared_leaves}
+TREES: Choice = {tree_growth.grown_tree: grown_tree, tree_growth.shared_leaves: shared_leaves}
 """Replaces the functions in PyTorch."""
 
 

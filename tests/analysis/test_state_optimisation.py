@@ -9,7 +9,7 @@ from contract.variants import AXES, make, served, task
 from tolerances import CONTRACT, RMS, assert_close
 from torch.nn.functional import cross_entropy
 
-from tabicl_linear.analysis import OracleOptions, optimise_states, oracle
+from tabicl_linear.analysis import OracleOptions, optimise_states, state_optimisation
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.kernels.state import MatrixState, map_tensors, tensors
 
@@ -113,14 +113,15 @@ def test_rows_to_hold_out_may_be_given():
 
 def test_a_pass_may_draw_some_of_the_rows(monkeypatch):
     model, (x, y, categorical) = make("DeltaNet", "causal"), context()
-    state, drawn, losses = fitted(model, x, y, categorical), [], oracle.ContextRows.losses
+    state, drawn = fitted(model, x, y, categorical), []
+    losses = state_optimisation.ContextRows.losses
 
     def watched(self, layers, rows):
         if torch.is_grad_enabled():
             drawn.append(rows)
         return losses(self, layers, rows)
 
-    monkeypatch.setattr(oracle.ContextRows, "losses", watched)
+    monkeypatch.setattr(state_optimisation.ContextRows, "losses", watched)
     options = replace(FEW, pass_rows=10, batch_rows=6, max_epochs=2)
     optimise_states(model, state, x, y, options)
     assert [len(rows) for rows in drawn] == [6, 4, 6, 4]
@@ -283,5 +284,5 @@ def test_foreign_rows_and_states_are_refused():
 
 
 def test_examples_run():
-    assert doctest.testmod(oracle).attempted > 0
-    assert doctest.testmod(oracle).failed == 0
+    assert doctest.testmod(state_optimisation).attempted > 0
+    assert doctest.testmod(state_optimisation).failed == 0

@@ -8,7 +8,7 @@ import pandas as pd
 from tabicl_linear.report.comparison import Comparison, Pair, compare
 from tabicl_linear.report.coverage import Coverage
 from tabicl_linear.report.layout import DASH, Cell, Mark, Table, number, p_value, signed
-from tabicl_linear.report.metrics import METRICS
+from tabicl_linear.report.metric_order import METRICS
 from tabicl_linear.report.published import BENCHMARKS, Benchmark, published_mean
 
 PRINTED = ("roc_auc", "accuracy")

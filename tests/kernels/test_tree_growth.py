@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from tabicl_linear.kernels.trees import grown_tree, shared_leaves
+from tabicl_linear.kernels.tree_growth import grown_tree, shared_leaves
 
 
 def table(rows=60, columns=4, outputs=2, seed=0):

@@ -9,7 +9,7 @@ from tolerances import ROUNDING, assert_close
 from tabicl_linear.estimator.learners.chosen_trees import divisions as divisions_module
 from tabicl_linear.estimator.learners.chosen_trees import growth
 from tabicl_linear.estimator.learners.chosen_trees import predictor as predictor_module
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.ridge_inputs import RidgeOptions
 

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from tabicl_linear.backends.cpp.loader import library, pointer
 from tabicl_linear.backends.cpp.tokenwise import FEW, PIECES, takes
-from tabicl_linear.kernels import cells
+from tabicl_linear.kernels import cell_attention
 from tabicl_linear.kernels.chosen import Choice
 from tabicl_linear.types import Float, Tensor
 
@@ -35,14 +35,14 @@ class _Cells(ctypes.Structure):
 def attend_across_cells(
     qkv: Float[Tensor, "g t 3 h k"], num_cells: int
 ) -> Float[Tensor, "g t h k"]:
-    """`cells.attend_across_cells`."""
+    """`cell_attention.attend_across_cells`."""
     if not takes(qkv) or num_cells > MOST_CELLS or qkv.shape[-1] > MOST_DIM:
-        return cells.attend_across_cells(qkv, num_cells)
+        return cell_attention.attend_across_cells(qkv, num_cells)
     heads: Tensor = _Attention.apply(qkv, num_cells)
     return heads
 
 
-CELLS: Choice = {cells.attend_across_cells: attend_across_cells}
+CELLS: Choice = {cell_attention.attend_across_cells: attend_across_cells}
 """Replaces the function in PyTorch."""
 
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tabicl_linear.backends.cpp import trees as cpp
+from tabicl_linear.backends.cpp import tree_growth as cpp
 from tabicl_linear.backends.cpp.loader import unavailable
-from tabicl_linear.kernels import trees
+from tabicl_linear.kernels import tree_growth
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=f"not built: {unavailable()}")
 
@@ -24,7 +24,8 @@ def test_rows_are_parted_as_in_pytorch(rows, columns, depth, outputs):
     numbers, targets = table(rows, columns, outputs)
     allowed = torch.ones(2**depth - 1, columns, dtype=torch.bool)
     result, expected = (
-        each.grown_tree(numbers, targets, allowed, fewest=3, least=1e-9) for each in (cpp, trees)
+        module.grown_tree(numbers, targets, allowed, fewest=3, least=1e-9)
+        for module in (cpp, tree_growth)
     )
     parted, as_expected = (part.nodes[:, None] == part.nodes for part in (result, expected))
     assert torch.equal(parted, as_expected)
@@ -46,7 +47,7 @@ def test_columns_that_are_not_allowed_are_not_asked():
 def test_shared_leaves_are_those_of_pytorch(rows):
     leaves = torch.randint(0, 60, (rows, 70), generator=torch.Generator().manual_seed(0))
     leaves = (leaves + 60 * torch.arange(70)).int()
-    assert torch.equal(cpp.shared_leaves(leaves), trees.shared_leaves(leaves))
+    assert torch.equal(cpp.shared_leaves(leaves), tree_growth.shared_leaves(leaves))
 
 
 def test_more_trees_than_a_byte_counts_go_to_pytorch():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tabicl_linear.evaluation.progress import EVERY, Progress, in_words
+from tabicl_linear.evaluation.remaining_time import EVERY, Progress, in_words
 
 
 class Clock:

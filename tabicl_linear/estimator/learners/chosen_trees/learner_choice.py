@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import FEWEST_ROWS
 from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
-from tabicl_linear.estimator.learners.chosen_trees.learner import ChosenTrees
 from tabicl_linear.estimator.learners.feature_budget import check_budget
-from tabicl_linear.estimator.learners.protocol import ContextLearner, Learners
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 MAX_COLUMNS = 100

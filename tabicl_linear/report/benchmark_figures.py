@@ -16,7 +16,7 @@ from scipy.special import softmax
 
 from tabicl_linear.report.comparison import ALPHA, Comparison
 from tabicl_linear.report.layout import signed
-from tabicl_linear.report.metrics import Metric
+from tabicl_linear.report.metric_order import Metric
 
 BANDWIDTH = 0.1
 """Of the Gaussian kernel that smooths ranks, in decades of rows (figure 6 of the paper)."""

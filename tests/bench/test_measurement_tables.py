@@ -6,7 +6,7 @@ import math
 import pandas as pd
 import pytest
 
-from tabicl_linear.bench.report import (
+from tabicl_linear.bench.measurement_tables import (
     Report,
     Table,
     Target,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tolerances import RMS, assert_close
 
-from tabicl_linear.kernels.cells import attend_across_cells
+from tabicl_linear.kernels.cell_attention import attend_across_cells
 
 
 @pytest.mark.parametrize("num_cells", [1, 2, 5])
