@@ -43,9 +43,10 @@ def describe(device: torch.device) -> dict[str, Any]:
 def sentence(machine: dict[str, Any]) -> str:
     """The same in one line."""
     gpu = f"; {machine['gpu']}" if machine["gpu"] else ""
+    threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
     load = " ".join(f"{load:.1f}" for load in machine["load_average"])
     return (
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads{gpu}; torch "
+        f"{machine['cpu']}, {machine['cores']} cores, {threads}{gpu}; torch "
         f"{machine['torch']}, Python {machine['python']}, {machine['system']}; load {load}; commit "
         f"{machine['git_commit'] or 'unknown'}; {machine['date']}"
     )

@@ -40,7 +40,8 @@ def test_the_page_has_every_table_and_target(output):
     assert f"commit {COMMIT}" in text
     for name in performance.PARTS:
         assert f"| {name} | 1.25 |" in text
-        assert f"| ratio of {name} | at least 2 | 1.50: not kept |" in text
+        config = f"{performance.CONFIGS[name]}, " if name in performance.CONFIGS else ""
+        assert f"| {config}ratio of {name} | at least 2 | 1.50: not kept |" in text
     assert "`tabicl-linear bench train --rounds=3 --budget=60 --threads=1 --cpu-time`" in text
 
 

@@ -13,7 +13,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ PARTS: Mapping[str, Sequence[str]] = {
     "ridge": ["experiments.ridge_cost.run", "--rounds=3"],
 }
 """Modules and their options by name of the part; options that all share are `_command`'s."""
+CONFIGS = {"train": "deltanet.yaml", "train-small": "study's Delta", "train-quick": "quick.yaml"}
+"""What parts train whose targets do not say it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,7 +124,7 @@ def write(output: Path, page: Path) -> None:
     text = environment.get_template("page.md.jinja").render(
         commit=commits.pop(),
         machine=sentence(parts["train"]["machine"]),
-        targets=_targets(parts.values()),
+        targets=_targets(parts),
         tables={name: _tables(part) for name, part in parts.items()},
         commands={name: _shown(name) for name in PARTS},
     )
@@ -150,19 +152,25 @@ def _tables(part: Mapping[str, Any]) -> str:
     texts = []
     for table in part["tables"]:
         cells = pd.DataFrame(table["cells"])
-        rows = [["" if pd.isna(cell) else str(cell) for cell in row] for row in cells.values]
+        rows = [list(map(_text, row)) for row in cells.values]
         texts.append(markdown(list(cells.columns), rows))
     return "\n\n".join(texts)
 
 
-def _targets(parts: Iterable[Mapping[str, Any]]) -> str:
+def _text(cell: Any) -> str:
+    if pd.isna(cell):
+        return ""
+    return f"{cell:.3g}" if isinstance(cell, float) else str(cell)
+
+
+def _targets(parts: Mapping[str, Mapping[str, Any]]) -> str:
     rows = [
         [
-            target["what"],
+            f"{CONFIGS[name]}, {target['what']}" if name in CONFIGS else target["what"],
             f"{'at least' if target['at_least'] else 'at most'} {target['wanted']:g}",
             f"{target['measured']:.2f}: {'kept' if target['is_met'] else 'not kept'}",
         ]
-        for part in parts
+        for name, part in parts.items()
         for target in part["targets"]
         if target["is_met"] is not None
     ]
