@@ -117,6 +117,16 @@ def test_the_oracle_is_paired_with_lengths_only_on_the_same_datasets(tmp_path):
         value(tmp_path, "b:oracle@last - a@last")
 
 
+def test_the_oracle_of_one_seed_is_paired_where_lengths_have_two(tmp_path):
+    score = made_up.flat(0.7)
+    folder = made_up.unit(tmp_path, "a", 1)
+    made_up.lengths(folder, score)
+    made_up.lengths(made_up.unit(tmp_path, "a", 0), score)
+    made_up.oracle(folder, lambda rows, n: score(rows, np.arange(20))[:5] + 0.003, 0.1)
+    assert value(tmp_path, "a:oracle@last - a@last").value == pytest.approx(0.103)
+    assert value(tmp_path, "a:oracle@last - a@last").datasets == 5
+
+
 def test_real_readings_are_told_apart(tmp_path):
     folder = made_up.unit(tmp_path, "a")
     made_up.oracle_real(folder, 0.1)
