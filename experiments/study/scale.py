@@ -20,7 +20,7 @@ class Scale(NamedTuple):
     """What stands in a file of `scales/`.
 
     Attributes:
-        name: smoke, small, medium or paper.
+        name: smoke, small, small_4x, medium or paper.
         config: Laid over the config of every arm.
         arms: Patterns of names, to what is laid over the arms that match, in order.
         trained_rows: Rows of a table of training.

@@ -165,10 +165,10 @@ def test_a_kept_unit_of_another_recipe_is_not_used(tmp_path, kept, capsys):
 
 
 def test_units_that_are_kept_have_the_recipes_of_their_scale():
-    scale = Scale.read("small")
-    for path in sorted((MEASURED / "small").glob(f"*/{stores.UNIT}")):
-        record = stores.read_unit(path.parent)
-        unit = Unit(record["arm"], record["seed"], "small", "", "", scale.config_of(record["arm"]))
+    for path in sorted(MEASURED.glob(f"*/*/{stores.UNIT}")):
+        record, scale = stores.read_unit(path.parent), Scale.read(path.parents[1].name)
+        config = scale.config_of(record["arm"])
+        unit = Unit(record["arm"], record["seed"], scale.name, "", "", config)
         assert record["recipe"] == unit.recipe, path
 
 
