@@ -19,7 +19,6 @@ from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgument, check_trees
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import ChosenTreesLearners
 from tabicl_linear.estimator.learners.extending import extensible
 from tabicl_linear.estimator.learners.interface import Learners
@@ -298,7 +297,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
         """
         check_is_fitted(self)
         plan = self._plan()
-        if isinstance(self.fitted_.members.model, ChosenTrees | GrowingTrees):
+        if isinstance(self.fitted_.members.model, ChosenTrees):
             raise ConfigError(
                 "Trees that were chosen on the table predict it, and there is no model to look "
                 "into: fit with trees=False."

@@ -18,7 +18,6 @@ from tabicl_linear.estimator.choices import MODES, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows_that_fit
 
@@ -100,7 +99,7 @@ class Plan:
             learner: What reads the rows.
             num_columns: Usable columns of the table.
         """
-        if not isinstance(learner, ChosenTrees | GrowingTrees):
+        if not isinstance(learner, ChosenTrees):
             return self
         members = -(-num_columns // learner.max_columns)
         return replace(
