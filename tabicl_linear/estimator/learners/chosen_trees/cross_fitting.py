@@ -20,7 +20,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     rows_that_grow,
 )
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor, fit_predictor
+from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor, fit_rows
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
@@ -135,7 +135,8 @@ class ChosenTrees(nn.Module):
             state = state._replace(growth=growth)
             return self._with_more(state, x[:, most:], y[:, most:], rows_per_chunk)
         with using(tokenwise(device=torch.device("cpu"), backend="auto")):
-            return row_major(state._replace(predictors=tuple(map(fit_predictor, tasks))))
+            predictors = tuple(fit_rows(rows).predictor for rows in tasks)
+        return row_major(state._replace(predictors=predictors))
 
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from tabicl_linear.backends.choice import tokenwise
-from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, Indices, TaskRows
+from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import ROUNDS, divisions
 from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
 from tabicl_linear.estimator.learners.chosen_trees.predictor import (
@@ -20,6 +20,7 @@ from tabicl_linear.estimator.learners.chosen_trees.predictor import (
     Predictor,
     finished,
     grow_on,
+    leaf_sums,
     solved,
 )
 from tabicl_linear.estimator.learners.chosen_trees.solving import OfSums
@@ -55,7 +56,7 @@ class TaskSums(NamedTuple):
         for number, part in enumerate(parts):
             with using(tokenwise(device=torch.device("cpu"), backend="auto")):
                 grown.append(grow_on(rows[number // 2], part.growing, seed=number))
-            sums.append(_sums(rows[number // 2], grown[-1], part.solving))
+            sums.append(leaf_sums(rows[number // 2], part.solving, grown[-1].trees))
         counts = rows[0].one_hot(np.arange(len(rows[0]))).sum(0)
         growing = torch.zeros(len(parts), len(rows[0]), dtype=torch.bool, device=counts.device)
         for of_part, part in zip(growing, parts, strict=True):
@@ -66,7 +67,7 @@ class TaskSums(NamedTuple):
         """The same after more rows, which have grown no tree."""
         every = np.arange(len(rows[0]))
         sums = tuple(
-            before.plus(_sums(rows[number // 2], grown, every))
+            before.plus(leaf_sums(rows[number // 2], every, grown.trees))
             for number, (before, grown) in enumerate(zip(self.sums, self.grown, strict=True))
         )
         return self._replace(sums=sums, counts=self.counts + rows[0].one_hot(every).sum(0))
@@ -127,8 +128,3 @@ class Growth(NamedTuple):
             x=torch.cat([self.x[:, kept], x[:, later]], dim=1),
             y=torch.cat([self.y[:, kept], y[:, later]], dim=1),
         )
-
-
-def _sums(rows: TaskRows, grown: Grown, some: Indices) -> LeafSums:
-    chunks = (rows.taken(chunk, grown.trees) for chunk in rows.chunks(some))
-    return LeafSums.over(chunks, grown.trees.num_leaves)
