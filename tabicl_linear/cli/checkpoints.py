@@ -1,4 +1,4 @@
-"""Checkpoints on a command line: their names, checksums, models and devices."""
+"""Checkpoints on a command line: their names, checksums and models."""
 
 import argparse
 import hashlib
@@ -11,8 +11,6 @@ from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.shipped import checkpoint_path
 
 if TYPE_CHECKING:
-    import torch
-
     from tabicl_linear.model import InContextModel
 
 
@@ -82,29 +80,11 @@ def load(path: Path, arguments: argparse.Namespace) -> "InContextModel":
     import torch
 
     from tabicl_linear.checkpoint import load_model
+    from tabicl_linear.estimator.plan import resolved_device
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    return load_model(path, trust_code=arguments.trust_code).to(device(arguments.device))
-
-
-def device(name: str) -> "torch.device":
-    """The device of that name.
-
-    Raises:
-        ConfigError: There is none.
-    """
-    import torch
-
-    try:
-        place = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"--device {name}: no such device; use cpu or cuda.") from error
-    if place.type not in ("cpu", "cuda"):
-        raise ConfigError(f"--device {name}: use cpu or cuda.")
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"--device {name}: PyTorch finds no CUDA device here; use cpu.")
-    return place
+    return load_model(path, trust_code=arguments.trust_code).to(resolved_device(arguments.device))
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
