@@ -29,20 +29,8 @@ class ChosenTreesLearners:
     max_columns: int = MAX_COLUMNS
     others: Callable[[], Learners] | None = None
 
-    @property
-    def is_causal(self) -> bool:
-        """False: a table is read at once."""
-        return False
-
-    @property
-    def takes_pieces(self) -> bool:
-        """True: to trees that the first rows have grown."""
-        return True
-
-    @property
-    def compares_columns(self) -> bool:
-        """True."""
-        return True
+    is_causal = False
+    takes_pieces = compares_columns = True
 
     def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         """The learner for a table of so many classes and rows.
