@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tabicl_linear.cli.checkpoints import device
 from tabicl_linear.cli.outputs import check_folder
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
@@ -36,13 +37,12 @@ def main(argv: list[str]) -> int:
     import torch  # takes seconds to import
 
     from tabicl_linear.bench.cases import Options
-    from tabicl_linear.estimator.plan import resolved_device
     from tabicl_linear.machine import describe
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     options = Options(
-        device=resolved_device(arguments.device),
+        device=device(arguments.device),
         rounds=arguments.rounds or (3 if arguments.quick else arguments.usual_rounds),
         budget=arguments.budget,
         quick=arguments.quick,

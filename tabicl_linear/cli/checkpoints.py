@@ -1,4 +1,4 @@
-"""Checkpoints on a command line: their names, checksums and models."""
+"""Checkpoints on a command line: their names, checksums, models and devices."""
 
 import argparse
 import hashlib
@@ -80,11 +80,24 @@ def load(path: Path, arguments: argparse.Namespace) -> "InContextModel":
     import torch
 
     from tabicl_linear.checkpoint import load_model
-    from tabicl_linear.estimator.plan import resolved_device
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    return load_model(path, trust_code=arguments.trust_code).to(resolved_device(arguments.device))
+    return load_model(path, trust_code=arguments.trust_code).to(device(arguments.device))
+
+
+def device(name: str) -> "torch.device":
+    """The device of that name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    from tabicl_linear.estimator.plan import resolved_device
+
+    try:
+        return resolved_device(name)
+    except ConfigError as error:
+        raise ConfigError(f"--device {name}: {error}") from error
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
