@@ -22,6 +22,7 @@ from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows_that_fit
 
 EnsembleName = Literal["default", "paper"]
+TreesArgument = Literal["auto"] | bool
 
 
 class Preset(NamedTuple):
@@ -240,6 +241,16 @@ def check_count(name: str, value: Any) -> None:
     """
     if not _is_integer(value) or value < 1:
         raise ConfigError(f"{name}={value!r}: give a positive integer.")
+
+
+def check_trees(value: Any) -> None:
+    """Refuse another value than "auto", True and False.
+
+    Raises:
+        ConfigError: It is another.
+    """
+    if not (isinstance(value, bool | np.bool_) or (isinstance(value, str) and value == "auto")):
+        raise ConfigError(f"trees={value!r}: give 'auto', True or False.")
 
 
 def _flag(arguments: Mapping[str, Any], name: str) -> bool:

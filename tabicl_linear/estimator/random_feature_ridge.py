@@ -9,14 +9,13 @@ from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
-from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgument, check_trees
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import (
     MAX_COLUMNS,
     OPTIONS,
     ChosenTreesLearners,
 )
 from tabicl_linear.estimator.learners.closed_form import ClosedForms
-from tabicl_linear.estimator.plan import EnsembleName, check_count
+from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, check_count, check_trees
 from tabicl_linear.model import InContextModel
 from tabicl_linear.ridge_inputs import RidgeOptions
 
