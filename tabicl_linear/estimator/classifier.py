@@ -23,7 +23,7 @@ from tabicl_linear.estimator.learners.extending import extensible
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
-from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, check_trees, threads
+from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
 from tabicl_linear.estimator.refinement import check_refinable
 from tabicl_linear.estimator.rows.frames import from_other_library
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
@@ -323,7 +323,6 @@ class TabICLLinearClassifier(EnsembleClassifier):
         return Rows(table, labels)
 
     def _learners(self) -> Learners:
-        check_trees(self.trees)
         if self.trees is True and (self.refine or self.long_context != "full"):
             raise ConfigError(
                 f"trees=True predicts without the model, and refine={self.refine!r} and "

@@ -177,6 +177,9 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
     Raises:
         ConfigError: An argument is out of range; the message says what to give.
     """
+    trees = arguments["trees"]
+    if not (isinstance(trees, bool | np.bool_) or (isinstance(trees, str) and trees == "auto")):
+        raise ConfigError(f"trees={trees!r}: give 'auto', True or False.")
     if arguments["ensemble"] not in PRESETS:
         raise ConfigError(f"ensemble={arguments['ensemble']!r}: give one of {', '.join(PRESETS)}.")
     preset = PRESETS[arguments["ensemble"]]
@@ -241,16 +244,6 @@ def check_count(name: str, value: Any) -> None:
     """
     if not _is_integer(value) or value < 1:
         raise ConfigError(f"{name}={value!r}: give a positive integer.")
-
-
-def check_trees(value: Any) -> None:
-    """Refuse another value than "auto", True and False.
-
-    Raises:
-        ConfigError: It is another.
-    """
-    if not (isinstance(value, bool | np.bool_) or (isinstance(value, str) and value == "auto")):
-        raise ConfigError(f"trees={value!r}: give 'auto', True or False.")
 
 
 def _flag(arguments: Mapping[str, Any], name: str) -> bool:
