@@ -142,7 +142,7 @@ class Training:
         command = [sys.executable, "-m", "tabicl_linear", "fit"]
         for path in self._configs:
             command += ["--config", str(path)]
-        # Stored in checkpoints that travel, so relative to the repository if it is inside it.
+        # Stored in checkpoints, which may be copied, so relative to the repository if it is inside.
         root = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
         command += ["--trainer.default_root_dir", str(root)]
         command += ["--trainer.enable_model_summary", "false", "--trainer.devices", "1"]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from experiments.solved_head.honest_trees import Honest, fit_by_halves, fit_honestly
+from experiments.solved_head.honest_trees import Honest
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
@@ -19,7 +19,11 @@ from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskR
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import Division, divisions, rounds
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import OPTIONS
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
+from tabicl_linear.estimator.learners.chosen_trees.predictor import (
+    Predictor,
+    fit_divisions,
+    fit_rows,
+)
 from tabicl_linear.estimator.learners.chosen_trees.solving import Rows
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.kernels.chosen import using
@@ -259,7 +263,7 @@ class Arms:
         if self.network is None:
             closed = [closed_form(rows[0], draws[0].features.sets(x.shape[2]), everything)]
             clock.take(self.arms[0])
-            predictor, honest = fit_honestly(rows)
+            predictor, left_out = fit_rows(rows)
         else:
             parts = divisions(rows[0].labels, len(rows), seed=draws[0].options.seed)
             own = list[RowsWithLearned]()
@@ -273,8 +277,9 @@ class Arms:
             pairs = zip(own[:2], parts, strict=False)
             closed = [closed_form(each, each.sets, part.solving) for each, part in pairs]
             clock.take(self.arms[0])
-            predictor, honest = fit_by_halves(own, parts)
+            predictor, left_out = fit_divisions(own, parts)
         clock.take(self.arms[1])
+        honest = Honest(left_out, torch.from_numpy(rows[0].labels[rows[0].sample]))
         every = {self.arms[0]: mean_left_out(closed, rows[0]), self.arms[1]: honest}
         return ArmsState(thresholds, statistics, found, closed, predictor, every, clock.seconds)
 

@@ -22,6 +22,7 @@ from tabicl_linear.estimator.columns.encodings import (
     MissingColumn,
     UsedColumn,
 )
+from tabicl_linear.estimator.columns.pairs import PairColumn
 from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.learners import pretrained
@@ -105,18 +106,21 @@ class PartialPreprocessor(TablePreprocessor):
             for column in self.columns
             if not (isinstance(column, RateColumn) and RATES not in self._parts)
         )
-        self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
-        if RELEVANCE not in self._parts:
-            self.used = self.used[: self._width]
         if not self.used:
             raise Refused("No column holds two values besides missing ones; give other columns.")
-        self.categorical = np.array(
-            [
-                CATEGORIES in self._parts and isinstance(c, CategoryColumn | MissingColumn)
-                for c in self.used
-            ]
-        )
         return self
+
+    @property
+    def used(self) -> tuple[UsedColumn | PairColumn, ...]:
+        """The records of the columns that make up the matrix: without relevance the first ones."""
+        every = super().used
+        return every if RELEVANCE in self._parts else every[: self._width]
+
+    @property
+    def categorical(self) -> npt.NDArray[np.bool_]:
+        """For each column of the matrix, whether it is known to hold category codes."""
+        holds_codes = super().categorical
+        return holds_codes if CATEGORIES in self._parts else np.zeros_like(holds_codes)
 
     def _without_missing(self, column: UsedColumn | DroppedColumn) -> UsedColumn | DroppedColumn:
         if MISSING in self._parts:

@@ -82,11 +82,12 @@ def _parser() -> OneLineArgumentParser:
     train.add_argument(
         "--compile", action="store_true", help="also through torch.compile (takes minutes more)"
     )
-    for verb, runner, what in (
-        ("fit", _fit, "reading a context, against softmax attention"),
-        ("predict", _predict, "predicting rows from a context, against softmax attention"),
+    for verb, what in (
+        ("fit", "reading a context, against softmax attention"),
+        ("predict", "predicting rows from a context, against softmax attention"),
     ):
-        inference = _add(verbs, verb, runner, 5, what)
+        inference = _add(verbs, verb, partial(_inference, verb), 5, what)
+        inference.set_defaults(plot=False)
         _add_configs(inference)
         inference.add_argument("--precision", choices=("float32", "bf16"), default="float32")
         inference.add_argument("--rows", type=count, nargs="+", help="sizes of the context")
@@ -225,17 +226,7 @@ def _train(options: "Options", arguments: argparse.Namespace) -> "Report":
     )
 
 
-def _fit(options: "Options", arguments: argparse.Namespace) -> "Report":
-    return _inference("fit", options, arguments, plot=arguments.plot)
-
-
-def _predict(options: "Options", arguments: argparse.Namespace) -> "Report":
-    return _inference("predict", options, arguments, plot=False)
-
-
-def _inference(
-    verb: str, options: "Options", arguments: argparse.Namespace, *, plot: bool
-) -> "Report":
+def _inference(verb: str, options: "Options", arguments: argparse.Namespace) -> "Report":
     import torch
 
     from tabicl_linear.bench.inference import run
@@ -248,7 +239,7 @@ def _inference(
         overrides=overrides,
         autocast=torch.bfloat16 if arguments.precision == "bf16" else None,
         sizes=arguments.rows,
-        plot=plot,
+        plot=arguments.plot,
     )
 
 

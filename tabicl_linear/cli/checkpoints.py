@@ -11,8 +11,6 @@ from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.shipped import checkpoint_path
 
 if TYPE_CHECKING:
-    import torch
-
     from tabicl_linear.model import InContextModel
 
 
@@ -94,17 +92,12 @@ def device(name: str) -> "torch.device":
     Raises:
         ConfigError: There is none.
     """
-    import torch
+    from tabicl_linear.estimator.plan import resolved_device
 
     try:
-        place = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"--device {name}: no such device; use cpu or cuda.") from error
-    if place.type not in ("cpu", "cuda"):
-        raise ConfigError(f"--device {name}: use cpu or cuda.")
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"--device {name}: PyTorch finds no CUDA device here; use cpu.")
-    return place
+        return resolved_device(name)
+    except ConfigError as error:
+        raise ConfigError(f"--device {name}: {error}") from error
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:

@@ -3,12 +3,12 @@
 import argparse
 
 import pandas as pd
-from tqdm import tqdm
 
 from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.predict_tables import check_columns, with_predictions
 from tabicl_linear.cli.table_output import table_writer
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
+from tabicl_linear.estimator.members.ensemble import progress_bar
 from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
 
 
@@ -37,14 +37,7 @@ def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClass
     label_type = train.labels(target).dtype
     with (
         table_writer(options.output) as write,
-        tqdm(
-            total=num_rows,
-            desc="predict",
-            unit="row",
-            unit_scale=True,
-            leave=False,
-            disable=True if options.quiet else None,
-        ) as bar,
+        progress_bar("predict", num_rows, not options.quiet) as bar,
     ):
         for piece in test.pieces(names, train.texts()):
             probabilities = classifier.predict_proba(piece)

@@ -17,15 +17,13 @@ from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
 from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.learners import pretrained
-from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgument, check_trees
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import ChosenTreesLearners
 from tabicl_linear.estimator.learners.extending import extensible
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
-from tabicl_linear.estimator.plan import EnsembleName, threads
+from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
 from tabicl_linear.estimator.refinement import check_refinable
 from tabicl_linear.estimator.rows.frames import from_other_library
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
@@ -298,7 +296,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
         """
         check_is_fitted(self)
         plan = self._plan()
-        if isinstance(self.fitted_.members.model, ChosenTrees | GrowingTrees):
+        if isinstance(self.fitted_.members.model, ChosenTrees):
             raise ConfigError(
                 "Trees that were chosen on the table predict it, and there is no model to look "
                 "into: fit with trees=False."
@@ -325,7 +323,6 @@ class TabICLLinearClassifier(EnsembleClassifier):
         return Rows(table, labels)
 
     def _learners(self) -> Learners:
-        check_trees(self.trees)
         if self.trees is True and (self.refine or self.long_context != "full"):
             raise ConfigError(
                 f"trees=True predicts without the model, and refine={self.refine!r} and "

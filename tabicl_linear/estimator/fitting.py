@@ -69,11 +69,13 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
             cannot be encoded.
         ConfigError: The plan does not suit the rows or the model.
     """
-    classes, codes = _numbered(rows.labels)
+    classes, codes = np.unique(rows.labels, return_inverse=True)
+    _check_several(classes)
     columns = plan.new_columns(pairs=learners.compares_columns)
     matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns.categorical, len(classes))
-    return _fitted(Training(columns, classes, encoded, rows.table), plan, learners)
+    learner = learners.for_table(len(classes), len(codes))
+    return _read(Training(columns, classes, encoded, rows.table), plan, learner)
 
 
 def fit_pieces(
@@ -110,7 +112,8 @@ def fit_pieces(
     plan.check_pieces(in_order=False)
     folder = Path(tempfile.gettempdir())
     training = _stored(first, others, plan, classes, folder)
-    return _fitted(training, plan, learners, spill=folder)
+    learner = learners.for_table(len(training.classes), len(training.rows.codes))
+    return _read(training, plan, learner, spill=folder)
 
 
 def start(
@@ -219,13 +222,6 @@ def _begun(
     return extended(fitted, later, plan) if len(later.labels) else fitted
 
 
-def _numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """The classes and the index of each label among them."""
-    classes, codes = np.unique(labels, return_inverse=True)
-    _check_several(classes)
-    return classes, codes
-
-
 def _check_several(classes: npt.NDArray[Any]) -> None:
     if len(classes) < 2:
         raise DataError(
@@ -249,19 +245,11 @@ def _stored(
 
     matrix = stored(parts(), len(columns.used), folder)
     if classes is None:
-        classes, codes = _numbered(joined_labels(labels))
+        classes, codes = np.unique(joined_labels(labels), return_inverse=True)
     else:
-        _check_several(classes)
         codes = np.concatenate(labels)
+    _check_several(classes)
     return Training(columns, classes, Encoded(matrix, codes, columns.categorical, len(classes)))
-
-
-def _fitted(
-    training: Training, plan: Plan, learners: Learners, *, spill: Path | None = None
-) -> Fitted:
-    """Fit on all rows of a table by the learner that suits it; see `_read`."""
-    learner = learners.for_table(len(training.classes), len(training.rows.codes))
-    return _read(training, plan, learner, spill=spill)
 
 
 def _read(

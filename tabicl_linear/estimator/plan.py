@@ -18,11 +18,11 @@ from tabicl_linear.estimator.choices import MODES, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows_that_fit
 
 EnsembleName = Literal["default", "paper"]
+TreesArgument = Literal["auto"] | bool
 
 
 class Preset(NamedTuple):
@@ -100,7 +100,7 @@ class Plan:
             learner: What reads the rows.
             num_columns: Usable columns of the table.
         """
-        if not isinstance(learner, ChosenTrees | GrowingTrees):
+        if not isinstance(learner, ChosenTrees):
             return self
         members = -(-num_columns // learner.max_columns)
         return replace(
@@ -177,6 +177,9 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
     Raises:
         ConfigError: An argument is out of range; the message says what to give.
     """
+    trees = arguments["trees"]
+    if not (isinstance(trees, bool | np.bool_) or (isinstance(trees, str) and trees == "auto")):
+        raise ConfigError(f"trees={trees!r}: give 'auto', True or False.")
     if arguments["ensemble"] not in PRESETS:
         raise ConfigError(f"ensemble={arguments['ensemble']!r}: give one of {', '.join(PRESETS)}.")
     preset = PRESETS[arguments["ensemble"]]

@@ -9,14 +9,13 @@ from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
-from tabicl_linear.estimator.learners.chosen_trees.arguments import TreesArgument, check_trees
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import (
     MAX_COLUMNS,
     OPTIONS,
     ChosenTreesLearners,
 )
 from tabicl_linear.estimator.learners.closed_form import ClosedForms
-from tabicl_linear.estimator.plan import EnsembleName, check_count
+from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, check_count
 from tabicl_linear.model import InContextModel
 from tabicl_linear.ridge_inputs import RidgeOptions
 
@@ -128,7 +127,6 @@ class RandomFeatureRidge(EnsembleClassifier):
         return cls._read(path, refuse, device=device)
 
     def _learners(self) -> ClosedForms | ChosenTreesLearners:
-        check_trees(self.trees)
         if self.max_columns is not None:
             check_count("max_columns", self.max_columns)
         options = DEFAULTS if self.options is None else self.options

@@ -15,7 +15,6 @@ from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.learners.chosen_trees import divisions, growth
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.rows import labelled, table_file
 from tabicl_linear.model import InContextModel
 
@@ -176,7 +175,7 @@ def test_pieces_that_are_added_are_the_whole(arguments, table, few_rows_grow):
     x, y = table
     pieces = added(TabICLLinearClassifier(**arguments), x, y, 60, 90, 91)
     whole = added(TabICLLinearClassifier(**arguments), x, y)
-    assert isinstance(pieces.ensemble_.model, GrowingTrees)
+    assert pieces.ensemble_.model.grows
     assert pieces.n_samples_seen_ == 240
     np.testing.assert_allclose(pieces.predict_proba(x), whole.predict_proba(x), atol=1e-5)
     assert whole.score(x, y) > 0.75

@@ -83,3 +83,9 @@ def number_of(text: str) -> float | None:
     except ValueError:
         return None
     return None if math.isnan(number) else number
+
+
+def place_of(name: str) -> tuple[bool, float, str]:
+    """Where a category stands among others: numbers first, by size, then texts."""
+    number = number_of(name)
+    return (number is None, 0.0 if number is None else number, name)

@@ -13,6 +13,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.columns.reading import missing
+from tabicl_linear.estimator.columns.target_rates import of_other_folds
 
 FEWEST_ROWS = 50
 """Rows below which nothing can be said: numbers."""
@@ -20,7 +21,6 @@ MOST_ROWS = 20_000
 MOST_DISTINCT = 0.9
 """Of the rows: more different values than this say nothing one by one, and are numbers."""
 NUM_BINS = 16
-NUM_FOLDS = 5
 STRENGTHS = (1.0, 10.0, 100.0)
 """Rows of the mean that are added to those of a bin or a name: what predicts best of these."""
 MOST_CLASSES = 8
@@ -118,18 +118,12 @@ def _errors(values: npt.NDArray[np.float64], names: Codes, labels: Codes) -> _Er
 
 def _error(groups: Codes, labels: Codes) -> float:
     """Squared error of class rates of groups, on rows of other folds; of the best strength."""
-    fold = np.random.default_rng(0).permutation(len(groups)) % NUM_FOLDS
-    cell, num_cells = groups * NUM_FOLDS + fold, (int(groups.max()) + 1) * NUM_FOLDS
-
-    def others(weights: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
-        inside = np.bincount(cell, weights=weights, minlength=num_cells).astype(np.float64)
-        return np.bincount(groups, weights=weights)[groups] - inside[cell]
-
-    counts, total = others(None), np.zeros(len(STRENGTHS))
-    for label in np.argsort(-np.bincount(labels), kind="stable")[:MOST_CLASSES]:
-        hits = (labels == label).astype(np.float64)
-        sums = others(hits)
+    frequent = np.argsort(-np.bincount(labels), kind="stable")[:MOST_CLASSES]
+    hits = [(labels == label).astype(np.float64) for label in frequent]
+    counts, *sums = of_other_folds(groups, None, *hits)
+    total = np.zeros(len(STRENGTHS))
+    for hit, of_others in zip(hits, sums, strict=True):
         for place, strength in enumerate(STRENGTHS):
-            rates = (sums + strength * hits.mean()) / (counts + strength)
-            total[place] += np.square(rates - hits).mean()
+            rates = (of_others + strength * hit.mean()) / (counts + strength)
+            total[place] += np.square(rates - hit).mean()
     return float(total.min())

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import chi2_contingency
 
-from tabicl_linear.estimator.columns.category_names import category_names, number_of, text_of
+from tabicl_linear.estimator.columns.category_names import category_names, place_of, text_of
 from tabicl_linear.estimator.columns.encodings import (
     PARTS,
     UNSEEN,
@@ -127,7 +127,7 @@ def _fit_categories(
     if isinstance(cells.dtype, pd.CategoricalDtype):
         ordered = [text_of(value) for value in cells.cat.categories]
     else:
-        ordered = sorted(counts.index, key=_sort_key)
+        ordered = sorted(counts.index, key=place_of)
     ordered = [category for category in ordered if category in counts.index]
     rates = () if labels is None else fit_rates(cells, name, position, labels)
     other, is_key = UNSEEN, len(ordered) == counts.sum() >= FEWEST_KEYS
@@ -155,8 +155,3 @@ def _warn_of_many(name: Hashable, number: int, with_codes: int) -> None:
         f"not differ as far as can be told; the {with_codes} most frequent are kept and the others "
         "share one code. Drop the column if it is an identifier."
     )
-
-
-def _sort_key(category: str) -> tuple[bool, float, str]:
-    number = number_of(category)
-    return (number is None, 0.0 if number is None else number, category)

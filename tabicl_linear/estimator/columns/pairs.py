@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tabicl_linear.estimator.columns.category_names import category_names, looked_up, number_of
+from tabicl_linear.estimator.columns.category_names import category_names, looked_up, place_of
 from tabicl_linear.estimator.columns.encodings import CategoryColumn, Column, NumericColumn
 from tabicl_linear.estimator.columns.information import chance, information
 from tabicl_linear.estimator.columns.reading import numbers
@@ -156,17 +156,11 @@ def _pairs(one: _Compared, other: _Compared) -> Iterator[PairColumn]:
         formats = one.column.text_format, other.column.text_format
     else:
         names = {str(name) for name in one.distinct | other.distinct}
-        codes = {name: code for code, name in enumerate(sorted(names, key=_place))}
+        codes = {name: code for code, name in enumerate(sorted(names, key=place_of))}
     first, second = one.column, other.column
     places = first.name, first.position, second.name, second.position
     yield PairColumn(*places, "equality", formats, codes)
     yield PairColumn(*places, "difference", formats, codes)
-
-
-def _place(name: str) -> tuple[bool, float, str]:
-    """Where a category stands: numbers first."""
-    number = number_of(name)
-    return (number is None, 0.0 if number is None else number, name)
 
 
 def _equal(first: npt.NDArray[np.generic], second: npt.NDArray[np.generic]) -> Values:

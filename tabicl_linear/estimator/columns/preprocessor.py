@@ -48,13 +48,9 @@ class TablePreprocessor:
     Attributes:
         columns: Records of the columns of the training table, in its order, dropped ones included;
             a column may have several. Comparisons of two columns come last.
-        used: The records of the columns that make up the matrix, in its order.
-        categorical: For each column of the matrix, whether it holds category codes.
     """
 
     columns: tuple[Column | PairColumn, ...]
-    used: tuple[UsedColumn | PairColumn, ...]
-    categorical: npt.NDArray[np.bool_]
     _labels: list[Hashable] | None
 
     def __init__(
@@ -101,15 +97,11 @@ class TablePreprocessor:
             _warn_of_ids(ids, len(frame))
         compared = fit_pairs(frame, columns, labels) if self.pairs and labels is not None else ()
         self.columns = (*columns, *compared)
-        self.used = tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
         if not self.used:
             raise DataError(
                 f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
                 "rows (constant or missing), so there is nothing to learn from; give other columns."
             )
-        self.categorical = np.array(
-            [isinstance(c, CategoryColumn | MissingColumn) for c in self.used]
-        )
         return self
 
     def fit_transform(self, table: Table, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
@@ -203,6 +195,16 @@ class TablePreprocessor:
         return in_order(table, self._labels, "the training table")
 
     @property
+    def used(self) -> tuple[UsedColumn | PairColumn, ...]:
+        """The records of the columns that make up the matrix, in its order."""
+        return tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
+
+    @property
+    def categorical(self) -> npt.NDArray[np.bool_]:
+        """For each column of the matrix, whether it holds category codes."""
+        return np.array([isinstance(c, CategoryColumn | MissingColumn) for c in self.used])
+
+    @property
     def names(self) -> list[Hashable] | None:
         """Labels of the columns of the training table; None for those of an array."""
         return self._labels
@@ -216,7 +218,6 @@ class TablePreprocessor:
         """The same with other records of the same columns."""
         other = copy.copy(self)
         other.columns = tuple(columns)
-        other.used = tuple(c for c in other.columns if not isinstance(c, DroppedColumn))
         return other
 
     def _are_categorical(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:

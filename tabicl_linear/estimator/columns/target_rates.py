@@ -72,16 +72,10 @@ class RateColumn:
             cells: The training rows of the column.
             labels: Class index of each row.
         """
-        codes, num_categories = _numbered(category_names(cells))
-        hits = (labels == self.label).astype(np.float64)
-        folds = np.random.default_rng(0).permutation(len(codes)) % NUM_FOLDS
-        cell = codes * NUM_FOLDS + folds
-        counts = np.bincount(cell, minlength=num_categories * NUM_FOLDS)
-        sums = np.bincount(cell, weights=hits, minlength=num_categories * NUM_FOLDS)
-        other_counts = np.bincount(codes)[codes] - counts[cell]
-        other_sums = np.bincount(codes, weights=hits)[codes] - sums[cell]
-        rates: npt.NDArray[np.float64] = (other_sums + self.strength * self.mean) / (
-            other_counts + self.strength
+        codes, _ = _numbered(category_names(cells))
+        counts, sums = of_other_folds(codes, None, labels == self.label)
+        rates: npt.NDArray[np.float64] = (sums + self.strength * self.mean) / (
+            counts + self.strength
         )
         return rates
 
@@ -120,6 +114,23 @@ def fit_rates(
         missing = absent[0] if absent else mean
         columns.append(RateColumn(name, position, label, of_texts, missing, mean, strength))
     return tuple(columns)
+
+
+def of_other_folds(
+    groups: npt.NDArray[np.int64], *weights: npt.NDArray[np.generic] | None
+) -> list[npt.NDArray[np.float64]]:
+    """For each row, sums over the rows of its group that are not in its own fold.
+
+    Args:
+        groups: Number of each row's group, from 0.
+        weights: What to sum; None counts rows.
+    """
+    fold = np.random.default_rng(0).permutation(len(groups)) % NUM_FOLDS
+    cell = groups * NUM_FOLDS + fold
+    return [
+        np.bincount(groups, weights=each)[groups] - np.bincount(cell, weights=each)[cell]
+        for each in weights
+    ]
 
 
 def _numbered(names: npt.NDArray[np.object_]) -> tuple[npt.NDArray[np.int64], int]:

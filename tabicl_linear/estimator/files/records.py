@@ -19,7 +19,6 @@ from tabicl_linear.errors import CheckpointError, DataError
 from tabicl_linear.estimator.files.frames import as_bytes, from_bytes
 from tabicl_linear.estimator.files.schema import FORMER_NAMES, RECORDS, TAGS
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.closed_form import ClosedForm
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.model import InContextModel, InContextState
@@ -122,8 +121,6 @@ class Packer:
             return {_KIND: "closed_form", "arguments": self.pack(value.arguments(), where)}
         if isinstance(value, ChosenTrees):
             return {_KIND: "chosen_trees", "arguments": self.pack(value.arguments(), where)}
-        if isinstance(value, GrowingTrees):
-            return {_KIND: "growing_trees", "arguments": self.pack(value.arguments(), where)}
         cls = type(value)
         if cls not in TAGS:
             raise DataError(
@@ -266,6 +263,5 @@ _READERS: dict[str, _Read] = {
     "model": lambda unpacker, tree: unpacker.models[tree["index"]],
     "closed_form": lambda unpacker, tree: ClosedForm(**unpacker.unpack(tree["arguments"])),
     "chosen_trees": lambda unpacker, tree: ChosenTrees(**unpacker.unpack(tree["arguments"])),
-    "growing_trees": lambda unpacker, tree: GrowingTrees(**unpacker.unpack(tree["arguments"])),
     "record": Unpacker.record,
 }

@@ -17,11 +17,7 @@ from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.blocks import BlockStates, ContextBlocks
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTreesState
-from tabicl_linear.estimator.learners.chosen_trees.growing import (
-    GrowingTreesState,
-    HeldRows,
-    TaskSums,
-)
+from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
 from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
 from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
@@ -58,10 +54,8 @@ RECORDS: Mapping[str, type] = {
     "Fitted": Fitted,
     "FittedEnsemble": FittedEnsemble,
     "GramState": GramState,
-    "GrowingTreesState": GrowingTreesState,
     "GrownTrees": Grown,
     "HalfMatrix": HalfMatrix,
-    "HeldRows": HeldRows,
     "HeldTable": Rows,
     "InContextState": InContextState,
     "LayerState": LayerState,
@@ -81,6 +75,7 @@ RECORDS: Mapping[str, type] = {
     "RidgeSums": RidgeSums,
     "Solution": Solution,
     "TablePreprocessor": TablePreprocessor,
+    "TreeGrowth": Growth,
     "TreePredictor": Predictor,
     "TreeSums": TaskSums,
     "Trees": Trees,

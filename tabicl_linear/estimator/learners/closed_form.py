@@ -92,20 +92,9 @@ class ClosedForms:
     options: RidgeOptions
     max_columns: int
 
-    @property
-    def is_causal(self) -> bool:
-        """False: rows cannot be added."""
-        return False
-
-    @property
-    def takes_pieces(self) -> bool:
-        """False."""
-        return False
-
-    @property
-    def compares_columns(self) -> bool:
-        """False: what comparing does was measured with trees alone."""
-        return False
+    is_causal = takes_pieces = False
+    # What comparing does was measured with trees alone.
+    compares_columns = False
 
     def for_table(self, num_classes: int, num_rows: int) -> ClosedForm:
         """The learner for a table of so many classes.

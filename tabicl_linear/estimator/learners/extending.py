@@ -5,15 +5,14 @@ from typing import Any
 from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
-from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.model import InContextModel
 
 
 def grows(learner: ContextLearner[Any]) -> bool:
     """Whether rows can be added to the states of a learner."""
-    if isinstance(learner, GrowingTrees):
-        return True
+    if isinstance(learner, ChosenTrees):
+        return learner.grows
     return isinstance(learner, InContextModel) and learner.is_causal
 
 
@@ -22,18 +21,18 @@ def rows_held(learner: ContextLearner[Any]) -> int:
 
     0 where the first piece does.
     """
-    return rows_that_grow() if isinstance(learner, GrowingTrees) else 0
+    return rows_that_grow() if isinstance(learner, ChosenTrees) else 0
 
 
-def extensible(learner: ContextLearner[Any]) -> InContextModel | GrowingTrees:
+def extensible(learner: ContextLearner[Any]) -> InContextModel | ChosenTrees:
     """The learner as one to whose states rows can be added.
 
     Raises:
         UnsupportedReadout: It is none; the message says why.
     """
-    if isinstance(learner, GrowingTrees):
-        return learner
     if isinstance(learner, ChosenTrees):
+        if learner.grows:
+            return learner
         raise UnsupportedReadout(
             "Trees that `fit` has chosen keep their coefficients alone: begin with `partial_fit` "
             "on a new classifier to add rows later."

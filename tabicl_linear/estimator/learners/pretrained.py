@@ -23,20 +23,15 @@ class PretrainedLearners:
 
     model: InContextModel
 
+    # What comparing does was measured with trees alone.
+    compares_columns = False
+
     @property
     def is_causal(self) -> bool:
         """Whether rows can be added to states."""
         return self.model.is_causal
 
-    @property
-    def takes_pieces(self) -> bool:
-        """Whether the model is causal."""
-        return self.model.is_causal
-
-    @property
-    def compares_columns(self) -> bool:
-        """False: what comparing does was measured with trees alone."""
-        return False
+    takes_pieces = is_causal
 
     def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         """The model, or what asks it for digits where it takes fewer classes."""

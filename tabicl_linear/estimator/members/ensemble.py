@@ -13,8 +13,10 @@ import torch
 from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_rows
-from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTreesState
-from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees, GrowingTreesState
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
+    ChosenTrees,
+    ChosenTreesState,
+)
 from tabicl_linear.estimator.learners.extending import extensible
 from tabicl_linear.estimator.learners.interface import ContextLearner, State
 from tabicl_linear.estimator.members import half_precision
@@ -280,14 +282,14 @@ def _extended(
 
 
 def coefficients_alone(
-    ensemble: FittedEnsemble[GrowingTreesState],
+    ensemble: FittedEnsemble[ChosenTreesState],
 ) -> FittedEnsemble[ChosenTreesState]:
     """Trees to which no more rows will be added, without the sums that they were solved from."""
     model = ensemble.model
-    assert isinstance(model, GrowingTrees), "other learners keep nothing beside what predicts"
-    states = tuple(state.solved for state in ensemble.states)
-    kept = ensemble.views, ensemble.power, states, ensemble.group_size, ensemble.num_classes
-    return FittedEnsemble(model.trees, *kept)
+    assert isinstance(model, ChosenTrees), "other learners keep nothing beside what predicts"
+    model = ChosenTrees(**{**model.arguments(), "grows": False}).to(model.device)
+    states = tuple(state._replace(growth=None) for state in ensemble.states)
+    return replace(ensemble, model=model, states=states)
 
 
 def as_seen(

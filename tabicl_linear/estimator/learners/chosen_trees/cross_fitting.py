@@ -13,8 +13,14 @@ from torch import nn
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
-from tabicl_linear.estimator.learners.chosen_trees.divisions import MANY_ROUNDS, rounds
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor, fit_predictor
+from tabicl_linear.estimator.learners.chosen_trees.divisions import (
+    MANY_ROUNDS,
+    ROUNDS,
+    rounds,
+    rows_that_grow,
+)
+from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
+from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor, fit_rows
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
@@ -22,17 +28,20 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class ChosenTreesState(NamedTuple):
-    """What is known after a context; constant in size.
+    """What is known after a context; bounded in size.
 
     Attributes:
         thresholds: Standardised values that fixed trees compare with, for each round.
         statistics: Column statistics, by which rows are standardised.
         predictors: One for each task.
+        growth: What rows are added to; None where there are too few rows as yet, or will be no
+            others.
     """
 
     thresholds: tuple[Float[Tensor, "b r"], ...]
     statistics: ContextStatistics
     predictors: tuple[Predictor, ...]
+    growth: Growth | None = None
 
 
 class ChosenTrees(nn.Module):
@@ -48,11 +57,16 @@ class ChosenTrees(nn.Module):
         options: Fixed features and penalties.
         max_columns: Maximum number of columns of a table.
         num_classes: Number of classes of a table.
+        grows: Whether rows will be added to states of contexts of `rows_that_grow()` rows or more:
+            their first rows grow the trees.
     """
 
-    def __init__(self, options: RidgeOptions, *, max_columns: int, num_classes: int) -> None:
+    def __init__(
+        self, options: RidgeOptions, *, max_columns: int, num_classes: int, grows: bool = False
+    ) -> None:
         super().__init__()
         self.max_columns = max_columns
+        self.grows = grows
         self.regressions = nn.ModuleList(
             RidgeRegressions(each, num_features=max_columns, num_classes=num_classes)
             for each in (
@@ -60,11 +74,6 @@ class ChosenTrees(nn.Module):
                 for number in range(MANY_ROUNDS)
             )
         )
-        self._arguments = {
-            "options": options,
-            "max_columns": max_columns,
-            "num_classes": num_classes,
-        }
 
     @property
     def device(self) -> torch.device:
@@ -73,7 +82,13 @@ class ChosenTrees(nn.Module):
 
     def arguments(self) -> dict[str, Any]:
         """The arguments that make an equal learner."""
-        return dict(self._arguments)
+        first = self.draws(1)[0]
+        return {
+            "options": first.options,
+            "max_columns": self.max_columns,
+            "num_classes": first.num_classes,
+            "grows": self.grows,
+        }
 
     def draws(self, count: int) -> list[RidgeRegressions]:
         """Fixed features of as many rounds, each drawn with another seed."""
@@ -84,30 +99,44 @@ class ChosenTrees(nn.Module):
         x: Float[Tensor, "b c m"],
         y: Int[Tensor, "b c"],
         *,
-        categorical: Bool[Tensor, "b m"],
+        categorical: Bool[Tensor, "b m"] | None = None,
         rows_per_chunk: int,
         spill: Path | None = None,
+        state: ChosenTreesState | None = None,
     ) -> ChosenTreesState:
         """Grow trees on labelled rows, and solve the regressions; see `ContextLearner.fit`.
 
         Nothing is spilled: memory does not grow with the rows.
+
+        Args:
+            x: Features; NaN and infinities count as missing.
+            y: Class indices from 0.
+            categorical: Which columns hold category codes; needed without a state.
+            rows_per_chunk: Rows processed together. The result is the same up to rounding.
+            spill: Unused.
+            state: After earlier rows, with a growth, to which these are added.
         """
+        if state is not None:
+            return self._with_more(state, x, y, rows_per_chunk)
+        assert categorical is not None, "rows without a state, and kinds of columns not given"
+        most = rows_that_grow()
+        stays = self.grows and x.shape[1] >= most
+        first, labels = (x[:, :most], y[:, :most]) if stays else (x, y)
         statistics = context_statistics(
-            x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk
+            first, labels, categorical, num_features=None, rows_per_chunk=rows_per_chunk
         )
-        draws = self.draws(max(rounds(x.shape[1]), 1))
-        thresholds = tuple(each.thresholds(x, statistics, rows_per_chunk) for each in draws)
-        predictors = []
-        for task in range(len(x)):
-            one = slice(task, task + 1)
-            of_task = ContextStatistics(*(part[one] for part in statistics))
-            rows = [
-                TaskRows(each, x[one], y[one], limits[one], of_task, rows_per_chunk)
-                for each, limits in zip(draws, thresholds, strict=True)
-            ]
-            with using(tokenwise(device=torch.device("cpu"), backend="auto")):
-                predictors.append(fit_predictor(rows))
-        return row_major(ChosenTreesState(thresholds, statistics, tuple(predictors)))
+        draws = self.draws(ROUNDS if stays else max(rounds(x.shape[1]), 1))
+        thresholds = tuple(each.thresholds(first, statistics, rows_per_chunk) for each in draws)
+        state = ChosenTreesState(thresholds, statistics, ())
+        tasks = self._tasks(state, first, labels, rows_per_chunk)
+        if stays:
+            growth = Growth(0, x[:, :0], y[:, :0], ()).sampled(first, labels)
+            growth = growth._replace(tasks=tuple(map(TaskSums.of_first, tasks)))
+            state = state._replace(growth=growth)
+            return self._with_more(state, x[:, most:], y[:, most:], rows_per_chunk)
+        with using(tokenwise(device=torch.device("cpu"), backend="auto")):
+            predictors = tuple(fit_rows(rows).predictor for rows in tasks)
+        return row_major(state._replace(predictors=predictors))
 
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""
@@ -116,3 +145,45 @@ class ChosenTrees(nn.Module):
         features = torch.cat([a.of_rows(x, b, state.statistics) for a, b in draws], dim=-1)
         pairs = zip(state.predictors, z, features, strict=True)
         return torch.stack([predictor.logits(*rows) for predictor, *rows in pairs])
+
+    def _with_more(
+        self,
+        state: ChosenTreesState,
+        x: Float[Tensor, "b n m"],
+        y: Int[Tensor, "b n"],
+        rows_per_chunk: int,
+    ) -> ChosenTreesState:
+        """The state after more rows than trees are grown on, solved."""
+        growth = state.growth
+        assert growth is not None, "rows for trees to which none can be added"
+        if x.shape[1]:
+            more = self._tasks(state, x, y, rows_per_chunk)
+            sums = tuple(map(TaskSums.and_then, growth.tasks, more))
+            growth = growth.sampled(x, y)._replace(tasks=sums)
+        sample = self._tasks(state, growth.x, growth.y, rows_per_chunk)
+        predictors = tuple(
+            task.predictor(rows, growth.stride)
+            for task, rows in zip(growth.tasks, sample, strict=True)
+        )
+        return row_major(state._replace(predictors=predictors, growth=growth))
+
+    def _tasks(
+        self,
+        state: ChosenTreesState,
+        x: Float[Tensor, "b n m"],
+        y: Int[Tensor, "b n"],
+        rows_per_chunk: int,
+    ) -> list[list[TaskRows]]:
+        """Rows of each task, with the fixed features of each round."""
+        pairs = list(zip(self.draws(len(state.thresholds)), state.thresholds, strict=True))
+        tasks = []
+        for task in range(len(x)):
+            one = slice(task, task + 1)
+            statistics = ContextStatistics(*(part[one] for part in state.statistics))
+            tasks.append(
+                [
+                    TaskRows(draw, x[one], y[one], limits[one], statistics, rows_per_chunk)
+                    for draw, limits in pairs
+                ]
+            )
+        return tasks

@@ -49,7 +49,7 @@ def divisions(labels: npt.NDArray[np.int64], num_rounds: int, *, seed: int) -> t
         num_rounds: How many times to divide.
         seed: Of the halves.
     """
-    found = []
+    parts = []
     for number in range(num_rounds):
         draws = np.random.default_rng([seed, number]).random(len(labels))
         half = _halves(labels, draws)
@@ -57,8 +57,8 @@ def divisions(labels: npt.NDArray[np.int64], num_rounds: int, *, seed: int) -> t
             growing = np.flatnonzero(half == side)[:MOST_GROWING]
             is_solving = np.ones(len(labels), dtype=bool)
             is_solving[growing] = False
-            found.append(Division(growing, np.flatnonzero(is_solving)))
-    return tuple(found)
+            parts.append(Division(growing, np.flatnonzero(is_solving)))
+    return tuple(parts)
 
 
 def _halves(labels: npt.NDArray[np.int64], draws: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

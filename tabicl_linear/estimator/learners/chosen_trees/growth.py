@@ -86,14 +86,14 @@ def grow(
     grown, steps = list[Questions](), list[Tensor]()
     for allowed in _allowed(z.shape[1], seed):
         shares = scores.softmax(1)
-        left = r - shares
+        residuals = r - shares
         tree = chosen(grown_tree)(
-            columns.numbers, left[:, told], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
+            columns.numbers, residuals[:, told], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
         )
-        steps.append(LEARNING_RATE * _steps(tree.nodes, left, shares * (1 - shares)))
+        steps.append(LEARNING_RATE * _steps(tree.nodes, residuals, shares * (1 - shares)))
         scores = scores + steps[-1][tree.nodes]
         grown.append(tree)
-    trees, is_leaf = _frozen(grown, columns)
+    trees, is_leaf = _with_thresholds(grown, columns)
     of_leaves = torch.zeros(trees.num_leaves, num_classes)
     of_leaves[:, classes] = torch.stack(steps)[is_leaf].float()
     return Grown(trees, of_leaves)
@@ -119,7 +119,7 @@ def _steps(
     return (slope / (curve + 1)).clamp(-LARGEST_STEP, LARGEST_STEP)
 
 
-def _frozen(grown: list[Questions], columns: Binned) -> tuple[Trees, Bool[Tensor, "t q"]]:
+def _with_thresholds(grown: list[Questions], columns: Binned) -> tuple[Trees, Bool[Tensor, "t q"]]:
     """The trees side by side with values in place of numbers, and which nodes are leaves."""
     asked = torch.stack([tree.columns for tree in grown]).numpy()
     before, after = torch.stack([tree.cuts for tree in grown]).numpy().transpose(2, 0, 1)

@@ -6,7 +6,6 @@ from typing import Any
 
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import FEWEST_ROWS
-from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
 from tabicl_linear.estimator.learners.feature_budget import check_budget
 from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.ridge_inputs import RidgeOptions
@@ -30,20 +29,8 @@ class ChosenTreesLearners:
     max_columns: int = MAX_COLUMNS
     others: Callable[[], Learners] | None = None
 
-    @property
-    def is_causal(self) -> bool:
-        """False: a table is read at once."""
-        return False
-
-    @property
-    def takes_pieces(self) -> bool:
-        """True: to trees that the first rows have grown."""
-        return True
-
-    @property
-    def compares_columns(self) -> bool:
-        """True."""
-        return True
+    is_causal = False
+    takes_pieces = compares_columns = True
 
     def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
         """The learner for a table of so many classes and rows.
@@ -56,6 +43,8 @@ class ChosenTreesLearners:
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
         return ChosenTrees(self.options, max_columns=self.max_columns, num_classes=num_classes)
 
-    def for_pieces(self, num_classes: int) -> GrowingTrees:
+    def for_pieces(self, num_classes: int) -> ChosenTrees:
         """Trees to which rows can be added, also where there are few as yet."""
-        return GrowingTrees(self.options, max_columns=self.max_columns, num_classes=num_classes)
+        return ChosenTrees(
+            self.options, max_columns=self.max_columns, num_classes=num_classes, grows=True
+        )

@@ -23,7 +23,7 @@ from tabicl_linear.estimator.learners.chosen_trees.solving import (
     Solution,
     Trial,
 )
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums, Rows
+from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees, side_by_side
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.ridge_inputs.class_map import mapped
@@ -115,51 +115,6 @@ class Divided(NamedTuple):
     leaves: Int[Tensor, "s t"]
 
 
-class Solved(NamedTuple):
-    """What has been solved and grown, before logits are made of it.
-
-    Attributes:
-        linear: Solutions.
-        boosted: Trees and their steps; None where rows are too few for any.
-        r: Labels of the sample, one-hot.
-        counts: Rows of each class in the context.
-    """
-
-    linear: Linear
-    boosted: Boosted | None
-    r: Float[Tensor, "s y"]
-    counts: Float[Tensor, " y"]
-
-
-def fit_predictor(draws: Sequence[TaskRows]) -> Predictor:
-    """Grow and solve; without trees where rows are few.
-
-    Args:
-        draws: The rows with the fixed features of each round, or of a single one without any.
-    """
-    return finished(*solved_rows(draws)).predictor
-
-
-def solved_rows(draws: Sequence[TaskRows]) -> Solved:
-    """What `fit_predictor` makes logits of."""
-    rows = draws[0]
-    everything = np.arange(len(rows))
-    counts = torch.stack([rows.one_hot(part).sum(0) for part in rows.chunks(everything)]).sum(0)
-    r, present = rows.one_hot(rows.sample), counts > 0
-    if not rounds(len(rows)):
-        return Solved(solved_fixed(draws), None, r, counts)
-    parts = divisions(rows.labels, len(draws), seed=rows.regressions.options.seed)
-    is_short = len(rows) <= FEW_ROWS
-    boosted, linear = solved(_divided(draws, parts), r, len(parts), is_short=is_short)
-    if is_short:
-        fixed = solved_fixed(draws)
-        part = evidence.part_of_fixed(linear.left_out, fixed.left_out, r, present)
-        fixed = fixed._replace(leaves=torch.zeros_like(linear.leaves))
-        pairs = zip(linear, fixed, strict=True)
-        linear = Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
-    return Solved(linear, boosted, r, counts)
-
-
 class Finished(NamedTuple):
     """What predicts rows, and what it says of those that were left out.
 
@@ -170,6 +125,41 @@ class Finished(NamedTuple):
 
     predictor: Predictor
     left_out: Float[Tensor, "s y"]
+
+
+def fit_rows(draws: Sequence[TaskRows]) -> Finished:
+    """Divide the rows, grow and solve; without trees where rows are few.
+
+    Args:
+        draws: The rows with the fixed features of each round, or of a single one without any.
+    """
+    rows = draws[0]
+    num_rounds = len(draws) if rounds(len(rows)) else 0
+    parts = divisions(rows.labels, num_rounds, seed=rows.regressions.options.seed)
+    return fit_divisions([each for each in draws for _ in range(2)], parts)
+
+
+def fit_divisions(every: Sequence[TaskRows], parts: Sequence[Division]) -> Finished:
+    """Grow and solve all divisions; without trees where there is none.
+
+    Args:
+        every: The rows with the fixed features of each division, those of a round side by side.
+        parts: The divisions.
+    """
+    rows = every[0]
+    chunks = rows.chunks(np.arange(len(rows)))
+    counts = torch.stack([rows.one_hot(chunk).sum(0) for chunk in chunks]).sum(0)
+    r, is_short = rows.one_hot(rows.sample), len(rows) <= FEW_ROWS
+    if not parts:
+        return finished(solved_fixed(every[::2]), None, r, counts)
+    boosted, linear = solved(_divided(every, parts), r, len(parts), is_short=is_short)
+    if is_short:
+        fixed = solved_fixed(every[::2])
+        part = evidence.part_of_fixed(linear.left_out, fixed.left_out, r, counts > 0)
+        fixed = fixed._replace(leaves=torch.zeros_like(linear.leaves))
+        pairs = zip(linear, fixed, strict=True)
+        linear = Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
+    return finished(linear, boosted, r, counts)
 
 
 def finished(linear: Linear, boosted: Boosted | None, r: Tensor, counts: Tensor) -> Finished:
@@ -220,14 +210,32 @@ def solved_fixed(draws: Sequence[TaskRows]) -> Linear:
     )
 
 
-def _divided(draws: Sequence[TaskRows], parts: Sequence[Division]) -> Iterator[Divided]:
-    """The divisions with grown trees, one after the other."""
-    for number, part in enumerate(parts):
-        rows = draws[number // 2]
+def _divided(every: Sequence[TaskRows], parts: Sequence[Division]) -> Iterator[Divided]:
+    """The divisions with grown trees, one after the other; of the sample, rows left out are asked.
+
+    Few rows are solved from their products, many from sums over them.
+    """
+    for number, (rows, part) in enumerate(zip(every, parts, strict=True)):
         grown = grow_on(rows, part.growing, seed=number)
-        regression, asked, leaves = regression_on(rows, part, grown.trees)
-        places = torch.from_numpy(np.searchsorted(rows.sample, asked))
-        yield Divided(grown, regression, places.to(leaves.device), leaves)
+        asked = np.intersect1d(part.solving, rows.sample, assume_unique=True)
+        regression: Regression
+        if len(part.solving) <= MOST_PRODUCTS:
+            others = rows.taken(part.solving, grown.trees)
+            some = torch.from_numpy(np.searchsorted(part.solving, asked))
+            regression = OfRows(others, grown.trees.num_leaves, rows.kinds, some)
+            leaves = others.leaves[some]
+        else:
+            taken = rows.taken(asked, grown.trees)
+            sums = leaf_sums(rows, part.solving, grown.trees)
+            regression, leaves = OfSums(sums, rows.kinds, taken), taken.leaves
+        places = torch.from_numpy(np.searchsorted(rows.sample, asked)).to(leaves.device)
+        yield Divided(grown, regression, places, leaves)
+
+
+def leaf_sums(rows: TaskRows, some: Indices, trees: Trees) -> LeafSums:
+    """Sums over some rows, as many at a time as are looked at together."""
+    chunks = (rows.taken(chunk, trees) for chunk in rows.chunks(some))
+    return LeafSums.over(chunks, trees.num_leaves)
 
 
 def grow_on(rows: TaskRows, growing: Indices, *, seed: int) -> Grown:
@@ -331,26 +339,3 @@ class _Search:
     def _best(self) -> float:
         tries, r, count = self._tries, self._r, self._num_solutions
         return min(tries, key=lambda penalty: tries[penalty][1].squared_error(r, count))
-
-
-def regression_on(
-    rows: TaskRows, part: Division, trees: Trees
-) -> tuple[Regression, Indices, Int[Tensor, "s t"]]:
-    """The regression on the rows that have not grown the trees; rows that it leaves out.
-
-    The latter are those of the sample among them; their leaves come last.
-    """
-
-    def taken(indices: Indices) -> Rows:
-        return rows.taken(indices, trees)
-
-    asked = np.intersect1d(part.solving, rows.sample, assume_unique=True)
-    if len(part.solving) <= MOST_PRODUCTS:
-        places = torch.from_numpy(np.searchsorted(part.solving, asked))
-        every = taken(part.solving)
-        leaves = every.leaves[places]
-        return OfRows(every, trees.num_leaves, rows.kinds, places), asked, leaves
-    chunks = (taken(some) for some in rows.chunks(part.solving))
-    some = taken(asked)
-    sums = LeafSums.over(chunks, trees.num_leaves)
-    return OfSums(sums, rows.kinds, some), asked, some.leaves

@@ -196,8 +196,8 @@ def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
 
 
 def _one_hot(leaves: Int[Tensor, "n t"], num_leaves: int) -> Float[Tensor, "n l"]:
-    found = torch.zeros(len(leaves), num_leaves, dtype=torch.float64, device=leaves.device)
-    return found.scatter_(1, leaves.long(), 1.0)
+    one_hot = torch.zeros(len(leaves), num_leaves, dtype=torch.float64, device=leaves.device)
+    return one_hot.scatter_(1, leaves.long(), 1.0)
 
 
 def _reciprocal(variance: Tensor) -> float:

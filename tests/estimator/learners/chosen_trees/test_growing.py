@@ -9,7 +9,7 @@ from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import ROUNDING, assert_close
 
 from tabicl_linear.estimator.learners.chosen_trees import context, divisions, growing, growth
-from tabicl_linear.estimator.learners.chosen_trees.growing import GrowingTrees
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.kernels.state import num_bytes, tensors
 from tabicl_linear.ridge_inputs import RidgeOptions
 
@@ -30,23 +30,25 @@ def few_rows_are_many():
         yield
 
 
-def learner(num_classes=3):
-    return GrowingTrees(OPTIONS, max_columns=8, num_classes=num_classes)
+def learner(num_classes=3, *, grows=True):
+    return ChosenTrees(OPTIONS, max_columns=8, num_classes=num_classes, grows=grows)
 
 
 def grown(x, y, ends, num_classes=3, members=1):
-    """The state after pieces that end at `ends`, and the last rows."""
+    """The state after pieces that end at `ends`, and the last rows; few are fitted anew."""
     x = torch.from_numpy(x).expand(members, -1, -1)
     y = torch.from_numpy(y).expand(members, -1)
     categorical = torch.zeros(members, x.shape[2], dtype=torch.bool)
     state = None
     for start, end in pairwise((0, *ends, x.shape[1])):
+        held = state is None or state.growth is None
+        first = 0 if held else start
         state = learner(num_classes).fit(
-            x[:, start:end],
-            y[:, start:end],
+            x[:, first:end],
+            y[:, first:end],
             categorical=categorical,
             rows_per_chunk=CHUNK,
-            state=state,
+            state=None if held else state,
         )
     return state
 
@@ -68,7 +70,7 @@ def queries():
 def test_pieces_are_the_whole(ends, whole, queries):
     """Cut before, at and after the last row that grows trees."""
     pieces = grown(*ruled_table(700), ends)
-    assert pieces.num_rows == whole.num_rows == 700
+    assert pieces.growth.num_rows == whole.growth.num_rows == 700
     for one, other in zip(tensors(pieces), tensors(whole), strict=True):
         finite = other.isfinite()
         assert torch.equal(one.isfinite(), finite)
@@ -78,27 +80,28 @@ def test_pieces_are_the_whole(ends, whole, queries):
     assert_close(found, expected, SUMMED_TWICE)
 
 
-def test_while_rows_are_held_it_is_a_fit_of_them_all(queries):
+def test_fewer_rows_than_grow_trees_for_good_are_fitted_as_those_of_a_table(queries):
     x, y = ruled_table(FIRST - 1)
-    state = grown(x, y, (30, 120))
-    at_once = learner().trees.fit(
+    state = grown(x, y, ())
+    assert state.growth is None
+    at_once = learner(grows=False).fit(
         torch.from_numpy(x)[None],
         torch.from_numpy(y)[None],
         categorical=torch.zeros(1, 5, dtype=torch.bool),
         rows_per_chunk=CHUNK,
     )
-    expected = learner().trees.predict(at_once, queries[0])
+    expected = learner(grows=False).predict(at_once, queries[0])
     assert torch.equal(learner().predict(state, queries[0]), expected)
 
 
 def test_sums_are_those_over_all_rows_that_have_not_grown_the_trees(whole):
     x, y = ruled_table(700)
-    task, fitted = whole.tasks[0], whole.solved
+    task, fitted = whole.growth.tasks[0], whole
     z = context.standardise(torch.from_numpy(x)[None], fitted.statistics)[0]
     r = torch.nn.functional.one_hot(torch.from_numpy(y), 3).double()
     assert torch.equal(task.counts, r.sum(0))
     for number, (grown_trees, sums) in enumerate(zip(task.grown, task.sums, strict=True)):
-        draw, limits = learner().trees.draws(2)[number // 2], fitted.thresholds[number // 2]
+        draw, limits = learner().draws(2)[number // 2], fitted.thresholds[number // 2]
         fixed = draw.of_rows(torch.from_numpy(x)[None], limits, fitted.statistics)[0].double()
         leaves = torch.zeros(700, grown_trees.trees.num_leaves, dtype=torch.float64)
         leaves.scatter_(1, grown_trees.trees.of_rows(z).long(), 1.0)
@@ -115,8 +118,8 @@ def test_sums_are_those_over_all_rows_that_have_not_grown_the_trees(whole):
 
 def test_the_sample_is_spread_evenly_over_all_rows(whole):
     x, y = ruled_table(700)
-    assert torch.equal(whole.held.x[0], torch.from_numpy(x[::8]))
-    assert torch.equal(whole.held.y[0], torch.from_numpy(y[::8]))
+    assert torch.equal(whole.growth.x[0], torch.from_numpy(x[::8]))
+    assert torch.equal(whole.growth.y[0], torch.from_numpy(y[::8]))
 
 
 def test_more_rows_predict_better_and_take_no_more_room(queries):
