@@ -14,8 +14,9 @@ NEAR = 1.1
 """A length stands for a multiple of the trained rows if it is within this factor of it."""
 LONG = 8
 """Multiple of the trained rows from which times and bytes count."""
-SAME_SCORE = 1e-3
-"""Scores of one dataset, read twice, may differ by so much."""
+SAME_SCORE = 1e-2
+"""Scores of one dataset, read twice, may differ by so much: `lengths` standardises the rows of a
+causal model by the longest context, other readings by their own. Other datasets differ by 0.1."""
 BENCHMARKS = {"real": ("cc18", "tabarena"), "large": ("large",)}
 """Places that are real tables, and the benchmarks that they join."""
 
@@ -153,8 +154,10 @@ def _oracle(source: Source, rows: pd.DataFrame, reading: Reading) -> pd.DataFram
     beside = lengths[(lengths["arm"] == reading.arm) & (lengths["num_rows"] == at)]
     if len(beside):
         scores = _by_seed(beside, source.metric, reading)
-        difference = (plain - scores.reindex(plain.index)).abs().to_numpy()
-        if not np.all(difference <= SAME_SCORE):
+        # Not every seed needs to have been measured in both ways.
+        seeds = plain.columns.intersection(scores.columns)
+        difference = (plain[seeds] - scores.reindex(plain.index)[seeds]).abs().to_numpy()
+        if not len(seeds) or not np.all(difference <= SAME_SCORE):
             oracle.index = [f"oracle {name}" for name in oracle.index]
     return oracle
 

@@ -117,6 +117,28 @@ def test_the_oracle_is_paired_with_lengths_only_on_the_same_datasets(tmp_path):
         value(tmp_path, "b:oracle@last - a@last")
 
 
+def test_the_oracle_of_one_seed_is_paired_though_another_seed_has_none(tmp_path):
+    score = made_up.flat(0.7)
+    first = made_up.unit(tmp_path, "a", 0)
+    made_up.lengths(first, score)
+    # Standardised by its own rows, not by those of the longest context.
+    made_up.oracle(first, lambda rows, n: score(rows, np.arange(20))[:5] + 0.003, 0.1)
+    made_up.lengths(made_up.unit(tmp_path, "a", 1), lambda rows, n: score(rows, n) + 0.02)
+    made_up.lengths(made_up.unit(tmp_path, "b"), score)
+    paired = value(tmp_path, "a:oracle@last - b@last")
+    assert paired.datasets == 5
+    assert paired.value == pytest.approx(0.103)
+
+
+def test_the_oracle_of_a_seed_without_scores_is_not_paired(tmp_path):
+    score = made_up.flat(0.7)
+    made_up.lengths(made_up.unit(tmp_path, "a", 0), score)
+    made_up.oracle(made_up.unit(tmp_path, "a", 1), lambda rows, n: score(rows, n), 0.1)
+    made_up.lengths(made_up.unit(tmp_path, "b"), score)
+    with pytest.raises(Missing, match="no dataset in common"):
+        value(tmp_path, "a:oracle@last - b@last")
+
+
 def test_real_readings_are_told_apart(tmp_path):
     folder = made_up.unit(tmp_path, "a")
     made_up.oracle_real(folder, 0.1)
