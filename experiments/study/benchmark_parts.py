@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments.study.items import Item
 from experiments.study.readings import Tables
-from experiments.study.sections import Section, about_arm, of_arms
+from experiments.study.sections import Section, of_arms, parameters_of, seeds_of
 from tabicl_linear.report import published
 from tabicl_linear.report.comparison import compare
 from tabicl_linear.report.layout import DASH, Cell, Table, markdown, number
@@ -125,7 +125,7 @@ def _table(
     }
     rows = []
     for name in wide["roc_auc"].columns:
-        cells = [Cell(name), *about_arm(tables, name)]
+        cells = [Cell(name), parameters_of(tables, name), seeds_of(tables, name, "real")]
         for metric, comparison in comparisons.items():
             mean = printed.get(name, {}).get(metric)
             cells += [

@@ -83,7 +83,6 @@ class Estimate(NamedTuple):
         training: The part of it from one training to the next; NaN if it is not known.
         datasets: How many.
         seeds: Fewest seeds of an arm in it.
-        identities: Of the units in it.
     """
 
     value: float
@@ -91,7 +90,6 @@ class Estimate(NamedTuple):
     training: float
     datasets: int
     seeds: int
-    identities: tuple[str, ...]
 
     @property
     def half_width(self) -> float:
@@ -139,15 +137,12 @@ def estimate(contrast: Contrast, source: Source) -> Estimate:
     ]
     training = float(np.sqrt(sum(variances)))
     known = 0.0 if np.isnan(training) else training
-    units = source.measured.units
-    used = units["arm"].isin(tables)
     return Estimate(
         value=float(values.mean()),
         error=float(np.hypot(of_datasets, known)),
         training=training,
         datasets=len(values),
         seeds=min(table.shape[1] for table in tables.values()),
-        identities=tuple(units.loc[used, "identity"]),
     )
 
 

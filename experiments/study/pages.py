@@ -7,17 +7,18 @@ from typing import NamedTuple
 import pandas as pd
 
 from experiments.study import drawing
-from experiments.study.claims import SEEN, VERDICTS, Verdict
+from experiments.study.claims import VERDICTS, Verdict
 from experiments.study.items import Item, items
 from experiments.study.parts import PARTS, Study
-from experiments.study.sections import about_arm
-from tabicl_linear.report.layout import DASH, Cell, Table, markdown
+from experiments.study.sections import parameters_of
+from experiments.study.verdict_table import how_to_read, near_guessing, verdict_table
+from tabicl_linear.report.layout import Cell, Table, markdown
 
 FRONT = ("length_gap", "update_dynamics", "mitigations")
 """Items whose first figure stands on the first page."""
-ONE_SEED = "one seed"
 NO_RESULT = "Nothing on these pages is a result: scale smoke shows that everything runs."
 BACK = "../README.md"
+HOW = f"Columns and words are explained on the [first page]({BACK})."
 
 
 class Report(NamedTuple):
@@ -37,6 +38,11 @@ class Report(NamedTuple):
     verdicts: Sequence[Verdict]
     command: str
 
+    @property
+    def guessing(self) -> dict[str, float]:
+        """Arms near guessing, and their mean ROC-AUC."""
+        return near_guessing(self.study.tables, self.study.trained)
+
 
 def pages(report: Report) -> dict[str, str]:
     """All pages and figures by their paths."""
@@ -54,7 +60,7 @@ def _item_page(report: Report, item: Item) -> dict[str, str]:
     texts.append(f"**In the paper.** {item.paper.strip()}")
     verdicts = [x for x in report.verdicts if x.claim.item == item.name]
     if verdicts:
-        texts += ["## Claims", _verdict_table(verdicts)]
+        texts += ["## Claims", HOW, verdict_table(verdicts, [*report.guessing])]
     files: dict[str, str] = {}
     for name in item.parts:
         section = PARTS[name](report.study, item)
@@ -86,7 +92,8 @@ def _claims_page(report: Report) -> str:
     texts = [
         "# All claims",
         f"[All results]({BACK}). {_made(report)}",
-        _verdict_table(report.verdicts),
+        HOW,
+        verdict_table(report.verdicts, [*report.guessing]),
         "## How they are computed",
     ]
     texts += ["The rules are those of [the study](../../study.md)."]
@@ -95,12 +102,12 @@ def _claims_page(report: Report) -> str:
 
 def _front_page(report: Report, files: Mapping[str, str]) -> str:
     front = [x for x in report.verdicts if x.claim.headline]
-    texts = ["# Results of the study", _summary(report, front), _verdict_table(front)]
+    guessing = report.guessing
+    texts = ["# Results of the study", _summary(report, front)]
+    texts += [how_to_read([*guessing], guessing), verdict_table(front, [*guessing])]
     texts.append(
-        "All claims: [claims](study/claims.md). *One seed*: what varies from training to "
-        "training is not known yet, so the verdict holds for these trained models. What verdicts "
-        "are worth whose models are near guessing stands in the [pilot](pilot.md). How the default "
-        "weights do on real tables is another page ([benchmarks](benchmarks.md))."
+        "[All claims](study/claims.md). How the default weights do on real tables is another page "
+        "([benchmarks](benchmarks.md))."
     )
     for name in FRONT:
         item = items()[name]
@@ -109,7 +116,8 @@ def _front_page(report: Report, files: Mapping[str, str]) -> str:
             continue
         texts += [f"## {item.title} ({item.shown_in})", f"**In the paper.** {item.paper.strip()}"]
         texts += [f"![{item.title}](study/{name}-lengths.svg)", section.texts[-1]]
-    texts += ["## Pages", _contents(report), "## Units", _units(report, report.order)]
+    others = sorted({*report.study.tables.units["arm"]}.difference(report.order))
+    texts += ["## Pages", _contents(report), "## Units", _units(report, [*report.order, *others])]
     return _joined(texts)
 
 
@@ -118,16 +126,20 @@ def _summary(report: Report, front: Sequence[Verdict]) -> str:
     hours = units["train_seconds"].sum() / 3600
     warning = f"**{NO_RESULT}** " if report.scale == "smoke" else ""
     tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    arms = {*units["arm"]}
+    planned = len(arms.intersection(report.order))
+    others = f" and {len(arms) - planned} others" if len(arms) > planned else ""
+    trained = f"{planned} of {len(report.order)} planned arms{others} are trained"
     return (
-        f"{warning}What the paper claims, and what models trained here show: every arm at the same "
-        f"size (scale `{report.scale}`: tables of {report.study.trained} rows), with the same "
-        f"prior, datasets and learner. {units['arm'].nunique()} of {len(report.order)} planned "
-        f"arms are trained ({len(units)} units, {hours:.1f} core-hours).\n\n"
-        "A number is the paired difference that [the rules](../study.md) name, with its 95 % "
-        "interval; p is corrected by Holm's method within the claim's family. The claims and rules "
-        "were committed before anything of them was measured, but for one rule, which is named "
-        f"there with its reason (*near guessing*). Of {len(report.verdicts)} claims: {tally}; "
-        f"the {len(front)} most important ones:\n\n{_made(report)}"
+        f"{warning}What the paper claims, and what models trained here show: every arm (a model "
+        f"and how it is trained) of the same size, scale `{report.scale}`: tables of "
+        f"{report.study.trained} rows, the same prior, steps and datasets unless the arm is about "
+        f"them; learning rates by family ([pilot](pilot.md)). {trained} ({len(units)} units, "
+        f"{hours:.1f} core-hours; *Units* below names those that are not).\n\n"
+        "The claims and [rules](../study.md) were committed before anything of them was measured, "
+        "but for one rule, which is named there with its reason (*near guessing*). Of "
+        f"{len(report.verdicts)} claims: {tally}; the {len(front)} most important ones are below."
+        f"\n\n{_made(report)}"
     )
 
 
@@ -136,27 +148,6 @@ def _made(report: Report) -> str:
         f"Made from the kept measurements by `{report.command}`; where each number comes from "
         "stands under *Units*."
     )
-
-
-def _verdict_table(verdicts: Sequence[Verdict]) -> str:
-    header = ["Claim", "Paper", "Published", "Here", "p", "Datasets", "Seeds", "Verdict"]
-    return markdown(Table("", header, [[_verdict_row(x) for x in verdicts]], text_columns=3))
-
-
-def _verdict_row(x: Verdict) -> list[Cell]:
-    about = [Cell(f"{x.claim.claim}."), Cell(x.claim.section), Cell(x.claim.published)]
-    if x.estimate is None:
-        return [*about, DASH, DASH, DASH, DASH, Cell(f"{x.verdict}: {x.missing}")]
-    estimate, digits = x.estimate, 4
-    here = f"{estimate.value:+.{digits}f} [{estimate.low:+.{digits}f}, {estimate.high:+.{digits}f}]"
-    p = "<0.001" if x.adjusted < 0.001 else f"{x.adjusted:.3f}"
-    unknown = estimate.training != estimate.training
-    verdict = f"{x.verdict} ({ONE_SEED})" if unknown and x.claim.metric == "roc_auc" else x.verdict
-    if x.unguarded:
-        verdict = f"{verdict}: near guessing (otherwise: {x.unguarded})"
-    mark = "bold" if x.verdict == SEEN else ""
-    cells = [Cell(here, estimate.value), Cell(p, x.adjusted), Cell(str(estimate.datasets))]
-    return [*about, *cells, Cell(str(estimate.seeds)), Cell(verdict, mark=mark)]
 
 
 def _contents(report: Report) -> str:
@@ -191,7 +182,7 @@ def _units(report: Report, arms: Sequence[str]) -> str:
             Cell(str(unit.seed)),
             Cell(unit.identity),
             Cell(unit.commit[:12]),
-            about_arm(tables, unit.arm)[0],
+            parameters_of(tables, unit.arm),
             Cell(f"{unit.steps:,}"),
             Cell(f"{unit.train_seconds / 60:.1f}"),
             Cell(f"{unit.val_loss:.4f}"),

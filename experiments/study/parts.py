@@ -9,6 +9,7 @@ import pandas as pd
 from experiments.study import drawing
 from experiments.study.benchmark_parts import benchmarks, size_ranks, strategies
 from experiments.study.items import Item, expected, items
+from experiments.study.measures.blocks import TRAINED_LENGTHS
 from experiments.study.oracle_parts import oracle, oracle_real, states
 from experiments.study.readings import NEAR, Tables
 from experiments.study.sections import Section, of_arms, score_table
@@ -22,6 +23,11 @@ SHOWN_BINS = 8
 """Columns of a table of lookbacks."""
 PAPER_ROWS = 1000
 """Rows that the paper's models were trained with."""
+CURVES = (
+    "In the figure the dashed line is the trained length, and shades are 95 % intervals over "
+    "datasets. All arms read the same datasets, so that differences between arms are surer than "
+    "shades suggest; 0.5 is guessing."
+)
 
 
 class Study(NamedTuple):
@@ -70,7 +76,7 @@ def lengths(study: Study, item: Item) -> Section | None:
     count = scores["dataset"].nunique()
     about = f"{count} synthetic datasets, the same for all arms; mean ± half a 95 % interval."
     texts = [score_table(study.tables, points, name, about) for name in ("roc_auc", "accuracy")]
-    texts.append(shapes(points))
+    texts.append(f"{shapes(points)}\n\n{CURVES}")
     return Section(
         "Scores against rows of context", texts, {"lengths": drawing.curves(points, study.trained)}
     )
@@ -94,14 +100,33 @@ def decay_at_evaluation(study: Study, item: Item) -> Section | None:
     if decayed.empty:
         return None
     label = decayed["arm"] + ", decay " + decayed["constant"].astype(str) + " at evaluation"
-    plain = of_arms(study.tables, "lengths", item.arms)
-    plain = plain[plain["dataset"].isin(decayed["dataset"])]
-    points = summary(study, pd.concat([plain, decayed.assign(arm=label)]))
+    points = _beside_plain(study, item, decayed.assign(arm=label))
     about = f"The {decayed['dataset'].nunique()} datasets that were read with decay."
     text = score_table(study.tables, points, "roc_auc", about)
     return Section(
         "Decay at evaluation alone", [text], {"decay": drawing.curves(points, study.trained)}
     )
+
+
+def blocks(study: Study, item: Item) -> Section | None:
+    """Arms whose contexts were read in blocks, beside a plain reading of the same datasets."""
+    cut = of_arms(study.tables, "blocks", item.arms)
+    if cut.empty:
+        return None
+    points = _beside_plain(study, item, cut.assign(arm=cut["arm"] + ", in blocks"))
+    points = points[points["num_rows"].isin(cut["num_rows"].unique())]
+    about = (
+        f"The {cut['dataset'].nunique()} datasets that were read in blocks of "
+        f"{TRAINED_LENGTHS * study.trained:,} rows, whose predictions are averaged."
+    )
+    return Section("In blocks", [score_table(study.tables, points, "roc_auc", about)], {})
+
+
+def _beside_plain(study: Study, item: Item, readings: pd.DataFrame) -> pd.DataFrame:
+    """Scores of readings under names of their own, and plain ones on the same datasets."""
+    plain = of_arms(study.tables, "lengths", item.arms)
+    plain = plain[plain["dataset"].isin(readings["dataset"])]
+    return summary(study, pd.concat([plain, readings]))
 
 
 def write_rates(study: Study, item: Item) -> Section | None:
@@ -112,7 +137,9 @@ def write_rates(study: Study, item: Item) -> Section | None:
         return None
     profiles = {}
     for arm, table in looks.groupby("arm", sort=False):
-        groups = table.groupby(["layer", "num_rows"])["value"]
+        # Seeds share their datasets: as values of their own they would feign more of these.
+        tasks = table.groupby(["layer", "num_rows", "task"], as_index=False)["value"].mean()
+        groups = tasks.groupby(["layer", "num_rows"])["value"]
         profile = groups.agg(["mean", lambda values: half_width(values.to_numpy())])
         profile = profile.set_axis(["mean", "half"], axis="columns").reset_index()
         half = profile["half"].fillna(0.0)
@@ -240,6 +267,7 @@ PARTS: Mapping[str, Part] = {
     "benchmarks": lambda study, item: benchmarks(study.tables, item),
     "strategies": lambda study, item: strategies(study.tables, item),
     "size_ranks": lambda study, item: size_ranks(study.tables, item, study.trained),
+    "blocks": blocks,
     "decay_at_evaluation": decay_at_evaluation,
     "oracle": lambda study, item: oracle(study.tables, item),
     "oracle_real": lambda study, item: oracle_real(study.tables, item),

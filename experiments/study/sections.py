@@ -32,16 +32,21 @@ def of_arms(tables: Tables, measure: str, arms: Sequence[str]) -> pd.DataFrame:
     return pd.concat([frame[frame["arm"] == arm] for arm in arms], ignore_index=True)
 
 
-def about_arm(tables: Tables, arm: str) -> list[Cell]:
-    """Parameters and number of seeds of an arm; dashes for what is no arm of its own."""
+def parameters_of(tables: Tables, arm: str) -> Cell:
+    """Parameters of an arm; a dash for what is no arm of its own."""
     units = tables.units[tables.units["arm"] == arm]
-    if units.empty:
-        return [DASH, DASH]
-    return [Cell(f"{units['parameters'].iloc[0]:,}"), Cell(str(len(units)))]
+    return DASH if units.empty else Cell(f"{units['parameters'].iloc[0]:,}")
+
+
+def seeds_of(tables: Tables, arm: str, measure: str) -> Cell:
+    """How many seeds of an arm have a measure, of which others may have been trained alone."""
+    frame = tables.frame(measure)
+    count = frame.loc[frame["arm"] == arm, "seed"].nunique()
+    return Cell(str(count)) if count else DASH
 
 
 def score_table(tables: Tables, scores: pd.DataFrame, metric: str, about: str) -> str:
-    """A metric of a summary: a row for each arm, a column for each length."""
+    """A metric of a summary of `lengths`: a row for each arm, a column for each length."""
     lengths = sorted(scores["num_rows"].unique())
     rows = []
     for arm, points in scores.groupby("arm", sort=False):
@@ -52,7 +57,8 @@ def score_table(tables: Tables, scores: pd.DataFrame, metric: str, about: str) -
             else DASH
             for n in lengths
         ]
-        rows.append([Cell(str(arm)), *about_arm(tables, str(arm)), *cells])
+        about_arm = [parameters_of(tables, str(arm)), seeds_of(tables, str(arm), "lengths")]
+        rows.append([Cell(str(arm)), *about_arm, *cells])
     header = ["Arm", "Parameters", "Seeds", *(f"{n:,}" for n in lengths)]
     title = {"roc_auc": "ROC-AUC", "accuracy": "Accuracy"}[metric]
     return markdown(Table(f"{title} by rows of context. {about}", header, [rows]))

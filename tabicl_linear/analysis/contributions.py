@@ -19,6 +19,7 @@ def contribution(
     layers: Sequence[Streams | Gates],
     *,
     erases: bool = True,
+    num_heads: int | None = None,
     num_tasks: int | None = None,
     num_bins: int | None = None,
 ) -> pd.DataFrame:
@@ -30,6 +31,9 @@ def contribution(
     Args:
         layers: Streams of every layer, as `record_streams` gives them, or their `gates`.
         erases: Whether writes erase (`UpdateRule.erases`); without, C_s = beta_s prod alpha_t.
+        num_heads: Heads of the states; as many as rates if None. Where rates are more, a token has
+            several writes, whose rates stand side by side in each head (DeltaProduct): C_s is then
+            that of a write, which the writes after it erase.
         num_tasks: Tasks that were fitted; every sequence is one if None.
         num_bins: Lookbacks are averaged in about so many bins, evenly spaced on a logarithmic
             scale; each stands alone if None.
@@ -55,7 +59,7 @@ def contribution(
     for layer, streams in enumerate(layers, start=1):
         if streams.beta is None and streams.log_decay is None:
             continue
-        logs = log_contributions(streams, erases=erases).flip(1)
+        logs = log_contributions(streams, erases=erases, num_heads=num_heads).flip(1)
         tasks = by_task(logs, num_tasks)
         parts.append(_profile(tasks.flatten(0, 1), layer, num_bins))
     if not parts:
@@ -66,9 +70,19 @@ def contribution(
     return pd.concat(parts, ignore_index=True)
 
 
-def log_contributions(streams: Streams | Gates, *, erases: bool = True) -> Float[Tensor, "s t h g"]:
-    """log C_s of every token, head and gate of a layer, in float64."""
+def log_contributions(
+    streams: Streams | Gates, *, erases: bool = True, num_heads: int | None = None
+) -> Float[Tensor, "s t h g"]:
+    """log C_s of every token, head and gate of a layer, in float64.
+
+    Of several writes of a token, each has a place among the gates. Arguments as in `contribution`.
+    """
     beta, log_decay = streams.beta, streams.log_decay
+    if beta is not None and num_heads not in (None, beta.shape[-1]):
+        assert log_decay is None, "no rule has several writes of a token and gates"
+        by_write = beta.unflatten(-1, (num_heads, -1)).movedim(-1, 2)
+        logs = log_contributions(Gates(by_write.flatten(1, 2), None), erases=erases)
+        return logs.squeeze(-1).unflatten(1, by_write.shape[1:3]).movedim(2, -1)
     log_decays = None if log_decay is None else log_decay.double()
     if beta is not None and erases:
         erased = torch.log1p(-beta.double()).unsqueeze(-1)

@@ -72,14 +72,17 @@ def write_rates_figure(
             of_layer = table[(table["layer"] == layer) & (table["gate"] == (gate or table["gate"]))]
             for which, line in of_layer.groupby("gate"):
                 x = (line["position"] + line["last"]) / 2 + 1
-                label = f"{name} {which.replace('_', ' ')}".strip()
+                kind = "" if gate else which.replace("_", " ")
+                label = f"{name} {kind}".strip()
                 dashes = "--" if which == "kept" else "-"
                 ax.plot(x, line["mean"], dashes, color=f"C{colour}", label=label, linewidth=1.2)
                 ax.fill_between(x, line["low"], line["high"], color=f"C{colour}", alpha=0.2)
         ax.set(title=f"layer {layer}", xscale="log", ylim=(0, None))
         _mark(ax, trained)
-    _label(figure, "tokens written", "effective write rate; gate dashed")
-    _legend(axes[0])
+    both = "effective write rate; gate dashed"
+    names = {"write_rate": "effective write rate", "kept": "gate"}
+    _label(figure, "tokens written", names[gate] if gate else both)
+    _legend_above(figure, axes)
     return figure
 
 
@@ -91,9 +94,14 @@ def drift_figure(tables: Tables, *, trained: int | None = None) -> "Figure":
         trained: Where training ended, drawn as a dashed line.
     """
     figure, axes = panels(len(tables), width=4.2, height=3.0)
-    for (name, table), ax in zip(tables.items(), axes, strict=True):
-        cells = table.groupby(["layer", "length"])["cosine"].mean().unstack()
-        image = heatmap(ax, cells, vmin=min(0.0, float(cells.min().min())), vmax=1.0)
+    every = [
+        table.groupby(["layer", "length"])["cosine"].mean().unstack() for table in tables.values()
+    ]
+    # One scale for all, as there is one bar; from 0 it would hide states that hardly turn.
+    least = min(float(cells.min().min()) for cells in every)
+    lowest = max(-1.0, min(0.9, np.floor(10 * least) / 10))
+    for name, cells, ax in zip(tables, every, axes, strict=True):
+        image = heatmap(ax, cells, vmin=lowest, vmax=1.0)
         ax.set(title=name, xlabel="rows of context", ylabel="layer")
         if trained is not None:
             inside = int((cells.columns <= trained).sum())
@@ -247,6 +255,25 @@ def _length_axis(ax: "Axes", lengths: Sequence[int]) -> None:
 def _label(figure: "Figure", x: str, y: str) -> None:
     figure.supxlabel(x, fontsize="small")
     figure.supylabel(y, fontsize="small")
+
+
+def _legend_above(figure: "Figure", axes: "Sequence[Axes]") -> None:
+    """A legend for all panels: what any of them shows, once."""
+    shown = {
+        label: handle
+        for ax in axes
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    # A line without a name is the only one of its kind.
+    if any(shown):
+        figure.legend(
+            shown.values(),
+            shown,
+            loc="outside upper center",
+            ncols=3,
+            fontsize="small",
+            frameon=False,
+        )
 
 
 def _legend(ax: "Axes") -> None:

@@ -95,8 +95,13 @@ def _write_rates(model: InContextModel, plan: Plan) -> pd.DataFrame:
 def _contribution(model: InContextModel, plan: Plan) -> pd.DataFrame:
     with record_streams(model, keep=gates) as recorded:
         plan.probe.fit(model, plan.reference)
-    erases = model.backbone.layers()[0].mixer.rule.erases
-    return contribution(recorded.layers, erases=erases, num_bins=NUM_BINS)
+    mixer = model.backbone.layers()[0].mixer
+    return contribution(
+        recorded.layers,
+        erases=mixer.rule.erases,
+        num_heads=mixer.num_heads,
+        num_bins=NUM_BINS,
+    )
 
 
 def _ridge_target(model: InContextModel, plan: Plan) -> pd.DataFrame:

@@ -56,7 +56,8 @@ def ridge_target(
         raise DataError(f"regulariser={regulariser}: give a positive number, such as 0.01.")
     parts = []
     for layer, S in states.items():
-        k, v = (_of_state(z, len(S)) for z in (layers[layer - 1].k, layers[layer - 1].v))
+        x, (value_dim, key_dim) = layers[layer - 1], S.shape[-2:]
+        k, v = _of_state(x.k, len(S), key_dim), _of_state(x.v, len(S), value_dim)
         R = solution(k, v, regulariser)
         distance = torch.linalg.matrix_norm(S - R) / torch.linalg.matrix_norm(R).clamp(min=LEAST)
         values = {
@@ -79,9 +80,16 @@ def solution(
     return weights
 
 
-def _of_state(z: Float[Tensor, "s t h e"], num_states: int) -> Float[Tensor, "r h t e"]:
-    """Tokens of every state, heads first; both directions of one state in a row."""
-    return z.double().unflatten(0, (num_states, -1)).flatten(1, 2).transpose(1, 2)
+def _of_state(
+    z: Float[Tensor, "s t h _e"], num_states: int, width: int
+) -> Float[Tensor, "r h _t e"]:
+    """Writes of every state, heads first; both directions of one state in a row.
+
+    Several writes of a token stand side by side in the channels (DeltaProduct), one after the other
+    here.
+    """
+    writes = z.double().unflatten(-1, (-1, width)).movedim(-2, 2).flatten(1, 2)
+    return writes.unflatten(0, (num_states, -1)).flatten(1, 2).transpose(1, 2)
 
 
 def _error(S: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "s h"]:

@@ -105,7 +105,7 @@ def check_model(model: InContextModel) -> None:
         if not block.mixer.rule.has_matrix_state:
             raise ConfigError(
                 f"{type(block.mixer).__name__} has no matrix state that could be optimised; take a "
-                "model of LinearAttention, GatedLinearAttention, DeltaNet, GatedDeltaNet or Mamba2."
+                "model of a recurrent mixer, such as DeltaNet, or of linear attention."
             )
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from contract.variants import make, task
@@ -26,6 +27,7 @@ from tabicl_linear.analysis import (
     states_at,
     write_rates,
 )
+from tabicl_linear.analysis.contributions import log_contributions
 from tabicl_linear.analysis.profiles import bin_edges
 from tabicl_linear.errors import DataError, NotInModel
 from tabicl_linear.kernels import reference
@@ -175,6 +177,18 @@ def test_contributions_are_weights_of_tokens_with_one_key(gated):
         close(table[n - 1 - s], S.item())
 
 
+def test_contributions_of_several_writes_are_those_of_as_many_tokens():
+    rates = torch.rand(2, 5, 3, 2)  # three heads, two writes of each token
+    side_by_side = Gates(rates.flatten(-2), None)
+    one_by_one = Gates(rates.movedim(-1, 2).flatten(1, 2), None)
+    logs = log_contributions(side_by_side, num_heads=3)
+    expected = log_contributions(one_by_one).squeeze(-1)
+    torch.testing.assert_close(logs.movedim(-1, 2).flatten(1, 2), expected)
+    # As heads of their own, writes would leave each other alone.
+    alone = log_contributions(side_by_side).squeeze(-1).unflatten(-1, (3, 2))
+    assert (logs[:, :, :, 0] < alone[:, :, :, 0]).all()
+
+
 def test_contributions_of_additive_rules_have_no_erasure():
     n, beta, log_decay = 8, 3 * rates(1, 8, 1), -rates(1, 8, 1, 1, seed=1)
     k = torch.ones(1, n, 1, 1, dtype=torch.float64)
@@ -222,6 +236,17 @@ def test_ridge_target_by_hand():
         K, V = (z[row.task - 1, :, row.head - 1].numpy() for z in (k, v))
         close(row.error, ((K @ A.T - V) ** 2).sum() / (V**2).sum())
         close(row.ridge_error, ((K @ R.T - V) ** 2).sum() / (V**2).sum())
+
+
+def test_the_target_of_several_writes_is_that_of_as_many_tokens():
+    k, v = torch.randn(2, 30, 3, 2, 4), torch.randn(2, 30, 3, 2, 5)
+    S = torch.randn(2, 3, 5, 4).double()
+    side_by_side = Streams(torch.zeros(2, 30, 3, 4), k.flatten(-2), v.flatten(-2))
+    k, v = (z.movedim(3, 2).flatten(1, 2) for z in (k, v))
+    one_by_one = ridge_target([Streams(k, k, v)], {1: S}, regulariser=0.02)
+    # Half as many tokens; lambda counts writes.
+    table = ridge_target([side_by_side], {1: S}, regulariser=0.02)
+    pd.testing.assert_frame_equal(table, one_by_one)
 
 
 def test_the_ridge_mixer_is_its_own_target():

@@ -73,7 +73,7 @@ def test_rows_that_were_optimised_on_are_predicted_better(mixer, readout, axis):
 def test_models_without_matrix_states_are_refused():
     for mixer in ("Softmax", "Ridge"):
         model, (x, y, categorical) = make(mixer, "final_state"), context()
-        with pytest.raises(ConfigError, match=f"{mixer}.* no matrix state"):
+        with pytest.raises(ConfigError, match=f"{mixer}.* no matrix state.* recurrent mixer"):
             optimise_states(model, fitted(model, x, y, categorical), x, y, FEW)
 
 

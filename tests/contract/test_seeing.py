@@ -147,7 +147,7 @@ def test_every_callback_looks_and_says_nothing_of_what_is_not_there(mixer, reado
             assert set(table["layer"]) == {1, 2}
 
 
-@pytest.mark.parametrize("mixer", ["DeltaNet", "Mamba2", "Ridge", "Softmax"])
+@pytest.mark.parametrize("mixer", ["DeltaNet", "DeltaProduct", "Mamba2", "Ridge", "Softmax"])
 def test_every_analysis_runs_or_says_why_not(mixer):
     readout = "final_state"
     model = make(mixer, readout)
@@ -156,6 +156,7 @@ def test_every_analysis_runs_or_says_why_not(mixer):
     assert all(len(table) for table in result.tables.values())
     absent = {
         "DeltaNet": set(),
+        "DeltaProduct": set(),
         "Mamba2": set(),
         "Ridge": {"write_rates", "contribution"},
         "Softmax": {"write_rates", "contribution", "drift", "ridge_target"},

@@ -19,7 +19,7 @@ def claim(name, contrast, rule="above", margin=0.01, family="one"):
 
 
 def estimated(value, error, datasets=100):
-    return Estimate(value, error, float("nan"), datasets, 1, ())
+    return Estimate(value, error, float("nan"), datasets, 1)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tabicl_linear.analysis.state_drift import drift
 from tabicl_linear.analysis.states import matrices
 from tabicl_linear.analysis.streams import Gates, by_task, gates, record_streams
 from tabicl_linear.errors import NotInModel
+from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.model import InContextModel
 from tabicl_linear.priors.tabpfn_v1 import TabPFNv1Prior
 
@@ -52,8 +53,8 @@ def measure(checkpoint: Path, scale: Scale, device: str) -> pd.DataFrame:
         [_of_task(layer, task, len(probe.x)) for layer in recorded.layers]
         for task in range(len(probe.x))
     ]
-    erases = model.backbone.layers()[0].mixer.rule.erases
-    parts = [*_rates(by_tasks), *_contributions(by_tasks, erases), *_states(model, probe, scale)]
+    mixer = model.backbone.layers()[0].mixer
+    parts = [*_rates(by_tasks), *_contributions(by_tasks, mixer), *_states(model, probe, scale)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 
@@ -71,10 +72,11 @@ def _rates(by_tasks: Sequence[Sequence[Gates]]) -> list[pd.DataFrame]:
     return [table.assign(head=0)[COLUMNS]]
 
 
-def _contributions(by_tasks: Sequence[Sequence[Gates]], erases: bool) -> list[pd.DataFrame]:
+def _contributions(by_tasks: Sequence[Sequence[Gates]], mixer: SequenceMixer) -> list[pd.DataFrame]:
+    of_mixer = {"erases": mixer.rule.erases, "num_heads": mixer.num_heads}
     try:
         parts = [
-            contribution(layers, erases=erases, num_tasks=1, num_bins=NUM_BINS).assign(task=task)
+            contribution(layers, **of_mixer, num_tasks=1, num_bins=NUM_BINS).assign(task=task)
             for task, layers in enumerate(by_tasks, start=1)
         ]
     except NotInModel:

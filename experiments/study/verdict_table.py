@@ -1,0 +1,116 @@
+"""Claims and their verdicts as a table, what is not measured as a list, and how to read both."""
+
+from collections.abc import Sequence
+
+from experiments.study.claims import NEAR_GUESSING, NOT_MEASURED, SEEN, Verdict
+from experiments.study.readings import BENCHMARKS, LOOKS, Reading, Tables
+from tabicl_linear.report.layout import Cell, Table, markdown
+
+ONE_SEED = "one seed"
+GUESSING = "\N{DAGGER}"
+"""Marks a verdict in which an arm is near guessing."""
+COST = "cost"
+"""The measure that does not depend on what was trained."""
+
+
+def verdict_table(verdicts: Sequence[Verdict], guessing: Sequence[str]) -> str:
+    """What was measured as a table, in the order given, and the rest as a list.
+
+    Args:
+        verdicts: Of claims.
+        guessing: Arms that are near guessing.
+    """
+    measured = [x for x in verdicts if x.estimate is not None]
+    texts = []
+    if measured:
+        header = ["Claim", "Verdict", "In the paper", "Here", "Needed", "p", "Data", "Seeds"]
+        rows = [_row(x, guessing) for x in measured]
+        texts.append(markdown(Table("", header, [rows], text_columns=3)).strip())
+    absent = [
+        f"- {x.claim.claim} ({x.claim.section}): {', '.join(x.missing.split(', '))}"
+        for x in verdicts
+        if x.verdict == NOT_MEASURED
+    ]
+    if absent:
+        texts.append("Not measured yet, and what is missing:\n\n" + "\n".join(absent))
+    return "\n\n".join(texts)
+
+
+def how_to_read(guessing: Sequence[str], scores: dict[str, float]) -> str:
+    """The columns and words of the table.
+
+    Args:
+        guessing: Arms that are near guessing.
+        scores: Their mean ROC-AUC at the trained length.
+    """
+    lines = [
+        "*Here* is a paired difference, signed so that more of it speaks for the claim, with its "
+        "95 % interval. It is in ROC-AUC unless the claim names something else.",
+        "*Seen*: above *Needed*, p at most 0.05. *Opposite*: below it, p at most 0.05. *Not seen*: "
+        "the interval lies within the claim's margin around 0, so that there is next to nothing. "
+        "*Not decidable at this size*: none of these, which is no evidence against the claim.",
+        "*Needed* is 0, or minus a margin where the claim says that something does not fall. p is "
+        "against it, corrected by Holm's method within the claim's family.",
+        "*Data* is what differences were taken over; each is paired. *Seeds*: the fewest trainings "
+        "of a model in it. Intervals hold what varies from training to training if any models were "
+        f"trained twice and measured so. *{ONE_SEED.capitalize()}*: none was, so that the "
+        "verdict holds for these trained models.",
+    ]
+    if guessing:
+        named = ", ".join(f"{arm} ({scores[arm]:.2f})" for arm in guessing)
+        lines.append(
+            f"{GUESSING} A model in it is near guessing on synthetic datasets (ROC-AUC below "
+            f"{NEAR_GUESSING:g} at the trained length, where 0.5 is guessing): it has hardly "
+            "learnt to use its context, and the verdict says little about its architecture. These "
+            f"are {named}. The [pilot](pilot.md) weighs such verdicts."
+        )
+    return "How to read it:\n\n" + "\n".join(f"- {line}" for line in lines)
+
+
+def near_guessing(tables: Tables, trained_rows: int) -> dict[str, float]:
+    """Mean ROC-AUC at the trained length of the arms for which it is near guessing."""
+    lengths = tables.frame("lengths")
+    if lengths.empty:
+        return {}
+    means = lengths[lengths["num_rows"] == trained_rows].groupby("arm")["roc_auc"].mean()
+    return {str(arm): float(mean) for arm, mean in means.items() if mean < NEAR_GUESSING}
+
+
+def _row(x: Verdict, guessing: Sequence[str]) -> list[Cell]:
+    estimate = x.estimate
+    assert estimate is not None
+    readings = x.claim.contrast.readings
+    here = f"{estimate.value:+.4f} [{estimate.low:+.4f}, {estimate.high:+.4f}]"
+    published = f"{x.claim.published} ({x.claim.section})"
+    p = "<0.001" if x.adjusted < 0.001 else f"{x.adjusted:.3f}"
+    # What was trained does not change a cost.
+    is_trained = any(reading.measure != COST for reading in readings)
+    is_unknown = estimate.training != estimate.training
+    verdict = f"{x.verdict} ({ONE_SEED})" if is_unknown and is_trained else x.verdict
+    if x.unguarded:
+        verdict = f"{verdict}: near guessing (otherwise: {x.unguarded})"
+    elif any(_is_synthetic(reading) and reading.arm in guessing for reading in readings):
+        verdict = f"{verdict} {GUESSING}"
+    return [
+        Cell(f"{x.claim.claim}."),
+        Cell(verdict, mark="bold" if x.verdict == SEEN else ""),
+        Cell(published),
+        Cell(here, estimate.value),
+        Cell("> 0" if x.claim.threshold == 0 else f"> {x.claim.threshold:g}"),
+        Cell(p, x.adjusted),
+        Cell(f"{estimate.datasets} {_kind(readings[0])}"),
+        Cell(str(estimate.seeds)),
+    ]
+
+
+def _is_synthetic(reading: Reading) -> bool:
+    return reading.place not in BENCHMARKS and reading.measure != COST
+
+
+def _kind(reading: Reading) -> str:
+    """What the differences of a contrast are taken over."""
+    if reading.place in BENCHMARKS:
+        return "real tables"
+    if reading.measure == COST:
+        return "lengths"
+    return "probe tasks" if reading.variant in LOOKS else "synthetic datasets"
