@@ -55,6 +55,9 @@ endif
 # A worker for each core and one thread for each worker. Each takes its half in order, so that what the
 # tests of a file share is made once; who is done first takes over a part of the rest.
 test: export OMP_NUM_THREADS = 1
+# Containers often ask Python to keep no compiled files. Then every worker compiles all tests, and every
+# command that a test starts the whole package; empty is as not asked.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP) ## run all tests (CPU, no network)
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 

@@ -72,3 +72,47 @@ def test_the_package_is_checked_so():
     assert jaxtyping.jaxtyped is checked
     assert matrix.decayed_scores.__code__ is PRODUCT.__code__
     assert CHECK_AT_EVERY_CALL is not checked
+
+
+def test_what_is_known_of_a_function_within_another_stays_when_it_is_made_anew():
+    """Whatever it encloses; and other arguments and results are checked as ever."""
+    made = []
+
+    def counted(function):
+        made.append(function)
+        return beartype(function)
+
+    def outer(power):
+        def inner(x: Float[Tensor, "a b"]) -> Float[Tensor, "a b"]:
+            return x.mT if power == 0 else x**power
+
+        return checked(inner, typechecker=counted)
+
+    x = torch.full((2, 3), 2.0)
+    first = outer(1)
+    assert not made
+    assert torch.equal(first(x), x)
+    once = len(made)
+    assert once
+    assert torch.equal(outer(2)(x), x * x)
+    assert len(made) == once
+    with pytest.raises(TypeCheckError, match="parameters"):
+        outer(2)(x[0])
+    with pytest.raises(TypeCheckError, match="return value"):
+        outer(0)(x)
+    for _ in range(2):  # the same lines, other annotations
+        for annotation, holds in ((Float[Tensor, "a"], False), (Float[Tensor, "a b"], True)):
+            assert accepts(annotation, x) == holds
+
+
+def accepts(annotation, x):
+    """Whether a function that is made here takes a value."""
+
+    def inner(x: annotation) -> Tensor:
+        return x
+
+    try:
+        checked(inner, typechecker=beartype)(x)
+    except TypeCheckError:
+        return False
+    return True

@@ -1,12 +1,8 @@
 """The experiment that makes the default weights: trunk and decays, and the log of legs."""
 
 import math
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +13,7 @@ import small_tables
 import tiny_model
 import torch
 from command_line import load
+from forked import forked
 from tiny_legs import overlay
 
 from experiments.development.scoring import development_mean
@@ -33,7 +30,7 @@ from experiments.pretrain_default.training import newest_checkpoint, newest_step
 from tabicl_linear import load_model
 from tabicl_linear.errors import DataError
 
-__all__ = ["load", "overlay"]
+__all__ = ["forked", "load", "overlay"]
 
 ROOT = Path(__file__).parents[1]
 
@@ -217,19 +214,17 @@ def same(first, second):
 
 
 @pytest.mark.slow
-def test_killed_copied_and_continued_is_as_if_never_stopped(tmp_path, load, overlay, monkeypatch):
+def test_killed_copied_and_continued_is_as_if_never_stopped(
+    tmp_path, forked, load, overlay, monkeypatch
+):
     """The process is killed with all it started; elsewhere the leg ends in the same weights."""
     monkeypatch.setenv(VARIABLE, str(small_tables.write(tmp_path / "tables")))
     here, there, straight = (tmp_path / name for name in ("here", "there", "straight"))
-    command = [sys.executable, "-m", "experiments.pretrain_default.run", "--steps", "100000"]
-    command += ["--config", str(overlay), "--output", str(here), "--device", "cpu"]
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)
-    while newest_checkpoint(here / "trunk") is None:
-        assert process.poll() is None
-        time.sleep(0.02)
+    options = ["--config", overlay, "--output", here, "--device", "cpu"]
+    run = forked(main, "--steps", 100_000, *options)
+    run.wait_until(lambda: newest_checkpoint(here / "trunk") is not None)
     assert leg("--minutes", 5, "--config", overlay, "--output", here) == 2
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    run.kill_group()
     step = newest_step(here / "trunk")
 
     shutil.copytree(here, there)

@@ -7,6 +7,7 @@ import time
 import pandas as pd
 import pytest
 import torch
+from bench.fake_clock import FakeClock
 
 from tabicl_linear.bench.cases import Case, Measured, Options, measure
 from tabicl_linear.bench.measurement_tables import case_table
@@ -28,16 +29,24 @@ PEAKS = {("", "ours"): 3_000_000, ("", "theirs"): None, ("", "matmul"): None}
 MEASURED = Measured(FIELD, SECONDS, PEAKS)
 
 
-def sleeper(name, calls, seconds):
-    return Case(name, lambda: (calls.append(name), time.sleep(seconds)))
+@pytest.fixture
+def clock(monkeypatch):
+    """What cases are timed with."""
+    clock = FakeClock()
+    monkeypatch.setattr("tabicl_linear.bench.cases.timer", clock)
+    return clock
 
 
-def test_cases_take_turns_and_every_second_round_runs_backwards():
+def sleeper(name, calls, clock, seconds):
+    return Case(name, lambda: (calls.append(name), clock.sleep(seconds)))
+
+
+def test_cases_take_turns_and_every_second_round_runs_backwards(clock):
     calls = []
-    measured = measure([sleeper(name, calls, 0.021) for name in "abc"], OPTIONS, "test")
+    measured = measure([sleeper(name, calls, clock, 0.021) for name in "abc"], OPTIONS, "test")
     assert "".join(calls) in ("abccbaabccba", "cbaabccbaabc")  # warm-up, peaks and two rounds
     assert measured.seconds.shape == (2, 3)
-    assert measured.seconds.to_numpy().min() > 0.02
+    assert measured.seconds.to_numpy() == pytest.approx(0.021)
 
 
 @pytest.mark.parametrize(("cpu_time", "least", "most"), [(True, 0.03, 0.1), (False, 0.13, 60)])
@@ -52,39 +61,39 @@ def test_cpu_time_leaves_out_what_the_process_waits_for(cpu_time, least, most):
     assert least <= measured.spread(("", "a")).median < most
 
 
-def test_short_calls_are_repeated_and_their_mean_counts():
+def test_short_calls_are_repeated_and_their_mean_counts(clock):
     calls = []
-    case = Case("a", lambda: (calls.append(0), time.sleep(0.001)))
+    case = sleeper("a", calls, clock, 0.001)
     measured = measure([case], OPTIONS, "test")
     assert len(calls) > 20
-    assert 0.001 < measured.spread(case.key).median < 0.01
+    assert measured.spread(case.key).median == pytest.approx(0.001)
 
 
-def test_who_is_over_the_budget_sits_out_after_the_least_rounds():
+def test_who_is_over_the_budget_sits_out_after_the_least_rounds(clock):
     calls = []
-    field = [sleeper("slow", calls, 0.03), sleeper("fast", calls, 0.021)]
+    field = [sleeper("slow", calls, clock, 0.03), sleeper("fast", calls, clock, 0.021)]
     options = OPTIONS._replace(rounds=5, budget=0.1)
     seconds = measure(field, options, "test", warmup=0).seconds
     assert seconds["", "slow"].isna().tolist() == [False] * 3 + [True] * 2
     options = options._replace(budget=0.01)
     measured = measure(field[:1], options, "test", warmup=0, least=0)
     assert measured.seconds["", "slow"].isna().tolist() == [False] + [True] * 4  # of its peak
-    assert measured.spread(("", "slow")).median > 0.03
+    assert measured.spread(("", "slow")).median == pytest.approx(0.03)
 
 
-def test_a_case_is_prepared_before_every_turn_outside_its_time():
+def test_a_case_is_prepared_before_every_turn_outside_its_time(clock):
     prepared = []
     case = Case(
         "a",
-        lambda: time.sleep(0.021),
-        prepare=lambda: (time.sleep(0.1), prepared.append(0)),
+        lambda: clock.sleep(0.021),
+        prepare=lambda: (clock.sleep(0.1), prepared.append(0)),
     )
-    assert measure([case], OPTIONS, "test").seconds["", "a"].max() < 0.1
+    assert measure([case], OPTIONS, "test").seconds["", "a"].max() == pytest.approx(0.021)
     assert len(prepared) == 4
 
 
 def test_progress_says_the_time_left(capsys):
-    measure([sleeper("a", [], 0.0)], OPTIONS, "some label")
+    measure([Case("a", lambda: None)], OPTIONS, "some label")
     assert "some label: 100%, 00:00 left" in capsys.readouterr().err
 
 

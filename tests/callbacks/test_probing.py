@@ -2,10 +2,6 @@
 
 import os
 import re
-import signal
-import subprocess
-import sys
-import time
 
 import pandas as pd
 import pytest
@@ -230,17 +226,13 @@ def test_references_have_cosine_one(run):
     assert (table[table["length"] != table["reference"]]["cosine"] < 1 - 1e-6).all()
 
 
-def test_a_killed_run_leaves_whole_files(tmp_path):
+def test_a_killed_run_leaves_whole_files(forked, tmp_path):
     """kill -9 in the middle: everything that is there can be read."""
-    command = [sys.executable, "-m", "tabicl_linear", "fit", *TINY, *every(1)]
-    command += ["--trainer.max_steps", "100000", "--trainer.default_root_dir", str(tmp_path)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    options = ("--trainer.max_steps", 100_000, "--trainer.default_root_dir", tmp_path)
+    run = forked(main, "fit", *TINY, *every(1), *options)
     folder = tmp_path / "version_0" / "metrics"
-    while len(list(folder.glob("length_probe/step_*"))) < 3:
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    run.wait_until(lambda: len(list(folder.glob("length_probe/step_*"))) >= 3)
+    run.kill()
     steps = [set(pd.read_parquet(folder / name)["step"]) for name in NAMES]
     assert all({1, 2} <= result for result in steps)
 

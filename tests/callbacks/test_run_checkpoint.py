@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from tabicl_linear.__main__ import main
+from tabicl_linear.callbacks import run_checkpoint
 from tabicl_linear.callbacks.run_checkpoint import RunCheckpoint
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.training.task import InContextTask
@@ -189,31 +191,26 @@ def test_last_is_another_name_of_the_copy_that_is_kept(fit, tmp_path):
     assert not (folder / "last.ckpt").samefile(folder / "step_0000002.ckpt")
 
 
-KILLED_AT_THE_SECOND_LINK = """
-import os, sys
-from tabicl_linear.__main__ import main
-from tabicl_linear.callbacks import run_checkpoint as checkpoint
+def fit_killed_at_the_second_link(arguments):
+    """The command, in a process that ends where `last.ckpt` would become the second copy."""
+    link, linked = run_checkpoint._link, []
 
-link, linked = checkpoint._link, []
+    def killed(source, target):
+        linked.append(source)
+        if len(linked) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        link(source, target)
 
-def killed(source, target):
-    linked.append(source)
-    if len(linked) == 2:
-        os.kill(os.getpid(), 9)
-    link(source, target)
-
-checkpoint._link = killed
-main(sys.argv[1:])
-"""
+    run_checkpoint._link = killed
+    return main(arguments)
 
 
-def test_a_kill_between_copy_and_last_loses_neither(fit, load, tiny, tmp_path):
+def test_a_kill_between_copy_and_last_loses_neither(fit, forked, load, tiny, tmp_path):
     folder = tmp_path / "runs" / "version_0"
-    options = ("--checkpoint.keep_every_n_steps", "2", "--trainer.max_steps", "6")
-    command = [sys.executable, "-c", KILLED_AT_THE_SECOND_LINK, "fit", *tiny, *options]
-    command += ["--trainer.default_root_dir", str(folder.parent)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL
+    options = ("--checkpoint.keep_every_n_steps", 2, "--trainer.max_steps", 6)
+    where = ("--trainer.default_root_dir", folder.parent)
+    run = forked(fit_killed_at_the_second_link, "fit", *tiny, *options, *where)
+    assert run.wait() == -signal.SIGKILL
     assert load(folder / "last.ckpt")["global_step"] == 2
     assert load(folder / "step_0000004.ckpt")["global_step"] == 4
     assert fit("--ckpt_path", folder / "last.ckpt", root=None, base=[]) == 0

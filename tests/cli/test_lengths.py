@@ -1,10 +1,6 @@
 """`tabicl-linear lengths` from end to end: results, resume after a kill, shards, bad input."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 
 import pandas as pd
 import pytest
@@ -85,18 +81,14 @@ def test_shards_and_later_calls_add_up_to_one_run(tmp_path, causal):
     pd.testing.assert_frame_equal(*(table[COLUMNS] for table in tables))
 
 
-def test_a_killed_run_goes_on(tmp_path, fs):
+def test_a_killed_run_goes_on(forked, tmp_path, fs):
     """Kill -9 in the middle; the rest is made, and nothing is made again."""
     out = tmp_path / "out"
     options = ["lengths", *SMALL, "--checkpoint", fs, "--output", str(out), "--datasets"]
     parts = out / "parts"
-    command = [sys.executable, "-m", "tabicl_linear", *options, "100000"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not parts.is_dir() or len(list(parts.glob("0*.parquet"))) < 2:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    run = forked(main, *options, 100_000)
+    run.wait_until(lambda: parts.is_dir() and len(list(parts.glob("0*.parquet"))) >= 2)
+    run.kill()
     made = {path: path.stat().st_mtime_ns for path in sorted(parts.glob("0*.parquet"))}
     assert main([*options, str(len(made) + 1)]) == 0
     assert {path: path.stat().st_mtime_ns for path in made} == made

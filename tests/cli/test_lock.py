@@ -1,14 +1,11 @@
 """One process at a time in a run folder, and none after it was killed."""
 
 import os
-import signal
 import socket
-import subprocess
-import sys
-import time
 
 import pytest
 
+from tabicl_linear.__main__ import main
 from tabicl_linear.cli.lock import LOCK, locked
 from tabicl_linear.errors import ConfigError
 
@@ -50,21 +47,17 @@ def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch, error):
         pass
 
 
-def test_two_resumes_at_a_time(fit, tiny, load, tmp_path, capfd):
+def test_two_resumes_at_a_time(fit, forked, tiny, load, tmp_path, capfd):
     """The second is refused in one line; after a kill the run can be resumed at once."""
     last = tmp_path / "runs" / "version_0" / "last.ckpt"
-    command = [sys.executable, "-m", "tabicl_linear", "fit", *tiny, "--data.num_workers", "2"]
-    command += ["--trainer.max_steps", "100000", "--checkpoint.every_n_steps", "1"]
-    command += ["--trainer.default_root_dir", str(last.parents[1])]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    while not last.exists():
-        assert process.poll() is None
-        time.sleep(0.01)
+    options = ["--data.num_workers", 2, "--trainer.max_steps", 100_000]
+    options += ["--checkpoint.every_n_steps", 1, "--trainer.default_root_dir", last.parents[1]]
+    run = forked(main, "fit", *tiny, *options)
+    run.wait_until(last.exists)
     assert fit("--ckpt_path", last, root=None, base=[]) == 2
     line = capfd.readouterr().err.splitlines()[-1]
-    assert f"{last.parent} is in use by process {process.pid} on" in line
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    assert f"{last.parent} is in use by process {run.pid} on" in line
+    run.kill()
     steps = load(last)["global_step"]
     assert fit("--ckpt_path", last, "--trainer.max_steps", steps + 1, root=None, base=[]) == 0
     assert (last.parent / LOCK).exists()

@@ -3,9 +3,11 @@
 import pytest
 import tiny_model
 from evaluation import benchmark_folder
+from forked import forked
 
 from tabicl_linear.__main__ import main
 
+__all__ = ["forked"]
 BASELINE = "logistic_regression"
 
 

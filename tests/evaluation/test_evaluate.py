@@ -1,16 +1,13 @@
 """`tabicl-linear evaluate` on folders: results, continuing, parts and failures."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pandas as pd
 from evaluation import benchmark_folder
 from sklearn.dummy import DummyClassifier
 
+from tabicl_linear.__main__ import main
 from tabicl_linear.evaluation import openml_cache, trials
 from tabicl_linear.evaluation.baselines import BASELINES, Baseline
 from tabicl_linear.evaluation.metrics import METRICS
@@ -94,17 +91,12 @@ class TestContinuing:
         assert evaluate() == 0
         assert (tmp_path / "out" / "results.csv").read_bytes() == before
 
-    def test_a_run_killed_anywhere_goes_on(self, evaluate, tables, tmp_path):
-        command = [sys.executable, "-m", "tabicl_linear", "evaluate", "--benchmark"]
-        command += [f"folder:{tables}", "--suite", "small", "--baseline", BASELINE]
-        command += ["hist_gradient_boosting", "--output", str(tmp_path / "out")]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        done = tmp_path / "out" / "trials"
-        deadline = time.monotonic() + 60
-        while len(list(done.glob("*.json"))) < 3 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    def test_a_run_killed_anywhere_goes_on(self, evaluate, forked, tables, tmp_path):
+        options = ["--benchmark", f"folder:{tables}", "--suite", "small", "--baseline", BASELINE]
+        options += ["hist_gradient_boosting", "--output", tmp_path / "out"]
+        run, done = forked(main, "evaluate", *options), tmp_path / "out" / "trials"
+        run.wait_until(lambda: len(list(done.glob("*.json"))) >= 3)
+        run.kill()
         times = {path: path.stat().st_mtime_ns for path in done.glob("*.json")}
         assert 3 <= len(times) < 20
         assert evaluate("--baseline", "hist_gradient_boosting") == 0

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from forked import forked
 
 from experiments.study import store as stores
 from experiments.study.arms import ARMS
@@ -22,6 +22,8 @@ from experiments.study.store import Unit, units
 from experiments.study.training import train
 from experiments.study.training_code import TrainingCode
 from tabicl_linear import build_task
+
+__all__ = ["forked"]
 
 ROOT = Path(__file__).parents[2]
 CODE = TrainingCode("0" * 40, {"tabicl_linear/model.py": "a", "tabicl_linear/mixers/gla.py": "b"})
@@ -79,25 +81,31 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, at_a_commit):
     assert "holds units of scale paper" in refused(*other)
 
 
+def main_at_a_commit(arguments):
+    """The command as in a checkout without changes, in a process of its own."""
+    TrainingCode.of_checkout = lambda: CODE
+    return main(arguments)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("at_a_commit")
-def test_a_killed_training_goes_on_and_is_measured(tmp_path, monkeypatch):
-    place = ["--store", str(tmp_path / "store"), "--measured", str(tmp_path / "measured")]
+def test_a_killed_training_goes_on_and_is_measured(tmp_path, forked, capsys):
+    command = ["deltanet", "--scale", "smoke", "--store", str(tmp_path / "store")]
+    command += ["--measured", str(tmp_path / "measured")]
+    run = forked(main_at_a_commit, *command)
+    run.wait_until(lambda: list(tmp_path.glob("store/*/config.yaml")))
+    run.kill()
+    (folder,) = tmp_path.glob("store/*/")
+    # Measured in a process of its own, where annotations are not checked.
     code = (
         "import sys; import experiments.study.run as run; "
         f"run.TrainingCode.of_checkout = lambda: run.TrainingCode{tuple(CODE)!r}; "
         "sys.exit(run.main())"
     )
-    command = [sys.executable, "-c", code, "deltanet", "--scale", "smoke", *place]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    while process.poll() is None and not list(tmp_path.glob("store/*/config.yaml")):
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    (folder,) = tmp_path.glob("store/*/")
+    again = [sys.executable, "-c", code, *command]
     deadline = time.monotonic() + 60
     # The child that trains outlives its parent: its lock tells when it is gone.
-    while (done := subprocess.run(command, cwd=ROOT, capture_output=True, text=True)).returncode:
+    while (done := subprocess.run(again, cwd=ROOT, capture_output=True, text=True)).returncode:
         assert "is in use" in done.stderr
         assert time.monotonic() < deadline
         time.sleep(0.5)
@@ -112,10 +120,10 @@ def test_a_killed_training_goes_on_and_is_measured(tmp_path, monkeypatch):
         assert len(kept.frame(measure)), measure
     # Nothing is trained or measured twice, also where the weights are gone.
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "measured").rglob("*.parquet")}
-    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    assert main(command) == 0
     shutil.rmtree(folder)
-    kept_alone = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert kept_alone.stdout.endswith("  kept\n")
+    assert main(command) == 0
+    assert capsys.readouterr().out.endswith("  kept\n")
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 

@@ -1,16 +1,13 @@
 """Resuming: bit-identical from every step, and never against the options given."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
 from command_line import CONFIGS
 from resumed_runs import KEEP, assert_same
 
+from tabicl_linear.__main__ import main
 from tabicl_linear.config import build_data
 from tabicl_linear.training.task import InContextTask
 
@@ -203,19 +200,14 @@ LEARNER = [
 ]
 
 
-def test_resume_after_kill_9_is_bit_identical(fit, load, tiny, tmp_path):
+def test_resume_after_kill_9_is_bit_identical(fit, forked, load, tiny, tmp_path):
     """With all that a learner may keep; runs with AdamW alone are killed by `kill_fuzz.py`."""
     options = [*LEARNER, "--checkpoint.every_n_steps", "1", "--data.num_workers", "2"]
     options += ["--trainer.max_steps", "20"]
     last = tmp_path / "killed" / "version_0" / "last.ckpt"
-    command = [sys.executable, "-m", "tabicl_linear", "fit", *tiny, *options]
-    command += ["--trainer.default_root_dir", str(last.parents[1])]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    while not last.exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    run = forked(main, "fit", *tiny, *options, "--trainer.default_root_dir", last.parents[1])
+    run.wait_until(last.exists)
+    run.kill()
     assert 0 < load(last)["global_step"] < 20
 
     assert fit("--ckpt_path", last, root=None, base=[]) == 0
