@@ -59,7 +59,6 @@ def test_the_interval_of_one_seed_is_that_over_datasets(tmp_path):
     assert result.half_width == pytest.approx(stats.t.ppf(0.975, 2) * 0.1 / 3**0.5)
     assert np.isnan(result.training)
     assert (result.datasets, result.seeds) == (3, 1)
-    assert len(result.identities) == 2
     assert result.p() == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
     assert result.p(-0.1) == pytest.approx(stats.ttest_1samp(differences, -0.1).pvalue)
 
@@ -117,14 +116,26 @@ def test_the_oracle_is_paired_with_lengths_only_on_the_same_datasets(tmp_path):
         value(tmp_path, "b:oracle@last - a@last")
 
 
-def test_the_oracle_of_one_seed_is_paired_where_lengths_have_two(tmp_path):
+def test_the_oracle_of_one_seed_is_paired_though_another_seed_has_none(tmp_path):
     score = made_up.flat(0.7)
-    folder = made_up.unit(tmp_path, "a", 1)
-    made_up.lengths(folder, score)
+    first = made_up.unit(tmp_path, "a", 0)
+    made_up.lengths(first, score)
+    # Standardised by its own rows, not by those of the longest context.
+    made_up.oracle(first, lambda rows, n: score(rows, np.arange(20))[:5] + 0.003, 0.1)
+    made_up.lengths(made_up.unit(tmp_path, "a", 1), lambda rows, n: score(rows, n) + 0.02)
+    made_up.lengths(made_up.unit(tmp_path, "b"), score)
+    paired = value(tmp_path, "a:oracle@last - b@last")
+    assert paired.datasets == 5
+    assert paired.value == pytest.approx(0.103)
+
+
+def test_the_oracle_of_a_seed_without_scores_is_not_paired(tmp_path):
+    score = made_up.flat(0.7)
     made_up.lengths(made_up.unit(tmp_path, "a", 0), score)
-    made_up.oracle(folder, lambda rows, n: score(rows, np.arange(20))[:5] + 0.003, 0.1)
-    assert value(tmp_path, "a:oracle@last - a@last").value == pytest.approx(0.103)
-    assert value(tmp_path, "a:oracle@last - a@last").datasets == 5
+    made_up.oracle(made_up.unit(tmp_path, "a", 1), lambda rows, n: score(rows, n), 0.1)
+    made_up.lengths(made_up.unit(tmp_path, "b"), score)
+    with pytest.raises(Missing, match="no dataset in common"):
+        value(tmp_path, "a:oracle@last - b@last")
 
 
 def test_real_readings_are_told_apart(tmp_path):
