@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.ridge_inputs.cholesky import factored_
+from tabicl_linear.kernels.cholesky import factored_
 from tabicl_linear.ridge_inputs.devices import is_looked_at_freely, most_at_once
 from tabicl_linear.types import Bool, Float, Tensor
 
@@ -81,7 +81,10 @@ class FittedMap(NamedTuple):
         absent = ~self.present[:, None, :k]
         p = logits[..., :k].masked_fill(absent, -torch.inf).softmax(-1)
         x = torch.cat([shares[..., :k], torch.ones_like(shares[..., :1])], dim=-1)
-        own = torch.einsum("bnw,bcwdv,bnv->bncd", x, self.covariance, x)
+        # One product for each task, where `einsum` would make one for each row as well.
+        pairs = (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(2)
+        own = pairs @ self.covariance.permute(0, 2, 4, 1, 3).flatten(3).flatten(1, 2)
+        own = own.unflatten(2, (k, k))
         spread = p.diag_embed() - p.unsqueeze(-1) * p.unsqueeze(-2)
         identity = torch.eye(k, dtype=p.dtype, device=p.device)
         residuals = (p - targets[..., :k]).unsqueeze(-1)
