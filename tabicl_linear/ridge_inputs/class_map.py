@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.ridge_inputs.cholesky import factored_
+from tabicl_linear.kernels.cholesky import factored_
 from tabicl_linear.ridge_inputs.devices import is_looked_at_freely, most_at_once
-from tabicl_linear.types import Bool, Float, Tensor
+from tabicl_linear.types import Bool, Float, Int, Tensor
 
 SHARE_PENALTY = 0.2
 """Of the squared distance of a factor from where it starts, which is of the order of ten."""
@@ -81,7 +81,10 @@ class FittedMap(NamedTuple):
         absent = ~self.present[:, None, :k]
         p = logits[..., :k].masked_fill(absent, -torch.inf).softmax(-1)
         x = torch.cat([shares[..., :k], torch.ones_like(shares[..., :1])], dim=-1)
-        own = torch.einsum("bnw,bcwdv,bnv->bncd", x, self.covariance, x)
+        # One product for each task, where `einsum` would make one for each row as well.
+        pairs = (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(2)
+        own = pairs @ self.covariance.permute(0, 2, 4, 1, 3).flatten(3).flatten(1, 2)
+        own = own.unflatten(2, (k, k))
         spread = p.diag_embed() - p.unsqueeze(-1) * p.unsqueeze(-2)
         identity = torch.eye(k, dtype=p.dtype, device=p.device)
         residuals = (p - targets[..., :k]).unsqueeze(-1)
@@ -162,6 +165,14 @@ class _Search:
         self.absent = ~present[:, None]
         self.penalty = torch.full_like(start[0, 0], SHARE_PENALTY)
         self.penalty[-1] = BIAS_PENALTY
+        # The curvature is symmetric in two classes and in two inputs: each pair is summed once.
+        (self.classes, of_classes), (inputs, of_inputs) = (
+            _pairs(count, start.device) for count in start.shape[1:]
+        )
+        self.pairs = _of_pairs(self.x, inputs)
+        self.same = of_classes.diagonal()
+        places = of_classes[:, None, :, None] * inputs.shape[1] + of_inputs[None, :, None]
+        self.places = places.flatten()
 
     def run(self) -> Tensor:
         """The best map of each task."""
@@ -181,7 +192,7 @@ class _Search:
     def only(self, tasks: Tensor) -> "_Search":
         """The search of some of the tasks, given by their indices."""
         some = copy(self)
-        some.x, some.targets = self.x[tasks], self.targets[tasks]
+        some.x, some.pairs, some.targets = self.x[tasks], self.pairs[tasks], self.targets[tasks]
         some.start, some.absent = self.start[tasks], self.absent[tasks]
         return some
 
@@ -232,12 +243,26 @@ class _Search:
 
     def _factor(self, probabilities: Tensor) -> Tensor:
         """The lower Cholesky factor of the curvature, where the map gives such probabilities."""
-        b, _, classes = probabilities.shape
-        width = classes + 1
-        outer = (probabilities.unsqueeze(-1) * self.x.unsqueeze(2)).flatten(2)
-        curvature = -(outer.mT @ outer).view(b, classes, width, classes, width)
-        own = (outer.mT @ self.x).unflatten(1, (classes, width))
-        curvature.diagonal(dim1=1, dim2=3).add_(own.movedim(1, -1))
-        curvature = curvature.flatten(3).flatten(1, 2)
+        classes, width = self.start.shape[1:]
+        sums = -(_of_pairs(probabilities, self.classes).mT @ self.pairs)
+        sums.index_add_(1, self.same, probabilities.mT @ self.pairs)
+        size = classes * width
+        curvature = sums.flatten(1).index_select(1, self.places).view(-1, size, size)
         curvature.diagonal(dim1=1, dim2=2).add_(self.penalty.repeat(classes))
         return factored_(curvature)
+
+
+def _pairs(count: int, device: torch.device) -> tuple[Int[Tensor, "2 i"], Int[Tensor, "k k"]]:
+    """Each pair of numbers below a count once, and which of them is that of any two numbers."""
+    pairs = torch.triu_indices(count, count, device=device)
+    numbers = torch.arange(count, device=device)
+    lower, upper = (
+        torch.minimum(numbers[:, None], numbers),
+        torch.maximum(numbers[:, None], numbers),
+    )
+    return pairs, lower * (2 * count - 1 - lower) // 2 + upper
+
+
+def _of_pairs(z: Float[Tensor, "b n k"], pairs: Int[Tensor, "2 i"]) -> Float[Tensor, "b n i"]:
+    """Products of two numbers of the last dimension."""
+    return z.index_select(2, pairs[0]) * z.index_select(2, pairs[1])

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.ridge_inputs.cholesky import assert_solved
 from tabicl_linear.ridge_inputs.class_map import scaled
 from tabicl_linear.ridge_inputs.devices import most_at_once
 from tabicl_linear.ridge_inputs.options import RidgeOptions
@@ -28,6 +27,7 @@ from tabicl_linear.ridge_inputs.solve import (
     RidgeSums,
     solve_weights,
 )
+from tabicl_linear.ridge_inputs.solved import assert_solved
 from tabicl_linear.ridge_inputs.stretches import (
     Candidates,
     Choice,

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.ridge_inputs.cholesky import assert_solved
 from tabicl_linear.ridge_inputs.class_map import FittedMap, fit_class_map, scaled
 from tabicl_linear.ridge_inputs.options import Calibration
 from tabicl_linear.ridge_inputs.predictions import (
@@ -22,10 +21,12 @@ from tabicl_linear.ridge_inputs.solve import (
     OfSums,
     Regression,
     RidgeSums,
+    chosen_penalties,
     of_set,
     solve_moments,
     solve_rows,
 )
+from tabicl_linear.ridge_inputs.solved import assert_solved
 from tabicl_linear.types import Float, Int, Tensor
 
 MOST_SAMPLED = 2048
@@ -99,22 +100,21 @@ def solve(
     pieces, sums = _read(chunks(1))
     if sums is None:
         features, targets = _joined(pieces)
-        of_rows = solve_rows(features, targets, sets, penalties)
-        regressions = [regression for regression, _ in of_rows]
-        choice = _choose(torch.stack([z for _, z in of_rows]), targets, regressions, calibration)
-        return _of_all(sets, _solution(regressions, choice), choice, targets)
+        rows = solve_rows(features, targets, sets, penalties)
+        choice = _choose(rows.left_out, targets, rows.shares, calibration)
+        return _of_all(sets, _solution(rows.choose(choice.penalties), choice), choice, targets)
     step = -(-sums.rows // MOST_SAMPLED)
     features, targets = _joined(chunks(step))
     moments = Moments.of([sums])
     solved = [solve_moments(moments, part, penalties) for part in sets]
-    pairs = zip(solved, sets, strict=True)
-    left_out = torch.stack([each.left_out(of_set(features, part), targets) for each, part in pairs])
-    regressions = [each.regression for each in solved]
-    choice = _choose(left_out, targets, regressions, calibration)
-    solution = _solution(regressions, choice)
+    parts = zip(solved, (of_set(features, part) for part in sets), strict=True)
+    left_out = torch.stack([each.left_out(part, targets) for each, part in parts])
+    choice = _choose(left_out, targets, moments.shares, calibration)
+    pairs = list(zip(solved, choice.penalties, strict=True))
+    solution = _solution([each.regression.choose(best) for each, best in pairs], choice)
     if step == 1:
         return _of_all(sets, solution, choice, targets)
-    kept = [each.choose(best) for each, best in zip(solved, choice.penalties, strict=True)]
+    kept = [each.choose(best) for each, best in pairs]
     return LeaveOneOut(sets, solution, None, kept, step, choice.fitted)
 
 
@@ -158,14 +158,12 @@ class _Choice(NamedTuple):
 def _choose(
     left_out: Float[Tensor, "s p b n y"],
     targets: Float[Tensor, "b n y"],
-    regressions: Sequence[Regression],
+    prior: Float[Tensor, "b y"],
     calibration: Calibration,
 ) -> _Choice:
-    prior = regressions[0].shares
     errors = (left_out - targets).square().sum((-1, -2))
     best = errors.argmin(1)
-    sets, tasks = (torch.arange(n, device=best.device) for n in best.shape)
-    chosen = left_out[sets[:, None], best, tasks]
+    chosen = chosen_penalties(left_out, best)
     residuals = (chosen - targets).flatten(2)
     mixture = best_mixture(torch.einsum("sbi,tbi->bst", residuals, residuals))
     shares = torch.einsum("bs,sbny->bny", mixture, chosen)
@@ -188,8 +186,8 @@ def _choose(
 
 
 def _solution(regressions: Sequence[Regression], choice: _Choice) -> Solution:
-    pairs = zip(regressions, choice.penalties, strict=True)
-    linear = [regression.choose(penalty).linear() for regression, penalty in pairs]
+    """What predicts other rows, from the regression on each set with the penalty chosen."""
+    linear = [regression.linear() for regression in regressions]
     assert_solved([weights for weights, _ in linear])
     return Solution(
         weights=tuple(weights[0] for weights, _ in linear),

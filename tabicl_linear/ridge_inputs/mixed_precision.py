@@ -9,7 +9,7 @@ import logging
 
 import torch
 
-from tabicl_linear.ridge_inputs.cholesky import factored_, shifted, solved
+from tabicl_linear.kernels.cholesky import factored_, shifted, solved
 from tabicl_linear.types import Float, Tensor
 
 STEPS = 8

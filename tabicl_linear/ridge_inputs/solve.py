@@ -19,11 +19,12 @@ from typing import NamedTuple
 import torch
 
 from tabicl_linear.embedding.constants import constants
+from tabicl_linear.kernels.cholesky import factored_, shifted, shifted_solutions, solved
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.triangular import squared_lengths
-from tabicl_linear.ridge_inputs.cholesky import assert_solved, factored_, shifted, solved
 from tabicl_linear.ridge_inputs.devices import has_slow_float64
 from tabicl_linear.ridge_inputs.mixed_precision import exact, refined
+from tabicl_linear.ridge_inputs.solved import assert_solved
 from tabicl_linear.types import Float, Int, Tensor
 
 LARGEST_LEVERAGE = 1 - 1e-6
@@ -265,23 +266,57 @@ class _System(NamedTuple):
         return Regression(self.mean, self.scale, moments.shares, weights)
 
 
+class OfRows(NamedTuple):
+    """Regressions that were solved from the rows themselves: their weights are sums over them.
+
+    Attributes:
+        features: All features of the rows, centred.
+        mean: Mean of each feature.
+        shares: Class shares.
+        sets: What each regression takes of the features.
+        scales: What each multiplies its features by.
+        dual: (FF' + c I)^-1 R of each set and penalty.
+        left_out: Predictions of the rows, each from all others; NaN where there is no solution.
+    """
+
+    features: Float[Tensor, "b c f"]
+    mean: Float[Tensor, "b f"]
+    shares: Float[Tensor, "b y"]
+    sets: Sequence[FeatureSet]
+    scales: Sequence[Float[Tensor, "b _s"]]
+    dual: Float[Tensor, "s p b c y"]
+    left_out: Float[Tensor, "s p b c y"]
+
+    def choose(self, penalties: Int[Tensor, "s b"]) -> list[Regression]:
+        """The regression on each set with one penalty for each task, given by its index."""
+        dual = chosen_penalties(self.dual, penalties).movedim(0, 2)  # [b c s y]
+        # One product for all sets, most of which take all features.
+        weights = self.features.transpose(1, 2) @ dual.flatten(2)
+        of_sets = weights.unflatten(2, dual.shape[2:]).unbind(2)  # [b f y] each
+        regressions = []
+        for each, scale, part in zip(of_sets, self.scales, self.sets, strict=True):
+            scaled = of_set(each.mT, part).mT * scale.unsqueeze(-1)
+            regressions.append(
+                Regression(of_set(self.mean, part), scale, self.shares, scaled[None])
+            )
+        return regressions
+
+
 def solve_rows(
     features: Float[Tensor, "b c f"],
     targets: Float[Tensor, "b c y"],
     sets: Sequence[FeatureSet],
     penalties: Sequence[float],
-) -> list[tuple[Regression, Float[Tensor, "p b c y"]]]:
+) -> OfRows:
     """Solve for each set from the rows themselves: all their features and their one-hot labels.
 
     With A = (FF' + c I)^-1 the residuals of all rows are c A R, and 1 - h_i = c A_ii - 1 / n.
-
-    Returns:
-        For each set the regression, and the prediction of every row from all others; NaN where
-        there is no solution.
     """
     rows = _Rows.of(features, sets)
     shares = targets.mean(1)
-    return [rows.solve(targets, shares, feature_set, penalties) for feature_set in sets]
+    each = [rows.solve(targets, shares, feature_set, penalties) for feature_set in sets]
+    scales, *parts = zip(*each, strict=True)
+    return OfRows(rows.features, rows.mean, shares, sets, scales, *map(torch.stack, parts))
 
 
 class _Rows(NamedTuple):
@@ -290,13 +325,11 @@ class _Rows(NamedTuple):
     Attributes:
         features: Centred.
         mean: Of each feature.
-        variance: Of each feature.
         products: Of the rows with each other, of every kind (by where it starts and ends).
     """
 
     features: Float[Tensor, "b c f"]
     mean: Float[Tensor, "b f"]
-    variance: Float[Tensor, "b f"]
     products: Mapping[tuple[int, int], Float[Tensor, "b c c"]]
 
     @classmethod
@@ -309,7 +342,7 @@ class _Rows(NamedTuple):
         }
         kinds = {place: features[..., slice(*place)] for place in places}
         products = {place: kind @ kind.transpose(1, 2) for place, kind in kinds.items()}
-        return cls(features, mean, features.square().mean(1), products)
+        return cls(features, mean, products)
 
     def solve(
         self,
@@ -317,47 +350,45 @@ class _Rows(NamedTuple):
         shares: Float[Tensor, "b y"],
         feature_set: FeatureSet,
         penalties: Sequence[float],
-    ) -> tuple[Regression, Float[Tensor, "p b c y"]]:
-        scale = _scale(of_set(self.variance, feature_set), feature_set)
-        gram = self._gram(scale, feature_set)
+    ) -> tuple[Float[Tensor, "b s"], Float[Tensor, "p b c y"], Float[Tensor, "p b c y"]]:
+        """Scale, dual solutions and predictions of the rows, each from all others."""
+        scale, gram = self._scaled(feature_set)
         added = _added(penalties, feature_set, gram)
-        factors = factored_(shifted(gram, added))
-        dual = solved(factors, targets - shares[:, None])
+        dual, diagonal = chosen(shifted_solutions)(gram, added, targets - shares[:, None])
         rest = added.view(-1, 1, 1, 1)
-        unseen = rest * _squared_lengths(factors) - 1 / self.features.shape[1]
+        unseen = rest * diagonal.unsqueeze(-1) - 1 / self.features.shape[1]
         left_out = torch.where(
             unseen < 1 - LARGEST_LEVERAGE, shares[:, None], targets - rest * dual / unseen
         )
-        # Penalties side by side: features would be copied for each otherwise.
-        columns = dual.movedim(0, 2).flatten(2)
-        weights = of_set(self.features, feature_set).transpose(1, 2) @ columns
-        weights.mul_(scale.unsqueeze(-1))
-        weights = weights.unflatten(2, (len(penalties), -1)).movedim(2, 0)
-        return Regression(of_set(self.mean, feature_set), scale, shares, weights), left_out
+        return scale, dual, left_out
 
-    def _gram(self, scale: Float[Tensor, "b s"], feature_set: FeatureSet) -> Float[Tensor, "b c c"]:
-        """Products of the scaled rows; all features of a kind are scaled alike."""
-        parts = scale.split([part.size for part in feature_set], dim=-1)
+    def _scaled(
+        self, feature_set: FeatureSet
+    ) -> tuple[Float[Tensor, "b s"], Float[Tensor, "b c c"]]:
+        """What features are multiplied by, all of a kind alike, and products of the scaled rows."""
         tasks, rows, _ = self.features.shape
-        gram = self.features.new_zeros(tasks, rows, rows)
-        for part, factors in zip(feature_set, parts, strict=True):
-            if part.size:
-                product = self.products[part.place.start, part.place.stop]
-                gram.addcmul_(product, factors[:, :1, None].square())
-        return gram
+        gram, scales = self.features.new_zeros(tasks, rows, rows), []
+        for part in feature_set:
+            product = self.products[part.place.start, part.place.stop]
+            # The variances of all features of a kind together are those of its rows.
+            variance = product.diagonal(dim1=1, dim2=2).sum(-1, keepdim=True) / rows
+            factor = _factor(variance, part)
+            gram.addcmul_(product, factor.square().unsqueeze(-1))
+            scales.append(factor.expand(-1, part.size))
+        return torch.cat(scales, dim=-1), gram
 
 
 def _scale(variance: Float[Tensor, "b f"], feature_set: FeatureSet) -> Float[Tensor, "b f"]:
     """Factors that give each kind of features its standard deviation; zero where none varies."""
-    factors = []
-    pairs = zip(
-        feature_set, variance.split([part.size for part in feature_set], dim=-1), strict=True
-    )
-    for part, variances in pairs:
-        total = variances.clamp(min=0).sum(-1, keepdim=True)
-        factor = torch.where(total > SMALLEST_VARIANCE, part.deviation * total.rsqrt(), 0.0)
-        factors.append(factor.expand_as(variances))
+    parts = variance.clamp(min=0).split([part.size for part in feature_set], dim=-1)
+    pairs = zip(parts, feature_set, strict=True)
+    factors = [_factor(each.sum(-1, keepdim=True), part).expand_as(each) for each, part in pairs]
     return torch.cat(factors, dim=-1)
+
+
+def _factor(variance: Float[Tensor, "b 1"], part: Part) -> Float[Tensor, "b 1"]:
+    """What gives a kind its standard deviation, from the variances of its features together."""
+    return torch.where(variance > SMALLEST_VARIANCE, part.deviation * variance.rsqrt(), 0.0)
 
 
 def _added(
@@ -378,13 +409,19 @@ def _symmetric_products(features: Float[Tensor, "b n f"]) -> Float[Tensor, "b f 
 
 
 def _squared_lengths(
-    factors: Float[Tensor, "p b k k"], right: Float[Tensor, "b k n"] | None = None
+    factors: Float[Tensor, "p b k k"], right: Float[Tensor, "b k n"]
 ) -> Float[Tensor, "p b n 1"]:
-    """Of the columns of L^-1 R, R the identity if not given; penalty by penalty, to save memory."""
+    """Of the columns of L^-1 R; penalty by penalty, to save memory."""
     lengths = chosen(squared_lengths)
     return torch.stack([lengths(each, right) for each in factors]).unsqueeze(-1)
 
 
 def _chosen(parts: Tensor, penalty: Tensor) -> Tensor:
     """The part of one penalty for each task, with a leading dimension of one."""
-    return parts[penalty, torch.arange(len(penalty), device=penalty.device)][None]
+    return chosen_penalties(parts[None], penalty[None])
+
+
+def chosen_penalties(parts: Float[Tensor, "s p b *n y"], penalties: Int[Tensor, "s b"]) -> Tensor:
+    """The part of one penalty for each set and task."""
+    sets, tasks = (torch.arange(n, device=penalties.device) for n in penalties.shape)
+    return parts[sets[:, None], penalties, tasks]

@@ -97,8 +97,9 @@ def closed_form(model, batch) -> torch.Tensor:
         of_context, of_queries = [], []
         for kinds in features.sets(x.shape[1]):
             mine = of_set(f, kinds)[0]
-            ((regression, left_out),) = solve_rows(f[:, :c], r[None], [kinds], (penalty,))
-            of_context.append(left_out[0, 0])
+            solved = solve_rows(f[:, :c], r[None], [kinds], (penalty,))
+            (regression,) = solved.choose(torch.zeros(1, 1, dtype=torch.long))
+            of_context.append(solved.left_out[0, 0, 0])
             centred = (mine[c:] - mine[:c].mean(0)) * regression.scale[0]
             of_queries.append(r.mean(0) + centred @ regression.weights[0, 0])
         present = r.sum(0) > 0

@@ -103,12 +103,13 @@ def test_each_task_and_set_has_the_penalty_of_the_smallest_error():
     result = solve(chunks(f, r), SETS, PENALTIES).solution
     kept = set()
     for i, kinds in enumerate(SETS):
-        errors = (solve_rows(f, r, [kinds], PENALTIES)[0][1] - r).square().sum((-1, -2))
+        errors = (solve_rows(f, r, [kinds], PENALTIES).left_out[0] - r).square().sum((-1, -2))
         for task in range(12):
             best = int(errors[:, task].argmin())
             kept.add(best)
             mine = f[task : task + 1], r[task : task + 1]
-            ((one, _),) = solve_rows(*mine, [kinds], PENALTIES[best:][:1])
+            rows = solve_rows(*mine, [kinds], PENALTIES[best:][:1])
+            (one,) = rows.choose(torch.zeros(1, 1, dtype=torch.long))
             weights = one.weights[0, 0] * one.scale[0].unsqueeze(-1)
             assert_close(result.weights[i][task], weights, EXACT)
             scatter = (r[task] - r[task].mean(0)).square().sum()
@@ -218,7 +219,7 @@ def test_choices_are_made_by_rows_evenly_spread_wherever_chunks_begin(monkeypatc
     result = solve(chunks(f, r, size), SETS, PENALTIES)
     sample = slice(None, None, 7)
     for i, kinds in enumerate(SETS):
-        left_out = solve_rows(f, r, [kinds], PENALTIES)[0][1][:, :, sample]
+        left_out = solve_rows(f, r, [kinds], PENALTIES).left_out[0][:, :, sample]
         errors = (left_out - r[:, sample]).square().sum((-1, -2)).amin(0)
         scatter = (r[:, sample] - r.mean(1, keepdim=True)).square().sum((-1, -2))
         assert_close(result.solution.errors[:, i], errors / scatter, EXACT)

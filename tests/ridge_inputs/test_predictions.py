@@ -138,6 +138,20 @@ def test_a_solution_is_linear_in_the_features_of_each_set():
     assert solution.predict(features.float(), sets).shares.dtype == torch.float64
 
 
+def test_sets_of_the_same_features_are_predicted_as_each_alone():
+    outcome = predictions()
+    kinds = Part(slice(1, 3), 1.0), Part(slice(3, 6), 0.3)
+    sets = kinds, tuple(part._replace(deviation=2.0) for part in kinds)
+    weights = torch.randn(2, 5, 3).double(), torch.randn(2, 5, 3).double()
+    offsets = torch.randn(2, 2, 3).double()
+    about = [part[:, 0] for part in outcome[1:-1]]
+    solution = Solution(weights, offsets, *about, torch.randn(2, 3, 4).double())
+    features = torch.randn(2, 7, 6).double()
+    shares = solution.predict(features, sets).shares
+    for i, of_set in enumerate(weights):
+        assert_close(shares[:, :, i], features[..., 1:] @ of_set + offsets[:, None, i], CONTRACT)
+
+
 @pytest.mark.parametrize("scale", [0.01, 0.5, 3.0, 100.0])
 def test_losses_are_cross_entropies_over_the_classes_present(scale):
     outcome = predictions(50)

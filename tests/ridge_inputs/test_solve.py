@@ -37,7 +37,10 @@ class Solved(NamedTuple):
 
 
 def by_rows(f, r, kinds, penalties):
-    return Solved(*solve_rows(f, r, [kinds], penalties)[0])
+    solved = solve_rows(f, r, [kinds], penalties)
+    every = [solved.choose(torch.full((1, len(f)), i))[0] for i in range(len(penalties))]
+    weights = torch.cat([each.weights for each in every])
+    return Solved(every[0]._replace(weights=weights), solved.left_out[0])
 
 
 def by_sums(f, r, kinds, penalties):

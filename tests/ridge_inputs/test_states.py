@@ -10,6 +10,7 @@ from ridge_inputs.ridge_models import SMALL, axes, fitted, noisy, untrained
 from tolerances import CONTRACT, assert_close
 
 from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
+from tabicl_linear.kernels.cholesky import shifted_solutions
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import map_tensors, num_bytes, tensors
 from tabicl_linear.kernels.triangular import squared_lengths
@@ -84,21 +85,24 @@ def test_a_fit_computes_all_leverages_by_the_choice_of_the_model():
 
 
 @pytest.mark.parametrize("strategy", [Combined, Interleaved])
-@pytest.mark.parametrize("num_context", [20, 200])
-def test_training_computes_all_leverages_by_the_choice_of_the_model(strategy, num_context):
+@pytest.mark.parametrize(
+    ("num_context", "function"), [(20, shifted_solutions), (200, squared_lengths)]
+)
+def test_training_solves_by_the_choice_of_the_model(strategy, num_context, function):
     """Long contexts are solved by sums over features, short ones by products of rows."""
     model = untrained(strategy=strategy)
     sizes = []
 
-    def counted(factors, right=None):
-        sizes.append(factors.shape[-1])
-        return squared_lengths(factors, right)
+    def counted(matrices, *others):
+        sizes.append(matrices.shape[-1])
+        return function(matrices, *others)
 
-    def refused(factors, right=None):
-        raise AssertionError("outside the choice")
+    def refused(*_):
+        raise AssertionError("outside the choice, or for contexts of another length")
 
-    model.place("torch").adopt({squared_lengths: counted})
-    with using({squared_lengths: refused}):
+    neither = {shifted_solutions: refused, squared_lengths: refused}
+    model.place("torch").adopt({**neither, function: counted})
+    with using(neither):
         model.train_pass(task(num_context + 5, num_context=num_context))
     assert sizes
     assert all((size == num_context) == (num_context == 20) for size in sizes)

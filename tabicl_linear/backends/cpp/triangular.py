@@ -1,4 +1,7 @@
-"""Lengths of the columns of L^-1 R in C++ (`csrc/triangular.cpp`), float32 and float64, on CPUs."""
+"""Triangular and positive definite systems in C++ (`csrc/triangular.cpp`), on CPUs.
+
+Lengths of the columns of L^-1 R in float32 and float64, solutions of shifted systems in float64.
+"""
 
 import ctypes
 from functools import cache
@@ -7,7 +10,7 @@ from typing import Any
 import torch
 
 from tabicl_linear.backends.cpp.loader import library, pointer
-from tabicl_linear.kernels import triangular
+from tabicl_linear.kernels import cholesky, triangular
 from tabicl_linear.kernels.chosen import Choice
 from tabicl_linear.types import Float, Tensor
 
@@ -21,6 +24,13 @@ class _Lengths(ctypes.Structure):
         *((name, _count) for name in ("size", "columns", "factor_row", "factor_column")),
         *((name, _count) for name in ("right_row", "right_column")),
         ("is_double", ctypes.c_int),
+    )
+
+
+class _Systems(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("gram", "added", "right", "solutions", "diagonals")),
+        *((name, _count) for name in ("penalties", "tasks", "size", "columns")),
     )
 
 
@@ -46,16 +56,39 @@ def _solve(factor: Tensor, right: Tensor | None, out: Tensor) -> None:
     problem = _Lengths(
         *map(pointer, (factor, right, out)), *sizes, *strides, factor.dtype == torch.float64
     )
-    if not _function()(ctypes.byref(problem), torch.get_num_threads()):
+    if not _functions()[0](ctypes.byref(problem), torch.get_num_threads()):
         raise MemoryError(f"No memory is left to solve {sizes[0]} equations {sizes[1]} times.")
 
 
-TRIANGULAR: Choice = {triangular.squared_lengths: squared_lengths}
-"""Replaces the function in PyTorch."""
+def shifted_solutions(
+    gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"], right: Float[Tensor, "b k y"]
+) -> tuple[Float[Tensor, "p b k y"], Float[Tensor, "p b k"]]:
+    """`cholesky.shifted_solutions`."""
+    if gram.device.type != "cpu" or gram.dtype != torch.float64:
+        return cholesky.shifted_solutions(gram, added, right)
+    gram, added, right = gram.contiguous(), added.contiguous(), right.contiguous()
+    tasks, size, columns = right.shape
+    solutions = right.new_empty(len(added), *right.shape)
+    diagonals = right.new_empty(len(added), tasks, size)
+    problem = _Systems(
+        *map(pointer, (gram, added, right, solutions, diagonals)),
+        *(len(added), tasks, size, columns),
+    )
+    if not _functions()[1](ctypes.byref(problem), torch.get_num_threads()):
+        raise MemoryError(f"No memory is left to solve {len(added) * tasks} x {size} equations.")
+    return solutions, diagonals
+
+
+TRIANGULAR: Choice = {
+    triangular.squared_lengths: squared_lengths,
+    cholesky.shifted_solutions: shifted_solutions,
+}
+"""They replace the functions in PyTorch."""
 
 
 @cache
-def _function() -> Any:
-    lengths = library()["tabicl_lengths"]
-    lengths.argtypes, lengths.restype = [ctypes.POINTER(_Lengths), _count], ctypes.c_bool
-    return lengths
+def _functions() -> tuple[Any, Any]:
+    lengths, systems = library()["tabicl_lengths"], library()["tabicl_systems"]
+    for function, problem in ((lengths, _Lengths), (systems, _Systems)):
+        function.argtypes, function.restype = [ctypes.POINTER(problem), _count], ctypes.c_bool
+    return lengths, systems

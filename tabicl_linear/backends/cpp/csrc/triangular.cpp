@@ -1,8 +1,11 @@
-// Squared lengths of the columns of L^-1 R, for a lower triangular L; called by
-// backends/cpp/triangular.py. Panels of a few columns are solved one after the other in tiles that lie in
+// Triangular systems in float and double, called by backends/cpp/triangular.py: squared lengths of the
+// columns of L^-1 R for a lower triangular L, and for symmetric G the solutions of (G + c I) X = R with the
+// diagonal of (G + c I)^-1. Panels of a few columns are solved one after the other in tiles that lie in
 // registers, where LAPACK solves all of R in memory. The identity as R costs a third: its columns begin
 // with zeros, which stay zeros.
 
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <type_traits>
 
@@ -45,8 +48,10 @@ struct Stripes {
     int64_t count;
     Room<T> data;
 
-    explicit Stripes(const Lengths &f)
-        : count((f.size + M - 1) / M), data(room<T>(count * (count + 1) / 2 * M * M)) {
+    explicit Stripes(int64_t size)
+        : count((size + M - 1) / M), data(room<T>(count * (count + 1) / 2 * M * M)) {}
+
+    explicit Stripes(const Lengths &f) : Stripes(f.size) {
         const T *from = static_cast<const T *>(f.factor);
         for (int64_t s = 0; s < count; ++s) {
             T *to = stripe(s);
@@ -85,28 +90,28 @@ INLINE void fill(const Lengths &f, T *panel, int64_t wide, int64_t rows, int64_t
                     right[row * f.right_row + (first + c) * f.right_column];
 }
 
+// total -= F' P over some rows: F has M numbers a row, `step` apart, and P is N vectors wide.
 template <typename T, int M, int N>
-INLINE void solve_panel(const Lengths &f, const Stripes<T, M> &stripes, int64_t first) {
-    typedef Vec<T> V;
-    constexpr int64_t wide = N * LANES<T>;
-    const int64_t rows = stripes.count * M;
-    const Room<T> memory = room<T>(rows * wide);
-    fill<T>(f, memory.get(), wide, rows, first);
-    V *panel = reinterpret_cast<V *>(memory.get());
-    V lengths[N] = {};
-    const int64_t start = f.right ? 0 : first / M;  // Above, the panel is zero.
-    for (int64_t s = start; s < stripes.count; ++s) {
-        const T *factor = stripes.stripe(s);
-        V *own = panel + s * M * N, total[M][N];
-        ROWS(m) EACH(n) total[m][n] = own[m * N + n];
-        for (int64_t p = start * M; p < s * M; ++p) {
-            V row[N];
-            EACH(n) row[n] = panel[p * N + n];
-            ROWS(m) {
-                const T from = factor[p * M + m];
-                EACH(n) total[m][n] -= from * row[n];
-            }
+INLINE void subtract(Vec<T> (&total)[M][N], const T *factor, int64_t step, const Vec<T> *panel,
+                     int64_t rows) {
+    for (int64_t p = 0; p < rows; ++p) {
+        Vec<T> row[N];
+        EACH(n) row[n] = panel[p * N + n];
+        ROWS(m) {
+            const T from = factor[p * step + m];
+            EACH(n) total[m][n] -= from * row[n];
         }
+    }
+}
+
+// L^-1 in place of a panel, stripe by stripe; above the first one it is zero.
+template <typename T, int M, int N>
+INLINE void solve_stripes(const Stripes<T, M> &stripes, Vec<T> *panel, int64_t first, int64_t last) {
+    for (int64_t s = first; s < last; ++s) {
+        const T *factor = stripes.stripe(s);
+        Vec<T> *own = panel + s * M * N, total[M][N];
+        ROWS(m) EACH(n) total[m][n] = own[m * N + n];
+        subtract<T, M, N>(total, factor + first * M * M, M, panel + first * M * N, (s - first) * M);
         const T *corner = factor + s * M * M;
         ROWS(l) {
             const T reciprocal = corner[l * M + l];
@@ -116,14 +121,30 @@ INLINE void solve_panel(const Lengths &f, const Stripes<T, M> &stripes, int64_t 
                 EACH(n) total[m][n] -= from * total[l][n];
             }
         }
-        ROWS(m) EACH(n) {
-            own[m * N + n] = total[m][n];
-            lengths[n] += total[m][n] * total[m][n];
-        }
+        ROWS(m) EACH(n) own[m * N + n] = total[m][n];
     }
-    T found[wide];
+}
+
+// Squared lengths of the columns of a panel from some row on.
+template <typename T, int N>
+INLINE void measure(const Vec<T> *panel, int64_t first, int64_t rows, T *out, int64_t count) {
+    Vec<T> lengths[N] = {};
+    for (int64_t p = first; p < rows; ++p)
+        EACH(n) lengths[n] += panel[p * N + n] * panel[p * N + n];
+    T found[N * LANES<T>];
     std::memcpy(found, lengths, sizeof(found));
-    std::copy_n(found, std::min(wide, f.columns - first), static_cast<T *>(f.out) + first);
+    std::copy_n(found, std::min(N * LANES<T>, count), out);
+}
+
+template <typename T, int M, int N>
+INLINE void solve_panel(const Lengths &f, const Stripes<T, M> &stripes, int64_t first) {
+    constexpr int64_t wide = N * LANES<T>;
+    const int64_t rows = stripes.count * M, start = f.right ? 0 : first / M;
+    const Room<T> memory = room<T>(rows * wide);
+    fill<T>(f, memory.get(), wide, rows, first);
+    Vec<T> *panel = reinterpret_cast<Vec<T> *>(memory.get());
+    solve_stripes<T, M, N>(stripes, panel, start, stripes.count);
+    measure<T, N>(panel, start * M, rows, static_cast<T *>(f.out) + first, f.columns - first);
 }
 
 template <typename T, int M, int N, typename Solve>
@@ -148,6 +169,118 @@ SOLVE(wide_double, double, 8, 3)
 SOLVE(narrow_float, float, 4, 1)
 SOLVE(narrow_double, double, 4, 1)
 
+// ---- (G + c I) X = R and the diagonal of (G + c I)^-1 ----
+
+struct Systems {
+    const double *gram;   // [tasks, size, size], symmetric
+    const double *added;  // [penalties]
+    const double *right;  // [tasks, size, columns]
+    double *solutions;    // [penalties, tasks, size, columns]
+    double *diagonals;    // [penalties, tasks, size]
+    int64_t penalties, tasks, size, columns;
+};
+
+// The Cholesky factor of G + c I; false if it is not positive definite. Rows of L are found a panel at a
+// time: its columns are those rows, so that solving with the rows before gives the first part of each.
+template <int M, int N>
+INLINE bool factorise(const double *gram, double added, int64_t size, const Stripes<double, M> &stripes,
+                      double *panel) {
+    constexpr int64_t wide = N * LANES<double>;
+    Vec<double> *vectors = reinterpret_cast<Vec<double> *>(panel);
+    for (int64_t first = 0; first < size; first += wide) {
+        const int64_t last = std::min(first / M + wide / M, stripes.count);
+        for (int64_t p = 0; p < last * M; ++p)
+            for (int64_t c = 0; c < wide; ++c) {
+                const bool inside = p < size && first + c < size;
+                const double entry = inside ? gram[p * size + first + c] : 0.0;
+                panel[p * wide + c] = p != first + c ? entry : inside ? entry + added : 1.0;
+            }
+        solve_stripes<double, M, N>(stripes, vectors, 0, first / M);
+        for (int64_t s = first / M; s < last; ++s) {
+            const int64_t row = s * M, column = row - first;
+            Vec<double> *own = vectors + row * N, total[M][N];
+            ROWS(m) EACH(n) total[m][n] = own[m * N + n];
+            subtract<double, M, N>(total, panel + column, wide, vectors, row);
+            ROWS(l) {
+                // Through memory: which lane it is depends on the stripe.
+                EACH(n) own[l * N + n] = total[l][n];
+                const double *pivots = panel + (row + l) * wide + column;
+                if (!(pivots[l] > 0)) return false;
+                const double reciprocal = 1 / std::sqrt(pivots[l]);
+                EACH(n) own[l * N + n] = total[l][n] *= reciprocal;
+                _Pragma("GCC unroll 8") for (int m = 0; m < M; ++m) if (m > l) {
+                    const double from = pivots[m];
+                    EACH(n) total[m][n] -= from * total[l][n];
+                }
+            }
+            double *to = stripes.stripe(s);
+            for (int64_t p = 0; p < row + M; ++p)
+                for (int64_t m = 0; m < M; ++m)
+                    to[p * M + m] = p < row + m ? panel[p * wide + column + m] : 0.0;
+            ROWS(m) to[(row + m) * M + m] = 1 / panel[(row + m) * wide + column + m];
+        }
+    }
+    return true;
+}
+
+// L^-1 R, a panel of columns after the other.
+template <int M, int N>
+INLINE void solve_right(const Systems &f, const double *right, const Stripes<double, M> &stripes,
+                        double *panels) {
+    constexpr int64_t wide = N * LANES<double>;
+    const int64_t rows = stripes.count * M;
+    for (int64_t first = 0; first < f.columns; first += wide, panels += rows * wide) {
+        std::fill_n(panels, rows * wide, 0.0);
+        for (int64_t p = 0; p < f.size; ++p)
+            std::copy_n(right + p * f.columns + first, std::min(wide, f.columns - first),
+                        panels + p * wide);
+        solve_stripes<double, M, N>(stripes, reinterpret_cast<Vec<double> *>(panels), 0,
+                                    stripes.count);
+    }
+}
+
+// With Z a panel of L^-1: rows of Z'Z's diagonal, and of X = L^-T (L^-1 R), those of its columns.
+template <int M, int N>
+INLINE void solve_system(const Systems &f, int64_t system) {
+    constexpr int64_t wide = N * LANES<double>;
+    const Stripes<double, M> stripes(f.size);
+    const int64_t rows = stripes.count * M, task = system % f.tasks;
+    const int64_t panels = (f.columns + wide - 1) / wide;
+    const Room<double> memory = room<double>((rows + wide) * wide), half = room<double>(panels * rows * wide);
+    double *diagonal = f.diagonals + system * f.size;
+    double *solution = f.solutions + system * f.size * f.columns, *panel = memory.get();
+    const double added = f.added[system / f.tasks];
+    if (!factorise<M, N>(f.gram + task * f.size * f.size, added, f.size, stripes, panel)) {
+        std::fill_n(diagonal, f.size, std::numeric_limits<double>::quiet_NaN());
+        std::fill_n(solution, f.size * f.columns, std::numeric_limits<double>::quiet_NaN());
+        return;
+    }
+    solve_right<M, N>(f, f.right + task * f.size * f.columns, stripes, half.get());
+    Vec<double> *vectors = reinterpret_cast<Vec<double> *>(panel);
+    for (int64_t first = 0; first < f.size; first += wide) {
+        const int64_t count = std::min(wide, f.size - first);
+        std::fill_n(panel + first * wide, (rows - first) * wide, 0.0);
+        for (int64_t c = 0; c < count; ++c) panel[(first + c) * wide + c] = 1;
+        solve_stripes<double, M, N>(stripes, vectors, first / M, stripes.count);
+        measure<double, N>(vectors, first, rows, diagonal + first, count);
+        for (int64_t y = 0; y < f.columns; y += M) {
+            const double *of = half.get() + y / wide * rows * wide + y % wide;
+            Vec<double> total[M][N] = {};
+            subtract<double, M, N>(total, of + first * wide, wide, vectors + first * N, rows - first);
+            double found[M][wide];
+            std::memcpy(found, total, sizeof(found));
+            for (int64_t c = 0; c < count; ++c)
+                for (int64_t m = 0; m < std::min<int64_t>(M, f.columns - y); ++m)
+                    solution[(first + c) * f.columns + y + m] = -found[m][c];
+        }
+    }
+}
+
+#define SYSTEM(name, M, N)                                                                         \
+    CLONED void name(const Systems &f, int64_t system) { solve_system<M, N>(f, system); }
+SYSTEM(wide_system, 8, 3)
+SYSTEM(narrow_system, 4, 1)
+
 bool many_registers() {
 #if defined(__x86_64__) && defined(__GNUC__)
     return __builtin_cpu_supports("avx512f");
@@ -167,6 +300,12 @@ bool tabicl_lengths(const Lengths *f, int64_t threads) {
                             : solve_all<float, 8, 3>(*f, threads, wide_float);
     return f->is_double ? solve_all<double, 4, 1>(*f, threads, narrow_double)
                         : solve_all<float, 4, 1>(*f, threads, narrow_float);
+}
+
+// False if memory ran out.
+bool tabicl_systems(const Systems *f, int64_t threads) {
+    const auto solve = many_registers() ? wide_system : narrow_system;
+    return share(f->penalties * f->tasks, threads, [&](int64_t i) { solve(*f, i); });
 }
 
 }  // extern "C"

@@ -1,13 +1,12 @@
 """Cholesky factors of many matrices, without asking after each whether it worked.
 
 Asking makes the host wait for the device. So where a matrix has no factor there is NaN, which
-reaches everything that is solved with it, and `assert_solved` asks once at the end.
+reaches everything that is solved with it.
 """
-
-from collections.abc import Iterable
 
 import torch
 
+from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.types import Float, Tensor
 
 
@@ -38,19 +37,23 @@ def solved(
     """X of LL'X = R; `cholesky_solve` would copy all factors first."""
     right = right.expand(len(factors), *right.shape[-3:])
     half = torch.linalg.solve_triangular(factors, right, upper=False)
-    return torch.linalg.solve_triangular(factors.mT, half, upper=True)
+    solution: Tensor = torch.linalg.solve_triangular(factors.mT, half, upper=True)
+    return solution
 
 
-def assert_solved(solutions: Iterable[Tensor]) -> None:
-    """Look at what was solved with such factors: the host waits for the device once.
+def shifted_solutions(
+    gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"], right: Float[Tensor, "b k y"]
+) -> tuple[Float[Tensor, "p b k y"], Float[Tensor, "p b k"]]:
+    """X of (G + c I) X = R and the diagonal of (G + c I)^-1, for every c.
 
-    Raises:
-        torch.linalg.LinAlgError: Not all are finite.
+    Args:
+        gram: Symmetric G.
+        added: Each c.
+        right: R.
+
+    Returns:
+        Both, NaN where G + c I is not positive definite.
     """
-    finite = torch.stack([solution.isfinite().all() for solution in solutions])
-    if not finite.all():
-        raise torch.linalg.LinAlgError(
-            "A ridge regression has no solution: sums over its rows are not finite, or, with its "
-            "penalty, not positive definite. Look for infinite values among the cells, or raise "
-            "ridge_inputs.penalties."
-        )
+    factors = factored_(shifted(gram, added))
+    diagonals = torch.stack([squared_lengths(each) for each in factors])
+    return solved(factors, right), diagonals
