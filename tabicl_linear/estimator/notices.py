@@ -21,8 +21,9 @@ def warn_user(text: str) -> None:
 
 
 def shown(names: Sequence[Any]) -> str:
-    """The first names, and how many more there are."""
-    first = ", ".join(str(name) for name in names[:MOST_SHOWN])
+    """The first names, and how many more there are; in quotes if blanks would not be seen."""
+    texts = [str(name) for name in names[:MOST_SHOWN]]
+    first = ", ".join(text if text == text.strip() else repr(text) for text in texts)
     return first if len(names) <= MOST_SHOWN else f"{first} and {len(names) - MOST_SHOWN} more"
 
 

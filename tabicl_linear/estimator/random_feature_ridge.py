@@ -34,7 +34,8 @@ class RandomFeatureRidge(EnsembleClassifier):
 
     Args:
         options: Features and penalties; None for those of `RidgeOptions` with logits by a logistic
-            regression on the predicted shares (`calibration="logistic"`).
+            regression on the predicted shares (`calibration="logistic"`). More than 50 classes
+            share one factor instead, unless trees are chosen on the table.
         trees: Whether trees are chosen on the table beside the random features: grown by boosting
             on one half of the rows and solved on the other, several times. False for the random
             features alone. "auto": unless `options` say which features there are.

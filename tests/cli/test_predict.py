@@ -150,6 +150,11 @@ BAD_TRAIN = {
     "ragged": (text(b"x,y\n1,2\n1,2,3\n"), "line 3 has 3 fields and the header 2; put quotes"),
     "all rows longer": (text(b"x,y\n1,2,3\n1,2,3\n"), "line 2 has 3 fields and the header 2"),
     "binary": (text(b"x,y\n\xff\xfe,1\n"), "is not utf-8 text (byte 0xff); say which it is"),
+    "UTF-16": (text("x,y\n1,2\n".encode("utf-16")), "(by its first bytes --encoding utf-16)"),
+    "blank in a name": (
+        frame(**{"x": [1.0, 2.0], " y": [0, 1]}),
+        "its columns (commas separate them) are x, ' y'; another separator",
+    ),
     "no target column": (
         frame(**ROWS, z=[0, 1, 0, 1]),
         "no target column 'y'; its columns (commas separate them) are x",

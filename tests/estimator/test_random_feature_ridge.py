@@ -81,6 +81,15 @@ def test_any_number_of_classes():
     assert (probabilities.argmax(1) == labels[1::2]).mean() > 0.8
 
 
+def test_hundreds_of_classes_share_one_factor_of_logits():
+    labels = np.repeat(np.arange(200), 2)
+    rows = labels[:, None] + np.random.default_rng(0).normal(size=(400, 2))
+    classifier = RandomFeatureRidge(trees=False, n_estimators=1).fit(rows, labels)
+    assert classifier.ensemble_.model.regressions.options.calibration == "confidence"
+    few = RandomFeatureRidge(trees=False, n_estimators=1).fit(rows[:100], labels[:100])
+    assert few.ensemble_.model.regressions.options.calibration == "logistic"
+
+
 def test_members_see_max_columns():
     table, labels = load_digits(return_X_y=True)
     table, labels = table[:400], labels[:400]

@@ -1,6 +1,6 @@
 """A learner in closed form: ridge regressions on random features, without a network."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,10 @@ from tabicl_linear.estimator.learners.feature_budget import check_budget
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeState
 from tabicl_linear.types import Bool, Float, Int, Tensor
+
+MOST_MAPPED = 50
+"""Classes whose logits are made of all shares by Newton's method, in 52 MB; for twice as many it
+would take 16 times that. More have one factor, or with chosen trees are found without curvature."""
 
 
 class ClosedFormState(NamedTuple):
@@ -103,7 +107,10 @@ class ClosedForms:
             ConfigError: There is no room for as many features.
         """
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
-        return ClosedForm(self.options, max_columns=self.max_columns, num_classes=num_classes)
+        options = self.options
+        if num_classes > MOST_MAPPED:
+            options = replace(options, calibration="confidence")
+        return ClosedForm(options, max_columns=self.max_columns, num_classes=num_classes)
 
     def for_pieces(self, num_classes: int) -> ClosedForm:
         """The same, to whose states no row can be added."""

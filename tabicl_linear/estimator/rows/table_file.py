@@ -3,6 +3,7 @@
 What a file of text cannot say, the caller does (`TextFormat`), and every fault is one line.
 """
 
+import codecs
 import gzip
 import io
 import re
@@ -25,6 +26,8 @@ CSV, TSV, PARQUET, GZIP = ".csv", ".tsv", ".parquet", ".gz"
 STANDARD_INPUT = Path("-")
 ROWS_PER_PIECE = 50_000
 _GZIP_MAGIC = b"\x1f\x8b"
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_OR_COMMAS = ", or write the file with commas between fields if it has other separators"
 _OR_SEP = ", or name the separator if it is another (--sep)"
 
 
@@ -98,7 +101,7 @@ class TableFile:
         if name not in self.columns:
             raise DataError(
                 f"{self.name} has no column {name!r}; its columns (commas separate them) are "
-                f"{shown(self.columns)}."
+                f"{shown(self.columns)}. Name one of them{'' if self.is_typed else _OR_COMMAS}."
             )
 
     def labels(self, name: str) -> "pd.Series[Any]":
@@ -246,11 +249,14 @@ class TableFile:
             raise DataError(f"{self.name} is not a whole gzip file ({error}).") from error
         except UnicodeError as error:
             reason = str(error)  # such as UTF-16 without a mark at its start
+            example = "for example --encoding latin-1"
             if isinstance(error, UnicodeDecodeError):
                 reason = f"byte {error.object[error.start]:#04x}"
+                if error.start == 0 and error.object.startswith(_UTF16_MARKS):
+                    example = "by its first bytes --encoding utf-16"
             raise DataError(
-                f"{self.name} is not {self._text.encoding} text ({reason}); say which it is (for "
-                "example --encoding latin-1), or save it as UTF-8."
+                f"{self.name} is not {self._text.encoding} text ({reason}); say which it is "
+                f"({example}), or save it as UTF-8."
             ) from error
         except pd.errors.ParserError as error:
             raise DataError(f"{self.name}{_csv_fault(error)}{_OR_SEP}.") from error

@@ -35,7 +35,7 @@ def test_pieces_are_the_file(path):
     assert whole.b.tolist() == list("vwxyz") * 5
     assert [piece.columns.tolist() for piece in file.pieces(["c", "a"])] == [["c", "a"]] * 3
     assert file.labels("b").tolist() == list("vwxyz") * 5
-    with pytest.raises(DataError, match=r"no column 'd'.*a, b, c"):
+    with pytest.raises(DataError, match=r"no column 'd'.*a, b, c\. Name one of"):
         file.labels("d")
 
 

@@ -67,10 +67,12 @@ class ChosenTrees(nn.Module):
         super().__init__()
         self.max_columns = max_columns
         self.grows = grows
+        # Logits are made of the shares of all features together, so none of these alone.
+        shares = replace(options, calibration="confidence")
         self.regressions = nn.ModuleList(
             RidgeRegressions(each, num_features=max_columns, num_classes=num_classes)
             for each in (
-                replace(options, seed=(options.seed + number) % 2**32)
+                replace(shares, seed=(options.seed + number) % 2**32)
                 for number in range(MANY_ROUNDS)
             )
         )

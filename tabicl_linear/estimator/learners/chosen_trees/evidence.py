@@ -7,7 +7,14 @@ import numpy.typing as npt
 import torch
 from scipy.optimize import minimize
 
-from tabicl_linear.ridge_inputs.class_map import fit_class_map, scaled
+from tabicl_linear.estimator.learners.closed_form import MOST_MAPPED
+from tabicl_linear.ridge_inputs.class_map import (
+    BIAS_PENALTY,
+    ENOUGH,
+    SHARE_PENALTY,
+    fit_class_map,
+    scaled,
+)
 from tabicl_linear.ridge_inputs.predictions import (
     ABSENT_LOGIT,
     CONFIDENCES,
@@ -21,6 +28,8 @@ PARTS = 8
 STANDARD_ERRORS = 2.0
 """By how many the part of the fixed features may be worse than the best, to be smaller."""
 
+STEPS_OF_MANY = 50
+"""Of the search of a map of logits for more classes than `MOST_MAPPED`."""
 FACTOR_PENALTY = 30.0
 """Of the squared distance of the factors of logits from those of solutions alone."""
 
@@ -118,7 +127,34 @@ def class_map(
     """
     losses = confidence_losses(shares[None], r[None], present[None, None])
     start = scaled(best_confidence(losses), r.shape[1])
+    if r.shape[1] > MOST_MAPPED:
+        return _map_of_many(shares, r, present, start[0])
     return fit_class_map(shares[None], r[None], present[None], start)[0]
+
+
+def _map_of_many(
+    shares: Float[Tensor, "n y"],
+    r: Float[Tensor, "n y"],
+    present: Bool[Tensor, " y"],
+    start: Float[Tensor, "y z"],
+) -> Float[Tensor, "y z"]:
+    """The map of `fit_class_map`, found without the curvature, which takes classes^4 numbers."""
+    x = torch.cat([shares, torch.ones_like(shares[:, :1])], dim=1)
+    penalty = torch.full_like(start[0], SHARE_PENALTY)
+    penalty[-1] = BIAS_PENALTY
+
+    def loss(point: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+        away = torch.from_numpy(point).to(start).view_as(start)
+        logits = x @ (start + away).T
+        log_shares = logits.masked_fill(~present, -torch.inf).log_softmax(1)
+        slope = (log_shares.exp() - r).T @ x + penalty * away
+        log_loss = -(log_shares.masked_fill(~present, 0) * r).sum()
+        loss = log_loss + (penalty * away.square()).sum() / 2
+        return float(loss), slope.flatten().cpu().numpy()
+
+    options = {"maxiter": STEPS_OF_MANY, "ftol": ENOUGH}
+    least = minimize(loss, np.zeros(start.numel()), jac=True, method="L-BFGS-B", options=options)
+    return start + torch.from_numpy(least.x).to(start).view_as(start)
 
 
 class Factors(NamedTuple):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tabicl_linear.estimator.learners.chosen_trees import evidence
 from tabicl_linear.estimator.learners.chosen_trees.evidence import (
     Factors,
     Honest,
@@ -52,6 +53,32 @@ def test_logits_are_those_of_a_logistic_regression():
     assert made.shape == (3, 4)
     diagonal = made[:, :3].diagonal()
     assert (diagonal > 1).all()
+
+
+def test_logits_of_many_classes_are_the_same_up_to_the_search(monkeypatch):
+    shares = noisy(0.3, 0) + 0.2 * R[:, [1, 2, 0]]
+    expected = class_map(shares, R, PRESENT)
+    monkeypatch.setattr(evidence, "MOST_MAPPED", 2)
+    searched = class_map(shares, R, PRESENT)
+    assert not torch.equal(searched, expected)
+
+    def loss(found):
+        logits = shares @ found[:, :3].T + found[:, 3]
+        return float(-(logits.log_softmax(1) * R).sum(1).mean())
+
+    assert loss(searched) == pytest.approx(loss(expected), rel=1e-3)
+    one_factor = torch.eye(3, 4, dtype=torch.float64) * expected[:, :3].diagonal().mean()
+    assert loss(searched) < 0.95 * loss(one_factor)
+
+
+def test_classes_that_many_do_not_have_stay_where_they_were(monkeypatch):
+    monkeypatch.setattr(evidence, "MOST_MAPPED", 2)
+    absent = torch.tensor([True, True, False])
+    rows = R[:, 2] == 0
+    made = class_map(noisy(0.3, 0)[rows], R[rows], absent)
+    assert made[2, :2].tolist() == [0, 0]
+    assert made[2, 3] == 0
+    assert made.isfinite().all()
 
 
 def losses(solved, boosted, found):
