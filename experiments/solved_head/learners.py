@@ -18,6 +18,7 @@ from tabicl_linear.embedding.statistics import ContextStatistics, context_statis
 from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import Division, divisions, rounds
+from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import FixedAlone, Penalties
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import OPTIONS
 from tabicl_linear.estimator.learners.chosen_trees.predictor import (
     Predictor,
@@ -131,12 +132,12 @@ class RowsWithLearned:
         leaves = trees.of_rows(self.standardised(rows))
         return Rows(leaves, self.fixed(rows), self.one_hot(rows).float())
 
-    def solved_fixed(self) -> tuple[Tensor, Tensor, Tensor]:
+    def solved_fixed(self, penalties: Penalties | None = None) -> FixedAlone:
         """Regressions on fixed features alone, on all rows: learned ones have no weight."""
-        weights, offset, left_out = self._rows.solved_fixed()
+        found = self._rows.solved_fixed(penalties)
         width = 2 * self._learned.shape[1]
-        padded = torch.nn.functional.pad(weights, (0, 0, 0, width))
-        return padded, offset, left_out
+        padded = torch.nn.functional.pad(found.weights, (0, 0, 0, width))
+        return found._replace(weights=padded)
 
     @property
     def sets(self) -> list[FeatureSet]:

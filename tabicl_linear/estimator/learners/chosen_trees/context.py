@@ -4,13 +4,16 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from tabicl_linear.embedding.statistics import ContextStatistics, standardise
+from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import (
+    FixedAlone,
+    Penalties,
+    solve_alone,
+)
 from tabicl_linear.estimator.learners.chosen_trees.sums import Rows
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.ridge_inputs import RidgeRegressions
-from tabicl_linear.ridge_inputs.predictions import Solution as LinearSolution
 from tabicl_linear.types import Float, Int, Tensor
 
 Indices = npt.NDArray[np.int64]
@@ -79,29 +82,14 @@ class TaskRows:
         """The indices, as many at a time as rows are looked at together."""
         yield from np.array_split(rows, -(-len(rows) // self._size))
 
-    def solved_fixed(
-        self,
-    ) -> tuple[Float[Tensor, "f y"], Float[Tensor, " y"], Float[Tensor, "s y"]]:
-        """The regressions on fixed features alone, solved on all rows as one linear function.
+    def solved_fixed(self, penalties: Penalties | None = None) -> FixedAlone:
+        """The regressions on fixed features alone, solved on all rows, which must be few.
 
-        Returns:
-            Weights of the features, what is added, and predictions of the sample, each row from all
-            others.
+        Args:
+            penalties: To choose from for each set; None for those of the options.
         """
-        context = self.regressions.open(self._x, self._y, self.statistics, self._size)
-        solution = context.state.solution
-        assert isinstance(solution, LinearSolution), "rows left out, not earlier ones"
-        sets = self.regressions.features.sets(self._x.shape[2])
-        mixture = solution.mixture[0]
-        weights = solution.weights[0].new_zeros(self.kinds[-1].stop, solution.offsets.shape[2])
-        for part, of_set, kinds in zip(mixture, solution.weights, sets, strict=True):
-            start = 0
-            for kind in kinds:
-                weights[kind.place] += part * of_set[0, start : start + kind.size]
-                start += kind.size
-        offset = mixture @ solution.offsets[0]
-        left_out = list[Tensor]()
-        for rows in self.chunks(np.arange(len(self))):
-            predictions, context = context.read(self._x[:, rows], self._y[:, rows])
-            left_out.append(predictions.mixed()[0])
-        return weights, offset, torch.cat(left_out)[self.sample].double()
+        every, sets = np.arange(len(self)), self.regressions.features.sets(self._x.shape[2])
+        if penalties is None:
+            penalties = [self.regressions.options.penalties] * len(sets)
+        found = solve_alone(self.fixed(every), self.one_hot(every), sets, penalties)
+        return found._replace(left_out=found.left_out[self.sample])

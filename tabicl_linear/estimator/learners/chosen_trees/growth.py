@@ -113,9 +113,15 @@ def _steps(
     nodes: Int[Tensor, " n"], slopes: Float[Tensor, "n k"], curves: Float[Tensor, "n k"]
 ) -> Float[Tensor, "q k"]:
     """A step of Newton's method for each node, with a curvature of one added."""
-    both = torch.cat([slopes, curves], dim=1)
-    sums = both.new_zeros(2 ** (DEPTH + 1) - 1, both.shape[1]).index_add_(0, nodes, both)
-    slope, curve = sums.chunk(2, dim=1)
+    # One column after the other: rows of several numbers are added one by one, each by a call.
+    places, num_nodes = nodes.numpy(), 2 ** (DEPTH + 1) - 1
+    slope, curve = (
+        torch.stack(
+            [torch.from_numpy(np.bincount(places, column, num_nodes)) for column in part.T.numpy()],
+            dim=1,
+        )
+        for part in (slopes, curves)
+    )
     return (slope / (curve + 1)).clamp(-LARGEST_STEP, LARGEST_STEP)
 
 

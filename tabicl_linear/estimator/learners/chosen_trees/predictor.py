@@ -200,13 +200,17 @@ def finished(linear: Linear, boosted: Boosted | None, r: Tensor, counts: Tensor)
 
 
 def solved_fixed(draws: Sequence[TaskRows]) -> Linear:
-    """The mean of the regressions on the fixed features of each round, solved on all rows."""
-    weights, offsets, left_out = zip(*(rows.solved_fixed() for rows in draws), strict=True)
+    """The mean of the regressions on each draw of fixed features, solved on all rows.
+
+    The first draw chooses the penalties of all: which suit depends on the rows, not on the draw.
+    """
+    first = draws[0].solved_fixed()
+    every = [first, *(rows.solved_fixed(first.penalties) for rows in draws[1:])]
     return Linear(
-        weights[0].new_zeros(0, weights[0].shape[1]),
-        torch.cat(weights) / len(draws),
-        torch.stack(offsets).mean(0),
-        torch.stack(left_out).mean(0),
+        first.weights.new_zeros(0, first.weights.shape[1]),
+        torch.cat([each.weights for each in every]) / len(draws),
+        torch.stack([each.offset for each in every]).mean(0),
+        torch.stack([each.left_out for each in every]).mean(0),
     )
 
 

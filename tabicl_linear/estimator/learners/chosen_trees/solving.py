@@ -15,6 +15,7 @@ from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums, Rows
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import shared_leaves
 from tabicl_linear.kernels.triangular import squared_lengths
+from tabicl_linear.ridge_inputs.cholesky import assert_solved, factored_, solved
 from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, Part, solve_sums
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -106,8 +107,9 @@ class OfRows:
         shares = r.mean(0)
         products = torch.add(self._of_leaves, self._of_fixed, alpha=deviation**2)
         products.diagonal().add_(added)
-        factor = torch.linalg.cholesky(products)
-        dual = torch.cholesky_solve(r - shares, factor)
+        factor = factored_(products)
+        dual = solved(factor[None, None], (r - shares)[None])[0, 0]
+        assert_solved([dual])
         first = len(r) - self._num_asked
         diagonal = chosen(squared_lengths)(factor[None, first:, first:])[0]
         unseen = (added * diagonal - 1 / len(r)).unsqueeze(1)
@@ -178,20 +180,20 @@ class OfSums:
         cut = self._num_leaves
         parts = [Part(slice(0, cut), 1.0)]
         parts += [Part(slice(cut + k.start, cut + k.stop), deviation) for k in self._kinds]
-        solved = solve_sums(self._sums, parts, [penalty])
-        weights, offset = (part[0, 0] for part in solved.regression.linear())
+        regression = solve_sums(self._sums, parts, [penalty])
+        weights, offset = (part[0, 0] for part in regression.regression.linear())
         asked = torch.cat([_one_hot(self._asked.leaves, cut), self._asked.fixed.double()], dim=1)
-        left_out = solved.left_out(asked[None], self._asked.r.double()[None])[0, 0]
+        left_out = regression.left_out(asked[None], self._asked.r.double()[None])[0, 0]
         solution = Solution(weights[:cut], weights[cut:], offset)
         return Trial(left_out, lambda: solution)
 
 
 def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
-    """Of any two rows, up to the diagonal and somewhat beyond: factors need no more."""
+    """Of any two rows, from the diagonal on and somewhat before: factors need no more."""
     products = rows.new_zeros(len(rows), len(rows))
     for first in range(0, len(rows), ROWS_OF_PRODUCTS):
         last = first + ROWS_OF_PRODUCTS
-        products[first:last, :last] = rows[first:last] @ rows[:last].T
+        products[first:last, first:] = rows[first:last] @ rows[first:].T
     return products
 
 

@@ -105,3 +105,10 @@ def test_features_that_do_not_vary_count_for_nothing(trees_and_rows):
     found = OfRows(constant, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED)
     assert not found.solution().fixed.any()
     assert found.left_out.isfinite().all()
+
+
+def test_rows_without_a_solution_are_an_error(trees_and_rows):
+    trees, rows = trees_and_rows
+    regression = OfRows(rows, trees.num_leaves, KINDS, torch.arange(80))
+    with pytest.raises(torch.linalg.LinAlgError, match="penalties"):
+        regression.solve(-3.0, FIXED)

@@ -6,6 +6,7 @@ import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 
 from tabicl_linear.estimator.learners.chosen_trees import growth
+from tabicl_linear.estimator.learners.chosen_trees import trees as trees_module
 from tabicl_linear.estimator.learners.chosen_trees.growth import (
     NUM_TREES,
     binned,
@@ -50,6 +51,15 @@ def test_rows_fall_into_the_leaves_they_fell_into_while_trees_grew(monkeypatch):
     assert leaves.unique().tolist() == list(range(trees.num_leaves))
     for tree, found in zip(leaves.T, fallen, strict=True):
         assert torch.equal(tree[:, None] == tree, found.nodes[:, None] == found.nodes)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 200])
+def test_rows_fall_alike_however_many_are_followed_together(monkeypatch, at_once):
+    z, trees = grown(30)
+    expected = trees.of_rows(z)
+    monkeypatch.setattr(trees_module, "ROWS_AT_ONCE", at_once)
+    assert torch.equal(trees.of_rows(z), expected)
+    assert trees.of_rows(z[:0]).shape == (0, NUM_TREES)
 
 
 def test_steps_are_those_of_boosting_and_of_lacking_classes_none():
