@@ -4,12 +4,11 @@ What is solved is `ridge_inputs.leave_one_out`. That chooses penalties for every
 logits of each row; here several draws of features take the penalties of one, and make shares alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.ridge_inputs.cholesky import assert_solved
 from tabicl_linear.ridge_inputs.predictions import best_mixture
 from tabicl_linear.ridge_inputs.solve import (
     FeatureSet,
@@ -20,7 +19,8 @@ from tabicl_linear.ridge_inputs.solve import (
     solve_moments,
     solve_rows,
 )
-from tabicl_linear.types import Float, Tensor
+from tabicl_linear.ridge_inputs.solved import assert_solved
+from tabicl_linear.types import Float, Int, Tensor
 
 Penalties = Sequence[Sequence[float]]
 """To choose from, for each set."""
@@ -59,13 +59,13 @@ def solve_alone(
     Raises:
         torch.linalg.LinAlgError: A regression has no solution.
     """
-    solved = _solved(features[None], r[None], sets, penalties)
-    best = [(left_out - r).square().sum((1, 2, 3)).argmin() for _, left_out in solved]
-    pairs = list(zip(solved, best, strict=True))
-    left_out = torch.stack([each[number, 0] for (_, each), number in pairs])
+    candidates = _candidates(features[None], r[None], sets, penalties)
+    best = [(each.left_out - r).square().sum((1, 2, 3)).argmin() for each in candidates]
+    pairs = list(zip(candidates, best, strict=True))
+    left_out = torch.stack([each.left_out[number, 0] for each, number in pairs])
     residuals = (left_out - r).flatten(1)
     mixture = best_mixture((residuals @ residuals.T)[None])[0]
-    linear = [regression.choose(number[None]).linear() for (regression, _), number in pairs]
+    linear = [each.choose(number[None]).linear() for each, number in pairs]
     assert_solved([weights for weights, _ in linear])
     weights = r.new_zeros(features.shape[1], r.shape[1])
     for part, (of_kinds, _), kinds in zip(mixture, linear, sets, strict=True):
@@ -80,18 +80,48 @@ def solve_alone(
     )
 
 
-def _solved(
+class _Candidates(NamedTuple):
+    """A set solved with each of its penalties.
+
+    Attributes:
+        choose: The regression with one penalty for each task, given by its index.
+        left_out: Predictions of all rows, each from all others.
+    """
+
+    choose: Callable[[Int[Tensor, " b"]], Regression]
+    left_out: Float[Tensor, "p b n y"]
+
+
+def _candidates(
     features: Float[Tensor, "b n f"],
     r: Float[Tensor, "b n y"],
     sets: Sequence[FeatureSet],
     penalties: Penalties,
-) -> list[tuple[Regression, Float[Tensor, "_p b n y"]]]:
-    """For each set the regression, and predictions of all rows with each penalty."""
+) -> list[_Candidates]:
+    """Every set, from products of rows where they are no more than features, else from sums."""
     pairs = list(zip(sets, penalties, strict=True))
     if features.shape[1] <= features.shape[2]:
-        return [solve_rows(features, r, [part], several)[0] for part, several in pairs]
-    moments, found = Moments.of([RidgeSums.of(features, r)]), []
-    for part, several in pairs:
-        solution = solve_moments(moments, part, several)
-        found.append((solution.regression, solution.left_out(of_set(features, part), r)))
-    return found
+        return [_of_rows(features, r, part, several) for part, several in pairs]
+    moments = Moments.of([RidgeSums.of(features, r)])
+    return [_of_moments(moments, features, r, part, several) for part, several in pairs]
+
+
+def _of_rows(
+    features: Float[Tensor, "b n f"],
+    r: Float[Tensor, "b n y"],
+    part: FeatureSet,
+    penalties: Sequence[float],
+) -> _Candidates:
+    rows = solve_rows(features, r, [part], penalties)
+    return _Candidates(lambda penalty: rows.choose(penalty[None])[0], rows.left_out[0])
+
+
+def _of_moments(
+    moments: Moments,
+    features: Float[Tensor, "b n f"],
+    r: Float[Tensor, "b n y"],
+    part: FeatureSet,
+    penalties: Sequence[float],
+) -> _Candidates:
+    solution = solve_moments(moments, part, penalties)
+    return _Candidates(solution.regression.choose, solution.left_out(of_set(features, part), r))

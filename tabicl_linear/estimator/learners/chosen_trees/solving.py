@@ -12,11 +12,12 @@ from typing import NamedTuple, Protocol
 import torch
 
 from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums, Rows
+from tabicl_linear.kernels.cholesky import factored_, solved
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import shared_leaves
 from tabicl_linear.kernels.triangular import squared_lengths
-from tabicl_linear.ridge_inputs.cholesky import assert_solved, factored_, solved
 from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, Part, solve_sums
+from tabicl_linear.ridge_inputs.solved import assert_solved
 from tabicl_linear.types import Float, Int, Tensor
 
 ROWS_OF_PRODUCTS = 320
