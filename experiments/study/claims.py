@@ -1,5 +1,6 @@
 """The claims of the study (claims.csv) and their verdicts, by the rules of docs/study.md."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -63,6 +64,7 @@ class Verdict(NamedTuple):
         verdict: One of `VERDICTS`.
         estimate: Of its contrast; None if it was not measured.
         adjusted: p against its threshold after Holm's correction; NaN if it was not measured.
+        family_size: Claims in its family, for which p is corrected.
         missing: What was not measured; empty if nothing.
         unguarded: What the verdict would be if the model were not near guessing; empty if it is
             not, or if that makes no difference.
@@ -72,7 +74,8 @@ class Verdict(NamedTuple):
     verdict: str
     estimate: Estimate | None
     adjusted: float
-    missing: str
+    family_size: int
+    missing: str = ""
     unguarded: str = ""
 
 
@@ -118,13 +121,15 @@ def verdicts(claims: Sequence[Claim], measured: Tables, trained_rows: int) -> li
         try:
             source = Source(measured, trained_rows, claim.metric)
             estimates[claim.name] = estimate(claim.contrast, source)
-        except Missing as absent:
-            missing[claim.name] = str(absent)
+        except Missing as reason:
+            missing[claim.name] = str(reason)
     adjusted = _adjusted(claims, estimates)
+    sizes = Counter(claim.family for claim in claims)
     verdicts = []
     for claim, p in zip(claims, adjusted, strict=True):
-        if claim.name in missing:
-            verdicts.append(Verdict(claim, NOT_MEASURED, None, float("nan"), missing[claim.name]))
+        size = sizes[claim.family]
+        if absent := missing.get(claim.name):
+            verdicts.append(Verdict(claim, NOT_MEASURED, None, float("nan"), size, absent))
             continue
         result = estimates[claim.name]
         verdict = decide(claim, result, p)
@@ -132,9 +137,9 @@ def verdicts(claims: Sequence[Claim], measured: Tables, trained_rows: int) -> li
             claim, Source(measured, trained_rows, claim.metric)
         )
         verdicts.append(
-            Verdict(claim, UNDECIDED, result, p, "", unguarded=verdict)
+            Verdict(claim, UNDECIDED, result, p, size, unguarded=verdict)
             if guarded
-            else Verdict(claim, verdict, result, p, "")
+            else Verdict(claim, verdict, result, p, size)
         )
     return verdicts
 

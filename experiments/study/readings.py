@@ -21,6 +21,8 @@ A plain fit takes the statistics of columns from its own rows, `lengths` from th
 context, which moves ROC-AUC by 0.003 at most; two datasets differ by 0.1."""
 BENCHMARKS = {"real": ("cc18", "tabarena"), "large": ("large",)}
 """Places that are real tables, and the benchmarks that they join."""
+COST = "cost"
+"""The measure that does not depend on what was trained."""
 
 
 class Missing(Exception):
@@ -249,6 +251,6 @@ MEASURE_OF: Mapping[str, tuple[str, Read]] = {
     "decay_at_evaluation": ("decay_at_evaluation", _decay),
     **{name: ("states", _states) for name in STATES},
     **{name: ("looks", _look) for name in LOOKS},
-    **{name: ("cost", _cost) for name in COSTS},
+    **{name: (COST, _cost) for name in COSTS},
 }
 """The measure of every variant, and how it is read."""

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
-from experiments.study.claims import NEAR_GUESSING, NOT_MEASURED, SEEN, Verdict
-from experiments.study.readings import BENCHMARKS, LOOKS, Reading, Tables
+from experiments.study.claims import NEAR_GUESSING, NOT_MEASURED, SEEN, UNDECIDED, Verdict
+from experiments.study.deciding import what_would_decide
+from experiments.study.readings import BENCHMARKS, COST, LOOKS, Reading, Tables
 from tabicl_linear.report.layout import Cell, Table, markdown
 
 ONE_SEED = "one seed"
 GUESSING = "\N{DAGGER}"
 """Marks a verdict in which an arm is near guessing."""
-COST = "cost"
-"""The measure that does not depend on what was trained."""
 
 
 def verdict_table(verdicts: Sequence[Verdict], guessing: Sequence[str]) -> str:
@@ -26,6 +25,14 @@ def verdict_table(verdicts: Sequence[Verdict], guessing: Sequence[str]) -> str:
         header = ["Claim", "Verdict", "In the paper", "Here", "Needed", "p", "Data", "Seeds"]
         rows = [_row(x, guessing) for x in measured]
         texts.append(markdown(Table("", header, [rows], text_columns=3)).strip())
+    undecided = [
+        f"- {x.claim.claim}: {what_would_decide(x)}" for x in measured if x.verdict == UNDECIDED
+    ]
+    if undecided:
+        texts.append(
+            "Not decidable here. The verdict that would come of more, and the least that it takes, "
+            "if the estimate stayed where it is:\n\n" + "\n".join(undecided)
+        )
     absent = [
         f"- {x.claim.claim} ({x.claim.section}): {', '.join(x.missing.split(', '))}"
         for x in verdicts

@@ -37,7 +37,7 @@ def shown(tables, contrast, rule="above", metric="roc_auc"):
 
 
 def row(tables, contrast, rule="above", metric="roc_auc"):
-    line = shown(tables, contrast, rule, metric)[-1]
+    *_, line = (x for x in shown(tables, contrast, rule, metric) if x.startswith("|"))
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
@@ -63,6 +63,13 @@ def test_one_seed_is_said_of_states_too_and_not_of_costs(tables):
     assert (verdict, data, seeds) == ("**seen (one seed)**", "3 probe tasks", "1")
     cost = row(tables, "a:fit_exponent@long - b:fit_exponent@long", metric="value")
     assert (cost[1], cost[6]) == ("**seen**", "3 lengths")
+
+
+def test_what_would_decide_stands_below_undecided_claims_alone(tables):
+    *_, heading, _, line = shown(tables, "a@64 - a@4", "not_below")
+    assert heading.startswith("Not decidable here.")
+    assert line.startswith("- The claim: seen, with ")
+    assert shown(tables, "a@1 - b@1")[-1].startswith("|")
 
 
 def test_what_is_not_measured_stands_below(tables):
