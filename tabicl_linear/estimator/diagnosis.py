@@ -33,11 +33,8 @@ def diagnosis(
 ) -> pd.DataFrame:
     """Look into every member; see `TabICLLinearClassifier.diagnose` for the table.
 
-    Args:
-        ensemble: The fitted members, of a model, on the device to compute on. They do not change.
-        rows: What to read again.
-        row_orders: Orders of the rows to compare.
-        progress: Whether to show a progress bar.
+    The members, of a model, are on the device to compute on and do not change; `rows` are read
+    again.
 
     Raises:
         DataError: There are fewer than ten rows.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,22 +45,6 @@ from tabicl_linear.estimator.rows.labels import class_codes
 from tabicl_linear.estimator.rows.pieces import Pieces
 
 
-class Training(NamedTuple):
-    """Training rows, whatever they came from.
-
-    Attributes:
-        columns: What was learnt about the columns.
-        classes: Class labels, sorted.
-        rows: The rows as numbers.
-        table: The rows as they were given; None where they came in pieces.
-    """
-
-    columns: TablePreprocessor
-    classes: npt.NDArray[Any]
-    rows: Encoded
-    table: Table | None = None
-
-
 def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     """Fit on rows that are all in memory.
 
@@ -75,7 +59,7 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns.categorical, len(classes))
     learner = learners.for_table(len(classes), len(codes))
-    return _read(Training(columns, classes, encoded, rows.table), plan, learner)
+    return _read(encoded, columns, classes, plan, learner, table=rows.table)
 
 
 def fit_pieces(
@@ -83,11 +67,7 @@ def fit_pieces(
 ) -> Fitted:
     """Fit on rows that come in pieces, of which a few are in memory at a time.
 
-    Args:
-        pieces: Tables and labels, of the same columns.
-        plan: How.
-        learners: What reads the rows.
-        classes: All classes, where they are known beforehand.
+    `classes` are all class labels, where they are known beforehand.
 
     Raises:
         DataError: As `fit`, or there is no piece.
@@ -111,21 +91,17 @@ def fit_pieces(
         return replace(fitted, members=coefficients_alone(fitted.members))
     plan.check_pieces(in_order=False)
     folder = Path(tempfile.gettempdir())
-    training = _stored(first, others, plan, classes, folder)
-    learner = learners.for_table(len(training.classes), len(training.rows.codes))
-    return _read(training, plan, learner, spill=folder)
+    rows, columns, classes = _stored(first, others, plan, classes, folder)
+    learner = learners.for_table(len(classes), len(rows.codes))
+    return _read(rows, columns, classes, plan, learner, spill=folder)
 
 
 def start(
     rows: Rows, plan: Plan, learners: Learners, classes: npt.NDArray[Any] | None = None
 ) -> Fitted:
-    """Fit on rows to which others will be added.
+    """Fit on the first rows, which teach the columns, and to which others will be added.
 
-    Args:
-        rows: The first rows, which teach the columns.
-        plan: How.
-        learners: What reads the rows.
-        classes: All classes that will ever occur; those of these rows if left out.
+    `classes` are all class labels that will ever occur; those of these rows if left out.
 
     Raises:
         DataError: As `fit`.
@@ -138,19 +114,15 @@ def start(
             f"There is one class only ({classes.tolist()[0]!r}): name all classes that will "
             "occur, as `partial_fit(X, y, classes=...)`."
         )
-    learner = learners.for_pieces(len(classes))
+    learner = learners.for_table(len(classes), len(rows.labels), grows=True)
     return _begun(rows, classes, plan, learner, compares_columns=learners.compares_columns)
 
 
 def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False) -> Fitted:
-    """The same after more rows.
+    """The value after more rows, read in their order.
 
-    Args:
-        fitted: Of a model that reads causally. It does not change, except that its model is moved
-            to the device of the plan.
-        rows: What to read, in their order.
-        plan: How.
-        prequential: Whether to predict the rows before they are read, and keep the scores.
+    `fitted` does not change, except that its model is moved to the device of the plan. With
+    `prequential` the rows are predicted before they are read, and the scores kept.
 
     Raises:
         UnsupportedReadout: The model cannot be extended.
@@ -195,15 +167,7 @@ def _begun(
     *,
     compares_columns: bool,
 ) -> Fitted:
-    """Fit on all rows so far; the first ones teach the columns, and are held until enough do.
-
-    Args:
-        rows: The rows.
-        classes: All classes that will ever occur.
-        plan: How.
-        learner: What reads the rows.
-        compares_columns: Whether it gains by columns that compare others, and by rates of classes.
-    """
+    """Fit on all rows so far; the first ones teach the columns, and are held until enough do."""
     most = rows_held(learner)
     first = rows.some(slice(most)) if most else rows
     codes = class_codes(first.labels, classes)
@@ -215,7 +179,7 @@ def _begun(
         # Without labels it has no rates of classes: those of the first rows alone are poor.
         matrix = columns.fit(first.table).transform(first.table)
     encoded = Encoded(matrix, codes, columns.categorical, len(classes))
-    fitted = _read(Training(columns, classes, encoded), plan, learner, in_order=True)
+    fitted = _read(encoded, columns, classes, plan, learner, in_order=True)
     if len(codes) < most:
         return replace(fitted, held=first)
     later = rows.some(slice(len(codes), None))
@@ -231,8 +195,8 @@ def _check_several(classes: npt.NDArray[Any]) -> None:
 
 def _stored(
     first: Rows, others: Pieces, plan: Plan, classes: npt.NDArray[Any] | None, folder: Path
-) -> Training:
-    """Rows in pieces as numbers in a temporary file."""
+) -> tuple[Encoded, TablePreprocessor, npt.NDArray[Any]]:
+    """Rows in pieces as numbers in a temporary file, what encoded them, and all classes."""
     # Without labels it has no rates of classes, which would tell the labels of the first rows.
     columns = plan.new_columns().fit(first.table)
     labels: list[npt.NDArray[Any]] = []
@@ -249,27 +213,32 @@ def _stored(
     else:
         codes = np.concatenate(labels)
     _check_several(classes)
-    return Training(columns, classes, Encoded(matrix, codes, columns.categorical, len(classes)))
+    return Encoded(matrix, codes, columns.categorical, len(classes)), columns, classes
 
 
 def _read(
-    training: Training,
+    rows: Encoded,
+    columns: TablePreprocessor,
+    classes: npt.NDArray[Any],
     plan: Plan,
     learner: ContextLearner[Any],
     *,
+    table: Table | None = None,
     in_order: bool = False,
     spill: Path | None = None,
 ) -> Fitted:
     """The recipe: a learner that reads the rows, a temperature, and the members.
 
     Args:
-        training: The rows.
+        rows: The rows as numbers.
+        columns: What encoded them.
+        classes: Class labels, sorted.
         plan: How.
         learner: What reads them.
+        table: The rows as they were given; None where they came in pieces.
         in_order: Whether rows will be added, so that members write them in their order.
         spill: Folder for temporary files that hold what grows with the rows, instead of memory.
     """
-    columns, classes, rows, table = training
     counts = np.bincount(rows.codes, minlength=len(classes))
     class_weights(plan.class_weight, classes, counts)  # refuses others, before the work
     learner = learner.to(plan.device)

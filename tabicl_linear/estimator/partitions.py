@@ -67,12 +67,7 @@ def broadcast(classifier: EnsembleClassifier) -> "Delayed":
 
 
 def probabilities(rows: pd.DataFrame, classifier: EnsembleClassifier) -> pd.DataFrame:
-    """Class probabilities of one partition, which may be empty.
-
-    Args:
-        rows: The partition.
-        classifier: Fitted.
-    """
+    """Class probabilities of one partition, which may be empty."""
     shape = (0, len(classifier.classes_))
     values = classifier.predict_proba(rows) if len(rows) else np.empty(shape)
     return pd.DataFrame(values, index=rows.index, columns=names_of(classifier))

@@ -49,13 +49,7 @@ class CountedRateColumn:
     def of(
         cls, column: RateColumn, cells: pd.Series, labels: npt.NDArray[np.int64]
     ) -> "CountedRateColumn":
-        """What a column becomes once the rows that taught it have been counted.
-
-        Args:
-            column: As learnt.
-            cells: The rows that taught it.
-            labels: Class index of each row.
-        """
+        """What a column becomes once the rows that taught it have been counted."""
         nothing = np.zeros(1, dtype=np.int64)
         told = column.name, column.position, column.label
         empty = cls(*told, {}, nothing, nothing, column.mean, column.strength)
@@ -72,12 +66,7 @@ class CountedRateColumn:
     def read(
         self, cells: pd.Series, labels: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.float64], "CountedRateColumn"]:
-        """Rates of labelled rows, each by the rows before it, and the column after them.
-
-        Args:
-            cells: The next rows.
-            labels: Class index of each row.
-        """
+        """Rates of the next labelled rows by the rows before each, and the column after them."""
         column, places = self._with_places(category_names(cells))
         is_hit = (labels == self.label).astype(np.int64)
         counted = places >= 0

@@ -47,12 +47,7 @@ class WholeNumbers(NamedTuple):
 
 
 def whole_numbers(cells: pd.Series, labels: Codes) -> WholeNumbers | None:
-    """What a training column of text is taken for; None where it holds something else, or too few.
-
-    Args:
-        cells: The training rows of the column.
-        labels: Class index of each row.
-    """
+    """What a training column of text is taken for; None where it is something else, or short."""
     if not (dtypes.is_object_dtype(cells.dtype) or dtypes.is_string_dtype(cells.dtype)):
         return None
     present = ~missing(cells)
@@ -71,12 +66,7 @@ def whole_numbers(cells: pd.Series, labels: Codes) -> WholeNumbers | None:
 
 
 def ids_among(cells: pd.Series, labels: Codes) -> int | None:
-    """How many different numbers a column of a numeric dtype holds, if they are ids by evidence.
-
-    Args:
-        cells: The training rows of the column.
-        labels: Class index of each row.
-    """
+    """How many different numbers a column of a numeric dtype holds, if they are ids by evidence."""
     if not dtypes.is_numeric_dtype(cells.dtype) or dtypes.is_bool_dtype(cells.dtype):
         return None
     values = cells.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -47,12 +47,7 @@ def fit_columns(
 ) -> tuple[Column, ...]:
     """Learn how to encode one training column, as one column of numbers or several.
 
-    Args:
-        cells: The training rows of the column.
-        name: Label for messages and records.
-        position: Index of the column in the table.
-        reading: How to read it, from `read_as`.
-        labels: Class index of each row; None leaves out what needs labels.
+    Without class indices of the rows, what needs labels is left out.
 
     Raises:
         DataError: The column holds dates that cannot be read.
@@ -98,10 +93,6 @@ def says_something(absent: npt.NDArray[np.bool_], labels: Labels) -> bool:
     """Whether a column of its own says which values are missing.
 
     It does if they are many, or if classes differ in their share by a chi-squared test.
-
-    Args:
-        absent: Which training rows lack a value; some do.
-        labels: Class index of each row, if known.
     """
     if absent.mean() >= MIN_MISSING:
         return True

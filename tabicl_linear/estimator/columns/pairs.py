@@ -62,12 +62,7 @@ class PairColumn:
     codes: dict[str, int]
 
     def encode(self, cells: pd.Series, others: pd.Series) -> Values:
-        """The comparison in float64; NaN where a cell is missing, or has no place in the order.
-
-        Args:
-            cells: Rows of the first column.
-            others: Rows of the second column.
-        """
+        """The comparison in float64; NaN where a cell is missing, or has no place in the order."""
         if self.codes:
             first, second = category_names(cells), category_names(others)
             if self.says == "equality":
@@ -99,13 +94,7 @@ class _Compared(NamedTuple):
 def fit_pairs(
     frame: pd.DataFrame, columns: Sequence[Column], labels: npt.NDArray[np.int64]
 ) -> tuple[PairColumn, ...]:
-    """The comparisons that tell more about the classes than their columns do.
-
-    Args:
-        frame: The training rows.
-        columns: Records of its columns.
-        labels: Class index of each row, from 0.
-    """
+    """The comparisons that tell more about the classes than the columns compared do."""
     if len(frame) > MOST_ROWS:
         rows = np.random.default_rng(0).choice(len(frame), MOST_ROWS, replace=False)
         frame, labels = frame.iloc[rows], labels[rows]

@@ -62,10 +62,8 @@ class TablePreprocessor:
     def fit(self, table: Table, labels: npt.NDArray[np.int64] | None = None) -> "TablePreprocessor":
         """Learn every column from the training rows.
 
-        Args:
-            table: Training rows.
-            labels: Class index of each row, from 0. Without labels, columns of many categories get
-                no rates, and few missing values no column.
+        Without class indices of the rows, columns of many categories get no rates, and few missing
+        values no column.
 
         Raises:
             DataError: A label occurs twice, a column cannot be encoded, a declared categorical
@@ -110,10 +108,6 @@ class TablePreprocessor:
         It differs from that of `transform` in the rates of classes: here they leave out the row
         itself (and its fold), as its label would be among them.
 
-        Args:
-            table: Training rows.
-            labels: Class index of each row, from 0.
-
         Raises:
             DataError: As `fit`.
         """
@@ -127,9 +121,7 @@ class TablePreprocessor:
     def transform(self, table: Table) -> npt.NDArray[np.float32]:
         """The matrix of a table, NaN where a value is missing.
 
-        Args:
-            table: A frame with the training columns in any order, or an array with the columns in
-                the training order.
+        A frame has the training columns in any order, an array in the training order.
 
         Raises:
             DataError: A frame's columns are not those of the training table, or a column does not
@@ -142,12 +134,7 @@ class TablePreprocessor:
         return matrix
 
     def counting(self, table: Table, labels: npt.NDArray[np.int64]) -> "TablePreprocessor":
-        """The same with rates of classes that go on, as `read` adds rows.
-
-        Args:
-            table: The training rows that `fit_transform` was given.
-            labels: Class index of each row.
-        """
+        """The same with rates of classes that go on, as `read` adds rows to the training rows."""
         frame = _framed(table)
         return self._with(
             CountedRateColumn.of(column, frame.iloc[:, column.position], labels)
@@ -163,10 +150,6 @@ class TablePreprocessor:
 
         It differs from that of `transform` in the rates of classes that go on (`counting`): each
         row has those of the rows before it.
-
-        Args:
-            table: See `transform`.
-            labels: Class index of each row, from 0.
 
         Raises:
             DataError: As `transform`.
@@ -276,12 +259,9 @@ def _warn_of_ids(ids: dict[Hashable, int], num_rows: int) -> None:
 def _not_told_before(
     records: Sequence[Column], cells: pd.Series, absences: set[bytes]
 ) -> Sequence[Column]:
-    """The records of a column without those of missing values that another column has.
+    """The records of a column without those of missing values that an earlier column has.
 
-    Args:
-        records: The records.
-        cells: The training rows of the column.
-        absences: Where values are missing in the columns before it; extended.
+    Where values are missing in the columns so far is said by `absences`, which is extended.
     """
     distinct = []
     for column in records:
@@ -297,12 +277,7 @@ def _not_told_before(
 
 
 def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.DataFrame:
-    """The frame with its columns in the order of some labels.
-
-    Args:
-        frame: A frame.
-        labels: The columns that it should have.
-        whose: What has these columns, for the message.
+    """The frame with its columns in the order of some labels, those of `whose` table.
 
     Raises:
         DataError: Columns are missing or unknown; the message lists them.

@@ -161,12 +161,7 @@ def missing(cells: pd.Series) -> npt.NDArray[np.bool_]:
 
 
 def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[np.float64]:
-    """The cells as float64; NaN where missing or infinite.
-
-    Args:
-        cells: Cells of a column.
-        name: Label of the column.
-        text_format: Decimal sign of text.
+    """The cells as float64; NaN where missing or infinite. `text_format`: the decimal sign of text.
 
     Raises:
         DataError: A cell is not a number; the message names the column and the first such value.

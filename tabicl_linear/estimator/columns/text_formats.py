@@ -34,9 +34,7 @@ def placeholder(cells: pd.Series) -> npt.NDArray[np.bool_]:
 def written_number(text: object, decimal: str) -> float:
     """The number that a text such as "$1,200.50", "-3 000 EUR" or "5 %" stands for; NaN if none.
 
-    Args:
-        text: Any object; only text is read.
-        decimal: Sign before the decimal places, "." or ",".
+    The decimal sign is "." or ",".
     """
     if not isinstance(text, str):
         return float("nan")
@@ -59,10 +57,7 @@ def unit_of(text: object) -> str:
 def date_format(texts: pd.Series) -> str | None:
     """The format in which pandas reads all of some texts as dates or times of day, or None.
 
-    The month comes first where both orders are possible.
-
-    Args:
-        texts: Present cells, all of them text; not empty.
+    The month comes first where both orders are possible. There is at least one text.
     """
     first = str(texts.iloc[0])
     if len(re.findall(r"\d+", first)) < 2:  # names of months or weekdays alone are categories

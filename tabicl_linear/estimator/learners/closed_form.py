@@ -100,8 +100,8 @@ class ClosedForms:
     # What comparing does was measured with trees alone.
     compares_columns = False
 
-    def for_table(self, num_classes: int, num_rows: int) -> ClosedForm:
-        """The learner for a table of so many classes.
+    def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ClosedForm:
+        """The learner for so many classes; no row can be added to its states.
 
         Raises:
             ConfigError: There is no room for as many features.
@@ -111,7 +111,3 @@ class ClosedForms:
         if num_classes > MOST_MAPPED:
             options = replace(options, calibration="confidence")
         return ClosedForm(options, max_columns=self.max_columns, num_classes=num_classes)
-
-    def for_pieces(self, num_classes: int) -> ClosedForm:
-        """The same, to whose states no row can be added."""
-        return self.for_table(num_classes, 0)

@@ -14,11 +14,6 @@ HELD = 2
 def check_budget(options: RidgeOptions, *, num_columns: int, num_rows: int) -> None:
     """Refuse features for which even the least that a fit holds at a time is more than is free.
 
-    Args:
-        options: Say how many features.
-        num_columns: Columns that random projections are drawn for.
-        num_rows: Rows of the table.
-
     Raises:
         ConfigError: There are too many.
     """

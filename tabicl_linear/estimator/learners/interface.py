@@ -48,33 +48,28 @@ class ContextLearner(Protocol[State]):
 
 
 class Learners(Protocol):
-    """Where learners come from: one for each number of classes, and perhaps of rows."""
+    """Makes the learner of a table."""
 
     @property
     def is_causal(self) -> bool:
-        """Whether rows can be added to states."""
+        """Whether rows can be added to all states."""
 
     @property
     def takes_pieces(self) -> bool:
-        """Whether rows can be added to states of learners `for_pieces`, causal or not."""
+        """Whether rows can be added to states of learners that grow."""
 
     @property
     def compares_columns(self) -> bool:
         """Whether it gains by columns that compare others (`columns/pairs.py`)."""
 
-    def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
-        """The learner for a table of so many classes and rows."""
-
-    def for_pieces(self, num_classes: int) -> ContextLearner[Any]:
-        """The learner for rows to which others will be added."""
+    def for_table(
+        self, num_classes: int, num_rows: int, *, grows: bool = False
+    ) -> ContextLearner[Any]:
+        """The learner for so many classes and rows, to which others are added if it grows."""
 
 
 class OfLearner(Generic[State]):
-    """Base of learners that fit and ask another learner several times, as for blocks or digits.
-
-    Args:
-        learner: Whom they ask.
-    """
+    """Base of learners that fit and ask another learner several times, as for blocks or digits."""
 
     def __init__(self, learner: ContextLearner[State]) -> None:
         self.learner = learner

@@ -121,10 +121,6 @@ def digit_code(num_classes: int, max_values: int) -> Int[Tensor, "p c"]:
 
     All digits but the first take `max_values` values and the first as few as are needed: merging
     few classes in each value is more accurate than digits with equally many values.
-
-    Args:
-        num_classes: How many classes.
-        max_values: Most values of a digit.
     """
     rng = np.random.default_rng(num_classes)
     rows = []
@@ -137,13 +133,7 @@ def digit_code(num_classes: int, max_values: int) -> Int[Tensor, "p c"]:
 
 
 def problems(learner: ContextLearner[Any], state: Any, y: Int[Tensor, "b c"]) -> list[Problem]:
-    """The problem of all classes, or those of the digits.
-
-    Args:
-        learner: Who has read the rows.
-        state: Its state.
-        y: Class indices of the rows.
-    """
+    """The problem of all classes, or those of the digits, of rows with class indices `y`."""
     if not isinstance(learner, ManyClasses):
         return [Problem(learner, state, y)]
     pairs = zip(state.digits, learner.code, strict=True)

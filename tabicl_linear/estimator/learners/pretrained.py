@@ -33,16 +33,14 @@ class PretrainedLearners:
 
     takes_pieces = is_causal
 
-    def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
+    def for_table(
+        self, num_classes: int, num_rows: int, *, grows: bool = False
+    ) -> ContextLearner[Any]:
         """The model, or what asks it for digits where it takes fewer classes."""
         limit = self.model.architecture.num_classes
         if num_classes > limit:
             return ManyClasses(self.model, num_classes=num_classes, max_classes=limit)
         return self.model
-
-    def for_pieces(self, num_classes: int) -> ContextLearner[Any]:
-        """The same, whatever the number of rows."""
-        return self.for_table(num_classes, 0)
 
 
 def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
@@ -72,14 +70,10 @@ def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
 
 
 def longest_context(learner: ContextLearner[Any], long_context: str) -> int:
-    """Rows of the longest table that the model was pretrained on.
-
-    Args:
-        learner: Of a model.
-        long_context: The argument that needs to know, for the message.
+    """Rows of the longest table that the model of a learner was pretrained on.
 
     Raises:
-        ConfigError: The model's file does not say.
+        ConfigError: The model's file does not say, and `long_context` has to know.
     """
     model = learner.learner if isinstance(learner, ManyClasses) else learner
     assert isinstance(model, InContextModel)

@@ -59,11 +59,7 @@ def retried_smaller(
 ) -> Result:
     """What `compute(rows)` returns; if memory runs out, what it returns for fewer rows at a time.
 
-    Args:
-        compute: Takes the number of rows to compute at a time.
-        rows: That number at first.
-        what: What is computed, for the message: "fitting 1000 rows x 20 columns".
-        device: Where, for the message.
+    Messages say what is computed, such as "fitting 1000 rows x 20 columns", and on which device.
 
     Raises:
         DataError: Memory ran out twice; the message says sizes and remedy.

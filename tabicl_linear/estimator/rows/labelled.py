@@ -37,26 +37,24 @@ class Rows(NamedTuple):
         return Rows(some, self.labels[which])
 
 
-class FileRows(NamedTuple):
-    """The rows of a file, which are read in pieces.
+class RowsInPieces(NamedTuple):
+    """Rows of a file or an iterator.
 
     Attributes:
         pieces: Frames without the target, and their labels.
-        classes: All class labels, sorted.
-        num_rows: How many rows there are.
+        classes: All class labels, sorted; None where they are not known beforehand.
+        num_rows: How many rows there are; None as well.
     """
 
     pieces: Pieces
-    classes: npt.NDArray[Any]
-    num_rows: int
+    classes: npt.NDArray[Any] | None = None
+    num_rows: int | None = None
 
 
 def checked_table(X: Any, whose: str) -> Table:
     """A table as a frame or array that can be computed with.
 
-    Args:
-        X: Array, frame of pandas, polars or Arrow, or nested list.
-        whose: Name of the classifier, for messages.
+    It may be an array, a frame of pandas, polars or Arrow, or a nested list. Messages say `whose`.
 
     Raises:
         DataError: There is no row, or it cannot be read.
@@ -76,12 +74,7 @@ def checked_table(X: Any, whose: str) -> Table:
 
 
 def checked_rows(X: Any, y: Any, whose: str) -> Rows:
-    """A table and its labels.
-
-    Args:
-        X: See `checked_table`.
-        y: Labels.
-        whose: Name of the classifier, for messages.
+    """A table (see `checked_table`) and its labels.
 
     Raises:
         DataError: The table or the labels cannot be used.
@@ -138,12 +131,8 @@ def joined_labels(labels: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return checked_labels(np.concatenate(labels))
 
 
-def rows_of_file(path: Path, target: Any) -> FileRows:
-    """The rows of a file, without the column of the labels.
-
-    Args:
-        path: A CSV, TSV or Parquet file.
-        target: Name of the column with the labels.
+def rows_of_file(path: Path, target: Any) -> RowsInPieces:
+    """The rows of a CSV, TSV or Parquet file, without the target: the column of the labels.
 
     Raises:
         DataError: The file cannot be read, has no such column, no other or no row, or labels are
@@ -172,4 +161,4 @@ def rows_of_file(path: Path, target: Any) -> FileRows:
             yield table, classes[codes[start : start + len(table)]]
             start += len(table)
 
-    return FileRows(pieces(), classes, len(column))
+    return RowsInPieces(pieces(), classes, len(column))

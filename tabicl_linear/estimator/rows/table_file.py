@@ -128,10 +128,7 @@ class TableFile:
         return [] if first is None else [name for name in self.columns if is_text(first[name])]
 
     def frame(self, texts: Sequence[str] = ()) -> pd.DataFrame:
-        """All rows.
-
-        Args:
-            texts: Columns of a file of text that are text whatever they look like.
+        """All rows; `texts` are columns of a file of text that are text whatever they look like.
 
         Raises:
             DataError: The file is unreadable, or has no rows.
