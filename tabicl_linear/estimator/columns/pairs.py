@@ -76,14 +76,7 @@ class PairColumn:
 
 
 class _Compared(NamedTuple):
-    """A column that may be compared.
-
-    Attributes:
-        column: Its record.
-        cells: Some of its training rows.
-        values: Numbers, or names of categories.
-        distinct: The different ones.
-    """
+    """A column that may be compared, some training rows, and their values: numbers or names."""
 
     column: NumericColumn | CategoryColumn
     cells: pd.Series
@@ -102,10 +95,10 @@ def fit_pairs(
     compared = list(_comparable(frame, columns))[:MOST_COLUMNS]
     alone = [information(_bins(pd.factorize(each.values)[0]), classes) for each in compared]
     gains = list[tuple[float, PairColumn]]()
-    for (one, told), (other, also) in combinations(zip(compared, alone, strict=True), 2):
+    for (one, of_one), (other, of_other) in combinations(zip(compared, alone, strict=True), 2):
         for pair in _pairs(one, other):
             bins = _bins(pair.encode(one.cells, other.cells))
-            gain = information(bins, classes) - max(told, 0) - max(also, 0)
+            gain = information(bins, classes) - max(of_one, 0) - max(of_other, 0)
             if gain > DEVIATIONS * chance(bins, classes):
                 gains.append((gain, pair))
     gains.sort(key=lambda each: -each[0])
@@ -137,8 +130,8 @@ def _pairs(one: _Compared, other: _Compared) -> Iterator[PairColumn]:
     """Both comparisons of two columns; none if they do not share their values."""
     if type(one.column) is not type(other.column):
         return
-    shared = len(one.distinct & other.distinct)
-    if shared < max(FEWEST_VALUES, LEAST_SHARED * max(len(one.distinct), len(other.distinct))):
+    num_shared = len(one.distinct & other.distinct)
+    if num_shared < max(FEWEST_VALUES, LEAST_SHARED * max(len(one.distinct), len(other.distinct))):
         return
     formats, codes = ("", ""), dict[str, int]()
     if isinstance(one.column, NumericColumn) and isinstance(other.column, NumericColumn):

@@ -66,21 +66,18 @@ class TablePreprocessor:
         values no column.
 
         Raises:
-            DataError: A label occurs twice, a column cannot be encoded, a declared categorical
-                column does not exist, or no column varies.
+            DataError: A column cannot be encoded, a declared categorical column does not exist, or
+                no column varies.
         """
         frame = _framed(table)
         self._labels = list(frame.columns) if isinstance(table, pd.DataFrame) else None
-        twice = frame.columns[frame.columns.duplicated()]
-        if len(twice):
-            raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
         is_categorical = self._are_categorical(frame)
         notes, columns, absences, by_evidence = [], list[Column](), set[bytes](), False
         ids = dict[Hashable, int]()
         for position, (name, cells) in enumerate(frame.items()):
             reading = Reading("categorical") if is_categorical[position] else read_as(cells, name)
             if reading == PLAIN_NUMBERS and labels is not None:
-                reading = _by_evidence(cells, labels)
+                reading = whole_numbers(cells, labels) or PLAIN_NUMBERS
                 by_evidence = by_evidence or bool(reading.note)
                 count = ids_among(cells, labels)
                 if count is not None:
@@ -88,7 +85,7 @@ class TablePreprocessor:
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
             records = fit_columns(cells, name, position, reading=reading, labels=labels)
-            columns += _not_told_before(records, cells, absences)
+            columns += _without_repeated_absences(records, cells, absences)
         if notes:
             warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if by_evidence else ''}")
         if ids:
@@ -107,9 +104,6 @@ class TablePreprocessor:
 
         It differs from that of `transform` in the rates of classes: here they leave out the row
         itself (and its fold), as its label would be among them.
-
-        Raises:
-            DataError: As `fit`.
         """
         matrix = self.fit(table, labels).transform(table)
         frame = _framed(table)
@@ -134,7 +128,10 @@ class TablePreprocessor:
         return matrix
 
     def counting(self, table: Table, labels: npt.NDArray[np.int64]) -> "TablePreprocessor":
-        """The same with rates of classes that go on, as `read` adds rows to the training rows."""
+        """A preprocessor whose rates of classes are counted on as `read` adds rows.
+
+        `table` and `labels` are the training rows that `fit_transform` was given.
+        """
         frame = _framed(table)
         return self._with(
             CountedRateColumn.of(column, frame.iloc[:, column.position], labels)
@@ -150,9 +147,6 @@ class TablePreprocessor:
 
         It differs from that of `transform` in the rates of classes that go on (`counting`): each
         row has those of the rows before it.
-
-        Raises:
-            DataError: As `transform`.
         """
         matrix = self.transform(table)
         frame = _framed(self.align(table))
@@ -237,16 +231,6 @@ def _encoded(column: UsedColumn | PairColumn, frame: pd.DataFrame) -> npt.NDArra
     return column.encode(cells)
 
 
-def _by_evidence(cells: pd.Series, labels: npt.NDArray[np.int64]) -> Reading:
-    """How a column of numbers is read whose text may be names, such as ids and codes."""
-    evidence = whole_numbers(cells, labels)
-    if evidence is None:
-        return PLAIN_NUMBERS
-    if evidence.are_names:
-        return Reading("categorical", note=evidence.note)
-    return PLAIN_NUMBERS._replace(note=evidence.note)
-
-
 def _warn_of_ids(ids: dict[Hashable, int], num_rows: int) -> None:
     counts = [f"{name!r} ({count:,} different ones)" for name, count in ids.items()]
     warn_user(
@@ -256,12 +240,12 @@ def _warn_of_ids(ids: dict[Hashable, int], num_rows: int) -> None:
     )
 
 
-def _not_told_before(
+def _without_repeated_absences(
     records: Sequence[Column], cells: pd.Series, absences: set[bytes]
 ) -> Sequence[Column]:
-    """The records of a column without those of missing values that an earlier column has.
+    """Records of a column, without a `MissingColumn` that says the same as one before it.
 
-    Where values are missing in the columns so far is said by `absences`, which is extended.
+    `absences` has where values are missing in the columns so far, and is extended.
     """
     distinct = []
     for column in records:

@@ -34,11 +34,9 @@ SIGNIFICANCE = 0.01
 
 @dataclass(frozen=True)
 class RateColumn:
-    """The rate of one class in the category of a row.
+    """The rate of one class in the category of a row; a record as in `encodings`.
 
     Attributes:
-        name: Column label, or position where the table had no labels.
-        position: Index of the column in the training table.
         label: Index of the class.
         rates: Rate in each category (as text) of the training rows.
         missing: Rate where the category is missing.

@@ -65,7 +65,8 @@ def date_format(texts: pd.Series) -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that the other order is tried too
         guesses = [guess_datetime_format(first, dayfirst=last) for last in (False, True)]
-    dates = (guess for guess in guesses if guess is not None and _is_whole(guess))
+    # A date has a year and a day; "3-5" is rather a range.
+    dates = (guess for guess in guesses if guess and "%Y" in guess.upper() and "%d" in guess)
     for text_format in (ISO, *dates, *TIMES):
         if read_dates(texts, text_format).notna().all():
             return text_format
@@ -75,8 +76,3 @@ def date_format(texts: pd.Series) -> str | None:
 def read_dates(cells: pd.Series, text_format: str) -> pd.Series:
     """Time stamps in UTC; NaT where a cell has another format."""
     return pd.to_datetime(cells, format=text_format, utc=True, errors="coerce")
-
-
-def _is_whole(text_format: str) -> bool:
-    """Whether a date has a year and a day; "3-5" is rather a range."""
-    return "%Y" in text_format.upper() and "%d" in text_format
