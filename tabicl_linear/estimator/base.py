@@ -25,13 +25,8 @@ from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.members.ensemble import progress_bar
 from tabicl_linear.estimator.plan import Plan, checked_plan, resolved_device
-from tabicl_linear.estimator.rows.labelled import (
-    RowsInPieces,
-    checked_rows,
-    checked_table,
-    rows_of_file,
-)
-from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces
+from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
+from tabicl_linear.estimator.rows.pieces import Pieces, RowsInPieces, checked_pieces, rows_of_file
 from tabicl_linear.model import InContextModel
 
 
@@ -110,7 +105,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         elif isinstance(X, Iterator):
             if y is not None:
                 raise DataError("An iterator gives pairs (X, y) of pieces: leave y out.")
-            rows = RowsInPieces(checked_pieces(X))
+            rows = RowsInPieces(checked_pieces(X, type(self).__name__))
         else:
             whole = checked_rows(X, y, type(self).__name__)
             self.fitted_ = fitting.fit(whole, plan, self._learners())
@@ -228,6 +223,6 @@ def _refuse(unsupported: dict[str, Any]) -> None:
 
 def _counted(pieces: Pieces, bar: tqdm) -> Pieces:
     """The pieces, with progress once each has been used."""
-    for X, y in pieces:
-        yield X, y
-        bar.update(len(y))
+    for rows in pieces:
+        yield rows
+        bar.update(len(rows.labels))

@@ -53,11 +53,7 @@ FULL = LongContext("full", 1)
 
 
 def check_blocks(num_blocks: int, num_rows: int, longest: int) -> None:
-    """Check the number of blocks that a table needs.
-
-    Raises:
-        DataError: There are too many.
-    """
+    """Raise `DataError` if a table needs more blocks than there may be."""
     if num_blocks > MAX_BLOCKS:
         raise DataError(
             f"long_context='blocks' would need {num_blocks} blocks for {num_rows} rows, as the "
@@ -78,13 +74,8 @@ def better_context(
 ) -> LongContext:
     """Whether blocks predict rows held out better than one context, beyond what noise explains.
 
-    Args:
-        full_logits: Logits `[members, rows, classes]` of these rows after one context.
-        blocks_logits: The same after blocks.
-        labels: Class indices of the rows.
-        num_blocks: Blocks that all rows of the table take.
-        temperature: Divides the logits; one that does not depend on the rows.
-        average_logits: See `pooled`.
+    Logits after one context and after blocks are `[members, rows, classes]`. All rows of the table
+    take `num_blocks`. The temperature must not depend on the rows.
     """
     losses = [
         log_losses(logits, labels, temperature=temperature, average_logits=average_logits)

@@ -20,8 +20,7 @@ from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import ChosenTreesLearners
-from tabicl_linear.estimator.learners.extending import extensible
-from tabicl_linear.estimator.learners.interface import Learners
+from tabicl_linear.estimator.learners.interface import Learners, extensible
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
 from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
@@ -47,17 +46,15 @@ def _is_extensible(classifier: "TabICLLinearClassifier") -> bool:
     Raises:
         UnsupportedReadout: They cannot; the message says why, and which model can.
     """
-    if classifier.__sklearn_is_fitted__():
-        learner = classifier.fitted_.members.model
-    elif _takes_trees(classifier):
+    is_fitted = classifier.__sklearn_is_fitted__()
+    if not is_fitted and _takes_trees(classifier):
         return True
-    else:
-        try:
-            learner = pretrained.load(classifier.model)
-        except CheckpointError:
-            return True  # the method itself says what is wrong with the file
     try:
-        extensible(learner)
+        extensible(
+            classifier.fitted_.members.model if is_fitted else pretrained.load(classifier.model)
+        )
+    except CheckpointError:
+        return True  # the method itself says what is wrong with the file
     except UnsupportedReadout as error:
         raise UnsupportedReadout(
             f"{error} What can be extended: trees (the default), and the weights model='streaming'."

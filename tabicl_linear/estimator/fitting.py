@@ -1,9 +1,9 @@
-"""Rows come from somewhere, columns are learnt, members are fitted: a value that predicts.
+"""Fits classifiers: learns columns from rows, and lets the members of an ensemble read them.
 
-There is one recipe, `_read`, for all sources of rows. They differ in how rows become numbers:
-those of a table in memory teach the rates of classes as well; of a table in pieces the first ones
-teach the columns, and the numbers of all are kept in a temporary file, or, where rows can be added
-to what has been fitted, each piece is read and let go.
+There is one recipe, `_fit_members`, for all sources of rows. They differ in how rows become
+numbers: those of a table in memory teach the rates of classes as well; of a table in pieces the
+first ones teach the columns, and the numbers of all are kept in a temporary file, or, where rows
+can be added to what has been fitted, each piece is read and let go.
 """
 
 import tempfile
@@ -23,8 +23,12 @@ from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocesso
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
-from tabicl_linear.estimator.learners.extending import grows, rows_held
-from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
+from tabicl_linear.estimator.learners.interface import (
+    ContextLearner,
+    Learners,
+    grows,
+    rows_held,
+)
 from tabicl_linear.estimator.members.ensemble import (
     Encoded,
     coefficients_alone,
@@ -34,15 +38,9 @@ from tabicl_linear.estimator.members.ensemble import (
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
 from tabicl_linear.estimator.refinement import refined
-from tabicl_linear.estimator.rows.labelled import (
-    Rows,
-    checked_table,
-    first_rows,
-    joined_labels,
-    joined_rows,
-)
+from tabicl_linear.estimator.rows.labelled import Rows
 from tabicl_linear.estimator.rows.labels import class_codes
-from tabicl_linear.estimator.rows.pieces import Pieces
+from tabicl_linear.estimator.rows.pieces import Pieces, first_rows, joined_labels, joined_rows
 
 
 def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
@@ -59,7 +57,7 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns.categorical, len(classes))
     learner = learners.for_table(len(classes), len(codes))
-    return _read(encoded, columns, classes, plan, learner, table=rows.table)
+    return _fit_members(encoded, columns, classes, plan, learner, table=rows.table)
 
 
 def fit_pieces(
@@ -76,8 +74,8 @@ def fit_pieces(
     first = first_rows(pieces)
     if learners.is_causal:
         fitted = start(first, plan, learners, classes)
-        for table, labels in pieces:
-            fitted = extended(fitted, Rows(checked_table(table, "classifier"), labels), plan)
+        for rows in pieces:
+            fitted = extended(fitted, rows, plan)
         return fitted
     following = next(pieces, None)
     if following is None:
@@ -91,9 +89,9 @@ def fit_pieces(
         return replace(fitted, members=coefficients_alone(fitted.members))
     plan.check_pieces(in_order=False)
     folder = Path(tempfile.gettempdir())
-    rows, columns, classes = _stored(first, others, plan, classes, folder)
-    learner = learners.for_table(len(classes), len(rows.codes))
-    return _read(rows, columns, classes, plan, learner, spill=folder)
+    encoded, columns, classes = _rows_in_file(first, others, plan, classes, folder)
+    learner = learners.for_table(len(classes), len(encoded.codes))
+    return _fit_members(encoded, columns, classes, plan, learner, spill=folder)
 
 
 def start(
@@ -109,13 +107,9 @@ def start(
     """
     plan.check_pieces(in_order=True)
     classes = np.unique(rows.labels if classes is None else classes)
-    if len(classes) < 2:
-        raise DataError(
-            f"There is one class only ({classes.tolist()[0]!r}): name all classes that will "
-            "occur, as `partial_fit(X, y, classes=...)`."
-        )
+    _check_several(classes)
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
-    return _begun(rows, classes, plan, learner, compares_columns=learners.compares_columns)
+    return _fit_first_rows(rows, classes, plan, learner, compares_columns=learners.compares_columns)
 
 
 def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False) -> Fitted:
@@ -138,14 +132,14 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
         scores = pd.concat([scores, score], ignore_index=True)
     matrix, columns = fitted.columns.read(rows.table, codes)
     if fitted.held is not None:
-        again = _begun(
+        fitted_anew = _fit_first_rows(
             joined_rows(fitted.held, rows),
             fitted.classes,
             plan,
             fitted.members.model,
             compares_columns=fitted.columns.pairs,
         )
-        return replace(again, prequential=scores)
+        return replace(fitted_anew, prequential=scores)
     encoded = Encoded(matrix, codes, columns.categorical, len(fitted.classes))
     with threads(plan.n_jobs):
         members = extended_ensemble(fitted.members, encoded, plan)
@@ -159,7 +153,7 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
     )
 
 
-def _begun(
+def _fit_first_rows(
     rows: Rows,
     classes: npt.NDArray[Any],
     plan: Plan,
@@ -168,32 +162,33 @@ def _begun(
     compares_columns: bool,
 ) -> Fitted:
     """Fit on all rows so far; the first ones teach the columns, and are held until enough do."""
-    most = rows_held(learner)
-    first = rows.some(slice(most)) if most else rows
+    num_held = rows_held(learner)
+    first = rows.part(slice(num_held)) if num_held else rows
     codes = class_codes(first.labels, classes)
     columns = plan.new_columns(pairs=compares_columns)
     if compares_columns and len(np.unique(codes)) > 1:
         matrix = columns.fit_transform(first.table, codes)
-        columns = columns.counting(first.table, codes) if len(codes) == most else columns
+        columns = columns.counting(first.table, codes) if len(codes) == num_held else columns
     else:
         # Without labels it has no rates of classes: those of the first rows alone are poor.
         matrix = columns.fit(first.table).transform(first.table)
     encoded = Encoded(matrix, codes, columns.categorical, len(classes))
-    fitted = _read(encoded, columns, classes, plan, learner, in_order=True)
-    if len(codes) < most:
+    fitted = _fit_members(encoded, columns, classes, plan, learner, in_order=True)
+    if len(codes) < num_held:
         return replace(fitted, held=first)
-    later = rows.some(slice(len(codes), None))
+    later = rows.part(slice(len(codes), None))
     return extended(fitted, later, plan) if len(later.labels) else fitted
 
 
 def _check_several(classes: npt.NDArray[Any]) -> None:
     if len(classes) < 2:
         raise DataError(
-            f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least two."
+            f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least "
+            "two, or name all that will occur, as `partial_fit(X, y, classes=...)`."
         )
 
 
-def _stored(
+def _rows_in_file(
     first: Rows, others: Pieces, plan: Plan, classes: npt.NDArray[Any] | None, folder: Path
 ) -> tuple[Encoded, TablePreprocessor, npt.NDArray[Any]]:
     """Rows in pieces as numbers in a temporary file, what encoded them, and all classes."""
@@ -202,10 +197,10 @@ def _stored(
     labels: list[npt.NDArray[Any]] = []
 
     def parts() -> Iterator[npt.NDArray[np.float32]]:
-        for table, of_piece in chain([first], others):
+        for rows in chain([first], others):
             # The codes of a long table are smaller than its labels.
-            labels.append(of_piece if classes is None else class_codes(of_piece, classes))
-            yield columns.transform(checked_table(table, "classifier"))
+            labels.append(rows.labels if classes is None else class_codes(rows.labels, classes))
+            yield columns.transform(rows.table)
 
     matrix = stored(parts(), len(columns.used), folder)
     if classes is None:
@@ -216,7 +211,7 @@ def _stored(
     return Encoded(matrix, codes, columns.categorical, len(classes)), columns, classes
 
 
-def _read(
+def _fit_members(
     rows: Encoded,
     columns: TablePreprocessor,
     classes: npt.NDArray[Any],

@@ -49,11 +49,11 @@ def dask_predict_proba(classifier: EnsembleClassifier, ddf: "DataFrame") -> "Dat
             f"dask_predict_proba needs dask ({error}): pip install 'tabicl-linear[dask]'."
         ) from error
     check_columns(classifier, list(ddf.columns))
-    nothing = pd.DataFrame(columns=names_of(classifier), dtype=np.float64)
-    scored: DataFrame = ddf.map_partitions(
-        probabilities, broadcast(classifier), meta=nothing, enforce_metadata=False
+    meta = pd.DataFrame(columns=names_of(classifier), dtype=np.float64)
+    frame: DataFrame = ddf.map_partitions(
+        probabilities, broadcast(classifier), meta=meta, enforce_metadata=False
     )
-    return scored
+    return frame
 
 
 def broadcast(classifier: EnsembleClassifier) -> "Delayed":

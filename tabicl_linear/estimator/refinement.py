@@ -129,7 +129,7 @@ def _refined(
 
 
 def _curve(member: int, digit: int, epochs: "list[Epoch]") -> pd.DataFrame:
-    """Rows of the table of `refined`; none for no passes."""
+    """A row of the table of `refined` for each pass."""
     best = max((epoch.number for epoch in epochs if epoch.improved), default=0)
     return pd.DataFrame(
         {

@@ -124,7 +124,8 @@ class Packer:
                 f"{where} is a {cls.__module__}.{cls.__qualname__}, which a state file cannot "
                 "store; use numbers and texts, or keep the classifier with joblib.dump."
             )
-        fields = {name: self.pack(v, f"{where}.{name}") for name, v in _fields(value).items()}
+        names = _field_names(cls) or vars(value)
+        fields = {name: self.pack(getattr(value, name), f"{where}.{name}") for name in names}
         return {_KIND: "record", "tag": TAGS[cls], "fields": fields}
 
 
@@ -135,7 +136,7 @@ class Unpacker:
         tensors: The tensors that the JSON refers to.
         models: The models that it refers to, by position.
         device: Where to put tensors (arrays stay in memory).
-        dtype: That of the models, to which states of their layers are converted; None leaves them.
+        dtype: Of states of the models' layers; None leaves them.
     """
 
     def __init__(
@@ -209,28 +210,22 @@ class Unpacker:
         return state._replace(layers=map_tensors(convert, state.layers), ridge=ridge)
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    """What a record consists of: its fields, or for plain classes its attributes."""
-    names = _field_names(type(value))
-    return {name: getattr(value, name) for name in names} if names else dict(vars(value))
-
-
 def _field_names(cls: type) -> tuple[str, ...]:
     """Fields of a dataclass or named tuple; none for plain classes."""
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls))
-    named: tuple[str, ...] = cls._fields if issubclass(cls, tuple) else ()  # type: ignore[attr-defined]
-    return named
+    names: tuple[str, ...] = cls._fields if issubclass(cls, tuple) else ()  # type: ignore[attr-defined]
+    return names
 
 
-def _suits(cls: type, names: tuple[str, ...], given: Set[str]) -> bool:
+def _suits(cls: type, names: tuple[str, ...], fields: Set[str]) -> bool:
     """Whether a class has the fields of a file; those with defaults older files may lack."""
     may_lack = {
         field.name
         for field in (dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ())
         if field.default is not dataclasses.MISSING
     }
-    return set(names) - may_lack <= given <= set(names)
+    return set(names) - may_lack <= fields <= set(names)
 
 
 def _arrow(cells: pd.Series, where: str) -> npt.NDArray[np.uint8]:
@@ -254,11 +249,6 @@ def _cells(data: npt.NDArray[np.uint8]) -> pd.Series:
         return stream.read_all().to_pandas()["cells"].rename(None)
 
 
-def _former_frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
-    """A frame of columns that are all plain arrays, as versions before tables were held have it."""
-    return pd.DataFrame(unpacker.unpack(tree["columns"]))
-
-
 def _frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
     # Columns are put in by position: names may be anything.
     frame = pd.DataFrame(dict(enumerate(unpacker.items(tree))))
@@ -276,7 +266,8 @@ _READERS: dict[str, _Read] = {
     "array": Unpacker.array,
     "times": Unpacker.array,
     "objects": Unpacker.array,
-    "frame": _former_frame,
+    # Frames of plain arrays alone, as versions before tables were held have them.
+    "frame": lambda unpacker, tree: pd.DataFrame(unpacker.unpack(tree["columns"])),
     "table": _frame,
     "cells": lambda unpacker, tree: _cells(unpacker.unpack(tree["arrow"])),
     "model": lambda unpacker, tree: unpacker.models[tree["index"]],

@@ -102,15 +102,16 @@ def read(
     models: list[InContextModel] = []
     if digests:
         # Older files of this format name no dtype: their models are as they ship.
-        loaded = _in_dtype(_model(path, metadata["model"], model), metadata.get("model_dtype", ""))
-        digest = identity(loaded)
+        candidate = _model(path, metadata["model"], model)
+        candidate = _in_dtype(candidate, metadata.get("model_dtype", ""))
+        digest = identity(candidate)
         if [digest] != digests:
             raise CheckpointError(
                 f"{path} was fitted with the model of checksum {digests[0][:12]} "
                 f"({metadata['model'] or 'given as an object'}), and this is the model of checksum "
                 f"{digest[:12]}: give that model as `load(path, model=...)`, or fit again."
             )
-        models = [loaded.to(device=device, dtype=dtype)]
+        models = [candidate.to(device=device, dtype=dtype)]
     unpacker = Unpacker(tensors, models, device, dtype)
     try:
         content = json.loads(metadata["content"])
@@ -125,7 +126,7 @@ def read(
 
 
 def _of_attributes(attributes: Mapping[str, Any]) -> Fitted:
-    """The value of a file from before there was one: it was the attributes of a classifier."""
+    """What an older file holds: the attributes of a classifier."""
     return Fitted(
         columns=attributes["preprocessor_"],
         members=attributes["ensemble_"],
@@ -200,8 +201,8 @@ def _check(
             f"{path} has format {written}, written by tabicl-linear {metadata.get('version')}, and "
             f"this version reads {FORMAT}: load it with that version, or fit and save again."
         )
-    described = {key: text for key, text in metadata.items() if key != "checksum"}
-    if metadata.get("checksum") != checksum(tensors, described):
+    fields = {key: text for key, text in metadata.items() if key != "checksum"}
+    if metadata.get("checksum") != checksum(tensors, fields):
         raise CheckpointError(
             f"{path} is damaged: its checksum does not match its content; save again, or copy it "
             "again."

@@ -15,11 +15,7 @@ from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 @dataclass(frozen=True)
 class PretrainedLearners:
-    """Learners of one model for tables of any number of classes.
-
-    Attributes:
-        model: The model.
-    """
+    """Learners of one model for tables of any number of classes."""
 
     model: InContextModel
 
@@ -44,10 +40,7 @@ class PretrainedLearners:
 
 
 def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
-    """The model that an argument names, for its user alone.
-
-    Args:
-        model: "default", "streaming", the path of a checkpoint or export, or a model (copied).
+    """The model that an argument names: "default", "streaming", a path, or a model (copied).
 
     Raises:
         ConfigError: It is none of these.

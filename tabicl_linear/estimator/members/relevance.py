@@ -59,8 +59,8 @@ def choose_columns(
     chosen = []
     for member in range(num_members):
         ranks = first[member::num_members]
-        taken = set(ranks)
-        more = (rank for rank in _drawn(core, num_columns, rng) if rank not in taken)
+        own = set(ranks)
+        more = (rank for rank in _drawn(core, num_columns, rng) if rank not in own)
         ranks = [*range(core), *ranks, *(next(more) for _ in range(places - len(ranks)))]
         chosen.append(np.sort(order[ranks]))
     return chosen

@@ -79,13 +79,7 @@ def draw_views(
 
 
 class PowerColumn(NamedTuple):
-    """The Yeo-Johnson transform of one column, and what standardises its result.
-
-    Attributes:
-        exponent: The parameter lambda.
-        mean: Mean of the transformed training values.
-        scale: Their standard deviation (population).
-    """
+    """The Yeo-Johnson transform of one column, and mean and deviation of its training values."""
 
     exponent: float
     mean: float

@@ -6,7 +6,7 @@ from typing import Any
 
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import FEWEST_ROWS
-from tabicl_linear.estimator.learners.feature_budget import check_budget
+from tabicl_linear.estimator.learners.closed_form import check_budget
 from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.ridge_inputs import RidgeOptions
 
