@@ -12,7 +12,7 @@ from tabicl_linear.estimator.notices import warn_user
 
 
 def dates(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series]:
-    """A column of several files as dates and times (UTC), in one format for all of them.
+    """Cells of one column in several files, as dates and times (UTC) in one format for all of them.
 
     Where days and months may be told apart in two ways, the month comes first; a warning says the
     format if it is not ISO 8601. Text in several formats is read if each text says one date only.

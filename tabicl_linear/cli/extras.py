@@ -16,14 +16,10 @@ EXTRAS = {
 
 
 def require(extra: str, verb: str) -> None:
-    """Check that the packages of an extra are installed; imports none of them.
-
-    Args:
-        extra: A key of `EXTRAS`.
-        verb: The verb that needs it, for the message.
+    """Check that the packages of an extra (see `EXTRAS`) are installed; imports none of them.
 
     Raises:
-        ConfigError: Some are missing; the message says what to install.
+        ConfigError: Some are missing; the message says which verb needs them, and what to install.
     """
     missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
     if missing:

@@ -20,11 +20,7 @@ LOST = "timeout|timed out|connection (closed|reset)|broken pipe"
 
 
 class LostProcess(RuntimeError):
-    """One of several processes has ended, or does not answer.
-
-    Args:
-        error: The error that the communication library raised in this process.
-    """
+    """One of several processes has ended, or does not answer."""
 
     def __init__(self, error: RuntimeError) -> None:
         super().__init__(

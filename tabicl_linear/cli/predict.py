@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 def main(argv: list[str]) -> int:
     """Classify the rows of a file; return the exit code.
 
-    Args:
-        argv: Command line after `predict`.
-
     Raises:
         CheckpointError: The model cannot be loaded.
         ConfigError: Options are invalid.

@@ -61,10 +61,6 @@ def check_cluster(options: argparse.Namespace) -> None:
 def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearClassifier") -> None:
     """Fit here on one file; let workers score the partitions of another, and write their parts.
 
-    Args:
-        options: The command line of `predict`.
-        classifier: The unfitted classifier that they ask for.
-
     Raises:
         CheckpointError: The model cannot be loaded.
         ConfigError: Options are invalid, or there is no scheduler at the address.

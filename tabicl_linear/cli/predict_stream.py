@@ -15,10 +15,6 @@ from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
 def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClassifier) -> None:
     """Fit on one file, predict another, and write the answers, all in pieces.
 
-    Args:
-        options: The command line of `predict`.
-        classifier: The unfitted classifier that they ask for.
-
     Raises:
         CheckpointError: The model cannot be loaded.
         ConfigError: Options are invalid.

@@ -125,11 +125,7 @@ def with_predictions(
 ) -> pd.DataFrame:
     """The output: identifiers, `prediction` in the type of the labels, `proba_<label>` ...
 
-    Args:
-        ids: Identifiers of the rows; no columns if none were asked for.
-        classes: The labels.
-        probabilities: `[rows, classes]`.
-        label_type: Of the column of the labels in the training table.
+    `probabilities` are `[rows, classes]`; `ids` has no columns if no identifiers were asked for.
     """
     predictions = pd.Series(classes[probabilities.argmax(axis=1)], index=ids.index)
     columns = {"prediction": predictions.astype(label_type)}
@@ -141,13 +137,9 @@ def with_predictions(
 def check_columns(
     train: Sequence[str], test: Sequence[str], *, files: tuple[str, str], hint: str = ""
 ) -> None:
-    """Find out, before the fit, whether two tables have the same columns.
+    """Check, before the fit, that two tables have the same columns besides the target.
 
-    Args:
-        train: Columns of the table to learn from, without the target.
-        test: Columns of the table to predict, without the target.
-        files: What messages call the two.
-        hint: What else can be done.
+    `files` are their names and `hint` says what else can be done, both for the message.
 
     Raises:
         DataError: The columns differ.

@@ -81,13 +81,10 @@ def make_trainer(options: Mapping[str, Any]) -> Trainer:
 
 
 def with_run_loggers(given: Any, folder: Path, step: int, rows: int | None = None) -> Any:
-    """The run folder's own loggers and the given ones; none if the option is False.
+    """The run folder's own loggers and those of `trainer.logger`; none if that option is False.
 
-    Args:
-        given: The option `trainer.logger`.
-        folder: The run folder.
-        step: The optimiser step that the run starts from.
-        rows: Rows of its metrics then; None if that is not known.
+    The run starts from an optimiser step, and from so many rows of its metrics; None if that is
+    not known.
     """
     if given is False:
         return False

@@ -177,9 +177,6 @@ def sections() -> dict[str, Allowed]:
 def check_config(config: Mapping[str, Any]) -> None:
     """Refuse a checkpoint's config that decides more than plain data and listed classes.
 
-    Args:
-        config: The config tree, without what no run inherits.
-
     Raises:
         ConfigError: It does; the message names the key.
     """

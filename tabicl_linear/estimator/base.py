@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
@@ -25,8 +25,8 @@ from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.members.ensemble import progress_bar
 from tabicl_linear.estimator.plan import Plan, checked_plan, resolved_device
-from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table, rows_of_file
-from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces
+from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
+from tabicl_linear.estimator.rows.pieces import Pieces, RowsInPieces, checked_pieces, rows_of_file
 from tabicl_linear.model import InContextModel
 
 
@@ -55,22 +55,15 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             state["fitted_"] = state["fitted_"].on("cpu")
         return state
 
-    classes_ = property(attrgetter("fitted_.classes"), doc="Class labels, sorted.")
-    class_count_ = property(attrgetter("fitted_.counts"), doc="Training rows of each class.")
-    temperature_ = property(
-        attrgetter("fitted_.temperature"), doc="The temperature at the time of fitting."
-    )
-    preprocessor_ = property(
-        attrgetter("fitted_.columns"), doc="What was learnt about the columns."
-    )
-    ensemble_ = property(attrgetter("fitted_.members"), doc="The fitted members.")
-    n_features_in_ = property(
-        attrgetter("fitted_.columns.width"), doc="Columns of the training table."
-    )
-    n_samples_seen_ = property(attrgetter("fitted_.num_rows"), doc="Rows read so far.")
-    state_bytes_ = property(
-        attrgetter("fitted_.members.state_bytes"), doc="Bytes of the states of one member."
-    )
+    classes_ = property(attrgetter("fitted_.classes"))
+    class_count_ = property(attrgetter("fitted_.counts"))
+    temperature_ = property(attrgetter("fitted_.temperature"))
+    preprocessor_ = property(attrgetter("fitted_.columns"))
+    ensemble_ = property(attrgetter("fitted_.members"))
+    n_features_in_ = property(attrgetter("fitted_.columns.width"))
+    n_samples_seen_ = property(attrgetter("fitted_.num_rows"))
+    state_bytes_ = property(attrgetter("fitted_.members.state_bytes"))
+    state_nbytes_ = property(attrgetter("fitted_.members.nbytes"))
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
@@ -79,12 +72,6 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         if names is None or not all(isinstance(name, str) for name in names):
             raise AttributeError("The training table had no names of columns that are text.")
         return np.asarray(names, dtype=object)
-
-    @property
-    def state_nbytes_(self) -> int:
-        """Bytes of the fitted states of all members."""
-        check_is_fitted(self)
-        return self.fitted_.members.nbytes
 
     def fit(self, X: Any, y: Any = None, **unsupported: Any) -> Self:
         """Read the training table into the learner's states.
@@ -114,26 +101,19 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         _refuse(unsupported)
         plan = self._plan()
         if isinstance(X, str | os.PathLike):
-            pieces, classes, num_rows = rows_of_file(Path(X), y)
-            self.fitted_ = self._fitted_to_pieces(pieces, plan, classes, num_rows)
+            rows = rows_of_file(Path(X), y)
         elif isinstance(X, Iterator):
             if y is not None:
                 raise DataError("An iterator gives pairs (X, y) of pieces: leave y out.")
-            self.fitted_ = self._fitted_to_pieces(checked_pieces(X), plan)
+            rows = RowsInPieces(checked_pieces(X, type(self).__name__))
         else:
-            rows = checked_rows(X, y, type(self).__name__)
-            self.fitted_ = fitting.fit(rows, plan, self._learners())
+            whole = checked_rows(X, y, type(self).__name__)
+            self.fitted_ = fitting.fit(whole, plan, self._learners())
+            return self
+        with progress_bar("read", rows.num_rows, plan.progress) as bar:
+            pieces = _counted(rows.pieces, bar)
+            self.fitted_ = fitting.fit_pieces(pieces, plan, self._learners(), rows.classes)
         return self
-
-    def _fitted_to_pieces(
-        self,
-        pieces: Pieces,
-        plan: Plan,
-        classes: npt.NDArray[Any] | None = None,
-        num_rows: int | None = None,
-    ) -> Fitted:
-        with progress_bar("read", num_rows, plan.progress) as bar:
-            return fitting.fit_pieces(_counted(pieces, bar), plan, self._learners(), classes)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Class probabilities `[rows, classes]`, in the order of `classes_`.
@@ -188,17 +168,17 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _read(
         cls,
         path: str | os.PathLike[str],
-        find_model: Callable[[str], InContextModel],
         *,
         device: str | torch.device | None,
+        model: str | os.PathLike[str] | InContextModel | None = None,
         dtype: torch.dtype | None = None,
-        **arguments: Any,
     ) -> Self:
-        """A classifier from a file (`state_file.read`), with some arguments replaced."""
+        """A classifier from a file; see `state_file.read`."""
         parameters, fitted = state_file.read(
-            Path(path), cls.__name__, find_model, device=resolved_device(device), dtype=dtype
+            Path(path), cls.__name__, model, device=resolved_device(device), dtype=dtype
         )
-        classifier = cls(**{**parameters, "device": device, **arguments})
+        replaced = {} if model is None else {"model": model}
+        classifier = cls(**{**parameters, "device": device, **replaced})
         classifier.fitted_ = fitted
         return classifier
 
@@ -243,6 +223,6 @@ def _refuse(unsupported: dict[str, Any]) -> None:
 
 def _counted(pieces: Pieces, bar: tqdm) -> Pieces:
     """The pieces, with progress once each has been used."""
-    for X, y in pieces:
-        yield X, y
-        bar.update(len(y))
+    for rows in pieces:
+        yield rows
+        bar.update(len(rows.labels))

@@ -53,16 +53,7 @@ FULL = LongContext("full", 1)
 
 
 def check_blocks(num_blocks: int, num_rows: int, longest: int) -> None:
-    """Check the number of blocks that a table needs.
-
-    Args:
-        num_blocks: That number.
-        num_rows: Rows of the table.
-        longest: Most rows that the model was pretrained on.
-
-    Raises:
-        DataError: There are too many.
-    """
+    """Raise `DataError` if a table needs more blocks than there may be."""
     if num_blocks > MAX_BLOCKS:
         raise DataError(
             f"long_context='blocks' would need {num_blocks} blocks for {num_rows} rows, as the "
@@ -83,13 +74,8 @@ def better_context(
 ) -> LongContext:
     """Whether blocks predict rows held out better than one context, beyond what noise explains.
 
-    Args:
-        full_logits: Logits `[members, rows, classes]` of these rows after one context.
-        blocks_logits: The same after blocks.
-        labels: Class indices of the rows.
-        num_blocks: Blocks that all rows of the table take.
-        temperature: Divides the logits; one that does not depend on the rows.
-        average_logits: See `pooled`.
+    Logits after one context and after blocks are `[members, rows, classes]`. All rows of the table
+    take `num_blocks`. The temperature must not depend on the rows.
     """
     losses = [
         log_losses(logits, labels, temperature=temperature, average_logits=average_logits)
@@ -113,14 +99,8 @@ def calibrated_temperature(
 ) -> float:
     """The most probable temperature on rows that the members have not read.
 
-    Its logarithm has a Gaussian prior around that of `fixed`, so the log-loss on these rows is
-    never worse than with `fixed`.
-
-    Args:
-        member_logits: Logits of the rows `[members, rows, classes]`.
-        labels: Class indices of the rows.
-        fixed: The temperature to start from.
-        average_logits: See `pooled`.
+    Its logarithm has a Gaussian prior around that of `fixed`, where the search starts, so the
+    log-loss on these rows is never worse than with `fixed`. Logits are `[members, rows, classes]`.
     """
 
     def loss(log_temperature: float) -> float:
@@ -144,13 +124,9 @@ def held_out_rows(
     fraction: float = HELD_OUT_FRACTION,
     most: int = MAX_HELD_OUT,
 ) -> npt.NDArray[np.bool_]:
-    """Which rows to hold out: drawn at random, never the last row of a class in the context.
+    """Which rows to hold out, of class indices: drawn at random, at most `most` of them.
 
-    Args:
-        labels: Class indices of the table.
-        seed: Of the draw.
-        fraction: Of the table.
-        most: At most so many rows.
+    The last row of a class stays in the context.
     """
     order = np.random.default_rng(seed).permutation(len(labels))
     first_of_class = np.zeros(len(labels), dtype=bool)

@@ -15,22 +15,14 @@ ClassWeight: TypeAlias = Mapping[Any, float] | Literal["balanced"] | None
 def class_weights(
     class_weight: ClassWeight, classes: npt.NDArray[Any], counts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """A factor for the probability of each class.
-
-    Args:
-        class_weight: "balanced" for factors in inverse proportion to the frequency of a class, a
-            factor for each label (1 where left out), or None for equal ones.
-        classes: Labels of the classes.
-        counts: Training rows of each class.
+    """A factor for the probability of each class; `counts` are its training rows.
 
     Raises:
         ConfigError: Another value, a label that is no class, or a factor that is not positive.
     """
     if class_weight is None:
         return np.ones(len(classes))
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise ConfigError(f"class_weight={class_weight!r}: give 'balanced', a dict or None.")
+    if isinstance(class_weight, str) and class_weight == "balanced":
         # A class that was announced, and has no rows yet, counts as one row.
         return np.asarray(counts.sum() / (len(classes) * np.maximum(counts, 1)))
     if not isinstance(class_weight, Mapping):

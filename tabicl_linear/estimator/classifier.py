@@ -1,6 +1,7 @@
 """The scikit-learn classifier on top of a pretrained in-context learner."""
 
 import os
+from operator import attrgetter
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -12,15 +13,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError, UnsupportedReadout
 from tabicl_linear.estimator import fitting
 from tabicl_linear.estimator.base import EnsembleClassifier
-from tabicl_linear.estimator.choices import LongContext, LongContextMode
+from tabicl_linear.estimator.choices import LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
 from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import ChosenTreesLearners
-from tabicl_linear.estimator.learners.extending import extensible
-from tabicl_linear.estimator.learners.interface import Learners
+from tabicl_linear.estimator.learners.interface import Learners, extensible
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
 from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
@@ -46,17 +46,15 @@ def _is_extensible(classifier: "TabICLLinearClassifier") -> bool:
     Raises:
         UnsupportedReadout: They cannot; the message says why, and which model can.
     """
-    if classifier.__sklearn_is_fitted__():
-        learner = classifier.fitted_.members.model
-    elif _takes_trees(classifier):
+    is_fitted = classifier.__sklearn_is_fitted__()
+    if not is_fitted and _takes_trees(classifier):
         return True
-    else:
-        try:
-            learner = pretrained.load(classifier.model)
-        except CheckpointError:
-            return True  # the method itself says what is wrong with the file
     try:
-        extensible(learner)
+        extensible(
+            classifier.fitted_.members.model if is_fitted else pretrained.load(classifier.model)
+        )
+    except CheckpointError:
+        return True  # the method itself says what is wrong with the file
     except UnsupportedReadout as error:
         raise UnsupportedReadout(
             f"{error} What can be extended: trees (the default), and the weights model='streaming'."
@@ -181,30 +179,10 @@ class TabICLLinearClassifier(EnsembleClassifier):
                 model is missing or another one.
             ConfigError: The device or dtype is not supported.
         """
+        return cls._read(path, model=model, device=device, dtype=dtype)
 
-        def find(name: str) -> InContextModel:
-            if model is None and not name:
-                raise CheckpointError(
-                    f"{path} was fitted with a model that was given as an object: give it again, "
-                    "`load(path, model=MODEL)`."
-                )
-            try:
-                return pretrained.load(name if model is None else model)
-            except CheckpointError as error:
-                if model is not None:
-                    raise
-                raise CheckpointError(
-                    f"{path} was fitted with the model {name!r}, which cannot be read here: give "
-                    f"its place as `load(path, model=PATH)`. {error}"
-                ) from error
-
-        replaced = {} if model is None else {"model": model}
-        return cls._read(path, find, device=device, dtype=dtype, **replaced)
-
-    @property
-    def long_context_(self) -> LongContext:
-        """What `long_context` came to, and the evidence."""
-        return self.fitted_.long_context
+    long_context_ = property(attrgetter("fitted_.long_context"))
+    prequential_ = property(attrgetter("fitted_.prequential"))
 
     @property
     def refine_(self) -> pd.DataFrame:
@@ -212,11 +190,6 @@ class TabICLLinearClassifier(EnsembleClassifier):
         if self.fitted_.refinement is None:
             raise AttributeError("The states were not refined: refine=False.")
         return self.fitted_.refinement
-
-    @property
-    def prequential_(self) -> pd.DataFrame:
-        """A row for each piece that was scored before it was read."""
-        return self.fitted_.prequential
 
     @available_if(_is_extensible)
     def partial_fit(

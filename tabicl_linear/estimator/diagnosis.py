@@ -33,11 +33,8 @@ def diagnosis(
 ) -> pd.DataFrame:
     """Look into every member; see `TabICLLinearClassifier.diagnose` for the table.
 
-    Args:
-        ensemble: The fitted members, of a model, on the device to compute on. They do not change.
-        rows: What to read again.
-        row_orders: Orders of the rows to compare.
-        progress: Whether to show a progress bar.
+    The members, of a model, are on the device to compute on and do not change; `rows` are read
+    again.
 
     Raises:
         DataError: There are fewer than ten rows.
@@ -100,15 +97,15 @@ def _of_reading(
 
     half = x.shape[1] // 2
     with torch.no_grad():
-        with record_streams(model, keep=gates) as recorded:
+        with record_streams(model, keep=gates) as streams:
             whole = matrices(model, model.fit(x, y, categorical=categorical))
         part = matrices(model, model.fit(x[:, :half], y[:, :half], categorical=categorical))
     tables = [_nothing()]
     for layer, S in whole.items():
         table = heads_table({"value": cosine(part[layer], S)}, layer, 1, measure="cosine_half")
         tables.append(table.groupby(["layer", "head", "measure"])["value"].mean().reset_index())
-    if any(gate is not None for layer in recorded.layers for gate in layer):
-        rates = write_rates(recorded.layers, num_tasks=1, num_bins=1)
+    if any(gate is not None for layer in streams.layers for gate in layer):
+        rates = write_rates(streams.layers, num_tasks=1, num_bins=1)
         tables.append(rates.rename(columns={"gate": "measure", "mean": "value"}))
     return pd.concat(tables, ignore_index=True)
 

@@ -54,10 +54,8 @@ class Fitted:
     def scores(self, table: Table, plan: Plan) -> npt.NDArray[np.float64]:
         """Logarithms of the probabilities `[rows, classes]`, up to a constant for each row.
 
-        Args:
-            table: Rows with the columns of the training table.
-            plan: How to compute and to weigh; the temperature is that of the plan, unless it was
-                to be calibrated.
+        The table has the columns of the training table. The temperature is that of the plan, unless
+        it was to be calibrated.
         """
         plan = plan.suited(self.members.model, len(self.columns.used))
         weights = class_weights(plan.class_weight, self.classes, self.counts)

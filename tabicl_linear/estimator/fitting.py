@@ -1,9 +1,9 @@
-"""Rows come from somewhere, columns are learnt, members are fitted: a value that predicts.
+"""Fits classifiers: learns columns from rows, and lets the members of an ensemble read them.
 
-There is one recipe, `_read`, for all sources of rows. They differ in how rows become numbers:
-those of a table in memory teach the rates of classes as well; of a table in pieces the first ones
-teach the columns, and the numbers of all are kept in a temporary file, or, where rows can be added
-to what has been fitted, each piece is read and let go.
+There is one recipe, `_fit_members`, for all sources of rows. They differ in how rows become
+numbers: those of a table in memory teach the rates of classes as well; of a table in pieces the
+first ones teach the columns, and the numbers of all are kept in a temporary file, or, where rows
+can be added to what has been fitted, each piece is read and let go.
 """
 
 import tempfile
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,12 @@ from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocesso
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
-from tabicl_linear.estimator.learners.extending import grows, rows_held
-from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
+from tabicl_linear.estimator.learners.interface import (
+    ContextLearner,
+    Learners,
+    grows,
+    rows_held,
+)
 from tabicl_linear.estimator.members.ensemble import (
     Encoded,
     coefficients_alone,
@@ -34,31 +38,9 @@ from tabicl_linear.estimator.members.ensemble import (
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
 from tabicl_linear.estimator.refinement import refined
-from tabicl_linear.estimator.rows.labelled import (
-    Rows,
-    checked_table,
-    first_rows,
-    joined_labels,
-    joined_rows,
-)
+from tabicl_linear.estimator.rows.labelled import Rows
 from tabicl_linear.estimator.rows.labels import class_codes
-from tabicl_linear.estimator.rows.pieces import Pieces
-
-
-class Training(NamedTuple):
-    """Training rows, whatever they came from.
-
-    Attributes:
-        columns: What was learnt about the columns.
-        classes: Class labels, sorted.
-        rows: The rows as numbers.
-        table: The rows as they were given; None where they came in pieces.
-    """
-
-    columns: TablePreprocessor
-    classes: npt.NDArray[Any]
-    rows: Encoded
-    table: Table | None = None
+from tabicl_linear.estimator.rows.pieces import Pieces, first_rows, joined_labels, joined_rows
 
 
 def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
@@ -75,7 +57,7 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns.categorical, len(classes))
     learner = learners.for_table(len(classes), len(codes))
-    return _read(Training(columns, classes, encoded, rows.table), plan, learner)
+    return _fit_members(encoded, columns, classes, plan, learner, table=rows.table)
 
 
 def fit_pieces(
@@ -83,11 +65,7 @@ def fit_pieces(
 ) -> Fitted:
     """Fit on rows that come in pieces, of which a few are in memory at a time.
 
-    Args:
-        pieces: Tables and labels, of the same columns.
-        plan: How.
-        learners: What reads the rows.
-        classes: All classes, where they are known beforehand.
+    `classes` are all class labels, where they are known beforehand.
 
     Raises:
         DataError: As `fit`, or there is no piece.
@@ -96,8 +74,8 @@ def fit_pieces(
     first = first_rows(pieces)
     if learners.is_causal:
         fitted = start(first, plan, learners, classes)
-        for table, labels in pieces:
-            fitted = extended(fitted, Rows(checked_table(table, "classifier"), labels), plan)
+        for rows in pieces:
+            fitted = extended(fitted, rows, plan)
         return fitted
     following = next(pieces, None)
     if following is None:
@@ -111,21 +89,17 @@ def fit_pieces(
         return replace(fitted, members=coefficients_alone(fitted.members))
     plan.check_pieces(in_order=False)
     folder = Path(tempfile.gettempdir())
-    training = _stored(first, others, plan, classes, folder)
-    learner = learners.for_table(len(training.classes), len(training.rows.codes))
-    return _read(training, plan, learner, spill=folder)
+    encoded, columns, classes = _rows_in_file(first, others, plan, classes, folder)
+    learner = learners.for_table(len(classes), len(encoded.codes))
+    return _fit_members(encoded, columns, classes, plan, learner, spill=folder)
 
 
 def start(
     rows: Rows, plan: Plan, learners: Learners, classes: npt.NDArray[Any] | None = None
 ) -> Fitted:
-    """Fit on rows to which others will be added.
+    """Fit on the first rows, which teach the columns, and to which others will be added.
 
-    Args:
-        rows: The first rows, which teach the columns.
-        plan: How.
-        learners: What reads the rows.
-        classes: All classes that will ever occur; those of these rows if left out.
+    `classes` are all class labels that will ever occur; those of these rows if left out.
 
     Raises:
         DataError: As `fit`.
@@ -133,24 +107,16 @@ def start(
     """
     plan.check_pieces(in_order=True)
     classes = np.unique(rows.labels if classes is None else classes)
-    if len(classes) < 2:
-        raise DataError(
-            f"There is one class only ({classes.tolist()[0]!r}): name all classes that will "
-            "occur, as `partial_fit(X, y, classes=...)`."
-        )
-    learner = learners.for_pieces(len(classes))
-    return _begun(rows, classes, plan, learner, compares_columns=learners.compares_columns)
+    _check_several(classes)
+    learner = learners.for_table(len(classes), len(rows.labels), grows=True)
+    return _fit_first_rows(rows, classes, plan, learner, compares_columns=learners.compares_columns)
 
 
 def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False) -> Fitted:
-    """The same after more rows.
+    """The value after more rows, read in their order.
 
-    Args:
-        fitted: Of a model that reads causally. It does not change, except that its model is moved
-            to the device of the plan.
-        rows: What to read, in their order.
-        plan: How.
-        prequential: Whether to predict the rows before they are read, and keep the scores.
+    `fitted` does not change, except that its model is moved to the device of the plan. With
+    `prequential` the rows are predicted before they are read, and the scores kept.
 
     Raises:
         UnsupportedReadout: The model cannot be extended.
@@ -166,14 +132,14 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
         scores = pd.concat([scores, score], ignore_index=True)
     matrix, columns = fitted.columns.read(rows.table, codes)
     if fitted.held is not None:
-        again = _begun(
+        fitted_anew = _fit_first_rows(
             joined_rows(fitted.held, rows),
             fitted.classes,
             plan,
             fitted.members.model,
             compares_columns=fitted.columns.pairs,
         )
-        return replace(again, prequential=scores)
+        return replace(fitted_anew, prequential=scores)
     encoded = Encoded(matrix, codes, columns.categorical, len(fitted.classes))
     with threads(plan.n_jobs):
         members = extended_ensemble(fitted.members, encoded, plan)
@@ -187,7 +153,7 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
     )
 
 
-def _begun(
+def _fit_first_rows(
     rows: Rows,
     classes: npt.NDArray[Any],
     plan: Plan,
@@ -195,53 +161,46 @@ def _begun(
     *,
     compares_columns: bool,
 ) -> Fitted:
-    """Fit on all rows so far; the first ones teach the columns, and are held until enough do.
-
-    Args:
-        rows: The rows.
-        classes: All classes that will ever occur.
-        plan: How.
-        learner: What reads the rows.
-        compares_columns: Whether it gains by columns that compare others, and by rates of classes.
-    """
-    most = rows_held(learner)
-    first = rows.some(slice(most)) if most else rows
+    """Fit on all rows so far; the first ones teach the columns, and are held until enough do."""
+    num_held = rows_held(learner)
+    first = rows.part(slice(num_held)) if num_held else rows
     codes = class_codes(first.labels, classes)
     columns = plan.new_columns(pairs=compares_columns)
     if compares_columns and len(np.unique(codes)) > 1:
         matrix = columns.fit_transform(first.table, codes)
-        columns = columns.counting(first.table, codes) if len(codes) == most else columns
+        columns = columns.counting(first.table, codes) if len(codes) == num_held else columns
     else:
         # Without labels it has no rates of classes: those of the first rows alone are poor.
         matrix = columns.fit(first.table).transform(first.table)
     encoded = Encoded(matrix, codes, columns.categorical, len(classes))
-    fitted = _read(Training(columns, classes, encoded), plan, learner, in_order=True)
-    if len(codes) < most:
+    fitted = _fit_members(encoded, columns, classes, plan, learner, in_order=True)
+    if len(codes) < num_held:
         return replace(fitted, held=first)
-    later = rows.some(slice(len(codes), None))
+    later = rows.part(slice(len(codes), None))
     return extended(fitted, later, plan) if len(later.labels) else fitted
 
 
 def _check_several(classes: npt.NDArray[Any]) -> None:
     if len(classes) < 2:
         raise DataError(
-            f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least two."
+            f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least "
+            "two, or name all that will occur, as `partial_fit(X, y, classes=...)`."
         )
 
 
-def _stored(
+def _rows_in_file(
     first: Rows, others: Pieces, plan: Plan, classes: npt.NDArray[Any] | None, folder: Path
-) -> Training:
-    """Rows in pieces as numbers in a temporary file."""
+) -> tuple[Encoded, TablePreprocessor, npt.NDArray[Any]]:
+    """Rows in pieces as numbers in a temporary file, what encoded them, and all classes."""
     # Without labels it has no rates of classes, which would tell the labels of the first rows.
     columns = plan.new_columns().fit(first.table)
     labels: list[npt.NDArray[Any]] = []
 
     def parts() -> Iterator[npt.NDArray[np.float32]]:
-        for table, of_piece in chain([first], others):
+        for rows in chain([first], others):
             # The codes of a long table are smaller than its labels.
-            labels.append(of_piece if classes is None else class_codes(of_piece, classes))
-            yield columns.transform(checked_table(table, "classifier"))
+            labels.append(rows.labels if classes is None else class_codes(rows.labels, classes))
+            yield columns.transform(rows.table)
 
     matrix = stored(parts(), len(columns.used), folder)
     if classes is None:
@@ -249,27 +208,32 @@ def _stored(
     else:
         codes = np.concatenate(labels)
     _check_several(classes)
-    return Training(columns, classes, Encoded(matrix, codes, columns.categorical, len(classes)))
+    return Encoded(matrix, codes, columns.categorical, len(classes)), columns, classes
 
 
-def _read(
-    training: Training,
+def _fit_members(
+    rows: Encoded,
+    columns: TablePreprocessor,
+    classes: npt.NDArray[Any],
     plan: Plan,
     learner: ContextLearner[Any],
     *,
+    table: Table | None = None,
     in_order: bool = False,
     spill: Path | None = None,
 ) -> Fitted:
     """The recipe: a learner that reads the rows, a temperature, and the members.
 
     Args:
-        training: The rows.
+        rows: The rows as numbers.
+        columns: What encoded them.
+        classes: Class labels, sorted.
         plan: How.
         learner: What reads them.
+        table: The rows as they were given; None where they came in pieces.
         in_order: Whether rows will be added, so that members write them in their order.
         spill: Folder for temporary files that hold what grows with the rows, instead of memory.
     """
-    columns, classes, rows, table = training
     counts = np.bincount(rows.codes, minlength=len(classes))
     class_weights(plan.class_weight, classes, counts)  # refuses others, before the work
     learner = learner.to(plan.device)

@@ -24,11 +24,8 @@ from tabicl_linear.estimator.refinement import refined
 class Evidence:
     """Training rows, some of which are held out to judge fits on the others.
 
-    Attributes:
-        table: The rows; None where they come in pieces and cannot be read twice.
-        codes: Class index of each row.
-        plan: How to fit.
-        seed: Of the ensemble, and of the rows held out.
+    The table is None where rows come in pieces and cannot be read twice. The seed is that of the
+    ensemble, and of the rows held out.
     """
 
     table: Table | None

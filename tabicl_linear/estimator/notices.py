@@ -27,12 +27,12 @@ def shown(names: Sequence[Any]) -> str:
     return first if len(names) <= MOST_SHOWN else f"{first} and {len(names) - MOST_SHOWN} more"
 
 
-def difference(expected: Sequence[Hashable], given: Sequence[Hashable]) -> str:
-    """How columns differ from those that are expected, whatever their order; empty if nowise."""
-    lacking = [repr(name) for name in expected if name not in set(given)]
-    extra = [repr(name) for name in given if name not in set(expected)]
+def difference(expected: Sequence[Hashable], columns: Sequence[Hashable]) -> str:
+    """How columns differ from those expected, whatever their order; empty if they do not."""
+    lacking = [repr(name) for name in expected if name not in set(columns)]
+    extra = [repr(name) for name in columns if name not in set(expected)]
     parts = [f"missing {shown(lacking)}"] if lacking else []
     parts += [f"unknown {shown(extra)}"] if extra else []
-    if not parts and len(given) != len(expected):
+    if not parts and len(columns) != len(expected):
         parts = ["a name occurs twice"]
     return "; ".join(parts)

@@ -49,11 +49,11 @@ def dask_predict_proba(classifier: EnsembleClassifier, ddf: "DataFrame") -> "Dat
             f"dask_predict_proba needs dask ({error}): pip install 'tabicl-linear[dask]'."
         ) from error
     check_columns(classifier, list(ddf.columns))
-    nothing = pd.DataFrame(columns=names_of(classifier), dtype=np.float64)
-    scored: DataFrame = ddf.map_partitions(
-        probabilities, broadcast(classifier), meta=nothing, enforce_metadata=False
+    meta = pd.DataFrame(columns=names_of(classifier), dtype=np.float64)
+    frame: DataFrame = ddf.map_partitions(
+        probabilities, broadcast(classifier), meta=meta, enforce_metadata=False
     )
-    return scored
+    return frame
 
 
 def broadcast(classifier: EnsembleClassifier) -> "Delayed":
@@ -67,12 +67,7 @@ def broadcast(classifier: EnsembleClassifier) -> "Delayed":
 
 
 def probabilities(rows: pd.DataFrame, classifier: EnsembleClassifier) -> pd.DataFrame:
-    """Class probabilities of one partition, which may be empty.
-
-    Args:
-        rows: The partition.
-        classifier: Fitted.
-    """
+    """Class probabilities of one partition, which may be empty."""
     shape = (0, len(classifier.classes_))
     values = classifier.predict_proba(rows) if len(rows) else np.empty(shape)
     return pd.DataFrame(values, index=rows.index, columns=names_of(classifier))

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self, final
 
 import torch
 
-from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
@@ -16,7 +16,6 @@ from tabicl_linear.estimator.learners.chosen_trees.learner_choice import (
 )
 from tabicl_linear.estimator.learners.closed_form import ClosedForms
 from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, check_count
-from tabicl_linear.model import InContextModel
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 DEFAULTS = OPTIONS
@@ -42,33 +41,11 @@ class RandomFeatureRidge(EnsembleClassifier):
         max_columns: Maximum number of columns that a member of the ensemble sees. In wider tables
             each member uses its own random choice of columns. None takes 100 with trees that are
             chosen on the table, else 40.
-        ensemble: "default", or "paper" for 10 members.
-        n_estimators: Members of the ensemble; None takes those of `ensemble`, or with trees that
-            are chosen on the table as few as see all columns.
         softmax_temperature: Divides the logits, whose scale has already been fitted. "auto"
             calibrates it.
-        average_logits: Average the members' logits; False averages their probabilities.
-        class_weight: Factors for the probabilities of classes.
-        categorical_features: Columns to read as categories whatever they hold: positions, names,
-            or one boolean per column. Text, booleans and pandas categories are always read so.
-        device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
         random_state: Seed of the ensemble; that of the features is `options.seed`.
-        n_jobs: CPU threads while fitting and predicting (-1: all); None leaves torch's setting.
-        rows_per_batch: Maximum number of rows processed together, over all members. Changes
-            predictions only by rounding. None takes 16,384, or less where memory is scarce.
-        verbose: 1 shows progress on stderr (on a terminal).
 
-    Attributes:
-        classes_: Class labels, sorted.
-        class_count_: Training rows of each class.
-        temperature_: The temperature at the time of fitting.
-        n_features_in_: Columns of the training table.
-        feature_names_in_: Their names, if the table had names and all of them are strings.
-        preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
-        ensemble_: The fitted members.
-        state_bytes_: Bytes of one member's solutions.
-        state_nbytes_: Bytes of those of all members.
-        n_samples_seen_: Rows read so far.
+    The other arguments and the attributes are those of `TabICLLinearClassifier`.
     """
 
     def __init__(
@@ -121,11 +98,7 @@ class RandomFeatureRidge(EnsembleClassifier):
             CheckpointError: The file is missing, damaged, or of another version or class.
             ConfigError: The device is not supported.
         """
-
-        def refuse(name: str) -> InContextModel:
-            raise CheckpointError(f"{path} refers to a model, which this classifier does not have.")
-
-        return cls._read(path, refuse, device=device)
+        return cls._read(path, device=device)
 
     def _learners(self) -> ClosedForms | ChosenTreesLearners:
         if self.max_columns is not None:

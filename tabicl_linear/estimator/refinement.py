@@ -60,15 +60,10 @@ def refined(
 ) -> tuple[FittedEnsemble[Any], pd.DataFrame]:
     """Members whose states predict rows held out from them better than the states they start from.
 
-    Each member holds out other rows (never the last of a class). Where no pass lowers the loss on
-    them, the member keeps its state of all rows, as without refinement; so do all where no row can
-    be spared. Column statistics and ridge solutions are those of all rows in either case.
-
-    Args:
-        ensemble: Members that were fitted one at a time.
-        rows: The rows that they have read.
-        plan: How.
-        seed: Of the rows held out and of the minibatches.
+    Members were fitted one at a time on `rows`. Each holds out other rows (never the last of a
+    class). Where no pass lowers the loss on them, the member keeps its state of all rows, as if not
+    refined; so do all where no row can be spared. Column statistics and ridge solutions are those
+    of all rows in either case. The seed is that of the rows held out and of the minibatches.
 
     Returns:
         The members, and a table with a row for each pass:
@@ -134,7 +129,7 @@ def _refined(
 
 
 def _curve(member: int, digit: int, epochs: "list[Epoch]") -> pd.DataFrame:
-    """Rows of the table of `refined`; none for no passes."""
+    """A row of the table of `refined` for each pass."""
     best = max((epoch.number for epoch in epochs if epoch.improved), default=0)
     return pd.DataFrame(
         {

@@ -13,7 +13,7 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import choices
 from tabicl_linear.estimator.choices import FULL, LongContext
 from tabicl_linear.estimator.learners.blocks import BlockStates
-from tabicl_linear.estimator.rows import labelled
+from tabicl_linear.estimator.rows import pieces as rows_in_pieces
 from tabicl_linear.model import InContextModel
 
 TRAINED = 50
@@ -156,7 +156,7 @@ def test_blocks_are_saved_and_pickled(model, num_classes, tmp_path):
 def test_a_table_in_pieces_may_be_read_in_blocks(model, monkeypatch):
     x, y = table(180)
     expected = make(model, "blocks").fit(x, y)
-    monkeypatch.setattr(labelled, "FIRST_ROWS", 60)
+    monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 60)
     scaled = make(model, "blocks").fit((x[i : i + 60], y[i : i + 60]) for i in range(0, 180, 60))
     assert scaled.long_context_ == expected.long_context_ == LongContext("blocks", 4)
     assert all(isinstance(state, BlockStates) for state in scaled.ensemble_.states)

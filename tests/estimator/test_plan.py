@@ -9,7 +9,7 @@ import tiny_model
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.columns.target_rates import RateColumn
-from tabicl_linear.estimator.rows import labelled
+from tabicl_linear.estimator.rows import pieces as rows_in_pieces
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 OPTIONS = {"n_estimators": 2, "device": "cpu"}
@@ -36,7 +36,7 @@ def causal(**options):
 @pytest.fixture
 def small(monkeypatch):
     """Few rows are many."""
-    monkeypatch.setattr(labelled, "FIRST_ROWS", 40)
+    monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 40)
 
 
 def test_a_temperature_cannot_be_calibrated_piece_by_piece(checkpoint, small):

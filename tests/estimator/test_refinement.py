@@ -261,7 +261,7 @@ def test_what_cannot_be_refined_is_refused():
 
 
 def test_pieces_of_a_long_table_are_refused(monkeypatch):
-    monkeypatch.setattr("tabicl_linear.estimator.rows.labelled.FIRST_ROWS", 30)
+    monkeypatch.setattr("tabicl_linear.estimator.rows.pieces.FIRST_ROWS", 30)
     x, y = table()
     classifier = TabICLLinearClassifier(make("DeltaNet", "final_state"), refine=True)
     with pytest.raises(ConfigError, match=PIECES):

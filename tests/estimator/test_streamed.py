@@ -11,7 +11,8 @@ from estimator.files.test_state_file import FEW, table
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
-from tabicl_linear.estimator.rows import labelled, table_file
+from tabicl_linear.estimator.rows import pieces as rows_in_pieces
+from tabicl_linear.estimator.rows import table_file
 
 KINDS = [TabICLLinearClassifier, RandomFeatureRidge]
 
@@ -28,7 +29,7 @@ def cut(x, y, *ends):
 @pytest.fixture
 def small(monkeypatch):
     """Few rows are many."""
-    monkeypatch.setattr(labelled, "FIRST_ROWS", 40)
+    monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 40)
     monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 30)
 
 
@@ -142,7 +143,7 @@ def frame_file(tmp_path, **columns):
         (lambda x, y, t: (cut(x, y, 50), y), "leave y out"),
         (lambda x, y, t: (iter([(x[:30], y[:30]), (x.to_numpy(), y)]),), "one form"),
         (lambda x, y, t: (cut(x, np.full(90, "a"), 50),), "one class only"),
-        (lambda x, y, t: (iter([(x[:60], y[:60]), (x[60:], y[:3])]),), "Piece 2: X has 30 rows"),
+        (lambda x, y, t: (iter([(x[:60], y[:60]), (x[60:], y[:3])]),), "Piece 2: .*inconsistent"),
         (lambda x, y, t: (iter([(x[:60], y[:60]), (x[["number"]], y)]),), "Piece 2: .* missing"),
         (lambda x, y, t: (t / "none.csv", "y"), "no such file"),
         (lambda x, y, t: (t, "y"), "is a folder"),

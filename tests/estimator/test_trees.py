@@ -15,7 +15,8 @@ from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.learners.chosen_trees import divisions, growth
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.rows import labelled, table_file
+from tabicl_linear.estimator.rows import pieces as rows_in_pieces
+from tabicl_linear.estimator.rows import table_file
 from tabicl_linear.model import InContextModel
 
 
@@ -74,7 +75,7 @@ def test_rows_in_pieces_are_those_of_the_table(table, fitted, monkeypatch):
     pieces = [(x[i : i + 40], y[i : i + 40]) for i in range(0, 160, 40)]
     of_pieces = TabICLLinearClassifier().fit(iter(pieces))
     np.testing.assert_array_equal(of_pieces.predict_proba(x[160:]), fitted.predict_proba(x[160:]))
-    monkeypatch.setattr(labelled, "FIRST_ROWS", 80)
+    monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 80)
     spilled = TabICLLinearClassifier().fit(iter(pieces))
     assert isinstance(spilled.ensemble_.model, ChosenTrees)
     assert spilled.score(x[160:], y[160:]) > 0.7
@@ -253,7 +254,7 @@ def test_what_is_known_of_columns_does_not_depend_on_the_cuts(table, few_rows_gr
 
 
 def test_pieces_of_an_iterator_are_those_that_are_added(table, few_rows_grow, monkeypatch):
-    monkeypatch.setattr(labelled, "FIRST_ROWS", 70)
+    monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 70)
     x, y = table
     ends = (0, 40, 80, 130, 131, 200, 240)
     pieces = [(x[i:j], y[i:j]) for i, j in pairwise(ends)]
@@ -272,7 +273,7 @@ def test_pieces_of_an_iterator_are_those_that_are_added(table, few_rows_grow, mo
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_file_is_its_rows_added(suffix, table, few_rows_grow, monkeypatch, tmp_path):
-    monkeypatch.setattr(labelled, "FIRST_ROWS", 70)
+    monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 70)
     monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 50)
     x, y = table
     path = tmp_path / f"t.{suffix}"

@@ -50,11 +50,11 @@ def looked_up(
     numbers = pd.Series(names, dtype=object).map(dict(values)).to_numpy(np.float64, copy=True)
     unknown = np.isnan(numbers) & ~pd.isna(names)
     if unknown.any():
-        alike: dict[object, list[float]] = {}
+        by_meaning: dict[object, list[float]] = {}
         for name, value in values.items():
-            alike.setdefault(_meaning(name), []).append(value)
-        same = [alike.get(_meaning(name), ()) for name in names[unknown]]
-        numbers[unknown] = [them[0] if len(them) == 1 else np.nan for them in same]
+            by_meaning.setdefault(_meaning(name), []).append(value)
+        matches = [by_meaning.get(_meaning(name), ()) for name in names[unknown]]
+        numbers[unknown] = [match[0] if len(match) == 1 else np.nan for match in matches]
     return numbers
 
 

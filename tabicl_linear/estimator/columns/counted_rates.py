@@ -26,8 +26,6 @@ class CountedRateColumn:
     """The rate of one class in the category of a row, by all rows so far.
 
     Attributes:
-        name: Column label, or position where the table had no labels.
-        position: Index of the column in the training table.
         label: Index of the class.
         places: Where each category (as text) is counted, from 1.
         rows: Rows of each category; missing values first.
@@ -49,16 +47,10 @@ class CountedRateColumn:
     def of(
         cls, column: RateColumn, cells: pd.Series, labels: npt.NDArray[np.int64]
     ) -> "CountedRateColumn":
-        """What a column becomes once the rows that taught it have been counted.
-
-        Args:
-            column: As learnt.
-            cells: The rows that taught it.
-            labels: Class index of each row.
-        """
-        nothing = np.zeros(1, dtype=np.int64)
-        told = column.name, column.position, column.label
-        empty = cls(*told, {}, nothing, nothing, column.mean, column.strength)
+        """A counting column after the rows that a column of rates was learnt on."""
+        zero = np.zeros(1, dtype=np.int64)
+        place = column.name, column.position, column.label
+        empty = cls(*place, {}, zero, zero, column.mean, column.strength)
         return empty.read(cells, labels)[1]
 
     def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
@@ -72,29 +64,24 @@ class CountedRateColumn:
     def read(
         self, cells: pd.Series, labels: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.float64], "CountedRateColumn"]:
-        """Rates of labelled rows, each by the rows before it, and the column after them.
-
-        Args:
-            cells: The next rows.
-            labels: Class index of each row.
-        """
+        """Rates of the next labelled rows by the rows before each, and the column after them."""
         column, places = self._with_places(category_names(cells))
         is_hit = (labels == self.label).astype(np.int64)
-        counted = places >= 0
+        is_counted = places >= 0
         # Rows before a row in this piece, of its category: all that are not counted are one.
         of_places = pd.DataFrame({"place": places, "hit": is_hit}).groupby("place")
         rows_before = of_places.cumcount().to_numpy()
         hits_before = of_places["hit"].cumsum().to_numpy() - is_hit
         rates = self._rates(
-            np.where(counted, column.rows[places] + rows_before, 0),
-            np.where(counted, column.hits[places] + hits_before, 0),
+            np.where(is_counted, column.rows[places] + rows_before, 0),
+            np.where(is_counted, column.hits[places] + hits_before, 0),
         )
         size = len(column.rows)
-        more = (
-            np.bincount(places[counted], minlength=size),
-            np.bincount(places[counted & (is_hit == 1)], minlength=size),
+        counts = (
+            np.bincount(places[is_counted], minlength=size),
+            np.bincount(places[is_counted & (is_hit == 1)], minlength=size),
         )
-        return rates, replace(column, rows=column.rows + more[0], hits=column.hits + more[1])
+        return rates, replace(column, rows=column.rows + counts[0], hits=column.hits + counts[1])
 
     def _rates(
         self, rows: npt.NDArray[np.int64], hits: npt.NDArray[np.int64]
@@ -116,12 +103,12 @@ class CountedRateColumn:
         fresh = pd.unique(pd.Series(names[is_new], dtype=object))[:room].tolist()
         if not fresh:
             return self, places
-        added = {name: len(self.rows) + number for number, name in enumerate(fresh)}
-        places[is_new] = [added.get(name, -1) for name in names[is_new]]
+        new_places = {name: len(self.rows) + number for number, name in enumerate(fresh)}
+        places[is_new] = [new_places.get(name, -1) for name in names[is_new]]
         zeros = np.zeros(len(fresh), dtype=np.int64)
         column = replace(
             self,
-            places={**self.places, **added},
+            places={**self.places, **new_places},
             rows=np.concatenate([self.rows, zeros]),
             hits=np.concatenate([self.hits, zeros]),
         )

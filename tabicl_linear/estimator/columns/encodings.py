@@ -1,7 +1,8 @@
 """Numeric codes of single table columns, learnt on the training rows.
 
-A column may arrive with another dtype at prediction time as long as its values still make sense;
-otherwise the error names it.
+Each record has the `name` of its column (the label, or the position where the table had no labels)
+and its `position` in the training table. A column may arrive with another dtype at prediction time
+as long as its values still make sense; otherwise the error names it.
 """
 
 from collections.abc import Callable, Hashable
@@ -42,12 +43,10 @@ PARTS = tuple(_READERS)
 
 
 def date_part(stamps: pd.Series, part: Part) -> npt.NDArray[np.float64]:
-    """A part of time stamps as float64; NaN where missing.
+    """A part of time stamps in UTC as float64; NaN where missing.
 
-    Args:
-        stamps: Time stamps without zone, in UTC.
-        part: Days since 1970, year, month (1 to 12), weekday (0 for Monday), or hour of the day
-            with its minutes as a fraction.
+    It is days since 1970, year, month (1 to 12), weekday (0 for Monday), or hour of the day with
+    its minutes as a fraction.
     """
     return _READERS[part](stamps).to_numpy(dtype=np.float64, na_value=np.nan)
 
@@ -57,9 +56,6 @@ class NumericColumn:
     """Standardises numbers, or a part of dates, with mean and deviation of the training rows.
 
     Attributes:
-        name: Column label, or position where the table had no labels.
-        position: Index of the column in the training table.
-        kind: What the column held.
         low: Smallest finite training value.
         high: Largest finite training value.
         mean: Mean of the training values after mapping `low..high` to 0..1.
@@ -92,14 +88,7 @@ class NumericColumn:
 
 @dataclass(frozen=True)
 class MissingColumn:
-    """Says which values of a column of numbers or dates are missing.
-
-    Attributes:
-        name: Column label, or position where the table had no labels.
-        position: Index of the column in the training table.
-        kind: What the column held.
-        text_format: How text is read, see `Reading`.
-    """
+    """Says which values of a column of numbers or dates are missing."""
 
     name: Hashable
     position: int
@@ -120,9 +109,6 @@ class CategoryColumn:
     """Numbers the categories of the training rows.
 
     Attributes:
-        name: Column label, or position where the table had no labels.
-        position: Index of the column in the training table.
-        kind: What the column held.
         codes: Category (as text) to code, 0, 1, ...
         other: Code of every other category: -1, or one of its own where rare ones were joined.
         missing: Code where a value is missing; None if none was in the training rows.
@@ -155,11 +141,11 @@ class CategoryColumn:
         first = names[unknown][0]
         if self.kind == "boolean":
             # The other truth value is merely unseen where training rows have only one.
-            odd = [name for name in names[unknown] if name not in ("False", "True")]
-            if odd:
+            non_booleans = [name for name in names[unknown] if name not in ("False", "True")]
+            if non_booleans:
                 raise DataError(
                     f"Column {self.name!r} held booleans in the training table and holds "
-                    f"{odd[0]!r} here; give True, False or a missing value."
+                    f"{non_booleans[0]!r} here; give True, False or a missing value."
                 )
             return
         if any(number_of(name) is not None for name in self.codes):
@@ -180,13 +166,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class DroppedColumn:
-    """A column without information: all training rows have the same value, or none.
-
-    Attributes:
-        name: Column label, or position where the table had no labels.
-        position: Index of the column in the training table.
-        reason: Why it is not used.
-    """
+    """A column without information: all training rows have the same value, or none."""
 
     name: Hashable
     position: int

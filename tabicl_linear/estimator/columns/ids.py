@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from tabicl_linear.estimator.columns.reading import missing
+from tabicl_linear.estimator.columns.reading import Reading, missing
 from tabicl_linear.estimator.columns.target_rates import of_other_folds
 
 FEWEST_ROWS = 50
@@ -34,25 +34,8 @@ MOST_COMMON = 0.5
 Codes = npt.NDArray[np.int64]
 
 
-class WholeNumbers(NamedTuple):
-    """What text of whole numbers is taken for.
-
-    Attributes:
-        are_names: Whether for names, not numbers.
-        note: That with a value, for the warning.
-    """
-
-    are_names: bool
-    note: str
-
-
-def whole_numbers(cells: pd.Series, labels: Codes) -> WholeNumbers | None:
-    """What a training column of text is taken for; None where it holds something else, or too few.
-
-    Args:
-        cells: The training rows of the column.
-        labels: Class index of each row.
-    """
+def whole_numbers(cells: pd.Series, labels: Codes) -> Reading | None:
+    """How a training column of whole numbers as text is read; None for others, or few rows."""
     if not (dtypes.is_object_dtype(cells.dtype) or dtypes.is_string_dtype(cells.dtype)):
         return None
     present = ~missing(cells)
@@ -66,17 +49,13 @@ def whole_numbers(cells: pd.Series, labels: Codes) -> WholeNumbers | None:
         return None
     values = np.array([float(text) for text in distinct])[names]
     errors = _errors(values, names, labels)
-    are_names = not errors.by_order < min(errors.by_name, errors.nothing)
-    return WholeNumbers(are_names, f"{distinct[0]!r} as {'a name' if are_names else 'a number'}")
+    if errors.by_order < min(errors.by_name, errors.nothing):
+        return Reading("numeric", ".", f"{distinct[0]!r} as a number")
+    return Reading("categorical", note=f"{distinct[0]!r} as a name")
 
 
 def ids_among(cells: pd.Series, labels: Codes) -> int | None:
-    """How many different numbers a column of a numeric dtype holds, if they are ids by evidence.
-
-    Args:
-        cells: The training rows of the column.
-        labels: Class index of each row.
-    """
+    """How many different numbers a column of a numeric dtype holds, if they are ids by evidence."""
     if not dtypes.is_numeric_dtype(cells.dtype) or dtypes.is_bool_dtype(cells.dtype):
         return None
     values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -106,8 +85,8 @@ class _Errors(NamedTuple):
 
 def _errors(values: npt.NDArray[np.float64], names: Codes, labels: Codes) -> _Errors:
     if len(values) > MOST_ROWS:
-        some = np.random.default_rng(0).choice(len(values), MOST_ROWS, replace=False)
-        values, names, labels = values[some], names[some], labels[some]
+        rows = np.random.default_rng(0).choice(len(values), MOST_ROWS, replace=False)
+        values, names, labels = values[rows], names[rows], labels[rows]
     edges = np.unique(np.quantile(values, np.arange(1, NUM_BINS) / NUM_BINS))
     return _Errors(
         by_order=_error(np.searchsorted(edges, values, side="right"), labels),

@@ -9,9 +9,7 @@ Codes = npt.NDArray[np.int64]
 def information(bins: Codes, classes: Codes) -> float:
     """Mutual information in nats, less what a column that says nothing has on average.
 
-    Args:
-        bins: Bin or category of each row, from 0; some may be empty.
-        classes: Class of each row, from 0.
+    Bins (or categories) and classes are counted from 0; some bins may be empty.
     """
     width = int(classes.max()) + 1
     counts = np.bincount(bins * width + classes, minlength=(int(bins.max()) + 1) * width)

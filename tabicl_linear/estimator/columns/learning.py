@@ -47,12 +47,7 @@ def fit_columns(
 ) -> tuple[Column, ...]:
     """Learn how to encode one training column, as one column of numbers or several.
 
-    Args:
-        cells: The training rows of the column.
-        name: Label for messages and records.
-        position: Index of the column in the table.
-        reading: How to read it, from `read_as`.
-        labels: Class index of each row; None leaves out what needs labels.
+    Without class indices of the rows, what needs labels is left out.
 
     Raises:
         DataError: The column holds dates that cannot be read.
@@ -87,21 +82,17 @@ def _fit_numeric(
                 name, position, reading.kind, low, high, mean, std, reading.text_format, part
             )
         )
-    if absent.any() and (not records or says_something(absent, labels)):
+    if absent.any() and (not records or absence_tells(absent, labels)):
         records.append(MissingColumn(name, position, reading.kind, reading.text_format))
     return tuple(records) or (
         DroppedColumn(name, position, "all training rows have the same value"),
     )
 
 
-def says_something(absent: npt.NDArray[np.bool_], labels: Labels) -> bool:
+def absence_tells(absent: npt.NDArray[np.bool_], labels: Labels) -> bool:
     """Whether a column of its own says which values are missing.
 
     It does if they are many, or if classes differ in their share by a chi-squared test.
-
-    Args:
-        absent: Which training rows lack a value; some do.
-        labels: Class index of each row, if known.
     """
     if absent.mean() >= MIN_MISSING:
         return True
@@ -125,33 +116,29 @@ def _fit_categories(
     if len(counts) == 1 and not is_missing:
         return (DroppedColumn(name, position, "all training rows have the same value"),)
     if isinstance(cells.dtype, pd.CategoricalDtype):
-        ordered = [text_of(value) for value in cells.cat.categories]
+        categories = [text_of(value) for value in cells.cat.categories]
     else:
-        ordered = sorted(counts.index, key=place_of)
-    ordered = [category for category in ordered if category in counts.index]
+        categories = sorted(counts.index, key=place_of)
+    categories = [category for category in categories if category in counts.index]
     rates = () if labels is None else fit_rates(cells, name, position, labels)
-    other, is_key = UNSEEN, len(ordered) == counts.sum() >= FEWEST_KEYS
+    other, is_key = UNSEEN, len(categories) == counts.sum() >= FEWEST_KEYS
     if is_key:
         warn_user(
-            f"Column {name!r} has {len(ordered)} categories in {len(ordered)} rows, another one in "
-            "each, which says nothing about other rows: drop it, or give what its text is made of "
-            "as columns."
+            f"Column {name!r} has {len(categories)} categories in {len(categories)} rows, another "
+            "one in each, which says nothing about other rows: drop it, or give what its text is "
+            "made of as columns."
         )
-    if len(ordered) + is_missing > MAX_CATEGORIES:
+    if len(categories) + is_missing > MAX_CATEGORIES:
         other = MAX_CATEGORIES - 1 - is_missing
         if not rates and not is_key:
-            _warn_of_many(name, len(ordered), other)
-        frequent = sorted(ordered, key=lambda category: -counts[category])[:other]
-        retained = set(frequent)
-        ordered = [category for category in ordered if category in retained]
-    codes = {category: code for code, category in enumerate(ordered)}
+            warn_user(
+                f"Column {name!r} has {len(categories)} categories in the training rows, in which "
+                f"the classes do not differ as far as can be told; the {other} most frequent are "
+                "kept and the others share one code. Drop the column if it is an identifier."
+            )
+        frequent = sorted(categories, key=lambda category: -counts[category])[:other]
+        with_code = set(frequent)
+        categories = [category for category in categories if category in with_code]
+    codes = {category: code for code, category in enumerate(categories)}
     missing = max(other, len(codes) - 1) + 1 if is_missing else None
     return (CategoryColumn(name, position, reading.kind, codes, other, missing), *rates)
-
-
-def _warn_of_many(name: Hashable, number: int, with_codes: int) -> None:
-    warn_user(
-        f"Column {name!r} has {number} categories in the training rows, in which the classes do "
-        f"not differ as far as can be told; the {with_codes} most frequent are kept and the others "
-        "share one code. Drop the column if it is an identifier."
-    )

@@ -62,12 +62,7 @@ class PairColumn:
     codes: dict[str, int]
 
     def encode(self, cells: pd.Series, others: pd.Series) -> Values:
-        """The comparison in float64; NaN where a cell is missing, or has no place in the order.
-
-        Args:
-            cells: Rows of the first column.
-            others: Rows of the second column.
-        """
+        """The comparison in float64; NaN where a cell is missing, or has no place in the order."""
         if self.codes:
             first, second = category_names(cells), category_names(others)
             if self.says == "equality":
@@ -81,14 +76,7 @@ class PairColumn:
 
 
 class _Compared(NamedTuple):
-    """A column that may be compared.
-
-    Attributes:
-        column: Its record.
-        cells: Some of its training rows.
-        values: Numbers, or names of categories.
-        distinct: The different ones.
-    """
+    """A column that may be compared, some training rows, and their values: numbers or names."""
 
     column: NumericColumn | CategoryColumn
     cells: pd.Series
@@ -99,13 +87,7 @@ class _Compared(NamedTuple):
 def fit_pairs(
     frame: pd.DataFrame, columns: Sequence[Column], labels: npt.NDArray[np.int64]
 ) -> tuple[PairColumn, ...]:
-    """The comparisons that tell more about the classes than their columns do.
-
-    Args:
-        frame: The training rows.
-        columns: Records of its columns.
-        labels: Class index of each row, from 0.
-    """
+    """The comparisons that tell more about the classes than the columns compared do."""
     if len(frame) > MOST_ROWS:
         rows = np.random.default_rng(0).choice(len(frame), MOST_ROWS, replace=False)
         frame, labels = frame.iloc[rows], labels[rows]
@@ -113,10 +95,10 @@ def fit_pairs(
     compared = list(_comparable(frame, columns))[:MOST_COLUMNS]
     alone = [information(_bins(pd.factorize(each.values)[0]), classes) for each in compared]
     gains = list[tuple[float, PairColumn]]()
-    for (one, told), (other, also) in combinations(zip(compared, alone, strict=True), 2):
+    for (one, of_one), (other, of_other) in combinations(zip(compared, alone, strict=True), 2):
         for pair in _pairs(one, other):
             bins = _bins(pair.encode(one.cells, other.cells))
-            gain = information(bins, classes) - max(told, 0) - max(also, 0)
+            gain = information(bins, classes) - max(of_one, 0) - max(of_other, 0)
             if gain > DEVIATIONS * chance(bins, classes):
                 gains.append((gain, pair))
     gains.sort(key=lambda each: -each[0])
@@ -148,8 +130,8 @@ def _pairs(one: _Compared, other: _Compared) -> Iterator[PairColumn]:
     """Both comparisons of two columns; none if they do not share their values."""
     if type(one.column) is not type(other.column):
         return
-    shared = len(one.distinct & other.distinct)
-    if shared < max(FEWEST_VALUES, LEAST_SHARED * max(len(one.distinct), len(other.distinct))):
+    num_shared = len(one.distinct & other.distinct)
+    if num_shared < max(FEWEST_VALUES, LEAST_SHARED * max(len(one.distinct), len(other.distinct))):
         return
     formats, codes = ("", ""), dict[str, int]()
     if isinstance(one.column, NumericColumn) and isinstance(other.column, NumericColumn):

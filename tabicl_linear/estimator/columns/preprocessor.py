@@ -62,27 +62,22 @@ class TablePreprocessor:
     def fit(self, table: Table, labels: npt.NDArray[np.int64] | None = None) -> "TablePreprocessor":
         """Learn every column from the training rows.
 
-        Args:
-            table: Training rows.
-            labels: Class index of each row, from 0. Without labels, columns of many categories get
-                no rates, and few missing values no column.
+        Without class indices of the rows, columns of many categories get no rates, and few missing
+        values no column.
 
         Raises:
-            DataError: A label occurs twice, a column cannot be encoded, a declared categorical
-                column does not exist, or no column varies.
+            DataError: A column cannot be encoded, a declared categorical column does not exist, or
+                no column varies.
         """
         frame = _framed(table)
         self._labels = list(frame.columns) if isinstance(table, pd.DataFrame) else None
-        twice = frame.columns[frame.columns.duplicated()]
-        if len(twice):
-            raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
         is_categorical = self._are_categorical(frame)
         notes, columns, absences, by_evidence = [], list[Column](), set[bytes](), False
         ids = dict[Hashable, int]()
         for position, (name, cells) in enumerate(frame.items()):
             reading = Reading("categorical") if is_categorical[position] else read_as(cells, name)
             if reading == PLAIN_NUMBERS and labels is not None:
-                reading = _by_evidence(cells, labels)
+                reading = whole_numbers(cells, labels) or PLAIN_NUMBERS
                 by_evidence = by_evidence or bool(reading.note)
                 count = ids_among(cells, labels)
                 if count is not None:
@@ -90,7 +85,7 @@ class TablePreprocessor:
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
             records = fit_columns(cells, name, position, reading=reading, labels=labels)
-            columns += _not_told_before(records, cells, absences)
+            columns += _without_repeated_absences(records, cells, absences)
         if notes:
             warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if by_evidence else ''}")
         if ids:
@@ -109,13 +104,6 @@ class TablePreprocessor:
 
         It differs from that of `transform` in the rates of classes: here they leave out the row
         itself (and its fold), as its label would be among them.
-
-        Args:
-            table: Training rows.
-            labels: Class index of each row, from 0.
-
-        Raises:
-            DataError: As `fit`.
         """
         matrix = self.fit(table, labels).transform(table)
         frame = _framed(table)
@@ -127,9 +115,7 @@ class TablePreprocessor:
     def transform(self, table: Table) -> npt.NDArray[np.float32]:
         """The matrix of a table, NaN where a value is missing.
 
-        Args:
-            table: A frame with the training columns in any order, or an array with the columns in
-                the training order.
+        A frame has the training columns in any order, an array in the training order.
 
         Raises:
             DataError: A frame's columns are not those of the training table, or a column does not
@@ -142,11 +128,9 @@ class TablePreprocessor:
         return matrix
 
     def counting(self, table: Table, labels: npt.NDArray[np.int64]) -> "TablePreprocessor":
-        """The same with rates of classes that go on, as `read` adds rows.
+        """A preprocessor whose rates of classes are counted on as `read` adds rows.
 
-        Args:
-            table: The training rows that `fit_transform` was given.
-            labels: Class index of each row.
+        `table` and `labels` are the training rows that `fit_transform` was given.
         """
         frame = _framed(table)
         return self._with(
@@ -163,13 +147,6 @@ class TablePreprocessor:
 
         It differs from that of `transform` in the rates of classes that go on (`counting`): each
         row has those of the rows before it.
-
-        Args:
-            table: See `transform`.
-            labels: Class index of each row, from 0.
-
-        Raises:
-            DataError: As `transform`.
         """
         matrix = self.transform(table)
         frame = _framed(self.align(table))
@@ -254,16 +231,6 @@ def _encoded(column: UsedColumn | PairColumn, frame: pd.DataFrame) -> npt.NDArra
     return column.encode(cells)
 
 
-def _by_evidence(cells: pd.Series, labels: npt.NDArray[np.int64]) -> Reading:
-    """How a column of numbers is read whose text may be names, such as ids and codes."""
-    evidence = whole_numbers(cells, labels)
-    if evidence is None:
-        return PLAIN_NUMBERS
-    if evidence.are_names:
-        return Reading("categorical", note=evidence.note)
-    return PLAIN_NUMBERS._replace(note=evidence.note)
-
-
 def _warn_of_ids(ids: dict[Hashable, int], num_rows: int) -> None:
     counts = [f"{name!r} ({count:,} different ones)" for name, count in ids.items()]
     warn_user(
@@ -273,15 +240,12 @@ def _warn_of_ids(ids: dict[Hashable, int], num_rows: int) -> None:
     )
 
 
-def _not_told_before(
+def _without_repeated_absences(
     records: Sequence[Column], cells: pd.Series, absences: set[bytes]
 ) -> Sequence[Column]:
-    """The records of a column without those of missing values that another column has.
+    """Records of a column, without a `MissingColumn` that says the same as one before it.
 
-    Args:
-        records: The records.
-        cells: The training rows of the column.
-        absences: Where values are missing in the columns before it; extended.
+    `absences` has where values are missing in the columns so far, and is extended.
     """
     distinct = []
     for column in records:
@@ -297,12 +261,7 @@ def _not_told_before(
 
 
 def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.DataFrame:
-    """The frame with its columns in the order of some labels.
-
-    Args:
-        frame: A frame.
-        labels: The columns that it should have.
-        whose: What has these columns, for the message.
+    """The frame with its columns in the order of some labels, those of `whose` table.
 
     Raises:
         DataError: Columns are missing or unknown; the message lists them.

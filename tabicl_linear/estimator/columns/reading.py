@@ -5,7 +5,7 @@ as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
 from collections.abc import Hashable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.short_floats import decimals
 from tabicl_linear.estimator.columns.text_formats import (
     ISO,
     date_format,
@@ -31,6 +30,14 @@ MIN_FREE_TEXTS = 20
 """Fewer different texts than this are categories, however long they are."""
 MIN_FREE_WORDS = 5
 """Different texts of this many words on average are free text and no categories."""
+
+_SHORT_FLOATS: dict[str, Any] = {
+    "float16": np.float16,
+    "halffloat[pyarrow]": np.float16,
+    "float32": np.float32,
+    "float[pyarrow]": np.float32,
+}
+"""By the name of a dtype of NumPy, pandas or Arrow in small letters."""
 
 Kind = Literal["numeric", "datetime", "boolean", "categorical"]
 
@@ -91,16 +98,17 @@ def _read_objects_as(cells: pd.Series, name: Hashable) -> Reading:
         reading = _read_as_numbers(
             values.drop_duplicates() if content == "string" else values, name
         )
-        if reading is None and content == "string":
-            reading = _read_as_dates(values)
+        if reading is None and content == "string" and (text_format := date_format(values)):
+            note = f"{values.iloc[0]!r} as dates ({text_format})"
+            reading = Reading("datetime", text_format, note)
     if reading is None:
         _warn_of_mixed(values, name, content)
         if content == "string":
             _refuse_free_text(present, name)
         return Reading("categorical")
     if len(values) < len(present):
-        odd = present[placeholder(present)].iloc[0]
-        notes = filter(None, [reading.note, f"{odd!r} as missing"])
+        mark = present[placeholder(present)].iloc[0]
+        notes = filter(None, [reading.note, f"{mark!r} as missing"])
         return reading._replace(note=", ".join(notes))
     return reading
 
@@ -115,13 +123,6 @@ def _read_as_numbers(values: pd.Series, name: Hashable) -> Reading | None:
         if not np.isnan(_parsed(values, name, decimal)).any():
             return Reading("numeric", decimal, f"{values[~plain].iloc[0]!r} as numbers")
     return None
-
-
-def _read_as_dates(values: pd.Series) -> Reading | None:
-    text_format = date_format(values)
-    if text_format is None:
-        return None
-    return Reading("datetime", text_format, f"{values.iloc[0]!r} as dates ({text_format})")
 
 
 def _warn_of_mixed(values: pd.Series, name: Hashable, content: str) -> None:
@@ -161,12 +162,7 @@ def missing(cells: pd.Series) -> npt.NDArray[np.bool_]:
 
 
 def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[np.float64]:
-    """The cells as float64; NaN where missing or infinite.
-
-    Args:
-        cells: Cells of a column.
-        name: Label of the column.
-        text_format: Decimal sign of text.
+    """The cells as float64; NaN where missing or infinite. `text_format`: the decimal sign of text.
 
     Raises:
         DataError: A cell is not a number; the message names the column and the first such value.
@@ -204,27 +200,24 @@ def stamps(cells: pd.Series, name: Hashable, text_format: str) -> pd.Series:
         cells = cells.astype(object)  # of dates or of text: what the categories are
     try:
         if _holds_dates(cells):
-            read = pd.to_datetime(cells, utc=True)
+            times = pd.to_datetime(cells, utc=True)
         else:
             texts = cells.astype(object)
             absent = missing(cells) | placeholder(texts)
             is_text = np.array([isinstance(value, str) for value in texts], dtype=bool)
-            read = read_dates(texts.where(is_text & ~absent), text_format)
-            wrong = read.isna().to_numpy() & ~absent
+            times = read_dates(texts.where(is_text & ~absent), text_format)
+            wrong = times.isna().to_numpy() & ~absent
             if wrong.any():
+                like = "" if text_format == ISO else f", as text in the format {text_format}"
                 raise DataError(
                     f"Column {name!r} held dates in the training table and holds no dates here "
-                    f"({texts[wrong].iloc[0]!r}); give dates{_like(text_format)}."
+                    f"({texts[wrong].iloc[0]!r}); give dates{like}."
                 )
-        return read.dt.tz_localize(None).dt.as_unit("us")
+        return times.dt.tz_localize(None).dt.as_unit("us")
     except (ValueError, OverflowError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"Column {name!r} holds dates that pandas cannot read: {error}.") from error
-
-
-def _like(text_format: str) -> str:
-    return "" if text_format == ISO else f", as text in the format {text_format}"
 
 
 def _holds_dates(cells: pd.Series) -> bool:
@@ -251,3 +244,26 @@ def _parsed(cells: pd.Series, name: Hashable, decimal: str) -> npt.NDArray[np.fl
             if isinstance(value, str):
                 values[row] = written_number(value, decimal)
     return values
+
+
+def decimals(values: npt.NDArray[np.float64], dtype: Any) -> npt.NDArray[np.float64]:
+    """The decimals of few digits that values of a dtype stand for, so 5.1 in float32 is 5.1.
+
+    Learners compare values with those of the context, so that 5.0999999 and 5.1 may be told apart.
+    A float64 table and the same table in float32 would then get different predictions. Values of
+    wide dtypes stay as they are, and so do those that no decimal of so few digits (3 in float16, 6
+    in float32) is rounded to.
+    """
+    kind = _SHORT_FLOATS.get(str(dtype).lower())
+    if kind is None:
+        return values
+    present = np.isfinite(values) & (values != 0)
+    digits = np.finfo(kind).precision
+    places = np.zeros(len(values))
+    places[present] = digits - 1 - np.floor(np.log10(np.abs(values[present])))
+    # Powers of ten are exact up to 22, so dividing by them gives the float64 next to the decimal.
+    up, down = 10.0 ** places.clip(0), 10.0 ** (-places).clip(0)
+    rounded = np.rint(values * up / down) * down / up
+    with np.errstate(over="ignore", invalid="ignore"):
+        stands_for = present & (rounded.astype(kind) == values.astype(kind))
+    return np.where(stands_for, rounded, values)

@@ -34,11 +34,9 @@ SIGNIFICANCE = 0.01
 
 @dataclass(frozen=True)
 class RateColumn:
-    """The rate of one class in the category of a row.
+    """The rate of one class in the category of a row; a record as in `encodings`.
 
     Attributes:
-        name: Column label, or position where the table had no labels.
-        position: Index of the column in the training table.
         label: Index of the class.
         rates: Rate in each category (as text) of the training rows.
         missing: Rate where the category is missing.
@@ -66,12 +64,7 @@ class RateColumn:
     def cross_fitted(
         self, cells: pd.Series, labels: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
-        """Rates of training rows, each without the rows of its own fold.
-
-        Args:
-            cells: The training rows of the column.
-            labels: Class index of each row.
-        """
+        """Rates of the training rows, each without the rows of its own fold."""
         codes, _ = _numbered(category_names(cells))
         counts, sums = of_other_folds(codes, None, labels == self.label)
         rates: npt.NDArray[np.float64] = (sums + self.strength * self.mean) / (
@@ -83,14 +76,7 @@ class RateColumn:
 def fit_rates(
     cells: pd.Series, name: Hashable, position: int, labels: npt.NDArray[np.int64]
 ) -> tuple[RateColumn, ...]:
-    """Rates of the classes in the categories of a training column; none if they say nothing.
-
-    Args:
-        cells: The training rows of the column.
-        name: Label for messages and records.
-        position: Index of the column in the table.
-        labels: Class index of each row, from 0.
-    """
+    """Rates of the classes in the categories of a training column; none if they say nothing."""
     names = category_names(cells)
     codes, num_categories = _numbered(names)
     if num_categories <= MIN_CATEGORIES:
@@ -121,9 +107,7 @@ def of_other_folds(
 ) -> list[npt.NDArray[np.float64]]:
     """For each row, sums over the rows of its group that are not in its own fold.
 
-    Args:
-        groups: Number of each row's group, from 0.
-        weights: What to sum; None counts rows.
+    Groups are numbered from 0. Weights are what is summed; None counts rows.
     """
     fold = np.random.default_rng(0).permutation(len(groups)) % NUM_FOLDS
     cell = groups * NUM_FOLDS + fold

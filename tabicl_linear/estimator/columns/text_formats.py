@@ -34,9 +34,7 @@ def placeholder(cells: pd.Series) -> npt.NDArray[np.bool_]:
 def written_number(text: object, decimal: str) -> float:
     """The number that a text such as "$1,200.50", "-3 000 EUR" or "5 %" stands for; NaN if none.
 
-    Args:
-        text: Any object; only text is read.
-        decimal: Sign before the decimal places, "." or ",".
+    The decimal sign is "." or ",".
     """
     if not isinstance(text, str):
         return float("nan")
@@ -59,10 +57,7 @@ def unit_of(text: object) -> str:
 def date_format(texts: pd.Series) -> str | None:
     """The format in which pandas reads all of some texts as dates or times of day, or None.
 
-    The month comes first where both orders are possible.
-
-    Args:
-        texts: Present cells, all of them text; not empty.
+    The month comes first where both orders are possible. There is at least one text.
     """
     first = str(texts.iloc[0])
     if len(re.findall(r"\d+", first)) < 2:  # names of months or weekdays alone are categories
@@ -70,7 +65,8 @@ def date_format(texts: pd.Series) -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that the other order is tried too
         guesses = [guess_datetime_format(first, dayfirst=last) for last in (False, True)]
-    dates = (guess for guess in guesses if guess is not None and _is_whole(guess))
+    # A date has a year and a day; "3-5" is rather a range.
+    dates = (guess for guess in guesses if guess and "%Y" in guess.upper() and "%d" in guess)
     for text_format in (ISO, *dates, *TIMES):
         if read_dates(texts, text_format).notna().all():
             return text_format
@@ -80,8 +76,3 @@ def date_format(texts: pd.Series) -> str | None:
 def read_dates(cells: pd.Series, text_format: str) -> pd.Series:
     """Time stamps in UTC; NaT where a cell has another format."""
     return pd.to_datetime(cells, format=text_format, utc=True, errors="coerce")
-
-
-def _is_whole(text_format: str) -> bool:
-    """Whether a date has a year and a day; "3-5" is rather a range."""
-    return "%Y" in text_format.upper() and "%d" in text_format

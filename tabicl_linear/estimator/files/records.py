@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 import torch
 
 from tabicl_linear.errors import CheckpointError, DataError
-from tabicl_linear.estimator.files.frames import as_bytes, from_bytes
-from tabicl_linear.estimator.files.schema import FORMER_NAMES, RECORDS, TAGS
+from tabicl_linear.estimator.files.schema import RECORDS, TAGS
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.closed_form import ClosedForm
 from tabicl_linear.kernels.state import map_tensors
@@ -43,11 +44,7 @@ class Packer:
         self.models: list[InContextModel] = []
 
     def pack(self, value: Any, where: str) -> Any:
-        """The JSON of a value; indexes and series of pandas become lists.
-
-        Args:
-            value: What to store.
-            where: Name of the value, for messages.
+        """The JSON of a value, which messages call `where`; indexes and series become lists.
 
         Raises:
             DataError: It is, or holds, something that is no plain data.
@@ -107,7 +104,7 @@ class Packer:
             if isinstance(cells.dtype, np.dtype):
                 columns.append(self.pack(cells.to_numpy(), place))
             else:
-                columns.append({_KIND: "cells", "arrow": self.pack(as_bytes(cells, place), place)})
+                columns.append({_KIND: "cells", "arrow": self.pack(_arrow(cells, place), place)})
         return {_KIND: "table", "names": self._items(list(value.columns), where), "items": columns}
 
     def _record(self, value: Any, where: str) -> Any:
@@ -127,7 +124,8 @@ class Packer:
                 f"{where} is a {cls.__module__}.{cls.__qualname__}, which a state file cannot "
                 "store; use numbers and texts, or keep the classifier with joblib.dump."
             )
-        fields = {name: self.pack(v, f"{where}.{name}") for name, v in _fields(value).items()}
+        names = _field_names(cls) or vars(value)
+        fields = {name: self.pack(getattr(value, name), f"{where}.{name}") for name in names}
         return {_KIND: "record", "tag": TAGS[cls], "fields": fields}
 
 
@@ -138,7 +136,7 @@ class Unpacker:
         tensors: The tensors that the JSON refers to.
         models: The models that it refers to, by position.
         device: Where to put tensors (arrays stay in memory).
-        dtype: That of the models, to which states of their layers are converted; None leaves them.
+        dtype: Of states of the models' layers; None leaves them.
     """
 
     def __init__(
@@ -183,7 +181,8 @@ class Unpacker:
 
     def record(self, tree: Any) -> Any:
         """An instance of one of `schema.RECORDS`."""
-        tag = tree["tag"] if "tag" in tree else FORMER_NAMES.get(tree["class"], tree["class"])
+        # Files from before there were tags name the place of the class: module:tag.
+        tag = tree["tag"] if "tag" in tree else tree["class"].rpartition(":")[2]
         cls: Any = RECORDS.get(tag)
         fields = {field: self.unpack(value) for field, value in tree["fields"].items()}
         names = None if cls is None else _field_names(cls)
@@ -211,33 +210,43 @@ class Unpacker:
         return state._replace(layers=map_tensors(convert, state.layers), ridge=ridge)
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    """What a record consists of: its fields, or for plain classes its attributes."""
-    names = _field_names(type(value))
-    return {name: getattr(value, name) for name in names} if names else dict(vars(value))
-
-
 def _field_names(cls: type) -> tuple[str, ...]:
     """Fields of a dataclass or named tuple; none for plain classes."""
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls))
-    named: tuple[str, ...] = cls._fields if issubclass(cls, tuple) else ()  # type: ignore[attr-defined]
-    return named
+    names: tuple[str, ...] = cls._fields if issubclass(cls, tuple) else ()  # type: ignore[attr-defined]
+    return names
 
 
-def _suits(cls: type, names: tuple[str, ...], given: Set[str]) -> bool:
+def _suits(cls: type, names: tuple[str, ...], fields: Set[str]) -> bool:
     """Whether a class has the fields of a file; those with defaults older files may lack."""
     may_lack = {
         field.name
         for field in (dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ())
         if field.default is not dataclasses.MISSING
     }
-    return set(names) - may_lack <= given <= set(names)
+    return set(names) - may_lack <= fields <= set(names)
 
 
-def _former_frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
-    """A frame of columns that are all plain arrays, as versions before tables were held have it."""
-    return pd.DataFrame(unpacker.unpack(tree["columns"]))
+def _arrow(cells: pd.Series, where: str) -> npt.NDArray[np.uint8]:
+    """A column that is no plain array (categories, text, missing integers) as an Arrow stream."""
+    try:
+        table = pa.Table.from_pandas(pd.DataFrame({"cells": cells}), preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(
+            f"{where} holds {cells.dtype} values, which a state file cannot store; make them "
+            "numbers, text or dates, or keep the classifier with joblib.dump."
+        ) from error
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return np.frombuffer(sink.getvalue(), dtype=np.uint8)
+
+
+def _cells(data: npt.NDArray[np.uint8]) -> pd.Series:
+    """The column that `_arrow` was given."""
+    with pa.ipc.open_stream(pa.py_buffer(data.tobytes())) as stream:
+        return stream.read_all().to_pandas()["cells"].rename(None)
 
 
 def _frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
@@ -257,9 +266,10 @@ _READERS: dict[str, _Read] = {
     "array": Unpacker.array,
     "times": Unpacker.array,
     "objects": Unpacker.array,
-    "frame": _former_frame,
+    # Frames of plain arrays alone, as versions before tables were held have them.
+    "frame": lambda unpacker, tree: pd.DataFrame(unpacker.unpack(tree["columns"])),
     "table": _frame,
-    "cells": lambda unpacker, tree: from_bytes(unpacker.unpack(tree["arrow"])),
+    "cells": lambda unpacker, tree: _cells(unpacker.unpack(tree["arrow"])),
     "model": lambda unpacker, tree: unpacker.models[tree["index"]],
     "closed_form": lambda unpacker, tree: ClosedForm(**unpacker.unpack(tree["arguments"])),
     "chosen_trees": lambda unpacker, tree: ChosenTrees(**unpacker.unpack(tree["arguments"])),

@@ -84,30 +84,3 @@ RECORDS: Mapping[str, type] = {
 """Class of each tag. A tag is never given to another class: files of all versions name it."""
 
 TAGS: Mapping[type, str] = {record: tag for tag, record in RECORDS.items()}
-
-_FORMER_PLACES = {
-    "embedding.statistics": ("ContextStatistics",),
-    "estimator.closed_form": ("ClosedFormState",),
-    "estimator.columns": ("CategoryColumn", "DroppedColumn", "MissingColumn", "NumericColumn"),
-    "estimator.context_blocks": ("BlockStates", "ContextBlocks"),
-    "estimator.ensemble": ("FittedEnsemble",),
-    "estimator.half_states": ("HalfMatrix",),
-    "estimator.long_context": ("LongContext",),
-    "estimator.many_classes": ("DigitStates", "ManyClasses"),
-    "estimator.preprocessing": ("TablePreprocessor",),
-    "estimator.target_rates": ("RateColumn",),
-    "estimator.views": ("PowerColumn", "PowerColumns", "View"),
-    "kernels.state": ("CacheState", "GramState", "MatrixState"),
-    "mixers.base": ("LayerState",),
-    "model": ("InContextState",),
-    "ridge_inputs.earlier_rows": ("Candidates", "EarlierRows"),
-    "ridge_inputs.inputs": ("RidgeState",),
-    "ridge_inputs.options": ("RidgeOptions",),
-    "ridge_inputs.predictions": ("Solution",),
-    "ridge_inputs.recent_rows": ("RecentRows",),
-    "ridge_inputs.solve": ("RidgeSums",),
-}
-FORMER_NAMES: Mapping[str, str] = {
-    f"tabicl_linear.{module}:{tag}": tag for module, tags in _FORMER_PLACES.items() for tag in tags
-}
-"""Tag of each class by what files said before there were tags: where the class was."""

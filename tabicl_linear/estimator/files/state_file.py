@@ -6,7 +6,7 @@ model is named and identified by a checksum of its weights, but not stored.
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.estimator.choices import FULL
 from tabicl_linear.estimator.files.records import Packer, Unpacker
 from tabicl_linear.estimator.fitted import NO_SCORES, Fitted
+from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.files import give_usual_mode, written_whole
 from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Tensor
@@ -31,13 +32,7 @@ DTYPES = (torch.float32, torch.float64)
 
 
 def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -> None:
-    """Write a fitted classifier to a file, whole or not at all.
-
-    Args:
-        kind: Name of its class.
-        arguments: Those of its constructor.
-        fitted: What it has learnt.
-        path: The file.
+    """Write a fitted classifier to a file, whole or not at all; `kind` is the name of its class.
 
     Raises:
         DataError: The file cannot be written, or an argument is no plain data.
@@ -76,7 +71,7 @@ def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -
 def read(
     path: Path,
     kind: str,
-    find_model: Callable[[str], InContextModel],
+    model: str | os.PathLike[str] | InContextModel | None,
     *,
     device: torch.device,
     dtype: torch.dtype | None,
@@ -86,7 +81,7 @@ def read(
     Args:
         path: The file.
         kind: Name of the class that reads it.
-        find_model: Gives the model by the name that the file has for it ("" for none).
+        model: The model that it was fitted with, or its place; None for the place in the file.
         device: Where to put the model and the states.
         dtype: Of the model and the states; None for that in which they were saved.
 
@@ -107,14 +102,16 @@ def read(
     models: list[InContextModel] = []
     if digests:
         # Older files of this format name no dtype: their models are as they ship.
-        model = _in_dtype(find_model(metadata["model"]), metadata.get("model_dtype", ""))
-        if [identity(model)] != digests:
+        candidate = _model(path, metadata["model"], model)
+        candidate = _in_dtype(candidate, metadata.get("model_dtype", ""))
+        digest = identity(candidate)
+        if [digest] != digests:
             raise CheckpointError(
                 f"{path} was fitted with the model of checksum {digests[0][:12]} "
                 f"({metadata['model'] or 'given as an object'}), and this is the model of checksum "
-                f"{identity(model)[:12]}: give that model as `load(path, model=...)`, or fit again."
+                f"{digest[:12]}: give that model as `load(path, model=...)`, or fit again."
             )
-        models = [model.to(device=device, dtype=dtype)]
+        models = [candidate.to(device=device, dtype=dtype)]
     unpacker = Unpacker(tensors, models, device, dtype)
     try:
         content = json.loads(metadata["content"])
@@ -129,7 +126,7 @@ def read(
 
 
 def _of_attributes(attributes: Mapping[str, Any]) -> Fitted:
-    """The value of a file from before there was one: it was the attributes of a classifier."""
+    """What an older file holds: the attributes of a classifier."""
     return Fitted(
         columns=attributes["preprocessor_"],
         members=attributes["ensemble_"],
@@ -157,13 +154,28 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         ) from error
 
 
-def _in_dtype(model: InContextModel, name: str) -> InContextModel:
-    """The model in the dtype in which it was saved, of which the checksum is.
+def _model(
+    path: Path, name: str, model: str | os.PathLike[str] | InContextModel | None
+) -> InContextModel:
+    """The model that was given, or else the one that the file names."""
+    if model is not None:
+        return pretrained.load(model)
+    if not name:
+        raise CheckpointError(
+            f"{path} was fitted with a model that was given as an object: give it again, "
+            "`load(path, model=MODEL)`."
+        )
+    try:
+        return pretrained.load(name)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{path} was fitted with the model {name!r}, which cannot be read here: give its place "
+            f"as `load(path, model=PATH)`. {error}"
+        ) from error
 
-    Args:
-        model: The model as it ships, or was given.
-        name: The dtype; one that `read` does not give leaves the model as it is.
-    """
+
+def _in_dtype(model: InContextModel, name: str) -> InContextModel:
+    """The model in the dtype of its checksum; one that `read` does not give leaves it as it is."""
     dtypes = {str(dtype): dtype for dtype in DTYPES}
     return model if name == _dtype(model) or name not in dtypes else model.to(dtypes[name])
 
@@ -189,8 +201,8 @@ def _check(
             f"{path} has format {written}, written by tabicl-linear {metadata.get('version')}, and "
             f"this version reads {FORMAT}: load it with that version, or fit and save again."
         )
-    described = {key: text for key, text in metadata.items() if key != "checksum"}
-    if metadata.get("checksum") != checksum(tensors, described):
+    fields = {key: text for key, text in metadata.items() if key != "checksum"}
+    if metadata.get("checksum") != checksum(tensors, fields):
         raise CheckpointError(
             f"{path} is damaged: its checksum does not match its content; save again, or copy it "
             "again."

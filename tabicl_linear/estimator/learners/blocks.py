@@ -1,35 +1,26 @@
 """A long context in blocks: a state for each, and the mean of what they say."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from tabicl_linear.estimator.learners.interface import ContextLearner, OfLearner, State
+from tabicl_linear.estimator.learners.interface import ComposedLearner, ContextLearner, State
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class BlockStates(NamedTuple):
-    """What the learner has read of each block.
-
-    Attributes:
-        blocks: Its states.
-        present: Whether a class occurs in a block, `[batch, blocks, classes]`.
-    """
+    """What the learner has read of each block, and which classes occur in it."""
 
     blocks: tuple[Any, ...]
     present: Bool[Tensor, "b k y"]
 
 
-class ContextBlocks(OfLearner[State]):
+class ContextBlocks(ComposedLearner[State]):
     """A learner that reads a long context as several short ones (section 4.1 of the paper, "3K").
 
     Other than in `learner.BlockEnsemble`, where rows are dealt to blocks at random, each class is
-    spread evenly over the blocks, and a class that some blocks lack is judged by the others.
-
-    Args:
-        learner: Reads each block.
-        num_blocks: How many. Their lengths differ by at most one row.
+    spread evenly over the blocks, and a class that some blocks lack is judged by the others. The
+    lengths of blocks differ by at most one row.
     """
 
     def __init__(self, learner: ContextLearner[State], num_blocks: int) -> None:
@@ -40,10 +31,7 @@ class ContextBlocks(OfLearner[State]):
         self,
         x: Float[Tensor, "b c m"],
         y: Int[Tensor, "b c"],
-        *,
-        categorical: Bool[Tensor, "b m"],
-        rows_per_chunk: int,
-        spill: Path | None = None,
+        **options: Any,
     ) -> BlockStates:
         """The states after labelled rows, at least one for each block; see `ContextLearner.fit`."""
         states, present = [], []
@@ -54,11 +42,7 @@ class ContextBlocks(OfLearner[State]):
             labels = y.gather(1, rows)
             states.append(
                 self.learner.fit(
-                    x.gather(1, rows.unsqueeze(-1).expand(-1, -1, x.shape[2])),
-                    labels,
-                    categorical=categorical,
-                    rows_per_chunk=rows_per_chunk,
-                    spill=spill,
+                    x.gather(1, rows.unsqueeze(-1).expand(-1, -1, x.shape[2])), labels, **options
                 )
             )
             classes = torch.zeros(len(y), num_classes, dtype=torch.bool, device=y.device)

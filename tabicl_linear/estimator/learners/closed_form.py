@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
-from tabicl_linear.estimator.learners.feature_budget import check_budget
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.estimator.members.memory import free_bytes
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeState
 from tabicl_linear.types import Bool, Float, Int, Tensor
@@ -17,27 +18,20 @@ MOST_MAPPED = 50
 """Classes whose logits are made of all shares by Newton's method, in 52 MB; for twice as many it
 would take 16 times that. More have one factor, or with chosen trees are found without curvature."""
 
+DOUBLE, FLOAT = 8, 4
+HELD = 2
+"""Copies of the features of all rows, or of their sums of products, that a solution holds."""
+
 
 class ClosedFormState(NamedTuple):
-    """The regressions solved on a context.
-
-    Attributes:
-        ridge: Solutions, which predict rows from their features.
-        statistics: Column statistics, by which rows are standardised.
-    """
+    """Ridge regressions solved on a context, and the column statistics that standardise rows."""
 
     ridge: RidgeState
     statistics: ContextStatistics
 
 
 class ClosedForm(nn.Module):
-    """Predicts rows by ridge regressions that are solved on the context. Has no parameters.
-
-    Args:
-        options: Features and penalties.
-        max_columns: Maximum number of columns of a table.
-        num_classes: Number of classes of a table.
-    """
+    """Predicts rows by ridge regressions that are solved on the context. Has no parameters."""
 
     def __init__(self, options: RidgeOptions, *, max_columns: int, num_classes: int) -> None:
         super().__init__()
@@ -86,12 +80,7 @@ class ClosedForm(nn.Module):
 
 @dataclass(frozen=True)
 class ClosedForms:
-    """Learners in closed form for tables of any number of classes.
-
-    Attributes:
-        options: Features and penalties.
-        max_columns: Maximum number of columns of a table.
-    """
+    """Learners in closed form for tables of any number of classes."""
 
     options: RidgeOptions
     max_columns: int
@@ -100,8 +89,8 @@ class ClosedForms:
     # What comparing does was measured with trees alone.
     compares_columns = False
 
-    def for_table(self, num_classes: int, num_rows: int) -> ClosedForm:
-        """The learner for a table of so many classes.
+    def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ClosedForm:
+        """The learner for so many classes; no row can be added to its states.
 
         Raises:
             ConfigError: There is no room for as many features.
@@ -112,6 +101,26 @@ class ClosedForms:
             options = replace(options, calibration="confidence")
         return ClosedForm(options, max_columns=self.max_columns, num_classes=num_classes)
 
-    def for_pieces(self, num_classes: int) -> ClosedForm:
-        """The same, to whose states no row can be added."""
-        return self.for_table(num_classes, 0)
+
+def check_budget(options: RidgeOptions, *, num_columns: int, num_rows: int) -> None:
+    """Refuse features for which even the least that a fit holds at a time is more than is free.
+
+    Raises:
+        ConfigError: There are too many.
+    """
+    leaves = options.num_trees * 2**options.tree_depth
+    num_projections = options.num_tanh + options.num_cosine
+    num_features = num_projections + leaves
+    projection_bytes = FLOAT * num_projections * num_columns
+    least_bytes = projection_bytes + HELD * DOUBLE * num_features * min(num_features, num_rows)
+    free = free_bytes(torch.device("cpu"))
+    if free is None or least_bytes <= free:
+        return
+    default = RidgeOptions()
+    raise ConfigError(
+        f"num_tanh={options.num_tanh:,}, num_cosine={options.num_cosine:,} and "
+        f"num_trees={options.num_trees:,} of depth {options.tree_depth} make {num_features:,} "
+        f"features, for which {num_rows:,} rows take at least {least_bytes / 2**30:,.1f} GiB, and "
+        f"{free / 2**30:,.1f} GiB are free: give fewer; the default is num_tanh="
+        f"{default.num_tanh}, num_cosine={default.num_cosine}, num_trees={default.num_trees}."
+    )

@@ -1,10 +1,14 @@
-"""The interface that the ensemble expects of a learner."""
+"""What the ensemble expects of a learner, and learners to whose states rows can be added."""
 
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import torch
 
+from tabicl_linear.errors import UnsupportedReadout
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
+from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
+from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 State = TypeVar("State")
@@ -48,33 +52,28 @@ class ContextLearner(Protocol[State]):
 
 
 class Learners(Protocol):
-    """Where learners come from: one for each number of classes, and perhaps of rows."""
+    """Makes the learner of a table."""
 
     @property
     def is_causal(self) -> bool:
-        """Whether rows can be added to states."""
+        """Whether rows can be added to all states."""
 
     @property
     def takes_pieces(self) -> bool:
-        """Whether rows can be added to states of learners `for_pieces`, causal or not."""
+        """Whether rows can be added to states of learners that grow."""
 
     @property
     def compares_columns(self) -> bool:
         """Whether it gains by columns that compare others (`columns/pairs.py`)."""
 
-    def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
-        """The learner for a table of so many classes and rows."""
+    def for_table(
+        self, num_classes: int, num_rows: int, *, grows: bool = False
+    ) -> ContextLearner[Any]:
+        """The learner for so many classes and rows, to which others are added if it grows."""
 
-    def for_pieces(self, num_classes: int) -> ContextLearner[Any]:
-        """The learner for rows to which others will be added."""
 
-
-class OfLearner(Generic[State]):
-    """Base of learners that fit and ask another learner several times, as for blocks or digits.
-
-    Args:
-        learner: Whom they ask.
-    """
+class ComposedLearner(Generic[State]):
+    """Base of learners that use another one several times, as for blocks or digits."""
 
     def __init__(self, learner: ContextLearner[State]) -> None:
         self.learner = learner
@@ -93,3 +92,38 @@ class OfLearner(Generic[State]):
         """Move the learner to a device."""
         self.learner = self.learner.to(device)
         return self
+
+
+def grows(learner: ContextLearner[Any]) -> bool:
+    """Whether rows can be added to the states of a learner."""
+    if isinstance(learner, ChosenTrees):
+        return learner.grows
+    return isinstance(learner, InContextModel) and learner.is_causal
+
+
+def rows_held(learner: ContextLearner[Any]) -> int:
+    """How many first rows are held to learn the columns from; 0 where the first piece is enough."""
+    return rows_that_grow() if isinstance(learner, ChosenTrees) else 0
+
+
+def extensible(learner: ContextLearner[Any]) -> InContextModel | ChosenTrees:
+    """The learner as one to whose states rows can be added.
+
+    Raises:
+        UnsupportedReadout: It is none; the message says why.
+    """
+    if isinstance(learner, ChosenTrees):
+        if learner.grows:
+            return learner
+        raise UnsupportedReadout(
+            "Trees that `fit` has chosen keep their coefficients alone: begin with `partial_fit` "
+            "on a new classifier to add rows later."
+        )
+    if not isinstance(learner, InContextModel):
+        raise UnsupportedReadout(
+            f"A {type(learner).__name__} cannot be extended by more rows: fit all rows at once, or "
+            "use a model whose layers read causally (tabicl_linear.readouts.Causal) and that takes "
+            "all classes, with long_context='full'."
+        )
+    learner.check_extensible()
+    return learner

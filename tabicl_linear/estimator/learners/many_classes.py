@@ -14,30 +14,23 @@ import numpy as np
 import torch
 
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.learners.interface import ContextLearner, OfLearner, State
-from tabicl_linear.types import Bool, Float, Int, Tensor
+from tabicl_linear.estimator.learners.interface import ComposedLearner, ContextLearner, State
+from tabicl_linear.types import Float, Int, Tensor
 
 NUM_ORDERS = 2
 """Orders of the classes; each costs as many fits as a word has digits."""
 
 
 class DigitStates(NamedTuple):
-    """What the learner has read of each digit.
-
-    Attributes:
-        digits: Its states, in the order of the rows of the code.
-    """
+    """What the learner has read of each digit, in the order of the code's rows."""
 
     digits: tuple[Any, ...]
 
 
 class Problem(NamedTuple):
-    """What a learner has been asked about a table: its classes, or one digit of many.
+    """What a learner has been asked: the classes of a table, or one digit of many classes.
 
-    Attributes:
-        learner: Who was asked.
-        state: What it has read.
-        y: The labels that it was told, of each row of each member.
+    `y` are the labels that it was told, of each row of each member.
     """
 
     learner: Any
@@ -45,13 +38,8 @@ class Problem(NamedTuple):
     y: Int[Tensor, "b c"]
 
 
-class ManyClasses(OfLearner[State]):
-    """A learner of any number of classes, from one that takes few.
-
-    Args:
-        learner: Predicts single digits.
-        num_classes: Classes of the table.
-        max_classes: Most classes that the learner takes; at least two.
+class ManyClasses(ComposedLearner[State]):
+    """A learner of any number of classes, from one that takes few and predicts single digits.
 
     Attributes:
         code: Digit of each class in each sub-problem, `[sub-problems, classes]`. Any two classes
@@ -77,9 +65,8 @@ class ManyClasses(OfLearner[State]):
         x: Float[Tensor, "b c m"],
         y: Int[Tensor, "b c"],
         *,
-        categorical: Bool[Tensor, "b m"],
-        rows_per_chunk: int,
         spill: Path | None = None,
+        **options: Any,
     ) -> DigitStates:
         """The states after labelled rows, one for each digit; see `ContextLearner.fit`.
 
@@ -92,17 +79,8 @@ class ManyClasses(OfLearner[State]):
                 f"A table larger than memory has {classes} classes and the model takes {most}: "
                 "join classes, or give fewer rows, which may have any number of classes."
             )
-        return DigitStates(
-            tuple(
-                self.learner.fit(
-                    x,
-                    values.to(y.device)[y],
-                    categorical=categorical,
-                    rows_per_chunk=rows_per_chunk,
-                )
-                for values in self.code
-            )
-        )
+        digits = (values.to(y.device)[y] for values in self.code)
+        return DigitStates(tuple(self.learner.fit(x, digit, **options) for digit in digits))
 
     def predict(self, state: DigitStates, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Log-probabilities of the classes, up to a constant in each row."""
@@ -121,10 +99,6 @@ def digit_code(num_classes: int, max_values: int) -> Int[Tensor, "p c"]:
 
     All digits but the first take `max_values` values and the first as few as are needed: merging
     few classes in each value is more accurate than digits with equally many values.
-
-    Args:
-        num_classes: How many classes.
-        max_values: Most values of a digit.
     """
     rng = np.random.default_rng(num_classes)
     rows = []
@@ -137,13 +111,7 @@ def digit_code(num_classes: int, max_values: int) -> Int[Tensor, "p c"]:
 
 
 def problems(learner: ContextLearner[Any], state: Any, y: Int[Tensor, "b c"]) -> list[Problem]:
-    """The problem of all classes, or those of the digits.
-
-    Args:
-        learner: Who has read the rows.
-        state: Its state.
-        y: Class indices of the rows.
-    """
+    """The problem of all classes, or those of the digits, of rows with class indices `y`."""
     if not isinstance(learner, ManyClasses):
         return [Problem(learner, state, y)]
     pairs = zip(state.digits, learner.code, strict=True)

@@ -15,11 +15,7 @@ from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 @dataclass(frozen=True)
 class PretrainedLearners:
-    """Learners of one model for tables of any number of classes.
-
-    Attributes:
-        model: The model.
-    """
+    """Learners of one model for tables of any number of classes."""
 
     model: InContextModel
 
@@ -33,23 +29,18 @@ class PretrainedLearners:
 
     takes_pieces = is_causal
 
-    def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
+    def for_table(
+        self, num_classes: int, num_rows: int, *, grows: bool = False
+    ) -> ContextLearner[Any]:
         """The model, or what asks it for digits where it takes fewer classes."""
         limit = self.model.architecture.num_classes
         if num_classes > limit:
             return ManyClasses(self.model, num_classes=num_classes, max_classes=limit)
         return self.model
 
-    def for_pieces(self, num_classes: int) -> ContextLearner[Any]:
-        """The same, whatever the number of rows."""
-        return self.for_table(num_classes, 0)
-
 
 def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
-    """The model that an argument names, for its user alone.
-
-    Args:
-        model: "default", "streaming", the path of a checkpoint or export, or a model (copied).
+    """The model that an argument names: "default", "streaming", a path, or a model (copied).
 
     Raises:
         ConfigError: It is none of these.
@@ -72,14 +63,10 @@ def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
 
 
 def longest_context(learner: ContextLearner[Any], long_context: str) -> int:
-    """Rows of the longest table that the model was pretrained on.
-
-    Args:
-        learner: Of a model.
-        long_context: The argument that needs to know, for the message.
+    """Rows of the longest table that the model of a learner was pretrained on.
 
     Raises:
-        ConfigError: The model's file does not say.
+        ConfigError: The model's file does not say, and `long_context` has to know.
     """
     model = learner.learner if isinstance(learner, ManyClasses) else learner
     assert isinstance(model, InContextModel)

@@ -17,8 +17,7 @@ from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
     ChosenTrees,
     ChosenTreesState,
 )
-from tabicl_linear.estimator.learners.extending import extensible
-from tabicl_linear.estimator.learners.interface import ContextLearner, State
+from tabicl_linear.estimator.learners.interface import ContextLearner, State, extensible
 from tabicl_linear.estimator.members import half_precision
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.members.relevance import choose_columns, relevance

@@ -40,8 +40,8 @@ def free_bytes(device: torch.device) -> int | None:
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(free + cached)
+        cache = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(free + cache)
     system = Path("/proc/meminfo")
     if not system.exists():
         return None
@@ -59,11 +59,7 @@ def retried_smaller(
 ) -> Result:
     """What `compute(rows)` returns; if memory runs out, what it returns for fewer rows at a time.
 
-    Args:
-        compute: Takes the number of rows to compute at a time.
-        rows: That number at first.
-        what: What is computed, for the message: "fitting 1000 rows x 20 columns".
-        device: Where, for the message.
+    Messages say what is computed, such as "fitting 1000 rows x 20 columns", and on which device.
 
     Raises:
         DataError: Memory ran out twice; the message says sizes and remedy.
@@ -103,7 +99,7 @@ def is_out_of_memory(error: Exception) -> bool:
 def stored(
     parts: Iterable[npt.NDArray[np.float32]], width: int, folder: Path
 ) -> npt.NDArray[np.float32]:
-    """Rows of such a width, given in parts, in an unnamed temporary file that goes with the array.
+    """An array of rows that come in parts, in an unnamed temporary file that goes with it.
 
     Raises:
         DataError: The folder has no room.

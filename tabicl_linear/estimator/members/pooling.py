@@ -10,10 +10,8 @@ Array = npt.NDArray[np.float64]
 def pooled(member_logits: Array, *, temperature: float, average_logits: bool) -> Array:
     """Logarithms of the ensemble's probabilities `[rows, classes]`, up to a constant for each row.
 
-    Args:
-        member_logits: Logits `[members, rows, classes]`.
-        temperature: Divides the logits.
-        average_logits: Take the mean of logits; otherwise the mean of probabilities.
+    Logits `[members, rows, classes]` are divided by the temperature; their mean is taken, or else
+    that of the probabilities.
     """
     if average_logits:
         return member_logits.mean(axis=0) / temperature

@@ -22,12 +22,7 @@ def relevance(
 
     This is the mutual information of the class and the column's bin or category, less what it is
     on average for a column that says nothing (Miller, 1955), so columns of many categories are
-    not preferred. A missing value is a bin of its own.
-
-    Args:
-        matrix: Training rows `[rows, columns]`; at most `MAX_ROWS` of them are used.
-        labels: Class index of each row.
-        categorical: Which columns hold category codes.
+    not preferred. A missing value is a bin of its own. At most `MAX_ROWS` rows are used.
     """
     if len(matrix) > MAX_ROWS:
         rows = np.random.default_rng(0).choice(len(matrix), MAX_ROWS, replace=False)
@@ -44,18 +39,12 @@ def relevance(
 def choose_columns(
     scores: npt.NDArray[np.float64], *, num_members: int, width: int, seed: int
 ) -> list[npt.NDArray[np.int64]]:
-    """The columns of each member, in ascending order.
+    """The columns of each member, in ascending order; each has `width`, fewer than there are.
 
     Half of a member's places (fewer if not all columns would find a place otherwise) go to the
     most relevant columns, which all members see. The other columns are dealt out once, if there
     are places for all of them; the remaining places go to columns drawn with probability
     1 / (1 + rank).
-
-    Args:
-        scores: Relevance of every column.
-        num_members: Members of the ensemble.
-        width: Columns of each member; fewer than there are.
-        seed: Seed of the choice.
     """
     num_columns = len(scores)
     rng = random.Random(seed)
@@ -70,8 +59,8 @@ def choose_columns(
     chosen = []
     for member in range(num_members):
         ranks = first[member::num_members]
-        taken = set(ranks)
-        more = (rank for rank in _drawn(core, num_columns, rng) if rank not in taken)
+        own = set(ranks)
+        more = (rank for rank in _drawn(core, num_columns, rng) if rank not in own)
         ranks = [*range(core), *ranks, *(next(more) for _ in range(places - len(ranks)))]
         chosen.append(np.sort(order[ranks]))
     return chosen

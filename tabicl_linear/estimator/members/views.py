@@ -58,12 +58,7 @@ def draw_views(
 ) -> tuple[View, ...]:
     """Draw the members of an ensemble, all with the same number of columns.
 
-    Args:
-        num_views: How many.
-        num_columns: Columns of each member.
-        num_classes: Classes of the table.
-        seed: Seed of all random choices.
-        chosen: The columns of each member in the table's order; None: the table has no others.
+    `chosen` are the columns of each member in the table's order; None: the table has no others.
     """
     rng = random.Random(seed)
     class_shifts = rng.sample(range(num_classes), num_classes)
@@ -84,13 +79,7 @@ def draw_views(
 
 
 class PowerColumn(NamedTuple):
-    """The Yeo-Johnson transform of one column, and what standardises its result.
-
-    Attributes:
-        exponent: The parameter lambda.
-        mean: Mean of the transformed training values.
-        scale: Their standard deviation (population).
-    """
+    """The Yeo-Johnson transform of one column, and mean and deviation of its training values."""
 
     exponent: float
     mean: float
@@ -149,7 +138,7 @@ class PowerColumns:
         *,
         in_place: bool = False,
     ) -> npt.NDArray[np.float32]:
-        """The matrix with its numeric columns transformed, clipped at +-100; NaN stays.
+        """Rows with numeric columns transformed, clipped at +-100; NaN stays.
 
         Args:
             matrix: Rows of the table's matrix.
@@ -189,12 +178,6 @@ def _fit_or_reason(values: npt.NDArray[np.float64]) -> PowerColumn | str:
 def in_class_order(
     member_logits: npt.NDArray[np.float64], views: Sequence[View]
 ) -> npt.NDArray[np.float64]:
-    """Undo each member's class shift.
-
-    Args:
-        member_logits: Logits of the table's classes `[member, row, class]`, as the members see
-            the classes.
-        views: The members.
-    """
+    """Logits `[member, row, class]` with each member's class shift undone."""
     pairs = zip(member_logits, views, strict=True)
     return np.stack([np.roll(logits, -view.class_shift, axis=-1) for logits, view in pairs])

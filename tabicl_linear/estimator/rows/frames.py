@@ -49,8 +49,8 @@ def from_other_library(values: Any) -> Any:
 def computable(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with cells that pandas can compute with.
 
-    Integers beyond float64 become infinite, which counts as missing. Arrow's dictionaries become
-    categories, and its booleans, lists, structures and times those of pandas and Python.
+    Integers beyond float64 become infinite, which counts as missing. Of Arrow's types all but
+    numbers become those of pandas and Python.
 
     Raises:
         DataError: Two columns of one name, or names of several types.
@@ -64,20 +64,17 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
             f"Column names are of types {' and '.join(sorted(kinds))}; make all of them text: "
             "table.columns = table.columns.astype(str)."
         )
-    changed: dict[Hashable, pd.Series] = {}
+    replacements: dict[Hashable, pd.Series] = {}
     for name, cells in frame.items():
-        if isinstance(cells.dtype, pd.ArrowDtype):
-            plain = _from_arrow(cells, cells.dtype.pyarrow_dtype)
-        elif cells.dtype == object:
-            plain = _finite_integers(cells)
-        else:
-            continue
-        if plain is not cells:
-            changed[name] = plain
-    if not changed:
+        if isinstance(cells.dtype, pd.ArrowDtype) and not _is_number(cells.dtype.pyarrow_dtype):
+            replacements[name] = pa.array(cells.array).to_pandas().set_axis(cells.index)
+        elif cells.dtype == object and any(map(_is_huge, cells)):
+            finite = [_finite(cell) for cell in cells]
+            replacements[name] = pd.Series(finite, index=cells.index, dtype=object)
+    if not replacements:
         return frame
     # Not `assign`, whose keys are text.
-    columns = {name: changed.get(name, cells) for name, cells in frame.items()}
+    columns = {name: replacements.get(name, cells) for name, cells in frame.items()}
     result = pd.DataFrame(columns, index=frame.index)
     result.columns = frame.columns
     return result
@@ -93,32 +90,9 @@ def computable_array(array: np.ndarray) -> np.ndarray:
     return plain.reshape(array.shape)
 
 
-def _from_arrow(cells: pd.Series, kind: pa.DataType) -> pd.Series:
-    if pa.types.is_boolean(kind):
-        return cells.astype("boolean")
-    if pa.types.is_dictionary(kind):
-        return pa.array(cells.array).to_pandas().set_axis(cells.index)
-    plain = (
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_decimal,
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_date,
-        pa.types.is_timestamp,
-    )
-    if any(is_kind(kind) for is_kind in plain):
-        return cells
-    if pa.types.is_string_view(kind) or pa.types.is_run_end_encoded(kind):
-        # pandas holds these, but computes nothing with them.
-        return pd.Series(pa.array(cells.array).to_pylist(), index=cells.index, dtype=object)
-    return cells.astype(object).where(cells.notna(), None)
-
-
-def _finite_integers(cells: pd.Series) -> pd.Series:
-    if not any(_is_huge(cell) for cell in cells):
-        return cells
-    return pd.Series([_finite(cell) for cell in cells], index=cells.index, dtype=object)
+def _is_number(kind: pa.DataType) -> bool:
+    numbers = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
+    return any(is_kind(kind) for is_kind in numbers)
 
 
 def _is_huge(cell: object) -> bool:

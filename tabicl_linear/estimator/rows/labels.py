@@ -103,7 +103,7 @@ def class_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDAr
 
 
 def _as_given(y: Any) -> Any:
-    """The labels without what NumPy makes of them: text of NaN in a list, decimals of nullables."""
+    """Labels of their own types: NumPy makes text of NaN in a list, floats of nullable integers."""
     if isinstance(y, list | tuple) and len({type(label) for label in y}) > 1:
         labels = np.empty(len(y), dtype=object)
         labels[:] = y

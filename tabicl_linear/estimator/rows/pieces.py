@@ -1,61 +1,147 @@
-"""Pieces of a table: checked against the first, and joined."""
+"""Rows in pieces, of a file or an iterator: checked against the first piece, and joined."""
 
 from collections.abc import Hashable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.utils.validation import check_array
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import Table, in_order
-from tabicl_linear.estimator.rows.frames import computable, from_other_library
-from tabicl_linear.estimator.rows.labels import checked_labels, one_line
+from tabicl_linear.estimator.rows.frames import computable
+from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
+from tabicl_linear.estimator.rows.labels import checked_labels
+from tabicl_linear.estimator.rows.table_file import TableFile, check_present, no_rows
 
-Pieces: TypeAlias = Iterator[tuple[Any, npt.NDArray[Any]]]
+FIRST_ROWS = 50_000
+"""Columns are learnt from the first pieces that have this many rows together."""
+
+Pieces: TypeAlias = Iterator[Rows]
 
 
-def checked_pieces(pieces: Iterator[Any]) -> Pieces:
-    """The pieces, with frames of pandas or arrays of the same columns, and arrays of labels.
+class RowsInPieces(NamedTuple):
+    """Rows of a file or iterator; of a file with all class labels, sorted, and how many rows."""
+
+    pieces: Pieces
+    classes: npt.NDArray[Any] | None = None
+    num_rows: int | None = None
+
+
+def checked_pieces(pieces: Iterator[Any], whose: str) -> Pieces:
+    """The pieces of an iterator of pairs (X, y), all with the columns of the first.
+
+    Pieces without rows are left out. Messages say `whose` they are.
 
     Raises:
         DataError: One is no pair, its table and its labels are of different lengths, its columns
             are not those of the first, or it cannot be read; the message says which.
         TypeError: A table is sparse.
     """
-    columns: list[Hashable] | int | None = None
+    first: Table | None = None
     for number, piece in enumerate(pieces, start=1):
         if not isinstance(piece, tuple) or len(piece) != 2:
             raise DataError(
                 f"The iterator gave a {type(piece).__name__}; it must give pairs (X, y) of a table "
                 "and its labels."
             )
+        X, y = piece
+        if np.size(y) == 0 and len(X) == 0:
+            continue
         try:
-            table, labels = _checked(*piece)
-            table = _aligned(table, columns)
-        except DataError as error:
+            table, labels = checked_rows(X, y, whose)
+            table = table if first is None else _aligned(table, first)
+        except ValueError as error:
             raise DataError(f"Piece {number}: {error}") from error
-        if columns is None:
-            columns = list(table.columns) if isinstance(table, pd.DataFrame) else table.shape[1]
-        yield table, labels
+        first = table[:0] if first is None else first
+        yield Rows(table, labels)
+
+
+def first_rows(pieces: Pieces) -> Rows:
+    """The first pieces joined until they have `FIRST_ROWS` rows; the others are left.
+
+    Raises:
+        DataError: There is no piece, or the pieces cannot be joined.
+    """
+    first, count = list[Rows](), 0
+    for rows in pieces:
+        first.append(rows)
+        count += len(rows.labels)
+        if count >= FIRST_ROWS:
+            break
+    if not first:
+        raise DataError("The iterator gave no piece; give at least one pair (X, y).")
+    return _together(first)
+
+
+def joined_rows(first: Rows, others: Rows) -> Rows:
+    """Rows and then others, in the form of the first: a frame, or an array.
+
+    Raises:
+        DataError: They cannot be joined; see `joined`.
+    """
+    table = others.table
+    if isinstance(first.table, pd.DataFrame) and not isinstance(table, pd.DataFrame):
+        table = pd.DataFrame(table, columns=first.table.columns)
+    elif isinstance(table, pd.DataFrame) and not isinstance(first.table, pd.DataFrame):
+        table = table.to_numpy()
+    return _together([first, Rows(table, others.labels)])
+
+
+def _together(parts: list[Rows]) -> Rows:
+    return Rows(joined([part.table for part in parts]), joined_labels([p.labels for p in parts]))
+
+
+def joined_labels(labels: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Labels of all pieces, of one type; NumPy would make text of numbers among texts."""
+    if len({part.dtype.kind for part in labels}) > 1:
+        labels = [part.astype(object) for part in labels]
+    return checked_labels(np.concatenate(labels))
+
+
+def rows_of_file(path: Path, target: Any) -> RowsInPieces:
+    """The rows of a CSV, TSV or Parquet file, without the target: the column of the labels.
+
+    Raises:
+        DataError: The file cannot be read, has no such column, no other or no row, or labels are
+            missing.
+    """
+    file = TableFile(path)
+    if not isinstance(target, str):
+        raise DataError(f"y={target!r}: for a file, give the name of the column with the labels.")
+    column = file.labels(target)
+    check_present(column, file.name)
+    if len(column) == 0:
+        raise no_rows(file.name)
+    names = [name for name in file.columns if name != target]
+    if not names:
+        raise DataError(f"{path} has no column besides the target {target!r}; add some.")
+    classes, codes = np.unique(checked_labels(column), return_inverse=True)
+
+    def pieces() -> Pieces:
+        start = 0
+        for table in file.pieces(names):
+            yield Rows(computable(table), classes[codes[start : start + len(table)]])
+            start += len(table)
+
+    return RowsInPieces(pieces(), classes, len(column))
 
 
 def joined(tables: list[Table]) -> Table:
-    """The rows of all pieces, which `checked_pieces` has given.
+    """The tables of all pieces as one.
 
     Pandas categories become those of all pieces: sorted if those of each piece are, else in the
     order in which they come; ordered ones in their common order.
 
     Raises:
-        DataError: A column holds ordered categories that the pieces order differently, or it
-            cannot be computed with (see `computable`).
+        DataError: A column holds ordered categories that the pieces order differently.
     """
     if len(tables) == 1:
         return tables[0]
-    frames = [computable(table) for table in tables if isinstance(table, pd.DataFrame)]
+    frames = [table for table in tables if isinstance(table, pd.DataFrame)]
     if not frames:
         arrays = [np.asarray(table) for table in tables]
         kinds = (array.dtype.kind for array in arrays)
@@ -67,40 +153,22 @@ def joined(tables: list[Table]) -> Table:
     for name, dtype in frames[0].dtypes.items():
         dtypes = [frame[name].dtype for frame in frames]
         if any(other != dtype for other in dtypes):
-            of_categories = [each for each in dtypes if isinstance(each, pd.CategoricalDtype)]
-            if len(of_categories) == len(dtypes):
-                shared[name] = _shared(name, of_categories)
+            categorical = [other for other in dtypes if isinstance(other, pd.CategoricalDtype)]
+            if len(categorical) == len(dtypes):
+                shared[name] = _shared(name, categorical)
     return pd.concat([frame.astype(shared) for frame in frames], ignore_index=True)
 
 
-def _checked(X: Any, y: Any) -> tuple[Table, npt.NDArray[Any]]:
-    table = from_other_library(X)
-    if not isinstance(table, pd.DataFrame):
-        try:
-            # A table without any row is refused where all pieces are.
-            table = check_array(
-                table, dtype=None, ensure_all_finite=False, ensure_min_samples=0, input_name="X"
-            )
-        except ValueError as error:
-            raise DataError(one_line(error)) from error
-    labels = checked_labels(from_other_library(y))
-    if len(table) != len(labels):
-        raise DataError(f"X has {len(table)} rows and y has {len(labels)}; give a label for each.")
-    return table, labels
-
-
-def _aligned(table: Table, columns: list[Hashable] | int | None) -> Table:
-    """The table with the columns of the first piece, of which arrays have a number only."""
-    if columns is None:
-        return table
-    if isinstance(table, pd.DataFrame) != isinstance(columns, list):
+def _aligned(table: Table, first: Table) -> Table:
+    """The table with the columns of the first piece; of arrays only their number is known."""
+    if isinstance(table, pd.DataFrame) and isinstance(first, pd.DataFrame):
+        return in_order(table, list(first.columns), "the first piece")
+    if isinstance(table, pd.DataFrame) or isinstance(first, pd.DataFrame):
         raise DataError("Some pieces are frames and others are not; give all in one form.")
-    if isinstance(table, pd.DataFrame) and isinstance(columns, list):
-        return in_order(table, columns, "the first piece")
-    if table.shape[1] != columns:
+    if table.shape[1] != first.shape[1]:
         raise DataError(
-            f"X has {table.shape[1]} columns and that of the first piece {columns}; give the same "
-            "columns in all pieces."
+            f"X has {table.shape[1]} columns and that of the first piece {first.shape[1]}; give "
+            "the same columns in all pieces."
         )
     return table
 
@@ -110,11 +178,9 @@ def _shared(name: Hashable, dtypes: list[pd.CategoricalDtype]) -> pd.Categorical
     if all(dtype.ordered for dtype in dtypes):
         return pd.CategoricalDtype(_common_order(name, dtypes), ordered=True)
     categories = list(dict.fromkeys(value for dtype in dtypes for value in dtype.categories))
-    each = {str(dtype.categories.dtype) for dtype in dtypes}
-    if len(each) == 1 and all(dtype.categories.is_monotonic_increasing for dtype in dtypes):
-        categories = list(
-            pd.Categorical(categories).categories
-        )  # sorts them if they can be compared
+    types = {str(dtype.categories.dtype) for dtype in dtypes}
+    if len(types) == 1 and all(dtype.categories.is_monotonic_increasing for dtype in dtypes):
+        categories = pd.Categorical(categories).categories.tolist()  # sorted if they compare
     return pd.CategoricalDtype(categories)
 
 

@@ -27,7 +27,7 @@ STANDARD_INPUT = Path("-")
 ROWS_PER_PIECE = 50_000
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_OR_COMMAS = ", or write the file with commas between fields if it has other separators"
+_OR_COMMAS = ", or write commas between fields if there are other separators (or give --sep)"
 _OR_SEP = ", or name the separator if it is another (--sep)"
 
 
@@ -55,17 +55,14 @@ PLAIN = TextFormat()
 class TableFile:
     """A table of any length in a file, or on standard input for the path "-" (CSV).
 
-    Args:
-        path: The file; its suffix says what it is (see `suffix_of`).
-        text: How it is read if it is text.
-
     Attributes:
         name: What messages call it.
         columns: Names of its columns; those that pandas made of an index are none.
 
     Raises:
-        DataError: The file is missing, empty or unreadable, has an unknown suffix, the same
-            column name twice, or a first row longer than the header.
+        DataError: The file is missing, empty or unreadable, has an unknown suffix (see
+            `suffix_of`), the same column name twice, or a first row longer than the header.
+            Methods raise it, too, where a later row is unreadable.
     """
 
     def __init__(self, path: Path, text: TextFormat = PLAIN) -> None:
@@ -86,7 +83,7 @@ class TableFile:
 
     @property
     def is_typed(self) -> bool:
-        """Whether its cells have types; those of the other files are text for something."""
+        """Whether cells have types, as in Parquet; else they are text."""
         return self._kind == PARQUET
 
     def num_rows(self) -> int:
@@ -105,11 +102,7 @@ class TableFile:
             )
 
     def labels(self, name: str) -> "pd.Series[Any]":
-        """All values of the column of the labels; in text, of the type that `typed_labels` says.
-
-        Raises:
-            DataError: There is no such column, or the file is unreadable.
-        """
+        """The column of the labels; in text of the type that `typed_labels` says."""
         self.require(name)
         with self._faults():
             if self.is_typed:
@@ -119,22 +112,14 @@ class TableFile:
                 return typed_labels(pd.read_csv(stream, usecols=[name], **options)[name])
 
     def texts(self) -> list[str]:
-        """Columns whose first piece holds text.
-
-        Raises:
-            DataError: The file is unreadable.
-        """
+        """Columns whose first piece holds text."""
         first = next(self.pieces(texts=()), None)
         return [] if first is None else [name for name in self.columns if is_text(first[name])]
 
     def frame(self, texts: Sequence[str] = ()) -> pd.DataFrame:
-        """All rows.
+        """All rows, of which there must be one.
 
-        Args:
-            texts: Columns of a file of text that are text whatever they look like.
-
-        Raises:
-            DataError: The file is unreadable, or has no rows.
+        `texts` are columns of a file of text that are text whatever they look like.
         """
         with self._faults():
             if self.is_typed:
@@ -149,15 +134,10 @@ class TableFile:
     def pieces(
         self, columns: Sequence[str] | None = None, texts: Sequence[str] | None = None
     ) -> Iterator[pd.DataFrame]:
-        """Frames of at most `ROWS_PER_PIECE` rows, in order.
+        """Frames of some columns (all if left out) of at most `ROWS_PER_PIECE` rows, in order.
 
-        Args:
-            columns: Names of some columns; all if left out.
-            texts: Columns of a file of text that are text whatever a piece of them looks like, as
-                007 would be 7 in a piece of such; those of `texts()` if left out.
-
-        Raises:
-            DataError: The file is unreadable.
+        `texts` are columns of a file of text that are text whatever a piece of them looks like, as
+        007 would be 7 in a piece of such; those of `texts()` if left out.
         """
         names = self.columns if columns is None else list(columns)
         if texts is None:
@@ -320,6 +300,20 @@ def is_text(column: "pd.Series[Any]") -> bool:
 def name_of(path: Path) -> str:
     """What messages call a file."""
     return "standard input" if path == STANDARD_INPUT else str(path)
+
+
+def check_present(labels: "pd.Series[Any]", name: str) -> None:
+    """Check that no label of a file is missing; the series has the name of the target.
+
+    Raises:
+        DataError: Some are.
+    """
+    absent = int(labels.isna().sum())
+    if absent:
+        raise DataError(
+            f"Target column {labels.name!r} of {name} is missing in {absent} of {len(labels)} "
+            "rows; remove those rows."
+        )
 
 
 def no_rows(name: str) -> DataError:

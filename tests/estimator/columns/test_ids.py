@@ -20,15 +20,23 @@ TEXT = pd.Series(NUMBERS.astype(str))
 
 @pytest.mark.parametrize("dtype", ["object", "str", "string"])
 def test_numbers_are_known_by_their_order_and_names_by_themselves(dtype):
-    assert whole_numbers(TEXT.astype(dtype), OF_ORDER) == (False, f"{TEXT[0]!r} as a number")
-    assert whole_numbers(TEXT.astype(dtype), OF_NAMES) == (True, f"{TEXT[0]!r} as a name")
+    assert whole_numbers(TEXT.astype(dtype), OF_ORDER) == (
+        "numeric",
+        ".",
+        f"{TEXT[0]!r} as a number",
+    )
+    assert whole_numbers(TEXT.astype(dtype), OF_NAMES) == (
+        "categorical",
+        "",
+        f"{TEXT[0]!r} as a name",
+    )
 
 
 def test_without_evidence_for_numbers_they_are_names():
     labels = np.random.default_rng(1).integers(3, size=2000)
     result = whole_numbers(TEXT, labels)
     assert result is not None
-    assert result.are_names
+    assert result.kind == "categorical"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +60,7 @@ def test_missing_cells_do_not_count():
     cells = TEXT.astype(object).where(NUMBERS % 5 > 0, None)
     result = whole_numbers(cells, OF_NAMES)
     assert result is not None
-    assert result.are_names
+    assert result.kind == "categorical"
 
 
 @pytest.mark.filterwarnings("ignore:Whole numbers tell more")

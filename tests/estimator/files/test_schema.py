@@ -11,7 +11,7 @@ from estimator.files.test_state_file import FEW, fitted
 import tabicl_linear.estimator
 from tabicl_linear import RandomFeatureRidge
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.files.schema import FORMER_NAMES, RECORDS, TAGS
+from tabicl_linear.estimator.files.schema import RECORDS, TAGS
 
 STATES_OF = ("kernels.state", "ridge_inputs.recent_rows", "mixers.base")
 """Modules of other layers all of whose named tuples are parts of states."""
@@ -29,7 +29,6 @@ def named_tuples(module):
 
 def test_a_tag_stands_for_one_class():
     assert len(TAGS) == len(RECORDS)
-    assert set(FORMER_NAMES.values()) <= set(RECORDS)
 
 
 @pytest.mark.parametrize("name", STATES_OF)

@@ -38,7 +38,6 @@ def test_another_format_is_refused(saved):
     ("record", "another"),
     [
         ('"tag": "View"', '"tag": "Views"'),
-        ('"tag": "View"', '"class": "tabicl_linear.gone:View"'),
         ('"tag": "View"', '"class": "subprocess:Popen"'),
         ('"tag": "View"', '"class": "tabicl_linear.estimator.views:Sequence"'),
         ('"row_seed"', '"row_sowing"'),

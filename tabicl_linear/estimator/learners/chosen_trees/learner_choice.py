@@ -6,7 +6,7 @@ from typing import Any
 
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import FEWEST_ROWS
-from tabicl_linear.estimator.learners.feature_budget import check_budget
+from tabicl_linear.estimator.learners.closed_form import check_budget
 from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.ridge_inputs import RidgeOptions
 
@@ -32,19 +32,17 @@ class ChosenTreesLearners:
     is_causal = False
     takes_pieces = compares_columns = True
 
-    def for_table(self, num_classes: int, num_rows: int) -> ContextLearner[Any]:
-        """The learner for a table of so many classes and rows.
+    def for_table(
+        self, num_classes: int, num_rows: int, *, grows: bool = False
+    ) -> ContextLearner[Any]:
+        """The learner for so many classes and rows; trees where rows will be added.
 
         Raises:
             ConfigError: There is no room for as many features.
         """
-        if self.others is not None and num_rows < FEWEST_ROWS:
+        if self.others is not None and num_rows < FEWEST_ROWS and not grows:
             return self.others().for_table(num_classes, num_rows)
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
-        return ChosenTrees(self.options, max_columns=self.max_columns, num_classes=num_classes)
-
-    def for_pieces(self, num_classes: int) -> ChosenTrees:
-        """Trees to which rows can be added, also where there are few as yet."""
         return ChosenTrees(
-            self.options, max_columns=self.max_columns, num_classes=num_classes, grows=True
+            self.options, max_columns=self.max_columns, num_classes=num_classes, grows=grows
         )
