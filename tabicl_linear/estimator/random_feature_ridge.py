@@ -44,7 +44,8 @@ class RandomFeatureRidge(EnsembleClassifier):
             chosen on the table, else 40.
         ensemble: "default", or "paper" for 10 members.
         n_estimators: Members of the ensemble; None takes those of `ensemble`, or with trees that
-            are chosen on the table as few as see all columns.
+            are chosen on the table two up to 2,000 rows and one beyond, and as many as see all
+            columns.
         softmax_temperature: Divides the logits, whose scale has already been fitted. "auto"
             calibrates it.
         average_logits: Average the members' logits; False averages their probabilities.
