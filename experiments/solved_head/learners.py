@@ -17,7 +17,7 @@ from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.divisions import Division, divisions, rounds
+from tabicl_linear.estimator.learners.chosen_trees.divisions import Division, divisions, scheme
 from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import FixedAlone, Penalties
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import OPTIONS
 from tabicl_linear.estimator.learners.chosen_trees.predictor import (
@@ -252,7 +252,7 @@ class Arms:
     def _fit(self, x: Tensor, y: Tensor, categorical: Tensor, size: int) -> ArmsState:
         clock = Clock()
         statistics = context_statistics(x, y, categorical, num_features=None, rows_per_chunk=size)
-        draws = self.trees.draws(max(rounds(x.shape[1]), 1))
+        draws = self.trees.draws(max(scheme(x.shape[1]).rounds, 1))
         thresholds = tuple(each.thresholds(x, statistics, size) for each in draws)
         rows = [
             TaskRows(each, x, y, limits, statistics, size)

@@ -78,7 +78,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
             ensemble, from 50 rows on, unless states are refined or contexts divided. False: never.
         ensemble: "default", or "paper" for the authors' ensemble of 10 members.
         n_estimators: Members of the ensemble; None takes those of `ensemble` (8, or 10), or with
-            trees as few as see all columns.
+            trees two up to 2,000 rows and one beyond, and as many as see all columns.
         softmax_temperature: Divides the logits. None takes that of `ensemble` (0.9), or 1 with
             trees, whose logits are calibrated; "auto" calibrates it on up to a fifth of the rows,
             held out from a first fit, and then fits on all rows, which takes twice the time.

@@ -57,7 +57,7 @@ class Fitted:
         The table has the columns of the training table. The temperature is that of the plan, unless
         it was to be calibrated.
         """
-        plan = plan.suited(self.members.model, len(self.columns.used))
+        plan = plan.suited(self.members.model, self.num_rows, len(self.columns.used))
         weights = class_weights(plan.class_weight, self.classes, self.counts)
         pool = partial(
             pooled,

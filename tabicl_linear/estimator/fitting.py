@@ -231,13 +231,14 @@ def _fit_members(
         plan: How.
         learner: What reads them.
         table: The rows as they were given; None where they came in pieces.
-        in_order: Whether rows will be added, so that members write them in their order.
+        in_order: Whether rows will be added, so that members write them in their order, unless
+            all are held.
         spill: Folder for temporary files that hold what grows with the rows, instead of memory.
     """
     counts = np.bincount(rows.codes, minlength=len(classes))
     class_weights(plan.class_weight, classes, counts)  # refuses others, before the work
     learner = learner.to(plan.device)
-    plan = plan.suited(learner, rows.matrix.shape[1])
+    plan = plan.suited(learner, *rows.matrix.shape)
     if in_order and not grows(learner):
         raise DataError(
             f"y has {len(classes)} classes, more than a model can take that reads a table "
@@ -250,6 +251,8 @@ def _fit_members(
         if long_context.num_blocks > 1:
             learner = ContextBlocks(learner, long_context.num_blocks)
         temperature = evidence.temperature(learner)
+        # Rows that are held are read anew with those to come: their order is free until then.
+        in_order = in_order and len(rows.codes) >= rows_held(learner)
         members = fit_ensemble(learner, rows, plan, seed=seed, in_order=in_order, spill=spill)
         passes = None
         if plan.refine:

@@ -18,6 +18,7 @@ from tabicl_linear.estimator.choices import MODES, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
+from tabicl_linear.estimator.learners.chosen_trees.divisions import scheme
 from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows_that_fit
 
@@ -89,20 +90,20 @@ class Plan:
     is_given_members: bool = True
     is_given_temperature: bool = True
 
-    def suited(self, learner: ContextLearner[Any], num_columns: int) -> "Plan":
+    def suited(self, learner: ContextLearner[Any], num_rows: int, num_columns: int) -> "Plan":
         """The plan for a learner, whose presets may be others.
 
         Trees that are chosen on the table divide the rows several times by themselves, and their
-        logits are calibrated: members only see other columns, as few as see all, and nothing
-        divides the logits.
+        logits are calibrated: members are few, but see all columns, and nothing divides the logits.
 
         Args:
             learner: What reads the rows.
+            num_rows: Rows that decide what is grown and solved.
             num_columns: Usable columns of the table.
         """
         if not isinstance(learner, ChosenTrees):
             return self
-        members = -(-num_columns // learner.max_columns)
+        members = max(scheme(num_rows).members, -(-num_columns // learner.max_columns))
         return replace(
             self,
             num_members=self.num_members if self.is_given_members else members,

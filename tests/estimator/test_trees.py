@@ -11,9 +11,15 @@ from estimator.learners.chosen_trees.tables import ruled_table
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator import plan
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.target_rates import RateColumn
-from tabicl_linear.estimator.learners.chosen_trees import divisions, growth
+from tabicl_linear.estimator.learners.chosen_trees import (
+    cross_fitting,
+    divisions,
+    growth,
+    predictor,
+)
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.rows import pieces as rows_in_pieces
 from tabicl_linear.estimator.rows import table_file
@@ -45,8 +51,18 @@ def fitted(few_trees, table):
 def test_the_default_takes_trees(fitted, table):
     x, y = table
     assert isinstance(fitted.ensemble_.model, ChosenTrees)
-    assert len(fitted.ensemble_.views) == 1
+    assert len(fitted.ensemble_.views) == 2
     assert fitted.score(x[160:], y[160:]) > 0.75
+    again = TabICLLinearClassifier().fit(x[:160], y[:160])
+    np.testing.assert_array_equal(again.predict_proba(x), fitted.predict_proba(x))
+
+
+@pytest.mark.parametrize("add", ["fit", "partial_fit"])
+def test_members_follow_the_rows_unless_they_are_given(add, table, monkeypatch):
+    monkeypatch.setattr(divisions, "FEW_ROWS", 100)
+    for rows, arguments, expected in ((100, {}, 2), (101, {}, 1), (101, {"n_estimators": 3}, 3)):
+        classifier = getattr(TabICLLinearClassifier(**arguments), add)(*(t[:rows] for t in table))
+        assert len(classifier.ensemble_.views) == expected
 
 
 @pytest.mark.parametrize("make", [TabICLLinearClassifier, RandomFeatureRidge])
@@ -60,6 +76,19 @@ def test_files_and_pickles_predict_the_same(make, table, tmp_path):
     assert loaded.state_nbytes_ == classifier.state_nbytes_
     again = pickle.loads(pickle.dumps(classifier))
     np.testing.assert_array_equal(again.predict_proba(x[160:]), expected)
+
+
+def test_files_of_trees_that_were_divided_more_often_are_read(table, monkeypatch, tmp_path):
+    x, y = table
+    often = divisions.Scheme(members=1, rounds=4, growths=1)
+    for module in (cross_fitting, predictor, plan):
+        monkeypatch.setattr(module, "scheme", lambda num_rows: often)
+    classifier = TabICLLinearClassifier().fit(x[:160], y[:160])
+    classifier.save(tmp_path / "a.state")
+    monkeypatch.undo()
+    loaded = TabICLLinearClassifier.load(tmp_path / "a.state")
+    assert len(loaded.ensemble_.states[0].thresholds) == 4
+    np.testing.assert_array_equal(loaded.predict_proba(x), classifier.predict_proba(x))
 
 
 def test_rows_are_predicted_apart(fitted, table):
@@ -180,6 +209,18 @@ def test_pieces_that_are_added_are_the_whole(arguments, table, few_rows_grow):
     assert pieces.n_samples_seen_ == 240
     np.testing.assert_allclose(pieces.predict_proba(x), whole.predict_proba(x), atol=1e-5)
     assert whole.score(x, y) > 0.75
+
+
+def test_while_rows_are_held_they_are_fitted_as_those_of_a_table(table, fitted):
+    """Members have orders of their own; with rows there to stay, all have that of arrival."""
+    x, y = table
+    held = added(TabICLLinearClassifier(), x[:160], y[:160], 60, 61)
+    np.testing.assert_array_equal(held.predict_proba(x), fitted.predict_proba(x))
+    assert all(view.row_seed is not None for view in held.ensemble_.views)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(divisions, "MOST_GROWING", 80)
+        added(held, x[160:], y[160:])
+        assert [view.row_seed for view in held.ensemble_.views] == [None]
 
 
 @pytest.mark.parametrize("rows", [80, 180])

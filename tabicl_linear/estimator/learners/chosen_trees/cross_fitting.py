@@ -14,10 +14,9 @@ from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
-    MANY_ROUNDS,
-    ROUNDS,
-    rounds,
+    MOST_ROUNDS,
     rows_that_grow,
+    scheme,
 )
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
 from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor, fit_rows
@@ -73,7 +72,7 @@ class ChosenTrees(nn.Module):
             RidgeRegressions(each, num_features=max_columns, num_classes=num_classes)
             for each in (
                 replace(shares, seed=(options.seed + number) % 2**32)
-                for number in range(MANY_ROUNDS)
+                for number in range(MOST_ROUNDS)
             )
         )
 
@@ -127,7 +126,7 @@ class ChosenTrees(nn.Module):
         statistics = context_statistics(
             first, labels, categorical, num_features=None, rows_per_chunk=rows_per_chunk
         )
-        draws = self.draws(ROUNDS if stays else max(rounds(x.shape[1]), 1))
+        draws = self.draws(max(scheme(x.shape[1]).rounds, 1))
         thresholds = tuple(each.thresholds(first, statistics, rows_per_chunk) for each in draws)
         state = ChosenTreesState(thresholds, statistics, ())
         tasks = self._tasks(state, first, labels, rows_per_chunk)

@@ -13,7 +13,7 @@ import torch
 
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
-from tabicl_linear.estimator.learners.chosen_trees.divisions import ROUNDS, divisions
+from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions
 from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
 from tabicl_linear.estimator.learners.chosen_trees.predictor import (
     Divided,
@@ -51,11 +51,11 @@ class TaskSums(NamedTuple):
         Args:
             rows: The rows with the fixed features of each round.
         """
-        parts = divisions(rows[0].labels, ROUNDS, seed=rows[0].regressions.options.seed)
+        parts = divisions(rows[0].labels, len(rows), seed=rows[0].regressions.options.seed)
         grown, sums = list[Grown](), list[LeafSums]()
         for number, part in enumerate(parts):
             with using(tokenwise(device=torch.device("cpu"), backend="auto")):
-                grown.append(grow_on(rows[number // 2], part.growing, seed=number))
+                grown.append(grow_on(rows[number // 2], part.growing, seeds=[number]))
             sums.append(leaf_sums(rows[number // 2], part.solving, grown[-1].trees))
         counts = rows[0].one_hot(np.arange(len(rows[0]))).sum(0)
         growing = torch.zeros(len(parts), len(rows[0]), dtype=torch.bool, device=counts.device)

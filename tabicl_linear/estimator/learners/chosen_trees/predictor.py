@@ -13,7 +13,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     FEW_ROWS,
     Division,
     divisions,
-    rounds,
+    scheme,
 )
 from tabicl_linear.estimator.learners.chosen_trees.growth import Grown, grow
 from tabicl_linear.estimator.learners.chosen_trees.solving import (
@@ -134,7 +134,7 @@ def fit_rows(draws: Sequence[TaskRows]) -> Finished:
         draws: The rows with the fixed features of each round, or of a single one without any.
     """
     rows = draws[0]
-    num_rounds = len(draws) if rounds(len(rows)) else 0
+    num_rounds = scheme(len(rows)).rounds
     parts = divisions(rows.labels, num_rounds, seed=rows.regressions.options.seed)
     return fit_divisions([each for each in draws for _ in range(2)], parts)
 
@@ -219,8 +219,10 @@ def _divided(every: Sequence[TaskRows], parts: Sequence[Division]) -> Iterator[D
 
     Few rows are solved from their products, many from sums over them.
     """
+    growths = scheme(len(every[0])).growths
     for number, (rows, part) in enumerate(zip(every, parts, strict=True)):
-        grown = grow_on(rows, part.growing, seed=number)
+        seeds = range(number * growths, (number + 1) * growths)
+        grown = grow_on(rows, part.growing, seeds=seeds)
         asked = np.intersect1d(part.solving, rows.sample, assume_unique=True)
         regression: Regression
         if len(part.solving) <= MOST_PRODUCTS:
@@ -242,11 +244,16 @@ def leaf_sums(rows: TaskRows, some: Indices, trees: Trees) -> LeafSums:
     return LeafSums.over(chunks, trees.num_leaves)
 
 
-def grow_on(rows: TaskRows, growing: Indices, *, seed: int) -> Grown:
-    """Trees that are grown on some rows, on the device of the rows."""
+def grow_on(rows: TaskRows, growing: Indices, *, seeds: Sequence[int]) -> Grown:
+    """Trees that are grown on some rows with each seed, on the device of the rows.
+
+    Steps are those of the mean of boosting with each.
+    """
     z, labels = rows.standardised(growing), torch.from_numpy(rows.labels[growing])
     num_classes = rows.regressions.num_classes
-    grown = grow(z.cpu(), labels, num_classes=num_classes, seed=seed)
+    every = [grow(z.cpu(), labels, num_classes=num_classes, seed=seed) for seed in seeds]
+    trees = side_by_side([each.trees for each in every])
+    grown = Grown(trees, torch.cat([each.steps for each in every]) / len(every))
     return map_tensors(lambda tensor: tensor.to(z.device), grown)
 
 

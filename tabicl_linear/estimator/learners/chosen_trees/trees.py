@@ -63,7 +63,8 @@ def side_by_side(parts: Sequence[Trees]) -> Trees:
     """Several as one: nodes and leaves of each are numbered after those of the ones before."""
     nodes = [0, *accumulate(len(part.columns) for part in parts)]
     leaves = [0, *accumulate(part.num_leaves for part in parts)]
-    is_leaf = [part.following[:, 0] == torch.arange(len(part.columns)) for part in parts]
+    every = [torch.arange(len(part.columns), device=part.columns.device) for part in parts]
+    is_leaf = [part.following[:, 0] == each for part, each in zip(parts, every, strict=True)]
     return Trees(
         columns=torch.cat([part.columns for part in parts]),
         thresholds=torch.cat([part.thresholds for part in parts]),

@@ -107,6 +107,30 @@ def test_long_tables_are_solved_from_sums_and_their_state_does_not_grow(monkeypa
     assert num_bytes(long) == pytest.approx(num_bytes(short), rel=0.2)
 
 
+def test_trees_that_are_grown_twice_are_solved_together(monkeypatch, queries):
+    """Boosting is the mean of both, and neither is the other."""
+    monkeypatch.setattr(divisions_module, "FEW_ROWS", 200)
+    monkeypatch.setattr(predictor_module, "FEW_ROWS", 200)
+    grown = list[growth.Grown]()
+
+    def grow(*arguments, **options):
+        grown.append(growth.grow(*arguments, **options))
+        return grown[-1]
+
+    monkeypatch.setattr(predictor_module, "grow", grow)
+    predictor = fitted(300).predictors[0]
+    assert len(grown) == 8
+    assert len(predictor.trees.roots) == 8 * growth.NUM_TREES
+    thresholds = [each.trees.thresholds for each in grown]
+    assert_close(predictor.trees.thresholds, torch.cat(thresholds), ROUNDING)
+    assert not torch.equal(thresholds[0], thresholds[1])
+    steps = torch.cat([each.steps for each in grown]) / 8
+    part = predictor.steps.norm() / steps.norm()
+    assert_close(predictor.steps, part * steps, 1e-5)
+    x, labels = queries
+    assert (learner().predict(fitted(300), x)[0].argmax(1).numpy() == labels).mean() > 0.8
+
+
 def test_sums_and_products_of_rows_give_the_same(monkeypatch, state, queries):
     x, _ = queries
     expected = learner().predict(state, x)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tabicl_linear.estimator.learners.chosen_trees import divisions as module
-from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions, rounds
+from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions, scheme
 
 LABELS = np.array([0] * 11 + [1] * 5 + [2])
 
@@ -36,6 +36,16 @@ def test_of_a_long_table_the_first_rows_grow_and_all_others_are_solved(monkeypat
         assert len(part.solving) == 90
 
 
-@pytest.mark.parametrize(("rows", "expected"), [(49, 0), (50, 4), (2000, 4), (2001, 2)])
-def test_rounds_follow_the_number_of_rows(rows, expected):
-    assert rounds(rows) == expected
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (49, (1, 0, 0)),
+        (50, (2, 3, 1)),
+        (2000, (2, 3, 1)),
+        (2001, (1, 2, 2)),
+        (5999, (1, 2, 2)),
+        (6000, (1, 2, 1)),
+    ],
+)
+def test_the_scheme_follows_the_number_of_rows(rows, expected):
+    assert scheme(rows) == expected
