@@ -112,6 +112,9 @@ def _from_arrow(cells: pd.Series, kind: pa.DataType) -> pd.Series:
     if pa.types.is_string_view(kind) or pa.types.is_run_end_encoded(kind):
         # pandas holds these, but computes nothing with them.
         return pd.Series(pa.array(cells.array).to_pylist(), index=cells.index, dtype=object)
+    if kind == "time64[ns]":  # Python has microseconds
+        times = pa.array(cells.array).cast("time64[us]", safe=False)
+        return pd.Series(times.to_pylist(), index=cells.index, dtype=object)
     return cells.astype(object).where(cells.notna(), None)
 
 
