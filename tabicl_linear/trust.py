@@ -166,5 +166,7 @@ def refused(key: str, value: Any) -> ConfigError:
         text = value["class_path"]
     return ConfigError(
         f"{key}={text[:200]!r}: a checkpoint may set numbers, and name the classes that are listed "
-        "for this place, but not this; set trust_code to true if you trust it."
+        "for this place, but not this. If you trust it, set trust_code to true: --trust_code true "
+        "of fit, validate and test, --trust-code of other commands, and in Python "
+        "load_model(PATH, trust_code=True), which classifiers take as their model."
     )

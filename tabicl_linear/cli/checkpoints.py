@@ -34,6 +34,11 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=count, help="threads of PyTorch; its own choice if left out"
     )
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add whether code of others runs."""
     parser.add_argument(
         "--trust-code",
         action="store_true",

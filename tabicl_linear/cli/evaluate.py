@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.extras import BENCHMARKS, require
 from tabicl_linear.cli.outputs import check_folder, say
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
@@ -46,7 +47,13 @@ def _evaluate(options: argparse.Namespace) -> int:
     output: Path = options.output
     check_folder(output)
     evaluation = Evaluation(
-        candidates=candidates(options.model, options.baseline, options.ensemble, options.arguments),
+        candidates=candidates(
+            options.model,
+            options.baseline,
+            options.ensemble,
+            options.arguments,
+            trust_code=options.trust_code,
+        ),
         benchmark=benchmark(options.benchmark, options.suite, partial(_openml, options)),
         ensemble=options.ensemble,
         shard=(number - 1, of),
@@ -126,6 +133,7 @@ def _add_candidates(parser: OneLineArgumentParser) -> None:
         metavar="MODEL",
         help="default, PATH or NAME=PATH of a checkpoint or export",
     )
+    add_trust(parser)
     parser.add_argument(
         "--baseline",
         nargs="+",

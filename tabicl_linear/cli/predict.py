@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.shipped import WEIGHTS
 
 if TYPE_CHECKING:
     from tabicl_linear.cli.predict_tables import TableOptions
@@ -81,10 +83,12 @@ def _predict_on_cluster(options: argparse.Namespace) -> None:
 
 
 def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
+    from tabicl_linear.checkpoint import load_model
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 
+    is_foreign = options.trust_code and options.model not in WEIGHTS
     return TabICLLinearClassifier(
-        options.model,
+        load_model(options.model, trust_code=True) if is_foreign else options.model,
         ensemble=options.ensemble,
         n_estimators=options.n_estimators,
         softmax_temperature=options.softmax_temperature,
@@ -173,6 +177,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         default="default",
         help="checkpoint or safetensors export (default: the weights of the package)",
     )
+    add_trust(parser)
     parser.add_argument(
         "--ensemble",
         choices=("default", "paper"),

@@ -38,6 +38,7 @@ class Candidate:
         path: File of its weights, where it has one, or the name of shipped ones.
         ensemble: EnsembleName of a model's ensemble.
         arguments: Others of a model's `TabICLLinearClassifier`, by name.
+        trust_code: Whether the file may name classes outside tabicl_linear.
     """
 
     name: str
@@ -46,13 +47,15 @@ class Candidate:
     path: Path | str | None = None
     ensemble: EnsembleName = "default"
     arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    trust_code: bool = False
 
     def make(self, threads: int | None) -> ClassifierMixin:
         """An unfitted classifier that uses so many threads."""
         if self.kind == "model":
             assert self.path is not None
             resources = {"n_jobs": threads, "ensemble": self.ensemble}
-            return TabICLLinearClassifier(self.path, **(resources | dict(self.arguments)))
+            model = load_model(self.path, trust_code=True) if self.trust_code else self.path
+            return TabICLLinearClassifier(model, **(resources | dict(self.arguments)))
         weights = () if self.path is None else (str(self.path),)
         return BASELINES[self.kind].make(*weights, threads=threads)
 
@@ -68,6 +71,8 @@ def candidates(
     baselines: Sequence[str],
     ensemble: EnsembleName,
     arguments: Sequence[Sequence[str]] = (),
+    *,
+    trust_code: bool = False,
 ) -> tuple[Candidate, ...]:
     """Candidates of a command line.
 
@@ -76,13 +81,15 @@ def candidates(
         baselines: Names of `BASELINES`, with ":PATH" behind those that need weights.
         ensemble: EnsembleName of the models.
         arguments: Name of a model and NAME=VALUE of its classifier's arguments, for each.
+        trust_code: Whether files of models may name classes outside tabicl_linear.
 
     Raises:
         ConfigError: None at all, two of one name, an unknown or uninstalled baseline, one
-            without its weights, or arguments of no model or that its classifier does not have.
+            without its weights, arguments of no model or that its classifier does not have, or a
+            file that names what it may name with `trust_code` alone.
         CheckpointError: A model that cannot be loaded.
     """
-    competitors = [_model(named, ensemble) for named in models]
+    competitors = [_model(named, ensemble, trust_code) for named in models]
     competitors += [_baseline(named) for named in baselines]
     names = [candidate.name for candidate in competitors]
     if not names:
@@ -114,7 +121,7 @@ def _with_arguments(candidate: Candidate, texts: Sequence[str]) -> Candidate:
     return replace(candidate, identity=identity, arguments=values)
 
 
-def _model(named: str, ensemble: EnsembleName) -> Candidate:
+def _model(named: str, ensemble: EnsembleName, trust_code: bool) -> Candidate:
     # Names of folders and files may hold "=", as those of Lightning's checkpoints do. Unlike
     # `Path.is_file`, this says no where a name is longer than the system takes.
     is_path = "=" not in named or os.path.isfile(checkpoint_path(named))
@@ -122,10 +129,11 @@ def _model(named: str, ensemble: EnsembleName) -> Candidate:
     path = checkpoint_path(given)
     if not os.path.isfile(path):
         raise CheckpointError(f"--model {named}: there is no file {path}.")
-    load_model(path)  # whether it can be loaded is better known now than in the first fold
+    # Whether it can be loaded is better known now than in the first fold.
+    load_model(path, trust_code=trust_code)
     name = name or (named if named in WEIGHTS else path.stem)
     if given not in WEIGHTS:
-        return Candidate(name, _checksum(path), "model", path, ensemble)
+        return Candidate(name, _checksum(path), "model", path, ensemble, trust_code=trust_code)
     # By its name the default predicts by trees as well, by its path it is the network alone.
     arguments = {"trees": "auto"}
     identity = identified(_checksum(path), arguments)

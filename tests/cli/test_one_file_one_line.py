@@ -6,14 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
 from command_line import TINY
 from contract import fixed_decay, test_priors
+from evaluation import benchmark_folder
 
-from tabicl_linear import load_model
+from tabicl_linear import TabICLLinearClassifier, load_model
 from tabicl_linear.__main__ import main
+from tabicl_linear.errors import ConfigError
 
 PRIOR = '''
 """Labels by the sign of the first column."""
@@ -117,6 +121,59 @@ def test_the_mixer_is_loaded_and_predicts_as_its_export_does(run, importable):
         logits = [model.predict(model.fit(x[:, :20], y[:, :20]), x[:, 20:]) for model in models]
     assert logits[0].isfinite().all()
     assert torch.equal(*logits)
+
+
+def test_the_classifier_says_how_it_is_given_the_mixer(run, importable):
+    x, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
+    path = run / "last.ckpt"
+    with pytest.raises(
+        ConfigError, match=r"load_model\(PATH, trust_code=True\), which classifiers"
+    ):
+        TabICLLinearClassifier(path, n_estimators=1).fit(x, y)
+    model = load_model(path, trust_code=True)
+    assert np.isfinite(
+        TabICLLinearClassifier(model, n_estimators=1).fit(x, y).predict_proba(x)
+    ).all()
+
+
+def test_a_table_is_predicted_by_the_mixer_if_trusted(run, importable, tmp_path, capfd):
+    table, output = tmp_path / "table.csv", tmp_path / "out.csv"
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    pd.DataFrame(rows, columns=list("abcd")).assign(y=np.arange(30) % 3).to_csv(table, index=False)
+    command = ["predict", *map(str, [table, table]), "--target", "y", "--output", str(output)]
+    command += ["--model", str(run / "last.ckpt"), "--n-estimators", "1"]
+    assert main(command) == 2
+    assert "--trust-code of other commands" in capfd.readouterr().err
+    assert main([*command, "--trust-code"]) == 0
+    assert len(pd.read_csv(output)) == 30
+
+
+def test_trusting_does_not_take_the_trees_from_the_default(tmp_path, capfd):
+    table = tmp_path / "table.csv"
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    pd.DataFrame(rows, columns=list("ab")).assign(y=rows[:, 0] > 0).to_csv(table, index=False)
+    written = []
+    for options in ([], ["--trust-code"]):
+        output = tmp_path / f"out{len(options)}.csv"
+        command = ["predict", *map(str, [table, table]), "--target", "y", "--output", str(output)]
+        assert main([*command, *options]) == 0
+        written.append(output.read_text())
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_mixer_is_evaluated_if_trusted(jobs, run, importable, tmp_path, capfd):
+    tables = benchmark_folder.write(tmp_path / "tables")
+    output = tmp_path / "out"
+    command = ["evaluate", "--benchmark", f"folder:{tables}", "--suite", "other"]
+    command += ["--output", str(output), "--model", f"mine={run / 'last.ckpt'}", "--jobs", jobs]
+    command += ["--arguments", "mine", "n_estimators=1"]
+    assert main(command) == 2
+    assert "--trust-code of other commands" in capfd.readouterr().err
+    assert main([*command, "--trust-code"]) == 0
+    results = pd.read_csv(output / "results.csv")
+    assert results["error"].isna().all()
+    assert results["value"].notna().all()
 
 
 @pytest.mark.parametrize("promise", test_priors.CONTRACT, ids=lambda f: f.__name__)

@@ -35,7 +35,8 @@ def text_of(value: object) -> str:
     """Text that is the same for 1, 1.0 and '1'."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
-    return str(value)
+    # The text of an array leaves out what is in the middle of a long one.
+    return str(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
 def looked_up(

@@ -5,6 +5,7 @@ as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
 from collections.abc import Hashable
+from datetime import time
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from pandas.api import types as dtypes
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.text_formats import (
     ISO,
+    TIMES,
     date_format,
     placeholder,
     read_dates,
@@ -47,7 +49,8 @@ class Reading(NamedTuple):
 
     Attributes:
         kind: What they hold.
-        text_format: Of numbers the decimal sign of text, "." or ","; of dates the format of text.
+        text_format: Of numbers the decimal sign of text, "." or ",", and behind it their unit, if
+            they have one, as ".$"; of dates the format of text.
         note: What is worth telling about text that is read as numbers or dates; mostly empty.
     """
 
@@ -88,8 +91,12 @@ def _read_objects_as(cells: pd.Series, name: Hashable) -> Reading:
         return Reading("boolean")
     if content in ("datetime", "datetime64", "date"):
         return Reading("datetime", ISO)
+    if content == "time":
+        return Reading("datetime", TIMES[-1])
     if content in ("timedelta", "timedelta64"):
         raise DataError(f"Column {name!r} holds durations; give them as a number of seconds.")
+    if content in ("period", "interval"):
+        raise DataError(f"Column {name!r} holds {content} values; turn them into numbers or text.")
     # What stands for a missing number is a category like others if there are no numbers.
     values = present[~placeholder(present)]
     reading = None
@@ -117,11 +124,13 @@ def _read_as_numbers(values: pd.Series, name: Hashable) -> Reading | None:
     plain = ~np.isnan(_parsed(values, name, ""))
     if plain.all():
         return Reading("numeric", ".")
-    if len({unit_of(value) for value in values} - {""}) > 1:
-        return None  # amounts in several currencies are not comparable
+    units = {unit_of(value) for value in values if isinstance(value, str)}
+    if len(units - {""}) > 1 or {"%", ""} <= units:
+        return None  # amounts in several currencies are not comparable, nor "5 %" and "5"
     for decimal in (".", ","):
         if not np.isnan(_parsed(values, name, decimal)).any():
-            return Reading("numeric", decimal, f"{values[~plain].iloc[0]!r} as numbers")
+            note = f"{values[~plain].iloc[0]!r} as numbers"
+            return Reading("numeric", decimal + "".join(units), note)
     return None
 
 
@@ -162,11 +171,19 @@ def missing(cells: pd.Series) -> npt.NDArray[np.bool_]:
 
 
 def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[np.float64]:
-    """The cells as float64; NaN where missing or infinite. `text_format`: the decimal sign of text.
+    """The cells as float64; NaN where missing or infinite.
+
+    Args:
+        cells: Cells of a column.
+        name: Label of the column.
+        text_format: Decimal sign and unit of text, see `Reading`.
 
     Raises:
-        DataError: A cell is not a number; the message names the column and the first such value.
+        DataError: A cell is not a number, or has another unit; the message names the column and the
+            first such value.
     """
+    if dtypes.is_complex_dtype(cells.dtype):
+        raise DataError(f"Column {name!r} holds complex numbers; give real numbers.")
     absent = missing(cells)
     if not absent.all() and _holds_dates(cells):
         raise DataError(
@@ -177,7 +194,7 @@ def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[n
         values = cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
         values = decimals(values, cells.dtype)
     else:
-        values = _parsed(cells, name, text_format)
+        values = _parsed(cells, name, text_format[:1])
         wrong = np.isnan(values) & ~absent
         if wrong.any():
             wrong &= ~placeholder(cells)
@@ -186,8 +203,20 @@ def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[n
                 f"Column {name!r} held numbers in the training table and holds "
                 f"{cells[wrong].iloc[0]!r} here; give numbers or missing values."
             )
+        _refuse_other_unit(cells[~np.isnan(values)], name, text_format[1:])
     values[~np.isfinite(values)] = np.nan
     return values
+
+
+def _refuse_other_unit(cells: pd.Series, name: Hashable, unit: str) -> None:
+    """Refuse text in another unit; text without one counts as in the unit, except of percent."""
+    fitting = {unit} if unit == "%" else {unit, ""}
+    for value in cells:
+        if isinstance(value, str) and unit_of(value) not in fitting:
+            raise DataError(
+                f"Column {name!r} held numbers {f'in {unit}' if unit else 'without a unit'} in the "
+                f"training table and holds {value!r} here; convert it."
+            )
 
 
 def stamps(cells: pd.Series, name: Hashable, text_format: str) -> pd.Series:
@@ -200,12 +229,19 @@ def stamps(cells: pd.Series, name: Hashable, text_format: str) -> pd.Series:
         cells = cells.astype(object)  # of dates or of text: what the categories are
     try:
         if _holds_dates(cells):
+            if text_format in TIMES and cells.notna().any():
+                raise DataError(
+                    f"Column {name!r} held times of day in the training table and holds dates here "
+                    f"({cells.dropna().iloc[0]}); give table[{name!r}].dt.time."
+                )
             times = pd.to_datetime(cells, utc=True)
         else:
             texts = cells.astype(object)
             absent = missing(cells) | placeholder(texts)
             is_text = np.array([isinstance(value, str) for value in texts], dtype=bool)
             times = read_dates(texts.where(is_text & ~absent), text_format)
+            if text_format in TIMES:
+                times = times.fillna(_times_of_day(texts))
             wrong = times.isna().to_numpy() & ~absent
             if wrong.any():
                 like = "" if text_format == ISO else f", as text in the format {text_format}"
@@ -218,6 +254,12 @@ def stamps(cells: pd.Series, name: Hashable, text_format: str) -> pd.Series:
         if isinstance(error, DataError):
             raise
         raise DataError(f"Column {name!r} holds dates that pandas cannot read: {error}.") from error
+
+
+def _times_of_day(cells: pd.Series) -> pd.Series:
+    """Time stamps of Python's times of day; NaT for other objects."""
+    texts = [value.isoformat() if isinstance(value, time) else None for value in cells]
+    return read_dates(pd.Series(texts, index=cells.index, dtype=object), TIMES[-1])
 
 
 def _holds_dates(cells: pd.Series) -> bool:

@@ -10,7 +10,8 @@ from pandas.tseries.api import guess_datetime_format
 
 ISO = "ISO8601"
 """The format of pandas for all dates of ISO 8601, with or without time."""
-TIMES = ("%H:%M", "%H:%M:%S")
+TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f")
+"""Formats of times of day; the last takes those without a fraction too."""
 PLACEHOLDERS = frozenset(["", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"])
 """Texts that stand for a missing value among numbers or dates, in any case."""
 
@@ -75,4 +76,5 @@ def date_format(texts: pd.Series) -> str | None:
 
 def read_dates(cells: pd.Series, text_format: str) -> pd.Series:
     """Time stamps in UTC; NaT where a cell has another format."""
-    return pd.to_datetime(cells, format=text_format, utc=True, errors="coerce")
+    times = pd.to_datetime(cells, format=text_format, utc=True, errors="coerce").dt.as_unit("us")
+    return times.fillna(read_dates(cells, TIMES[-2])) if text_format == TIMES[-1] else times

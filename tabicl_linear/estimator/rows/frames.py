@@ -67,7 +67,7 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     replacements: dict[Hashable, pd.Series] = {}
     for name, cells in frame.items():
         if isinstance(cells.dtype, pd.ArrowDtype) and not _is_number(cells.dtype.pyarrow_dtype):
-            replacements[name] = pa.array(cells.array).to_pandas().set_axis(cells.index)
+            replacements[name] = _from_arrow(cells)
         elif cells.dtype == object and any(map(_is_huge, cells)):
             finite = [_finite(cell) for cell in cells]
             replacements[name] = pd.Series(finite, index=cells.index, dtype=object)
@@ -88,6 +88,13 @@ def computable_array(array: np.ndarray) -> np.ndarray:
     plain = np.empty(array.size, dtype=object)
     plain[:] = cells
     return plain.reshape(array.shape)
+
+
+def _from_arrow(cells: pd.Series) -> pd.Series:
+    values = pa.array(cells.array)
+    if values.type == "time64[ns]":  # Python has microseconds
+        values = values.cast("time64[us]", safe=False)
+    return values.to_pandas().set_axis(cells.index)
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pandas as pd
 from pandas.api import types as dtypes
@@ -21,6 +21,9 @@ from pandas.api import types as dtypes
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.notices import shown
 from tabicl_linear.estimator.rows.labels import MISSING_WORDS, typed_labels
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CSV, TSV, PARQUET, GZIP = ".csv", ".tsv", ".parquet", ".gz"
 STANDARD_INPUT = Path("-")
@@ -123,7 +126,8 @@ class TableFile:
         """
         with self._faults():
             if self.is_typed:
-                frame = pd.read_parquet(self.path, columns=self.columns)
+                with self._parquet() as file:
+                    frame = _frame_of(file.read(self.columns))
             else:
                 with self._bytes() as stream:
                     frame = pd.read_csv(stream, **self._options(texts, self._text.as_written))
@@ -146,7 +150,7 @@ class TableFile:
             if self.is_typed:
                 with self._parquet() as file:
                     for batch in file.iter_batches(ROWS_PER_PIECE, columns=names):
-                        yield batch.to_pandas()
+                        yield _frame_of(batch)
                 return
             # All columns, since `usecols` would cut rows that are too long.
             options = self._options(texts, self._text.as_written)
@@ -245,6 +249,15 @@ class TableFile:
                 f"{self.name} is not a readable {self._kind[1:]} file "
                 f"({' '.join(str(error).split())})."
             ) from error
+
+
+def _frame_of(rows: "pa.Table | pa.RecordBatch") -> pd.DataFrame:
+    """The rows as a frame; times of day to the microsecond, as Python has them."""
+    for place, kind in enumerate(rows.schema.types):
+        if kind == "time64[ns]":
+            cells = rows.column(place).cast("time64[us]", safe=False)
+            rows = rows.set_column(place, rows.schema.names[place], cells)
+    return rows.to_pandas()
 
 
 def _csv_fault(error: Exception) -> str:

@@ -92,3 +92,32 @@ def test_dates_as_categories_are_the_dates_at_prediction():
             np.testing.assert_array_equal(column.encode(cells), column.encode(days))
     with pytest.raises(DataError, match=r"'when' held dates .* holds no dates here \(1\)"):
         columns[0].encode(pd.Series([1, None], dtype="category"))
+
+
+TIMES = [datetime.time(6, 30), None, datetime.time(12, 0, 5), datetime.time(18, 45, 1, 500_000)]
+
+
+@pytest.mark.parametrize("fraction", [True, False])
+def test_times_of_day_are_the_same_as_text(fraction):
+    times = pd.Series(TIMES if fraction else TIMES[:3], **OBJECT)
+    texts = times.map(lambda time: None if time is None else time.isoformat())
+    columns = fit_all(times, "when")
+    hours = np.array([6.5, 12, 18.75] if fraction else [6.5, 12])
+    assert [column.part for column in columns[:-1]] == ["days", "hour"]
+    expected = (hours - hours.mean()) / hours.std()
+    np.testing.assert_allclose(columns[1].encode(times)[times.notna()], expected, atol=1e-9)
+    for column, same in zip(columns, fit_all(texts, "when"), strict=True):
+        for cells in (times, texts):
+            np.testing.assert_array_equal(column.encode(cells), same.encode(cells))
+
+
+def test_times_of_day_are_no_dates():
+    dates, times = pd.Series(pd.to_datetime(["2024-01-01", "2024-02-02"])), pd.Series(TIMES)
+    with pytest.raises(DataError, match=r"'when' held dates .* \(datetime.time\(6, 30\)\)"):
+        fit_column(dates, "when", 0).encode(times)
+    column = fit_column(times, "when", 0)
+    with pytest.raises(
+        DataError, match=r"'when' held times of day .* holds dates here \(2024-01-01"
+    ):
+        column.encode(dates)
+    assert np.isnan(column.encode(dates.mask(dates.notna()))).all()

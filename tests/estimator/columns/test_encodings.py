@@ -1,3 +1,4 @@
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -266,6 +267,42 @@ def test_numbers_written_as_text_are_the_numbers(texts, values):
     assert isinstance(column, NumericColumn)
     np.testing.assert_array_equal(column.encode(cells), expected.encode(numbers))
     np.testing.assert_array_equal(column.encode(numbers), expected.encode(numbers))
+
+
+@pytest.mark.parametrize(
+    ("texts", "other", "held"),
+    [
+        (["$1,200", "$30"], "€1,200", r"in \$"),
+        (["$1,200", "30"], "1,200 USD", r"in \$"),
+        (["1.200,50 €", "30 €"], "$30", "in €"),
+        (["1,200", "30"], "$30", "without a unit"),
+        ([1200.0, 30.0], "30 %", "without a unit"),
+        (["5 %", "12 %"], "5", "in %"),
+    ],
+)
+def test_text_in_another_unit_is_refused(texts, other, held):
+    column = fit_column(pd.Series(texts), "a", 0)
+    cells = pd.Series([texts[1], None, other], dtype=object)
+    message = rf"^Column 'a' held numbers {held} .* holds '{re.escape(other)}' here; convert it"
+    with pytest.raises(DataError, match=message):
+        column.encode(cells)
+    assert np.isfinite(column.encode(cells[:1])).all()
+
+
+def test_text_without_a_currency_is_in_that_of_the_column():
+    column = fit_column(pd.Series(["$5", "$7"]), "a", 0)
+    assert column.encode(pd.Series(["7", "$7"])).tolist() == [1, 1]
+
+
+def test_complex_numbers_are_refused_at_prediction():
+    with pytest.raises(DataError, match="'a' holds complex numbers; give real numbers"):
+        fit_column(pd.Series([1.0, 2.0]), "a", 0).encode(pd.Series([1 + 2j]))
+
+
+def test_long_arrays_that_differ_in_the_middle_are_different_categories():
+    cells = pd.Series([np.arange(2000), np.arange(2000)], **OBJECT)
+    cells[1][1000] = -1
+    assert fit_column(cells, "a", 0).encode(cells).tolist() == [1, 0]
 
 
 def test_rare_categories_share_one_code_above_the_limit():

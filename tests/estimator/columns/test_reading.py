@@ -67,6 +67,8 @@ def test_text_with_some_digits_is_no_reason_to_warn():
         (["a", "?"], "str", "categorical"),
         (["$5", "7"], "str", "numeric"),
         (["$5", "7 €"], "str", "categorical"),
+        (["5 %", "7"], "str", "categorical"),
+        (["5 %", 0.07], "object", "numeric"),
         (["LOT 5", "LOT 6"], "str", "categorical"),
         (["1,5", "2,25"], "str", "numeric"),
         (["1,5", "2.5"], "str", "categorical"),

@@ -123,6 +123,11 @@ class TestArrowTypes:
         table = pd.DataFrame({"a": values, "b": range(ROWS)})
         assert np.isfinite(fitted(table).predict_proba(table)).all()
 
+    def test_times_of_day_in_nanoseconds_are_read_to_the_microsecond(self):
+        cells = pa.array([5_000_001_009, None], pa.int64()).cast(pa.time64("ns"))
+        table = pd.DataFrame({"a": pd.Series(cells, dtype=pd.ArrowDtype(cells.type))})
+        assert computable(table).a.tolist() == [datetime.time(0, 0, 5, 1), None]
+
     def test_durations_are_refused(self):
         cells = pa.array([datetime.timedelta(1), None] * 10)
         table = pd.DataFrame({"a": pd.Series(cells, dtype=pd.ArrowDtype(cells.type))})

@@ -3,14 +3,19 @@
 import gzip
 import io
 import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.rows import table_file
 from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, TableFile, TextFormat, suffix_of
 
@@ -37,6 +42,35 @@ def test_pieces_are_the_file(path):
     assert file.labels("b").tolist() == list("vwxyz") * 5
     with pytest.raises(DataError, match=r"no column 'd'.*a, b, c\. Name one of"):
         file.labels("d")
+
+
+TYPED = {
+    "time32[s]": [3600 * i for i in range(20)],
+    "time64[us]": [3_600_500_000 * i for i in range(20)],
+    "time64[ns]": [3_600_000_000_001 * i for i in range(20)],
+    "decimal": [Decimal(i) / 4 for i in range(20)],
+    "binary": [bytes([97 + i % 3]) for i in range(20)],
+    "list": [[i % 3] for i in range(20)],
+    "date": [date(2024, 1, 1 + i) for i in range(20)],
+    "timestamp": [datetime(2024, 1, 1 + i, i, tzinfo=UTC) for i in range(20)],
+    "bool": [i % 3 == 0 if i % 4 else None for i in range(20)],
+    "int": [i if i % 4 else None for i in range(20)],
+}
+
+
+@pytest.mark.filterwarnings("ignore:Text is read in columns:UserWarning")
+@pytest.mark.parametrize("kind", TYPED)
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_a_table_is_the_same_as_parquet_and_as_csv(kind, in_pieces, tmp_path):
+    cells = pa.array(TYPED[kind], kind if kind.startswith("time") and "[" in kind else None)
+    parquet.write_table(pa.table({"a": cells}), tmp_path / "t.parquet")
+    TableFile(tmp_path / "t.parquet").frame().to_csv(tmp_path / "t.csv", index=False)
+    files = [TableFile(tmp_path / name) for name in ("t.parquet", "t.csv")]
+    frames = [next(file.pieces()) if in_pieces else file.frame() for file in files]
+    learnt = [TablePreprocessor().fit(frame) for frame in frames]
+    matrices = [columns.transform(frame) for columns in learnt for frame in frames]
+    for matrix in matrices[1:]:
+        np.testing.assert_array_equal(matrix, matrices[0])
 
 
 def test_a_column_without_a_name_has_the_one_of_pandas(tmp_path):
