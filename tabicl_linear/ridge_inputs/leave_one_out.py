@@ -25,6 +25,7 @@ from tabicl_linear.ridge_inputs.solve import (
     of_set,
     solve_moments,
     solve_rows,
+    without_own,
 )
 from tabicl_linear.ridge_inputs.solved import assert_solved
 from tabicl_linear.types import Float, Int, Tensor
@@ -67,10 +68,11 @@ class LeaveOneOut(NamedTuple):
             first: Number of the first of them in the context.
         """
         pairs = zip(self.regressions, self.sets, strict=True)
-        shares = [
-            regression.left_out(of_set(features, part), targets)[0] for regression, part in pairs
-        ]
-        predictions = self.solution.about(torch.stack(shares, dim=2))
+        leverages = torch.cat([each.leverages(of_set(features, part)) for each, part in pairs])
+        shares, prior = self.solution.shares(features, self.sets), self.solution.prior
+        prior = prior[:, None, None]  # of all rows and sets
+        others = without_own(shares - prior, leverages.movedim(0, 2), targets[:, :, None], prior)
+        predictions = self.solution.about(others)
         if self.class_map is None:
             return predictions
         sampled = slice(-first % self.step, None, self.step)

@@ -121,15 +121,21 @@ class Solution(NamedTuple):
             features: All features of the rows.
             sets: Where those of each set stand among them.
         """
+        return self.about(self.shares(features, sets))
+
+    def shares(
+        self, features: Float[Tensor, "b n f"], sets: Sequence[FeatureSet]
+    ) -> Float[Tensor, "b n s y"]:
+        """Shares that each set predicts for rows, from all their features."""
         features = features.to(self.offsets.dtype)  # once, and not for each set
         first, *others = ([part.place for part in feature_set] for feature_set in sets)
         if all(places == first for places in others):  # one product for all sets
             weights = torch.cat(self.weights, dim=-1)
             sums = of_set(features, sets[0]) @ weights
-            return self.about(sums.unflatten(2, (len(sets), -1)) + self.offsets[:, None])
+            return sums.unflatten(2, (len(sets), -1)) + self.offsets[:, None]
         parts = zip(self.weights, self.offsets.unbind(1), sets, strict=True)
         shares = [offset_shares(of_set(features, part), *linear) for *linear, part in parts]
-        return self.about(torch.stack(shares, dim=2))
+        return torch.stack(shares, dim=2)
 
     def about(self, shares: Float[Tensor, "b n s y"]) -> RidgePredictions:
         """Predicted shares with what is known about them."""

@@ -32,6 +32,8 @@ LARGEST_LEVERAGE = 1 - 1e-6
 
 A lower bound on 1 - h would let rows see their own labels: short contexts have h of 0.99 and more.
 """
+SURE_LEVERAGE = 0.5
+"""Up to here float32 is enough: 1 - h is off by 2e-4 of itself with a million rows."""
 SMALLEST_VARIANCE = 1e-12
 """Of all features of a kind together; less is rounding."""
 
@@ -183,22 +185,52 @@ class OfSums(NamedTuple):
         self, features: Float[Tensor, "b n f"], targets: Float[Tensor, "b n y"]
     ) -> Float[Tensor, "p b n y"]:
         """Predictions of context rows, each from all others, from their features and labels."""
-        mean, scale, shares, weights = self.regression
-        # First a copy: operations on both dtypes take twice as long.
-        features = features.to(mean.dtype, copy=True).sub_(mean[:, None]).mul_(scale[:, None])
-        own = 1 / self.rows.unsqueeze(-1)
-        leverage = _squared_lengths(self.factors, features.transpose(1, 2)) + own
-        alone = leverage > LARGEST_LEVERAGE
-        shares = shares[:, None]
+        features = self._scaled(features, self.rows.dtype)
+        leverage = self._leverage(features, self.factors)
         # Weights side by side: features would be copied for each penalty otherwise.
-        predicted = torch.einsum("bnf,pbfy->pbny", features, weights)
-        change = (predicted - leverage * (targets - shares)) / (1 - leverage)
-        return shares + change.masked_fill(alone, 0.0)
+        predicted = torch.einsum("bnf,pbfy->pbny", features, self.regression.weights)
+        return without_own(predicted, leverage, targets, self.regression.shares[:, None])
+
+    def leverages(self, features: Float[Tensor, "b n f"]) -> Float[Tensor, "p b n 1"]:
+        """How much context rows weigh in their own predictions.
+
+        In the dtype of the features, and anew in float64 where it is above `SURE_LEVERAGE`: there
+        an error of float32 would let a row see its own label. Leverages of all rows together are
+        fewer than the features, so that rows above it are few.
+        """
+        scaled = self._scaled(features, features.dtype)
+        leverage = self._leverage(scaled, self.factors.to(features.dtype)).to(self.rows.dtype)
+        high = (leverage > SURE_LEVERAGE).squeeze(-1).flatten(0, 1).any(0).nonzero().squeeze(-1)
+        again = self._scaled(features[:, high], self.rows.dtype)
+        return leverage.index_copy(2, high, self._leverage(again, self.factors))
+
+    def _scaled(self, features: Float[Tensor, "b n f"], dtype: torch.dtype) -> Tensor:
+        mean, scale, *_ = self.regression
+        # First a copy: operations on both dtypes take twice as long.
+        features = features.to(dtype, copy=True)
+        return features.sub_(mean[:, None].to(dtype)).mul_(scale[:, None].to(dtype))
+
+    def _leverage(
+        self, features: Float[Tensor, "b n f"], factors: Float[Tensor, "p b f f"]
+    ) -> Float[Tensor, "p b n 1"]:
+        own = (1 / self.rows.unsqueeze(-1)).to(factors.dtype)
+        return _squared_lengths(factors, features.transpose(1, 2)) + own
 
     def choose(self, penalty: Int[Tensor, " b"]) -> "OfSums":
         """The regression with one penalty for each task, given by its index."""
         regression, factors = self.regression.choose(penalty), _chosen(self.factors, penalty)
         return OfSums(regression, self.rows, factors)
+
+
+def without_own(
+    predicted: Float[Tensor, "*p y"],
+    leverage: Float[Tensor, "*p 1"],
+    targets: Float[Tensor, "... y"],
+    shares: Float[Tensor, "... y"],
+) -> Float[Tensor, "*p y"]:
+    """Shares that other rows predict of a row, from what it adds to `shares` among them."""
+    change = (predicted - leverage * (targets - shares)) / (1 - leverage)
+    return shares + change.masked_fill(leverage > LARGEST_LEVERAGE, 0.0)
 
 
 def solve_sums(sums: RidgeSums, feature_set: FeatureSet, penalties: Sequence[float]) -> OfSums:

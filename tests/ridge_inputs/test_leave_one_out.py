@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from sklearn.metrics import roc_auc_score
-from tolerances import CONTRACT, RMS, assert_close
+from tolerances import CONTRACT, RMS, SEARCHED, assert_close
 
 from tabicl_linear.embedding.statistics import context_statistics
 from tabicl_linear.kernels.state import tensors
@@ -96,6 +96,23 @@ def test_a_long_context_keeps_no_row_and_predicts_them_again(monkeypatch):
         result = long.context(f[:, 50:60], r[:, 50:60]).shares[:, :, i]
         errors = (every - result.new_zeros(()))[:, :, 50:60] - result
         assert_close(errors.abs().amax((-1, -2)).amin(0), torch.zeros(3).double(), CONTRACT)
+
+
+def test_float32_hides_the_own_label_as_float64_does(monkeypatch):
+    """Of a row far from all others as well, whose leverage is nearly one."""
+    monkeypatch.setattr(leave_one_out, "MOST_SAMPLED", 199)
+    f, r = table(200, noise=8.0)
+    f[:, 7] *= 300
+    f = f.float().double()  # the same rows for both
+    solved = solve(chunks(f, r), SETS, PENALTIES[:1])
+    part = of_set(f, SETS[0])
+    leverages = solved.regressions[0].leverages(part.float())
+    assert leverages[..., 7, :].min() > 0.999
+    assert_close(1 - leverages, 1 - solved.regressions[0].leverages(part), SEARCHED)
+    exact = solved.context(f, r).shares
+    for rows in (slice(0, 7), slice(7, 8), slice(8, None)):
+        result = solved.context(f[:, rows].float(), r[:, rows]).shares
+        assert_close(result, exact[:, rows], RMS[torch.float32])
 
 
 def test_each_task_and_set_has_the_penalty_of_the_smallest_error():

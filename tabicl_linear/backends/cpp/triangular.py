@@ -43,7 +43,7 @@ def squared_lengths(
     tasks, size, _ = factors.shape
     out = factors.new_empty(tasks, size if right is None else right.shape[2])
     # An empty tensor has no address, which is how the library is told of the identity.
-    if size == 0:
+    if not out.numel():
         return out.zero_()
     for task, lengths in enumerate(out):
         _solve(factors[task], None if right is None else right[task], lengths)
