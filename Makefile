@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY = PASSIVE
 export PYTHONUNBUFFERED = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo docs results study test test-fla sanitize gpu-check lint format clean
+.PHONY: help install install-fla demo docs results study test test-fla sanitize gpu-check lint format clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -83,6 +83,8 @@ sanitize: $(STAMP) ## run the tests of the C++ kernels with every access to memo
 	cd $(CHECKED) && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
 		ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 $(abspath $(BIN))/python -m pytest -p no:xdist \
 		tests/backends tests/kernels tests/mixers tests/ridge_inputs tests/embedding tests/nn tests/estimator/learners
+
+install-fla: $(FLA_STAMP) ## make .venv-fla, the environment of `make test-fla`
 
 $(FLA_STAMP): pyproject.toml constraints-fla.txt
 	$(PYTHON) -m venv $(FLA_VENV)

@@ -1,17 +1,20 @@
 """Commands in a process of their own that begins with all that this one has imported.
 
-For tests that kill or disturb a command. As a new interpreter each would first spend five seconds
-on imports, which these tests do not look at; how a command begins and ends is what others run.
+For tests that kill or disturb a command, or run what must not change this process. As a new
+interpreter each would first spend five seconds on imports, which these tests do not look at; how a
+command begins and ends is what others run.
 """
 
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,8 +26,8 @@ CONTEXT = multiprocessing.get_context("spawn" if torch.cuda.is_available() else 
 class Running:
     """A command that runs."""
 
-    def __init__(self, process: BaseProcess) -> None:
-        self._process = process
+    def __init__(self, process: BaseProcess, output: Path) -> None:
+        self._process, self._output = process, output
 
     @property
     def pid(self) -> int:
@@ -44,6 +47,10 @@ class Running:
         assert self._process.exitcode is not None
         return self._process.exitcode
 
+    def said(self) -> list[str]:
+        """Lines that it and all that it has started have printed, on either stream."""
+        return self._output.read_text().splitlines()
+
     def kill(self) -> None:
         """As kill -9 does; what it has started lives on, as it would."""
         self._process.kill()
@@ -61,19 +68,27 @@ class Running:
         self._process.close()
 
 
+def started(
+    output: Path, command: Callable[[Sequence[str]], int | None], *arguments: object
+) -> Running:
+    """Start `command(arguments)` as a process of its own; what it says goes to a file."""
+    words = [str(argument) for argument in arguments]
+    process = CONTEXT.Process(target=_run, args=(output, command, words))
+    with warnings.catch_warnings():
+        # Python 3.12 and newer warn of forks beside threads, such as TensorBoard's writer.
+        warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
+        process.start()
+    return Running(process, output)
+
+
 @pytest.fixture
-def forked() -> Iterator[Callable[..., Running]]:
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Running]]:
     """Starts `command(arguments)` as a process of its own."""
     running = []
 
-    def start(command: Callable[[Sequence[str]], int], *arguments: object) -> Running:
-        words = [str(argument) for argument in arguments]
-        process = CONTEXT.Process(target=_run, args=(command, words))
-        with warnings.catch_warnings():
-            # Python 3.12 and newer warn of forks beside threads, such as TensorBoard's writer.
-            warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
-            process.start()
-        running.append(Running(process))
+    def start(command: Callable[[Sequence[str]], int | None], *arguments: object) -> Running:
+        output = tmp_path_factory.mktemp("forked") / "output"
+        running.append(started(output, command, *arguments))
         return running[-1]
 
     yield start
@@ -81,9 +96,19 @@ def forked() -> Iterator[Callable[..., Running]]:
         each.end()
 
 
-def _run(command: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> None:
+def limit_files(size: int) -> None:
+    """Files beyond so many bytes cannot be written from now on, as on a disk that is full."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def _run(
+    output: Path, command: Callable[[Sequence[str]], int | None], arguments: Sequence[str]
+) -> None:
     os.setsid()
     # Threads of the other process are not here, and OpenMP would wait for them.
     torch.set_num_threads(1)
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, closed with the process
+    sys.stdout = sys.stderr = output.open("w", buffering=1)  # closed with the process
+    for stream in (1, 2):
+        os.dup2(sys.stdout.fileno(), stream)
     sys.exit(command(arguments))

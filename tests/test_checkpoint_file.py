@@ -1,19 +1,19 @@
 """Damage is found out before anything is done with a checkpoint."""
 
 import random
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 import torch
 from command_line import fit, kept, load, tiny
+from forked import forked, limit_files
 
 from tabicl_linear.__main__ import main
 from tabicl_linear.checkpoint import export, load_model
 from tabicl_linear.checkpoint_file import load_checkpoint, save_checkpoint
 from tabicl_linear.errors import CheckpointError
 
-__all__ = ["fit", "kept", "load", "tiny"]
+__all__ = ["fit", "forked", "kept", "load", "tiny"]
 FLIPS = 150
 
 
@@ -99,19 +99,17 @@ def test_the_command_line_refuses_damage_in_one_line(kept, tmp_path, capfd, verb
     assert line.startswith(f"tabicl-linear {verb}: --ckpt_path {tmp_path / 'bad.ckpt'} is damaged")
 
 
-def test_a_disk_that_fills_up_leaves_the_file_as_it_was(tmp_path):
+def save_much(arguments):
+    limit_files(100_000)
+    save_checkpoint({"a": torch.zeros(100_000)}, Path(arguments[0]))
+
+
+def test_a_disk_that_fills_up_leaves_the_file_as_it_was(forked, tmp_path):
     """The size of files is limited, as a full disk would do it, in a process of its own."""
     path = tmp_path / "last.ckpt"
     save_checkpoint({"a": torch.zeros(3)}, path)
-    code = (
-        "import resource, signal, sys, torch; from pathlib import Path; "
-        "from tabicl_linear.checkpoint_file import save_checkpoint; "
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
-        "save_checkpoint({'a': torch.zeros(100_000)}, Path(sys.argv[1]))"
-    )
-    command = [sys.executable, "-c", code, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].startswith("OSError"), done.stderr
+    run = forked(save_much, path)
+    assert run.wait() == 1
+    assert run.said()[-1].startswith("OSError"), run.said()
     assert same(load_checkpoint(path, ""), {"a": torch.zeros(3)})
     assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]

@@ -4,8 +4,6 @@ import doctest
 import importlib
 import math
 import pkgutil
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -58,15 +56,6 @@ def test_every_public_function_has_an_example():
     for name in tabicl_linear.analysis.__all__:
         if name not in ("Gates", "OracleOptions", "gates", "matrices", "states_at"):
             assert ">>>" in getattr(tabicl_linear.analysis, name).__doc__, name
-
-
-def test_importing_the_analyses_imports_no_lightning_and_no_matplotlib():
-    code = (
-        "import sys, tabicl_linear.analysis; "
-        "print(*[m for m in ('lightning', 'matplotlib', 'sklearn') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
 
 
 def test_norms_and_ranks():

@@ -1,9 +1,7 @@
 """What cannot be used is one line and exit code 2, and leaves nothing behind."""
 
-import subprocess
-import sys
-
 import pytest
+from forked import limit_files
 
 from tabicl_linear.__main__ import main
 from tabicl_linear.cli.lock import LOCK
@@ -152,6 +150,12 @@ def test_an_error_of_this_package_keeps_its_traceback(fit, monkeypatch):
         fit()
 
 
+def limited(arguments):
+    """A command, after the size that files may have."""
+    limit_files(int(arguments[0]))
+    return main(arguments[1:])
+
+
 class TestFilesThatCannotBeUsed:
     def refused(self, capfd, arguments, *words):
         capfd.readouterr()
@@ -193,22 +197,15 @@ class TestFilesThatCannotBeUsed:
         last = tmp_path / "runs" / "version_0" / "last.ckpt"
         self.refused(capfd, ["export", last, "/proc/m.safetensors"], "/proc/m.safetensors")
 
-    def test_a_disk_that_fills_up(self, fit, tiny, tmp_path):
+    def test_a_disk_that_fills_up(self, fit, forked, tmp_path):
         """As a limit on the size of files, which ends writing in the same way."""
         assert fit("--trainer.max_steps", 1) == 0
         last = tmp_path / "runs" / "version_0" / "last.ckpt"
         before = last.read_bytes()
-        code = (
-            "import resource, signal, sys; from tabicl_linear.__main__ import main; "
-            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-            f"resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) // 2},) * 2); "
-            "sys.exit(main(sys.argv[1:]))"
-        )
-        options = ["fit", "--ckpt_path", str(last), "--trainer.max_steps", "9"]
-        command = [sys.executable, "-c", code, *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 2, done.stderr
-        assert "Traceback" not in done.stderr
-        assert f"{last}: File too large" in done.stderr.splitlines()[-1]
+        options = ["--ckpt_path", last, "--trainer.max_steps", 9]
+        run = forked(limited, len(before) // 2, "fit", *options)
+        assert run.wait() == 2, run.said()
+        assert "Traceback" not in "".join(run.said())
+        assert f"{last}: File too large" in run.said()[-1]
         assert last.read_bytes() == before
         assert not list(last.parent.glob(".*.partial"))

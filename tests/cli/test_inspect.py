@@ -1,8 +1,6 @@
 """`tabicl-linear inspect`: one page, whole tables, ten lines; and what it refuses."""
 
 import re
-import subprocess
-import sys
 from base64 import b64decode
 from html.parser import HTMLParser
 
@@ -242,12 +240,3 @@ def test_an_error_while_writing_leaves_nothing(checkpoints, tmp_path, monkeypatc
 
 def test_the_options_name_every_analysis():
     assert list(ANALYSES) == list(NAMES)
-
-
-def test_it_imports_no_lightning():
-    code = (
-        "import sys, tabicl_linear.cli.inspect; "
-        "print(*[m for m in ('lightning', 'jsonargparse') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []

@@ -1,8 +1,6 @@
 """A mixer, a prior and a callback of somebody else: a file each, and a line of config each."""
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import yaml
 from command_line import TINY
 from contract import fixed_decay, test_priors
 from evaluation import benchmark_folder
+from forked import started
 
 from tabicl_linear import TabICLLinearClassifier, load_model
 from tabicl_linear.__main__ import main
@@ -82,15 +81,18 @@ def files(tmp_path_factory):
     return folder
 
 
+def elsewhere(arguments):
+    """A command that finds modules in a folder, which is named first."""
+    sys.path.insert(0, arguments[0])
+    return main(arguments[1:])
+
+
 @pytest.fixture(scope="module")
 def run(files):
     """The folder of a run with all three, in a process that finds the files."""
-    paths = os.pathsep.join(filter(None, [str(files), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "tabicl_linear", *options(files, *LINES)]
-    root = Path(__file__).parents[2]
-    environment = os.environ | {"PYTHONPATH": paths}
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = started(files / "output", elsewhere, files, *options(files, *LINES))
+    assert process.wait() == 0, process.said()
+    process.end()
     return files / "runs" / "version_0"
 
 

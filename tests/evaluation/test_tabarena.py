@@ -123,12 +123,6 @@ def test_without_autogluon_it_says_what_to_install():
     assert "pip install 'autogluon.tabular>=1.6,<1.7'" in done.stderr.splitlines()[-1]
 
 
-def test_the_command_line_does_not_import_it():
-    code = f"import sys, tabicl_linear.evaluation.evaluation; print('{HOME}' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
 @pytest.mark.skipif(find_spec("autogluon") is None, reason="AutoGluon is not installed")
 def test_autogluon_s_own_checks_pass(interface, weights, tmp_path, monkeypatch):
     from autogluon.tabular.testing import FitHelper

@@ -1,9 +1,14 @@
 """Metadata, versions and the public forge's workflows agree with each other."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tabicl_linear._version import __version__
@@ -11,6 +16,7 @@ from tabicl_linear._version import __version__
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WORKFLOWS = ROOT / ".github" / "workflows"
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="`.ci/run` is for Linux")
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
@@ -41,10 +47,42 @@ def test_the_workflow_runs_what_continuous_integration_runs():
     assert linux["run"] == ".ci/run"
     assert "'Linux'" in linux["if"]
     assert "'macOS'" in macos["if"]
-    target = re.compile(r"^\s*make ([\w-]+)", re.MULTILINE)
-    targets = target.findall((ROOT / ".ci" / "run").read_text())
-    assert target.findall(macos["run"]) == [name for name in targets if name != "test-fla"]
-    assert {"lint", "test", "test-fla"} <= set(targets)
+    script = (ROOT / ".ci" / "run").read_text()
+    targets = targets_of(script)
+    assert {"lint", "test", "study", "test-fla"} <= targets
+    assert targets_of(macos["run"]) == targets - {"install-fla", "test-fla"}
+    assert "study SCALE=smoke" in script
+    assert "study SCALE=smoke" in macos["run"]
+
+
+def targets_of(script):
+    """What a script tells make to make, alone or two at a time."""
+    lines = re.findall(r"^\s*(?:make|pair) ([^#\n]+)", script, re.MULTILINE)
+    return {word for line in lines for word in line.split() if "=" not in word}
+
+
+@on_linux
+def test_continuous_integration_fails_where_one_of_two_things_does(tmp_path):
+    """Whichever it is, and the other one ends first; nothing after them begins."""
+    (tmp_path / ".ci").mkdir()
+    script = shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    for broken in sorted(targets_of(Path(script).read_text())):
+        rules = "%:\n\t@sleep 0.1; echo $@ >> made; test $@ != $(BROKEN)\n"
+        (tmp_path / "Makefile").write_text(rules)
+        (tmp_path / "made").unlink(missing_ok=True)
+        done = subprocess.run([script], env=os.environ | {"BROKEN": broken}, capture_output=True)
+        made = (tmp_path / "made").read_text().split()
+        assert done.returncode, broken
+        assert broken in made[-2:], made
+        assert ("test" in made) == (broken not in ("lint", "install-fla"))
+
+
+@on_linux
+def test_continuous_integration_passes_where_all_does(tmp_path):
+    (tmp_path / ".ci").mkdir()
+    script = shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    (tmp_path / "Makefile").write_text("%:\n\t@true\n")
+    assert subprocess.run([script], capture_output=True).returncode == 0
 
 
 def test_what_cibuildwheel_runs_in_a_wheel_is_there():
