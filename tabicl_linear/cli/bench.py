@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tabicl_linear.cli.checkpoints import device
-from tabicl_linear.cli.outputs import check_folder
+from tabicl_linear.cli.outputs import check_folder, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
@@ -37,12 +36,13 @@ def main(argv: list[str]) -> int:
     import torch  # takes seconds to import
 
     from tabicl_linear.bench.cases import Options
+    from tabicl_linear.estimator.plan import resolved_device
     from tabicl_linear.machine import describe
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     options = Options(
-        device=device(arguments.device),
+        device=resolved_device(arguments.device),
         rounds=arguments.rounds or (3 if arguments.quick else arguments.usual_rounds),
         budget=arguments.budget,
         quick=arguments.quick,
@@ -105,13 +105,12 @@ def _add(
 ) -> OneLineArgumentParser:
     parser: OneLineArgumentParser = verbs.add_parser(name, help=what, description=what)
     parser.set_defaults(run=run, usual_rounds=rounds)
-    parser.add_argument("--output", type=Path, default=Path("runs/bench"), help="folder for files")
-    parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
-    parser.add_argument(
-        "--threads", type=count, help="threads of PyTorch; PyTorch's own choice if left out"
-    )
-    parser.add_argument("--rounds", type=count, help=f"rounds that count ({rounds})")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--output", type=Path, default=Path("runs/bench"), help="folder for files")
+    add("--device", default="cpu", help="cpu (the default) or cuda")
+    add("--threads", type=count, help="threads of PyTorch; PyTorch's own choice if left out")
+    add("--rounds", type=count, help=f"rounds that count ({rounds})")
+    add(
         "--budget",
         type=_seconds,
         default=30.0,
@@ -119,28 +118,25 @@ def _add(
         help="seconds after which a case that has three rounds is skipped, and which one size of "
         "context may take (30)",
     )
-    parser.add_argument(
-        "--cpu-time", action="store_true", help="CPU time of the process, for a busy machine"
-    )
-    parser.add_argument("--quick", action="store_true", help="small shapes, seconds in all")
+    add("--cpu-time", action="store_true", help="CPU time of the process, for a busy machine")
+    add("--quick", action="store_true", help="small shapes, seconds in all")
     return parser
 
 
 def _add_configs(parser: OneLineArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--config",
         type=Path,
         action="append",
         metavar="FILE",
         help="config of the model, overlays one by one (configs/deltanet.yaml)",
     )
-    parser.add_argument(
-        "--override", action="append", default=[], help="such as model.architecture.depth=2"
-    )
+    add("--override", action="append", default=[], help="such as model.architecture.depth=2")
 
 
 def save(report: "Report", folder: Path) -> list[Path]:
-    """Write NAME.json, NAME.md and any NAME.png, each atomically; return their paths.
+    """Write NAME.json, NAME.md and any NAME.png, each whole or not at all; return their paths.
 
     Raises:
         ConfigError: The folder cannot be written.
@@ -151,23 +147,13 @@ def save(report: "Report", folder: Path) -> list[Path]:
     }
     if report.figure is not None:
         writers["png"] = partial(report.figure.savefig, dpi=130, format="png")
-    return [write_whole(folder / f"{report.name}.{end}", w) for end, w in writers.items()]
-
-
-def write_whole(path: Path, writer: Callable[[Path], object]) -> Path:
-    """Let `writer` write to a temporary name, then rename the file.
-
-    Raises:
-        ConfigError: The folder cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as partial:
-            writer(partial)
-    except OSError as error:
-        reason = f"--output {path.parent}: {error.strerror}; name another folder."
-        raise ConfigError(reason) from error
-    return path
+    paths = [folder / f"{report.name}.{end}" for end in writers]
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, write in zip(paths, writers.values(), strict=True):
+            with written_whole(path) as temporary:
+                write(temporary)
+    return paths
 
 
 def _seconds(text: str) -> float:

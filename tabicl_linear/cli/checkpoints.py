@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """Add which checkpoints are compared, and what they are called."""
+    """Add the options that name checkpoints."""
     add = parser.add_argument
     add(
         "--checkpoint",
@@ -29,7 +29,7 @@ def add_models(parser: argparse.ArgumentParser) -> None:
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
-    """Add what decides where models run, and whether code of others does."""
+    """Add the options for the device, threads, and trust in code outside the package."""
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     parser.add_argument(
         "--threads", type=count, help="threads of PyTorch; its own choice if left out"
@@ -46,13 +46,13 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def names_of(paths: Sequence[Path], given: Sequence[str] | None) -> list[str]:
+def names_of(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
     """A name for each checkpoint: those given, or as much of its path as tells it from others.
 
     Raises:
         ConfigError: A name occurs twice, or there are not as many as checkpoints.
     """
-    names = list(given) if given is not None else _short_names(paths)
+    names = _short_names(paths) if names is None else list(names)
     if len(names) != len(paths):
         raise ConfigError(f"--names gives {len(names)} names for {len(paths)} checkpoints.")
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -85,24 +85,11 @@ def load(path: Path, arguments: argparse.Namespace) -> "InContextModel":
     import torch
 
     from tabicl_linear.checkpoint import load_model
+    from tabicl_linear.estimator.plan import resolved_device
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    return load_model(path, trust_code=arguments.trust_code).to(device(arguments.device))
-
-
-def device(name: str) -> "torch.device":
-    """The device of that name.
-
-    Raises:
-        ConfigError: There is none.
-    """
-    from tabicl_linear.estimator.plan import resolved_device
-
-    try:
-        return resolved_device(name)
-    except ConfigError as error:
-        raise ConfigError(f"--device {name}: {error}") from error
+    return load_model(path, trust_code=arguments.trust_code).to(resolved_device(arguments.device))
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:

@@ -63,11 +63,11 @@ def _evaluate(options: argparse.Namespace) -> int:
     )
     evaluation, content = plan(evaluation, output)
     output.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
+    with ExitStack() as locks:
         # Parts of one evaluation may run side by side, each once, but not beside the whole.
-        held.enter_context(locked(output, shared=of > 1))
+        locks.enter_context(locked(output, shared=of > 1))
         if of > 1:
-            held.enter_context(locked(output, f".lock-{number}-of-{of}"))
+            locks.enter_context(locked(output, f".lock-{number}-of-{of}"))
         failed = run(evaluation, content, output, _say)
     _say(f"wrote {output / RESULTS}")
     if failed:
@@ -90,42 +90,34 @@ def _parser() -> OneLineArgumentParser:
         description="Score models and baselines on real tables by the paper's protocol. Stopped "
         "anywhere, the same command goes on. docs/evaluation.md explains all of it.",
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--benchmark",
         required=True,
         metavar="{openml-cc18,tabarena,folder:PATH}",
         help="tables from OpenML, or from a folder with index.csv and parquet files",
     )
-    parser.add_argument(
-        "--suite", help="of the folder's tables; or number of another suite at OpenML"
-    )
+    add("--suite", help="of the folder's tables; or number of another suite at OpenML")
     _add_candidates(parser)
-    parser.add_argument("--output", type=Path, required=True, help="folder of the results")
-    parser.add_argument(
+    add("--output", type=Path, required=True, help="folder of the results")
+    add(
         "--ensemble",
         choices=("default", "paper"),
         default="default",
         help="members of our models: the classifier's own, or 10 as in the paper",
     )
-    parser.add_argument(
-        "--shard", type=_shard, default=(1, 1), metavar="I/N", help="only part I of N"
-    )
-    parser.add_argument("--jobs", type=count, default=1, help="trials at a time (1)")
-    parser.add_argument(
-        "--threads", type=count, help="of each trial (the cores, divided by the jobs)"
-    )
-    parser.add_argument("--retry-failed", action="store_true", help="repeat trials that failed")
-    parser.add_argument(
-        "--cache", type=Path, help="folder of tables from OpenML (~/.cache/tabicl_linear/openml)"
-    )
-    parser.add_argument(
-        "--offline", action="store_true", help="only tables that are in the cache already"
-    )
+    add("--shard", type=_shard, default=(1, 1), metavar="I/N", help="only part I of N")
+    add("--jobs", type=count, default=1, help="trials at a time (1)")
+    add("--threads", type=count, help="of each trial (the cores, divided by the jobs)")
+    add("--retry-failed", action="store_true", help="repeat trials that failed")
+    add("--cache", type=Path, help="folder of tables from OpenML (~/.cache/tabicl_linear/openml)")
+    add("--offline", action="store_true", help="only tables that are in the cache already")
     return parser
 
 
 def _add_candidates(parser: OneLineArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--model",
         nargs="+",
         action="extend",
@@ -134,7 +126,7 @@ def _add_candidates(parser: OneLineArgumentParser) -> None:
         help="default, PATH or NAME=PATH of a checkpoint or export",
     )
     add_trust(parser)
-    parser.add_argument(
+    add(
         "--baseline",
         nargs="+",
         action="extend",
@@ -143,7 +135,7 @@ def _add_candidates(parser: OneLineArgumentParser) -> None:
         help="logistic_regression, random_forest, hist_gradient_boosting, random_feature_ridge, "
         "catboost, xgboost, tabpfn:PATH, tabicl:PATH (PATH: file of weights)",
     )
-    parser.add_argument(
+    add(
         "--arguments",
         nargs="+",
         action="append",

@@ -25,7 +25,7 @@ from tabicl_linear.analysis.states import check_lengths
 from tabicl_linear.analysis.summary import summarise
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.cli.checkpoints import names_of
-from tabicl_linear.cli.outputs import say
+from tabicl_linear.cli.outputs import say, writing_to
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.rows.labels import checked_labels
@@ -42,17 +42,8 @@ QUERY_SHARE = 0.2
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look at checkpoints; return the exit code.
-
-    Args:
-        options: Of `tabicl_linear.cli.inspect_options`.
-
-    Raises:
-        CheckpointError: A checkpoint that cannot be loaded.
-        DataError: A table or lengths that cannot be used, or an analysis, asked for by name, that a
-            model has nothing for.
-    """
-    paths = [checkpoint_path(named) for named in options.checkpoints]
+    """Look at checkpoints; return the exit code. See `inspect_options.main`."""
+    paths = [checkpoint_path(name) for name in options.checkpoints]
     models = [load_model(path, trust_code=options.trust_code).eval() for path in paths]
     plan = _plan(models, options)
     inspections = [
@@ -60,13 +51,8 @@ def run(options: argparse.Namespace) -> int:
         for name, model in zip(names_of(paths, None), models, strict=True)
     ]
     lines = summarise(inspections, plan)
-    try:
+    with writing_to(options.output):
         _write(options.output, inspections, plan, lines)
-    except OSError as error:
-        raise DataError(
-            f"--output {options.output} cannot be written: {error.strerror or error}; name a "
-            "folder with room and the right to write."
-        ) from error
     sys.stdout.write("\n".join([*lines, ""]))
     _say(f"wrote {options.output / PAGE}")
     return 0
@@ -103,11 +89,7 @@ def table_probe(
 ) -> Probe:
     """A table as a probe: every task has its rows in another order, the last fifth as queries.
 
-    Args:
-        table: Rows with the target.
-        target: Name of the target column.
-        models: What will look at it: the first columns that they all take are kept.
-        num_tasks: Tasks.
+    Of its columns the first are kept, as many as all models take.
 
     Raises:
         DataError: The table, its target or its number of classes cannot be used.

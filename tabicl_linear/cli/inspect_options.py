@@ -60,23 +60,20 @@ def _parser() -> OneLineArgumentParser:
         "side: scores by context length, drift, write rates, contributions, ridge targets, order "
         "of rows. docs/seeing.md explains the page.",
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "checkpoints",
         nargs="+",
         metavar="CKPT",
         help='last.ckpt or safetensors export, or "default"; two are compared',
     )
-    parser.add_argument("--output", type=Path, required=True, help="new folder to write")
-    parser.add_argument(
-        "--table", type=Path, help="CSV or Parquet; synthetic probe tasks if left out"
-    )
-    parser.add_argument("--target", help="name of the table's target column")
-    parser.add_argument(
-        "--lengths", type=int, nargs="+", metavar="ROWS", help="context lengths, increasing"
-    )
-    parser.add_argument("--tasks", type=int, default=8, help="probe tasks, or row orders (8)")
-    parser.add_argument("--only", nargs="+", choices=NAMES, help="these analyses alone")
-    parser.add_argument(
+    add("--output", type=Path, required=True, help="new folder to write")
+    add("--table", type=Path, help="CSV or Parquet; synthetic probe tasks if left out")
+    add("--target", help="name of the table's target column")
+    add("--lengths", type=int, nargs="+", metavar="ROWS", help="context lengths, increasing")
+    add("--tasks", type=int, default=8, help="probe tasks, or row orders (8)")
+    add("--only", nargs="+", choices=NAMES, help="these analyses alone")
+    add(
         "--trust-code",
         action="store_true",
         help="also import classes of other packages that the checkpoint names",

@@ -36,13 +36,7 @@ class LostProcess(RuntimeError):
 
 
 class Launch(NamedTuple):
-    """Processes started by a launcher, one for each device.
-
-    Attributes:
-        per_node: Processes on each node.
-        nodes: Nodes.
-        by_slurm: Whether `srun` started them.
-    """
+    """Processes on each node, one for each device, and nodes; and whether `srun` started them."""
 
     per_node: int
     nodes: int

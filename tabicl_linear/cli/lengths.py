@@ -42,8 +42,8 @@ def main(argv: list[str]) -> int:
     reference.check(settings, options.labels(models))
     parts.open_folder(arguments.output, settings)
     mine = shard.of(arguments.datasets)
-    read = partial(read_dataset, models, options)
-    parts.run(arguments.output, mine, read, COLUMNS, say)
+    compute = partial(read_dataset, models, options)
+    parts.run(arguments.output, mine, compute, COLUMNS, say)
     _conclude(arguments, reference, models)
     return 0
 
@@ -109,8 +109,8 @@ def _options(arguments: argparse.Namespace, names: list[str]) -> "RunOptions":
     from tabicl_linear.lengths.datasets import DatasetOptions
     from tabicl_linear.lengths.run import RunOptions
 
-    def chosen(given: list[str] | None) -> tuple[str, ...]:
-        return () if given is None else tuple(given or names)
+    def chosen(option: list[str] | None) -> tuple[str, ...]:
+        return () if option is None else tuple(option or names)
 
     datasets = DatasetOptions(
         max_rows=arguments.max_rows,

@@ -28,12 +28,9 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 @contextmanager
 def locked(folder: Path, name: str = LOCK, *, shared: bool = False) -> Iterator[None]:
-    """Hold the folder's lock within the block; the end of the process releases it, too.
+    """Hold a lock of the folder within the block; the end of the process releases it, too.
 
-    Args:
-        folder: That exists.
-        name: Of the lock; those of other names do not count.
-        shared: Whether others may hold it, too, if they share it as well.
+    Locks of other names do not count. One that is shared others may hold, too, if they share it.
 
     Raises:
         ConfigError: Another process holds it, and one of the two does not share it.

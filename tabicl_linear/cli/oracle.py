@@ -45,8 +45,8 @@ def main(argv: list[str]) -> int:
     checksums = {name: checksum(path) for name, path in paths.items()}
     settings = about | {"checkpoints": checksums, "oracle": asdict(options)}
     parts.open_folder(arguments.output, settings)
-    read = partial(compare, models, tasks, options)
-    parts.run(arguments.output, range(len(tasks)), read, COLUMNS, say)
+    compute = partial(compare, models, tasks, options)
+    parts.run(arguments.output, range(len(tasks)), compute, COLUMNS, say)
     _conclude(arguments.output, len(tasks))
     return 0
 

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tabicl_linear.errors import ConfigError
@@ -19,6 +21,18 @@ def check_folder(folder: Path) -> None:
         raise ConfigError(f"--output {folder}: {why}; name another folder.")
 
 
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Turns a fault of writing to the folder `--output` into a `ConfigError`."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"--output {folder} cannot be written: {error.strerror or error}; name a folder with "
+            "room and the right to write."
+        ) from error
+
+
 def say(line: str, verb: str = "") -> None:
-    """Print a line for whoever watches, after the name of the verb if it is given."""
+    """Print a line on standard error, after the name of the verb if it is given."""
     print(f"tabicl-linear {verb}: {line}" if verb else line, file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from tabicl_linear.errors import ConfigError
 from tabicl_linear.shipped import WEIGHTS
 
 if TYPE_CHECKING:
-    from tabicl_linear.cli.predict_tables import TableOptions
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 
 
@@ -39,14 +39,17 @@ def main(argv: list[str]) -> int:
 
 def _predict(options: argparse.Namespace) -> None:
     # The classifier imports torch, which takes seconds, so files and names are checked first.
-    from tabicl_linear.cli.predict_tables import read_tables, with_predictions
+    from tabicl_linear.cli.predict_tables import TableOptions, read_tables, with_predictions
     from tabicl_linear.cli.table_output import check_writable, write_table
     from tabicl_linear.estimator.notices import shown
     from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, check_readable, name_of
 
     if options.dask:
         _check_streamable(options, "--dask")
-        _predict_on_cluster(options)
+        from tabicl_linear.cli import predict_dask
+
+        predict_dask.check_cluster(options)
+        predict_dask.predict_on_cluster(options, _classifier(options))
         return
     if options.stream:
         _check_streamable(options, "--stream")
@@ -60,8 +63,8 @@ def _predict(options: argparse.Namespace) -> None:
         return
     check_readable(options.train)
     check_readable(options.test)
-    tables = read_tables(options.train, options.test, _table_options(options))
-
+    of_tables = {field.name: getattr(options, field.name) for field in fields(TableOptions)}
+    tables = read_tables(options.train, options.test, TableOptions(**of_tables))
     classifier = _classifier(options)
     classifier.fit(tables.train, tables.labels)
     probabilities = classifier.predict_proba(tables.test)
@@ -73,13 +76,6 @@ def _predict(options: argparse.Namespace) -> None:
             f"read {name_of(options.train)}: {rows} rows, {columns} columns, classes "
             f"{shown(list(classes))}; wrote {options.output}: {len(tables.test)} rows"
         )
-
-
-def _predict_on_cluster(options: argparse.Namespace) -> None:
-    from tabicl_linear.cli import predict_dask
-
-    predict_dask.check_cluster(options)
-    predict_dask.predict_on_cluster(options, _classifier(options))
 
 
 def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
@@ -95,7 +91,7 @@ def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
         refine=options.refine,
         class_weight=options.class_weight,
         long_context=options.long_context,
-        categorical_features=options.categorical,
+        categorical_features=options.categorical or None,
         device=options.device,
         random_state=options.seed,
         n_jobs=options.n_jobs,
@@ -128,21 +124,6 @@ def _check_streamable(options: argparse.Namespace, option: str) -> None:
         )
 
 
-def _table_options(options: argparse.Namespace) -> "TableOptions":
-    from tabicl_linear.cli.predict_tables import TableOptions
-
-    return TableOptions(
-        target=options.target,
-        id_columns=options.id_columns,
-        drop=options.drop,
-        categorical=options.categorical or (),
-        dates=options.dates,
-        sep=options.sep,
-        encoding=options.encoding,
-        na_values=options.na_values,
-    )
-
-
 def _parser() -> OneLineArgumentParser:
     parser = OneLineArgumentParser(
         prog="tabicl-linear predict",
@@ -150,66 +131,68 @@ def _parser() -> OneLineArgumentParser:
         epilog="Files are CSV, TSV (also .gz) or Parquet, by suffix; - is CSV on standard input. "
         "Output: id columns, prediction, proba_<label>, ...",
     )
-    parser.add_argument("train", type=Path, help="table with the target column")
-    parser.add_argument("test", type=Path, help="table to classify; a target column is ignored")
-    parser.add_argument("--target", required=True, help="name of the target column")
-    parser.add_argument("--output", type=Path, required=True, help="file to write")
+    add = parser.add_argument
+    add("train", type=Path, help="table with the target column")
+    add("test", type=Path, help="table to classify; a target column is ignored")
+    add("--target", required=True, help="name of the target column")
+    add("--output", type=Path, required=True, help="file to write")
     _add_model_options(parser)
     _add_table_options(parser)
-    parser.add_argument(
+    add(
         "--stream",
         action="store_true",
         help="read and write in pieces, for tables larger than memory (docs/growing.md)",
     )
-    parser.add_argument(
+    add(
         "--dask",
         metavar="CLUSTER",
         help="score a partitioned TEST on local:N processes or at tcp://SCHEDULER, and write a "
         "folder of Parquet files (docs/growing.md)",
     )
-    parser.add_argument("--quiet", action="store_true", help="errors only")
+    add("--quiet", action="store_true", help="errors only")
     return parser
 
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--model",
         default="default",
         help="checkpoint or safetensors export (default: the weights of the package)",
     )
     add_trust(parser)
-    parser.add_argument(
+    add(
         "--ensemble",
         choices=("default", "paper"),
         default="default",
         help="members: the classifier's own (8), or the paper's (10)",
     )
-    parser.add_argument("--n-estimators", type=int, help="another number of members")
-    parser.add_argument(
+    add("--n-estimators", type=int, help="another number of members")
+    add(
         "--softmax-temperature",
         type=_temperature,
         metavar="NUMBER|auto",
         help="divides the logits (default: 0.9); auto calibrates it in a second fit",
     )
-    parser.add_argument(
+    add(
         "--class-weight",
         choices=("balanced",),
         help="balanced: probabilities as if all classes were equally frequent",
     )
-    parser.add_argument(
+    add(
         "--long-context",
         choices=("full", "blocks", "auto"),
         default="full",
         help="how to read more rows than in pretraining (docs/growing.md)",
     )
-    parser.add_argument(
+    add(
         "--refine",
         action="store_true",
         help="optimise the fitted states on the rows of TRAIN; takes minutes (docs/explaining.md)",
     )
-    parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: cuda if available)")
-    parser.add_argument("--n-jobs", type=int, help="CPU threads; -1 for all (default: torch's)")
-    parser.add_argument("--seed", type=_seed, default=42, help="ensemble seed (default: 42)")
+    add("--device", help="cpu, cuda, cuda:1 ... (default: cuda if available)")
+    add("--n-jobs", type=int, help="CPU threads; -1 for all (default: torch's)")
+    add("--seed", type=_seed, default=42, help="ensemble seed (default: 42)")
 
 
 def _add_table_options(parser: argparse.ArgumentParser) -> None:
@@ -220,8 +203,7 @@ def _add_table_options(parser: argparse.ArgumentParser) -> None:
         ("--drop", "columns to leave out"),
         ("--dates", "text columns that hold dates"),
     ):
-        default: Any = None if option == "--categorical" else []
-        columns.add_argument(option, nargs="+", default=default, metavar="COLUMN", help=what)
+        columns.add_argument(option, nargs="+", default=[], metavar="COLUMN", help=what)
     text = parser.add_argument_group("CSV and TSV files")
     text.add_argument("--sep", type=_sep, help=r"character between fields (default: , or \t)")
     text.add_argument("--encoding", type=_encoding, default="utf-8", help="(default: utf-8)")

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from tabicl_linear._version import __version__
 from tabicl_linear.cli.extras import DASK, require
-from tabicl_linear.cli.outputs import say
+from tabicl_linear.cli.outputs import say, writing_to
 from tabicl_linear.cli.predict_tables import check_columns, with_predictions
 from tabicl_linear.cli.table_output import write_table
 from tabicl_linear.errors import ConfigError, DataError
@@ -53,7 +53,7 @@ def check_cluster(options: argparse.Namespace) -> None:
     if output.exists():
         raise DataError(f"--output {output} exists; name a new folder, which gets the parts.")
     partial = partial_name(output.absolute())
-    with _written(output):
+    with writing_to(output):
         partial.mkdir()
         partial.rmdir()
 
@@ -62,8 +62,7 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
     """Fit here on one file; let workers score the partitions of another, and write their parts.
 
     Raises:
-        CheckpointError: The model cannot be loaded.
-        ConfigError: Options are invalid, or there is no scheduler at the address.
+        ConfigError: There is no scheduler at the address, or what `predict.main` raises.
         DataError: A table cannot be read, used or written; nothing is left of the output.
     """
     from dask import dataframe
@@ -79,7 +78,7 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
     check_columns(features, names, files=(train.name, str(options.test)))
     with (
         _cluster(options.dask) as client,
-        _written(options.output),
+        writing_to(options.output),
         folder_written_whole(options.output) as folder,
     ):
         classifier.fit(train.path, options.target)
@@ -151,29 +150,18 @@ def _score(
 
 
 @contextmanager
-def _written(folder: Path) -> Iterator[None]:
-    """Turns the fault of a folder that cannot be made into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise DataError(
-            f"--output {folder} cannot be written: {error.strerror or error}; name another folder."
-        ) from error
-
-
-@contextmanager
-def _cluster(named: str) -> Iterator["Client"]:
+def _cluster(place: str) -> Iterator["Client"]:
     """A client of the scheduler at an address, or of new processes."""
     from distributed import Client, LocalCluster
 
-    local = LOCAL.fullmatch(named)
+    local = LOCAL.fullmatch(place)
     if local is None:
         try:
-            client = Client(named, timeout=TIMEOUT)
+            client = Client(place, timeout=TIMEOUT)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"--dask {named}: no scheduler answers ({_line(error)}).") from error
+            raise ConfigError(f"--dask {place}: no scheduler answers ({_line(error)}).") from error
         with client:
-            _check_workers(client, named)
+            _check_workers(client, place)
             yield client
         return
     with (
@@ -188,26 +176,20 @@ def _cluster(named: str) -> Iterator["Client"]:
         yield client
 
 
-def _check_workers(client: "Client", named: str) -> None:
+def _check_workers(client: "Client", place: str) -> None:
     """Check that there are workers and that they compute what this process would."""
-
-    def version() -> str | None:  # sent to the workers as code, as they may lack the package
-        try:
-            from tabicl_linear._version import __version__ as installed
-        except ImportError:
-            return None
-        return installed
-
     try:
         client.wait_for_workers(1, timeout=TIMEOUT)
     except TimeoutError as error:
-        raise ConfigError(f"--dask {named}: the scheduler has no workers; start some.") from error
-    for address, of_worker in client.run(version).items():
-        if of_worker != __version__:
+        raise ConfigError(f"--dask {place}: the scheduler has no workers; start some.") from error
+    package = "tabicl-linear"
+    versions: Any = client.get_versions(packages=[package])
+    for address, worker in versions["workers"].items():
+        version = worker["packages"][package]
+        if version != __version__:
             raise ConfigError(
-                f"--dask {named}: the worker {address} has "
-                f"{'no tabicl-linear' if of_worker is None else f'tabicl-linear {of_worker}'}, and "
-                f"this is {__version__}: install the same version there."
+                f"--dask {place}: the worker {address} has {package} {version or '(not installed)'}"
+                f", and this is {__version__}: install the same version there."
             )
 
 

@@ -13,13 +13,7 @@ from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
 
 
 def predict_in_pieces(options: argparse.Namespace, classifier: TabICLLinearClassifier) -> None:
-    """Fit on one file, predict another, and write the answers, all in pieces.
-
-    Raises:
-        CheckpointError: The model cannot be loaded.
-        ConfigError: Options are invalid.
-        DataError: A table cannot be read, used or written; nothing is left of the output.
-    """
+    """Fit on one file, predict another, and write the answers, in pieces; see `predict.main`."""
     train, test = TableFile(options.train), TableFile(options.test)
     target = options.target
     train.require(target)

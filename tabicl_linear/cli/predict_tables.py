@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from tabicl_linear.cli.date_text import dates
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.notices import difference, shown
+from tabicl_linear.estimator.columns.category_names import text_of
+from tabicl_linear.estimator.columns.text_formats import ISO, date_format, placeholder, read_dates
+from tabicl_linear.estimator.notices import difference, shown, warn_user
 from tabicl_linear.estimator.rows.labels import checked_labels, typed_labels
-from tabicl_linear.estimator.rows.table_file import TableFile, TextFormat, is_text
+from tabicl_linear.estimator.rows.table_file import TableFile, TextFormat, check_present, is_text
 
 MIN_ROW_NUMBERS = 30
 """Consecutive integers that are no coincidence."""
@@ -24,7 +25,7 @@ MIN_ROW_NUMBERS = 30
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What the columns of TRAIN and TEST are.
+    """What the columns of TRAIN and TEST are, and how their text is read (see `TextFormat`).
 
     Attributes:
         target: Column of the labels.
@@ -32,9 +33,6 @@ class TableOptions:
         drop: Columns to leave out.
         categorical: Columns to read as categories.
         dates: Columns of dates that are written as text.
-        sep: Character between fields of CSV and TSV files; None for the usual one.
-        encoding: Of their text.
-        na_values: Further texts that are missing values.
     """
 
     target: str
@@ -55,13 +53,9 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class PredictionTables:
-    """Rows to learn from and rows to predict, with the same feature columns.
+    """Features and labels to learn from, features to predict, and identifiers of the latter.
 
-    Attributes:
-        train: Features of the labelled rows.
-        labels: Their labels, without missing ones.
-        test: Features of the rows to predict.
-        ids: Identifiers of the rows to predict; no columns if none were asked for.
+    Features are the same columns in both; `ids` has no columns if none were asked for.
     """
 
     train: pd.DataFrame
@@ -154,12 +148,7 @@ def check_columns(
 
 def _labels(train: pd.DataFrame, file: TableFile, options: TableOptions) -> pd.Series:
     target = options.target
-    if target not in train.columns:
-        hint = "" if options.sep or file.is_typed else "; another separator is given by --sep"
-        raise DataError(
-            f"{file.name} has no target column {target!r}; its columns (commas separate them) "
-            f"are {shown(file.columns)}{hint}."
-        )
+    file.require(target)
     twice = [name for name in options.id_columns if name in options.drop]
     if twice:
         raise DataError(
@@ -171,12 +160,7 @@ def _labels(train: pd.DataFrame, file: TableFile, options: TableOptions) -> pd.S
     labels = train[target]
     if not file.is_typed:
         labels = typed_labels(labels)
-    absent = int(labels.isna().sum())
-    if absent:
-        raise DataError(
-            f"Target column {target!r} of {file.name} is missing in {absent} of {len(labels)} "
-            "rows; remove those rows."
-        )
+    check_present(labels, file.name)
     checked_labels(labels)
     columns_of_output = {"prediction", *(f"proba_{label}" for label in labels.unique())}
     clash = [name for name in options.id_columns if name in columns_of_output]
@@ -209,3 +193,57 @@ def _row_numbers(table: pd.DataFrame) -> list[str]:
         if is_count or re.fullmatch(r"Unnamed: \d+", str(name)):
             names.append(str(name))
     return names
+
+
+def dates(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series]:
+    """Cells of one column in several files, as dates and times (UTC) in one format for all of them.
+
+    Where days and months may be told apart in two ways, the month comes first; a warning says the
+    format if it is not ISO 8601. Text in several formats is read if each text says one date only.
+    Columns are pairs of a file's name and its cells.
+
+    Raises:
+        DataError: A cell is no date, or may be one of two; the message names the first and its row.
+    """
+    texts = [_present_texts(column) for _, column in columns]
+    present = pd.concat(texts, ignore_index=True).dropna()
+    text_format = date_format(present) if len(present) else ISO
+    if text_format is None:
+        times = [
+            _in_any_format(text, name, file) for (file, _), text in zip(columns, texts, strict=True)
+        ]
+    else:
+        if text_format != ISO:
+            warn_user(f"--dates {name}: {present.iloc[0]!r} is read in the format {text_format}.")
+        times = [read_dates(text, text_format) for text in texts]
+    return [stamps.dt.tz_localize(None) for stamps in times]
+
+
+def _present_texts(column: pd.Series) -> pd.Series:
+    """Cells as text; None where they are missing, or a placeholder such as "?"."""
+    texts = pd.Series([text_of(cell).strip() for cell in column], index=column.index, dtype=object)
+    return texts.mask(column.isna() | placeholder(texts), None)
+
+
+def _in_any_format(texts: pd.Series, name: str, file: str) -> pd.Series:
+    plain = read_dates(texts, ISO)  # of which pandas, too, would take some with the day first
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that days come first, or do not
+        month_first, day_first = (
+            plain.fillna(
+                pd.to_datetime(texts, errors="coerce", format="mixed", utc=True, dayfirst=order)
+            )
+            for order in (False, True)
+        )
+    present = texts.notna()
+    for wrong, what in (
+        (month_first.isna() & present, "is no date"),
+        ((month_first != day_first) & present, "may be one of two dates"),
+    ):
+        if wrong.any():
+            row = int(wrong.to_numpy().argmax())
+            raise DataError(
+                f"{file}: --dates {name}: {texts.iloc[row]!r} in row {row + 1} {what}; write dates "
+                "as 2024-12-31, or leave the column out of --dates."
+            )
+    return month_first

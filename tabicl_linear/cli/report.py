@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tabicl_linear.cli.extras import BENCHMARKS, require
+from tabicl_linear.cli.outputs import writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
@@ -27,14 +28,12 @@ def main(argv: list[str]) -> int:
         reference=arguments.reference,
         command=shlex.join(["tabicl-linear", "report", *argv]),
     )
-    try:
+    with writing_to(output):
         for name, text in files.items():
             path = output / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(path) as partial:
                 partial.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise ConfigError(f"--output {output} cannot be written: {error}") from error
     sys.stdout.write(files["tables/means.md"])
     sys.stderr.write(f"Wrote {len(files)} files into {output}; begin with report.html\n")
     return 0
@@ -46,15 +45,12 @@ def _parser() -> OneLineArgumentParser:
         description="Compare models on benchmarks: Wilcoxon tests with Holm's correction, letters, "
         "critical-difference diagrams, tables as in the paper with its numbers, one HTML page.",
     )
-    parser.add_argument(
-        "folders", metavar="DIR", nargs="+", type=Path, help="output folders of `evaluate`"
-    )
-    parser.add_argument("--output", type=Path, help="folder of the report (DIR/report)")
-    parser.add_argument("--models", nargs="+", metavar="MODEL", help="compare these alone")
-    parser.add_argument(
-        "--reference", metavar="MODEL", help="take differences from this one (the first)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("folders", metavar="DIR", nargs="+", type=Path, help="output folders of `evaluate`")
+    add("--output", type=Path, help="folder of the report (DIR/report)")
+    add("--models", nargs="+", metavar="MODEL", help="compare these alone")
+    add("--reference", metavar="MODEL", help="take differences from this one (the first)")
+    add(
         "--name",
         action="append",
         default=[],

@@ -4,7 +4,6 @@ LightningCLI lets a checkpoint's hyper-parameters silently override the command 
 command line overrides the checkpoint, or is refused if the checkpoint does not allow it.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -104,11 +103,6 @@ class Resume(NamedTuple):
     def inherited(self) -> dict[str, Any]:
         """The stored config without what a run never inherits."""
         return {k: v for k, v in self.config.items() if k not in GIVEN_ANEW}
-
-    @property
-    def base_options(self) -> list[str]:
-        """Options that pass the stored config to a parser before any other file or option."""
-        return ["--config", json.dumps(self.inherited)]
 
     def changes(self, config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         """Keys whose value differs from the stored one: (key, stored, given).

@@ -21,49 +21,41 @@ from tabicl_linear.files import sweep
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder for config, checkpoints and metrics of a run.
+    """The folder for config, checkpoints and metrics of a run; `is_new` if this run made it.
 
     Only the first process takes a folder. The others write nothing, and get the path from it when
-    all are connected (`RunCheckpoint.setup`).
-
-    Attributes:
-        path: The folder; in processes other than the first the root, unless the run is resumed.
-        is_new: Whether this run made it, rather than continuing in it.
+    all are connected (`RunCheckpoint.setup`); until then theirs is the root, except in a
+    resumed run.
     """
 
     path: Path
     is_new: bool
 
     @classmethod
-    def take(cls, root: Path, resume: Resume | None, held: ExitStack) -> "RunFolder":
+    def take(cls, root: Path, resume: Resume | None, locks: ExitStack) -> "RunFolder":
         """The checkpoint's own run folder, or else a new `version_<n>` under `root`.
 
         A resumed run continues in the folder of its checkpoint, unless that is not a run folder or
         `root` was changed to one that does not contain it. Partial files of killed writers are
-        removed.
-
-        Args:
-            root: Folder in which run folders are made.
-            resume: The checkpoint to continue from.
-            held: Receives the folder's lock.
+        removed. `locks` receives the folder's lock.
 
         Raises:
             ConfigError: Another process trains in that folder, or `root` is a file.
             OSError: The folder cannot be written to.
         """
-        first = _is_first_process()
+        first = rank_zero_only.rank == 0  # type: ignore[attr-defined]
         if resume is not None:
             own = resume.path.resolve().parent
             stored_root = Path(resume.config["trainer"]["default_root_dir"])
             if (own / CONFIG).is_file() and (root == stored_root or root.resolve() == own.parent):
                 if first:
-                    held.enter_context(locked(own))
+                    locks.enter_context(locked(own))
                     sweep(own)
                 return cls(resume.path.parent, is_new=False)
         if not first:
             return cls(root, is_new=False)
         folder = cls(_make_next(root), is_new=True)
-        held.enter_context(locked(folder.path))
+        locks.enter_context(locked(folder.path))
         return folder
 
     @contextmanager
@@ -91,7 +83,3 @@ def _make_next(root: Path) -> Path:
             (root / f"version_{number}").mkdir()
             return root / f"version_{number}"
     raise AssertionError("count() has no end")
-
-
-def _is_first_process() -> bool:
-    return rank_zero_only.rank == 0  # type: ignore[attr-defined]

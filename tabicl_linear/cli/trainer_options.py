@@ -44,6 +44,9 @@ REFUSED = {
 def check_callbacks(callbacks: Sequence[Callback]) -> None:
     """Refuse callbacks that cannot work, and those that monitor a metric which nothing logs.
 
+    Callbacks from outside the package may log their own metrics, so with one of them no name is
+    refused.
+
     Raises:
         ConfigError: There is one; the message names what to use instead.
     """
@@ -51,23 +54,14 @@ def check_callbacks(callbacks: Sequence[Callback]) -> None:
         if type(callback) in REFUSED:
             name = type(callback).__name__
             raise ConfigError(f"trainer.callbacks: {name}: {REFUSED[type(callback)]}")
-    _check_monitors(callbacks)
-
-
-def _check_monitors(callbacks: Sequence[Callback]) -> None:
-    """Refuse metrics that do not exist.
-
-    Callbacks from outside the package may log their own metrics, so with one of them no name is
-    refused.
-    """
     if not all(type(callback).__module__.startswith(OWN) for callback in callbacks):
         return
     for callback in callbacks:
         if isinstance(callback, EarlyStopping | ModelCheckpoint):
-            name = callback.monitor
-            if name is not None and name not in METRICS:
+            metric = callback.monitor
+            if metric is not None and metric not in METRICS:
                 raise ConfigError(
-                    f"{type(callback).__name__}: monitor={name}: no such metric; choose from "
+                    f"{type(callback).__name__}: monitor={metric}: no such metric; choose from "
                     f"{', '.join(METRICS)}."
                 )
 
@@ -80,24 +74,24 @@ def make_trainer(options: Mapping[str, Any]) -> Trainer:
         raise ConfigError(f"trainer: {error}") from error
 
 
-def with_run_loggers(given: Any, folder: Path, step: int, rows: int | None = None) -> Any:
+def with_run_loggers(option: Any, folder: Path, step: int, rows: int | None = None) -> Any:
     """The run folder's own loggers and those of `trainer.logger`; none if that option is False.
 
     The run starts from an optimiser step, and from so many rows of its metrics; None if that is
     not known.
     """
-    if given is False:
+    if option is False:
         return False
-    others = [logger for logger in as_list(given) if isinstance(logger, Logger)]
+    others = [logger for logger in as_list(option) if isinstance(logger, Logger)]
     own: list[Logger] = [MetricsFile(folder, resumed_step=step, resumed_rows=rows)]
     if not any(isinstance(logger, TensorBoardLogger) for logger in others):
         own.insert(0, Board(folder, resumed_step=step))
     return [*own, *others]
 
 
-def with_whole_files(given: Any) -> list[Any]:
+def with_whole_files(option: Any) -> list[Any]:
     """The given plugins, and the one that writes checkpoints unless another one does."""
-    plugins = as_list(given)
+    plugins = as_list(option)
     if any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         return plugins
     return [*plugins, WholeFileIO()]

@@ -1,7 +1,9 @@
 """The verbs that train and score."""
 
+import json
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +32,7 @@ from tabicl_linear.training.task import NonFiniteTraining
 
 
 class PretrainingCLI(ConfigCLI):
-    """`fit`, `validate` and `test`.
-
-    Args:
-        args: Verb and options.
-        resume: The checkpoint to continue from.
-        held: Receives the lock of the run folder; the caller closes it.
-    """
+    """`fit`, `validate` and `test`; `held` receives the lock of the run folder, for the caller."""
 
     def __init__(
         self,
@@ -70,10 +66,10 @@ class PretrainingCLI(ConfigCLI):
         """Refuse invalid options before anything is built."""
         super().before_instantiate_classes()
         if self.subcommand is not None and self.resume is None:
-            given = self.config[self.subcommand]["ckpt_path"]
-            if given is not None:
+            path = self.config[self.subcommand]["ckpt_path"]
+            if path is not None:
                 raise ConfigError(
-                    f"ckpt_path={given} in a config file: give it as --ckpt_path {given}."
+                    f"ckpt_path={path} in a config file: give it as --ckpt_path {path}."
                 )
         if self.resume is not None:
             self.resume.check(self.plain_config(), training=self.subcommand == "fit")
@@ -141,26 +137,12 @@ class PretrainingCLI(ConfigCLI):
                 raise
 
 
-def fit(options: list[str]) -> int:
-    """Train or resume; return the exit code.
+def run(verb: str, options: list[str]) -> int:
+    """Train or resume, or score a checkpoint on a synthetic set; return the exit code.
 
     0, or 1 if a loss or gradient is not finite or a process was lost, 2 for bad input, 130 after
     SIGINT, 143 after SIGTERM.
     """
-    return _run("fit", options)
-
-
-def validate(options: list[str]) -> int:
-    """Score a checkpoint on the validation set; return the exit code, as `fit` does."""
-    return _run("validate", options)
-
-
-def test(options: list[str]) -> int:
-    """Score a checkpoint on the second set; return the exit code, as `fit` does."""
-    return _run("test", options)
-
-
-def _run(verb: str, options: list[str]) -> int:
     try:
         with signals_raise(), without_noise(), log_lines(), ExitStack() as held:
             path = option_value(options, "ckpt_path")
@@ -170,7 +152,8 @@ def _run(verb: str, options: list[str]) -> int:
             if resume is not None:
                 trusted = (option_value(options, "trust_code") or "false").lower() == "true"
                 resume.check_trust(trust_code=trusted)
-            base = [] if resume is None else resume.base_options
+            # Before any other file or option, which override it.
+            base = [] if resume is None else ["--config", json.dumps(resume.inherited)]
             PretrainingCLI([verb, *base, *options], resume=resume, held=held)
     except OSError as error:
         raise ConfigError(reason(error)) from error
@@ -190,3 +173,6 @@ def _run(verb: str, options: list[str]) -> int:
 def _runs_nothing(option: str) -> bool:
     """Whether an option only prints help or a config."""
     return option in ("-h", "--help") or option.partition("=")[0] == "--print_config"
+
+
+fit, validate, test = (partial(run, verb) for verb in ("fit", "validate", "test"))

@@ -223,7 +223,7 @@ def test_a_refusal_of_the_process_is_one_line_and_leaves_nothing(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("tabicl-linear bench: --device tpu: ")
+    assert done.stderr.startswith("tabicl-linear bench: device='tpu' is ")
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -236,7 +236,7 @@ def test_a_refusal_of_the_process_is_one_line_and_leaves_nothing(tmp_path):
         (("kernels", "--only", "nonsense"), "choose from delta rule"),
         (("kernels", "--budget", "-1"), "--budget: -1"),
         (("kernels", "--budget", "soon"), "--budget: soon"),
-        (("prior", "--device", "tpu"), "--device tpu"),
+        (("prior", "--device", "tpu"), "device='tpu'"),
         (("prior", "--nonsense"), "--nonsense"),
         (("train", "--precision", "float8"), "choose from float32"),
         (("train", "--precision", "fp16"), "--precision fp16"),

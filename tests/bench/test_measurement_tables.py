@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -12,7 +13,7 @@ from tabicl_linear.bench.measurement_tables import (
     Target,
     number,
 )
-from tabicl_linear.cli.bench import save, write_whole
+from tabicl_linear.cli.bench import save
 from tabicl_linear.cli.outputs import check_folder
 from tabicl_linear.errors import ConfigError
 
@@ -71,28 +72,19 @@ def test_files_say_the_same_and_are_whole(tmp_path):
     assert "A note." in text
 
 
-def test_a_report_that_fails_leaves_the_former_files(tmp_path):
-    path = save(report(), tmp_path)[0]
-    before = path.read_text()
+def test_a_file_that_fails_leaves_the_former_one(tmp_path):
+    (tmp_path / "made-up.png").write_text("former")
 
-    def fail(partial):
-        partial.write_text("half")
-        raise OSError(28, "No space left on device")
+    class Full:
+        def savefig(self, partial, **_):
+            partial.write_text("half")
+            raise OSError(28, "No space left on device")
 
     with pytest.raises(ConfigError, match=r"--output .*No space left"):
-        write_whole(path, fail)
-    assert path.read_text() == before
-    assert {p.name for p in tmp_path.iterdir()} == {"made-up.json", "made-up.md"}
-
-
-def test_what_breaks_off_leaves_no_half_file(tmp_path):
-    def interrupted(partial):
-        partial.write_text("half")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "new" / "a.png", interrupted)
-    assert list((tmp_path / "new").iterdir()) == []
+        save(replace(report(), figure=Full()), tmp_path)
+    assert (tmp_path / "made-up.png").read_text() == "former"
+    ends = ("json", "md", "png")
+    assert {p.name for p in tmp_path.iterdir()} == {f"made-up.{end}" for end in ends}
 
 
 def test_a_folder_that_cannot_be_written_is_a_config_error(tmp_path):

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from tabicl_linear.cli.date_text import dates
+from tabicl_linear.cli.predict_tables import dates
 from tabicl_linear.errors import DataError
 
 

@@ -151,7 +151,7 @@ BAD = [
     (["--names", "a"], ["1 names for 2"]),
     (["--names", "a", "a"], ["'a' occurs twice"]),
     (["--reference", "/nowhere.yaml"], ["/nowhere.yaml"]),
-    (["--device", "tpu"], ["--device tpu"]),
+    (["--device", "tpu"], ["device='tpu'"]),
     (["--checkpoint", "/nowhere.ckpt"], ["/nowhere.ckpt"]),
 ]
 

@@ -153,11 +153,11 @@ BAD_TRAIN = {
     "UTF-16": (text("x,y\n1,2\n".encode("utf-16")), "(by its first bytes --encoding utf-16)"),
     "blank in a name": (
         frame(**{"x": [1.0, 2.0], " y": [0, 1]}),
-        "its columns (commas separate them) are x, ' y'; another separator",
+        "its columns (commas separate them) are x, ' y'. Name one",
     ),
     "no target column": (
         frame(**ROWS, z=[0, 1, 0, 1]),
-        "no target column 'y'; its columns (commas separate them) are x",
+        "no column 'y'; its columns (commas separate them) are x",
     ),
     "target missing in a row": (frame(**ROWS, y=[0, 1, None, 1]), "missing in 1 of 4 rows"),
     "target only": (frame(y=[0, 1, 0, 1]), "no column besides the target 'y'"),

@@ -226,7 +226,7 @@ BAD = {
     "target twice": (["--drop", "y"], "x,z\n1,a\n", "--target y is also in --id-columns or --drop"),
     "nothing left": (["--drop", "x", "z"], "x,z\n1,a\n", "no column besides the target 'y'"),
     "name taken": (["--id-columns", "proba_no"], "x,z,proba_no\n1,a,1\n", "rename it"),
-    "separator": (["--sep", ";"], "x,z\n1,a\n", "train.csv has no target column 'y'"),
+    "separator": (["--sep", ";"], "x,z\n1,a\n", "train.csv has no column 'y'"),
     "long separator": (["--sep", ";;"], "x,z\n1,a\n", "';;': give one character"),
     "encoding": (["--encoding", "klingon"], "x,z\n1,a\n", "klingon: no such encoding"),
     "codec": (["--encoding", "rot13"], "x,z\n1,a\n", "rot13: no such encoding"),
