@@ -206,6 +206,9 @@ def check_trainer(options: Mapping[str, Any]) -> None:
     for key in AT_LEAST_ONE:
         if options[key] < 1:
             raise ConfigError(f"trainer.{key}={options[key]}: give a number of at least 1.")
+    clip = options["gradient_clip_val"]
+    if clip is not None and clip < 0:  # Lightning would not clip, and not say so
+        raise ConfigError(f"trainer.gradient_clip_val={clip}: give a norm above 0, or null.")
     for key, remedy in NOT_ZERO.items():
         if options[key] is not None and options[key] == 0:
             raise ConfigError(f"trainer.{key}={options[key]}: nothing would happen; {remedy}.")

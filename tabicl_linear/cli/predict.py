@@ -149,7 +149,7 @@ def _parser() -> OneLineArgumentParser:
         help="score a partitioned TEST on local:N processes or at tcp://SCHEDULER, and write a "
         "folder of Parquet files (docs/growing.md)",
     )
-    add("--quiet", action="store_true", help="errors only")
+    add("--quiet", action="store_true", help="only warnings and errors")
     return parser
 
 

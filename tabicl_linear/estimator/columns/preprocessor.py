@@ -202,6 +202,13 @@ class TablePreprocessor:
         are_categorical = np.zeros(width, dtype=bool)
         if self.categorical_features is None:
             return are_categorical
+        if isinstance(self.categorical_features, str) or not isinstance(
+            self.categorical_features, Iterable
+        ):
+            raise DataError(
+                f"categorical_features={self.categorical_features!r}: give a list of names or "
+                "positions, or one boolean per column."
+            )
         mask = np.asarray(self.categorical_features)
         if mask.dtype == bool:
             if mask.shape != (width,):

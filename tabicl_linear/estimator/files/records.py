@@ -9,6 +9,9 @@ that a file names.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Set
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,17 @@ from tabicl_linear.types import Tensor
 _KIND = "is"
 """Key that marks a JSON object as something else than a number, text or list."""
 _Read = Callable[["Unpacker", Any], Any]
+_CELLS: Mapping[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
+    date: ("date", date.isoformat, date.fromisoformat),
+    datetime: ("datetime", datetime.isoformat, datetime.fromisoformat),
+    time: ("time", time.isoformat, time.fromisoformat),
+    pd.Timestamp: ("timestamp", pd.Timestamp.isoformat, pd.Timestamp),
+    Decimal: ("decimal", str, Decimal),
+    bytes: ("bytes", bytes.hex, bytes.fromhex),
+    type(pd.NaT): ("not_a_time", str, lambda _: pd.NaT),
+    type(pd.NA): ("not_available", str, lambda _: pd.NA),
+}
+"""Objects in cells of tables: what files call them, their text, and back."""
 
 
 class Packer:
@@ -53,6 +67,9 @@ class Packer:
             return value
         if type(value) is float:
             return value if math.isfinite(value) else {_KIND: "float", "text": repr(value)}
+        if type(value) in _CELLS:
+            kind, text, _ = _CELLS[type(value)]
+            return {_KIND: kind, "text": text(value)}
         if type(value) is list:
             return self._items(value, where)
         if type(value) in (tuple, set, frozenset):
@@ -256,6 +273,10 @@ def _frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
     return frame
 
 
+def _cell(read: Callable[[str], Any], _: Unpacker, tree: Any) -> Any:
+    return read(tree["text"])
+
+
 _READERS: dict[str, _Read] = {
     "float": lambda unpacker, tree: float(tree["text"]),
     "tuple": lambda unpacker, tree: tuple(unpacker.items(tree)),
@@ -274,4 +295,5 @@ _READERS: dict[str, _Read] = {
     "closed_form": lambda unpacker, tree: ClosedForm(**unpacker.unpack(tree["arguments"])),
     "chosen_trees": lambda unpacker, tree: ChosenTrees(**unpacker.unpack(tree["arguments"])),
     "record": Unpacker.record,
+    **{kind: partial(_cell, read) for kind, _, read in _CELLS.values()},
 }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pandas.api.types import is_scalar
 
 from tabicl_linear.errors import DataError
 
@@ -53,11 +54,14 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     numbers become those of pandas and Python.
 
     Raises:
-        DataError: Two columns of one name, or names of several types.
+        DataError: Two columns of one name, one without a name, or names of several types.
     """
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
+    for place, name in enumerate(frame.columns):
+        if is_scalar(name) and pd.isna(name):  # as it may not equal itself
+            raise DataError(f"The column in place {place} has no name ({name}); give it one.")
     kinds = {type(name).__name__ for name in frame.columns}
     if "str" in kinds and len(kinds) > 1:
         raise DataError(

@@ -58,8 +58,8 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
         raise DataError(one_line(error)) from error
     except ValueError as error:
         raise DataError(
-            f"{error} Labels such as {reprlib.repr(labels.tolist()[0])} are not classes; give "
-            "one class per row, for example by cutting numbers into ranges."
+            f"{one_line(error)} Labels such as {reprlib.repr(labels.tolist()[0])} are not classes; "
+            "give one class per row, for example by cutting numbers into ranges."
         ) from error
     return labels
 

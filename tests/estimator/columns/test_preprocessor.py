@@ -134,6 +134,8 @@ def test_declared_categorical_columns(declared):
         ([5], "5, which is not a column"),
         ([-1], "-1, which is not a column"),
         ([True, False], r"mask of shape \(2,\) for 5 columns"),
+        ("age", "categorical_features='age': give a list of names or positions"),
+        (0, "categorical_features=0: give a list"),
     ],
 )
 def test_declared_columns_that_do_not_exist(declared, message):

@@ -1,11 +1,13 @@
 """A fitted classifier goes to a file and comes back: same answers, no rows, nothing executable."""
 
 import copy
+import datetime
 import json
 import os
 import stat
 import subprocess
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -269,6 +271,32 @@ def test_declared_columns_of_any_container_are_saved(make_declared, tmp_path):
     np.testing.assert_array_equal(after.predict_proba(queries), before.predict_proba(queries))
     again = clone(after).fit(x, y)
     assert again.preprocessor_.columns == before.preprocessor_.columns
+
+
+@pytest.mark.filterwarnings("ignore:Column 'cells' has:UserWarning")
+@pytest.mark.parametrize(
+    "of_row",
+    [
+        lambda row: datetime.date(2024, 1, 1 + row % 28),
+        lambda row: datetime.datetime(2024, 1, 1, row % 24, tzinfo=datetime.UTC),
+        lambda row: datetime.time(row % 24, 0, 0, row),
+        lambda row: pd.Timestamp(2024, 1, 1 + row % 28) if row % 5 else pd.NaT,
+        lambda row: Decimal(row) / 8 if row % 5 else pd.NA,
+        lambda row: bytes([row % 3]),
+    ],
+    ids=["date", "datetime", "time", "timestamp", "decimal", "bytes"],
+)
+def test_rows_that_are_held_may_have_cells_of_any_type_of_parquet(of_row, tmp_path):
+    x, y = table(60)
+    x["cells"] = pd.Series([of_row(row) for row in range(60)], dtype=object)
+    before = TabICLLinearClassifier(random_state=0, device="cpu").partial_fit(x, y)
+    before.save(tmp_path / "s")
+    after = TabICLLinearClassifier.load(tmp_path / "s", device="cpu")
+    tables = [classifier.fitted_.held.table for classifier in (after, before)]
+    pd.testing.assert_frame_equal(*tables, check_dtype=False)  # pandas finds that of dates
+    more, labels = x[:30].copy(), y[:30]
+    grown = [classifier.partial_fit(more, labels) for classifier in (before, after)]
+    np.testing.assert_array_equal(*(classifier.predict_proba(x) for classifier in grown))
 
 
 def test_what_cannot_be_stored_is_named_and_nothing_is_written(checkpoint, tmp_path):

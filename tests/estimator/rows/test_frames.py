@@ -163,6 +163,14 @@ class TestNames:
         with pytest.raises(DataError, match="occurs more than once; rename the columns"):
             fitted(table, [0, 1, 1])
 
+    @pytest.mark.parametrize("name", [None, np.nan, pd.NaT])
+    def test_a_column_without_a_name(self, name):
+        table = pd.DataFrame([[1, 2]], columns=pd.Index([1.0, name], dtype=object))
+        with pytest.raises(
+            DataError, match=r"^The column in place 1 has no name .*; give it one\.$"
+        ):
+            computable(table)
+
     def test_names_of_several_types(self):
         table = pd.DataFrame(np.eye(2), columns=["a", 1])
         with pytest.raises(DataError, match=r"types int and str; .* table\.columns\.astype\(str\)"):
