@@ -18,6 +18,12 @@ TINY = [
     *("--trainer.enable_progress_bar", "false"),
     *("--trainer.enable_model_summary", "false"),
 ]
+UNSEEN = [
+    option
+    for name in ("write_rates", "state_norms", "cosine_drift", "length_probe")
+    for option in (f"--{name}.every_n_steps", "0")
+]
+"""Runs of many steps that nothing looks at: pictures of the looks take longer than the steps."""
 
 
 @pytest.fixture(scope="session")

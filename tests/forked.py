@@ -41,6 +41,10 @@ class Running:
             assert self._process.is_alive(), f"ended with {self._process.exitcode}"
             time.sleep(0.01)
 
+    def poll(self) -> int | None:
+        """The exit code if it has ended."""
+        return self._process.exitcode
+
     def wait(self) -> int:
         """The exit code, less than zero for the signal that ended it."""
         self._process.join()

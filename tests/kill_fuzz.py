@@ -260,13 +260,17 @@ def fuzz(kills, seed, folder):
     return bool(lost)
 
 
-if __name__ == "__main__":
+def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="new folder for all runs")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     with contextlib.ExitStack() as stack:
         place = given.keep or Path(stack.enter_context(TemporaryDirectory()))
         place.mkdir(parents=True, exist_ok=True)
-        sys.exit(fuzz(given.kills, given.seed, place))
+        return int(fuzz(given.kills, given.seed, place))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

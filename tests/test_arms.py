@@ -3,14 +3,14 @@
 import pandas as pd
 import pytest
 import small_tables
-from tiny_legs import overlay
+from tiny_legs import fork_trainings, overlay
 
 from experiments.arms import run as arms
 from experiments.development.tables import VARIABLE
 from experiments.pretrain_default import legs
 from experiments.pretrain_default.legs import Leg
 
-__all__ = ["overlay"]
+__all__ = ["fork_trainings", "overlay"]
 
 
 @pytest.fixture
@@ -83,15 +83,16 @@ def test_bad_input_trains_nothing(legs_run, options, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_real_arm_of_seconds(overlay, tmp_path, monkeypatch):
+def test_a_real_arm_of_seconds(overlay, tmp_path, monkeypatch, fork_trainings):
+    fork_trainings()
     monkeypatch.setenv(VARIABLE, str(small_tables.write(tmp_path / "tables")))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    options = ["--arm", f"tiny={overlay}", "--cpu-minutes", "0.3", "--tasks", "1"]
+    options = ["--arm", f"tiny={overlay}", "--cpu-minutes", "0.1", "--tasks", "1"]
     options += ["--lengths", "64", "--output", str(tmp_path / "arms")]
     assert arms.main(options) == 0
     (row,) = pd.read_csv(tmp_path / "arms" / "arms.csv").to_dict("records")
     assert row["arm"] == "tiny"
     assert 0 < row["loss"] < 3
     assert 0 <= row["development_roc_auc"] <= 1
-    # CPU time is asked for and spent: within the granularity of starting two processes.
-    assert 0.15 < 60 * row["core_hours"] < 0.6
+    # CPU time is asked for and spent: within the granularity of two processes and of asking.
+    assert 0.05 < 60 * row["core_hours"] < 0.25

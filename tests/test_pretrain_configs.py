@@ -6,7 +6,7 @@ import pytest
 import torch
 from command_line import load
 from test_pretrain_default import leg, same
-from tiny_legs import overlay
+from tiny_legs import fork_trainings, overlay
 
 from experiments.pretrain_default.run import HERE, _require_schedule
 from experiments.pretrain_default.training import newest_checkpoint
@@ -16,7 +16,7 @@ from tabicl_linear.overlays import expanded, laid_over
 from tabicl_linear.priors import WithTableEffects
 from tabicl_linear.training import MuonAdamW
 
-__all__ = ["load", "overlay"]
+__all__ = ["fork_trainings", "load", "overlay"]
 
 SIZES = {"cpu": 550_779, "cuda": 17_608_827, "streaming": 705_787}
 
@@ -53,7 +53,10 @@ def test_the_small_model_can_be_trained_on_a_gpu():
     assert both == cpu
 
 
-def test_a_trunk_of_a_cpu_goes_on_in_the_precision_of_a_gpu(tmp_path, load, overlay, monkeypatch):
+def test_a_trunk_of_a_cpu_goes_on_in_the_precision_of_a_gpu(
+    tmp_path, load, overlay, monkeypatch, fork_trainings
+):
+    fork_trainings()
     monkeypatch.delenv("TABICL_LINEAR_TABLES", raising=False)
     output = tmp_path / "run"
     options = ["--no-decay", "--output", output]
@@ -65,8 +68,9 @@ def test_a_trunk_of_a_cpu_goes_on_in_the_precision_of_a_gpu(tmp_path, load, over
     assert stored["global_step"] == 6
 
 
-def test_the_config_for_a_gpu_trains_a_leg(tmp_path, load, overlay, monkeypatch):
+def test_the_config_for_a_gpu_trains_a_leg(tmp_path, load, overlay, monkeypatch, fork_trainings):
     """On a CPU, in the precision and with everything else of the config but its sizes."""
+    fork_trainings()
     monkeypatch.delenv("TABICL_LINEAR_TABLES", raising=False)
     output = tmp_path / "run"
     given = ["--config", HERE / "cuda.yaml", "--config", overlay]

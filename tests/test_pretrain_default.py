@@ -14,7 +14,7 @@ import tiny_model
 import torch
 from command_line import load
 from forked import forked
-from tiny_legs import overlay
+from tiny_legs import fork_trainings, overlay
 
 from experiments.development.scoring import development_mean
 from experiments.development.tables import VARIABLE, load_tables
@@ -30,7 +30,7 @@ from experiments.pretrain_default.training import newest_checkpoint, newest_step
 from tabicl_linear import load_model
 from tabicl_linear.errors import DataError
 
-__all__ = ["forked", "load", "overlay"]
+__all__ = ["fork_trainings", "forked", "load", "overlay"]
 
 ROOT = Path(__file__).parents[1]
 
@@ -215,9 +215,10 @@ def same(first, second):
 
 @pytest.mark.slow
 def test_killed_copied_and_continued_is_as_if_never_stopped(
-    tmp_path, forked, load, overlay, monkeypatch
+    tmp_path, forked, load, overlay, monkeypatch, fork_trainings
 ):
     """The process is killed with all it started; elsewhere the leg ends in the same weights."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as forks have
     monkeypatch.setenv(VARIABLE, str(small_tables.write(tmp_path / "tables")))
     here, there, straight = (tmp_path / name for name in ("here", "there", "straight"))
     options = ["--config", overlay, "--output", here, "--device", "cpu"]
@@ -227,6 +228,7 @@ def test_killed_copied_and_continued_is_as_if_never_stopped(
     run.kill_group()
     step = newest_step(here / "trunk")
 
+    fork_trainings()
     shutil.copytree(here, there)
     for output in (there, straight):
         assert leg("--steps", 2 * step + 10, "--config", overlay, "--output", output) == 0

@@ -1,6 +1,19 @@
-"""The smallest recipe that a leg of pretraining takes: an overlay of its config."""
+"""The smallest recipe that a leg of pretraining takes, and trainings that are forked."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import CalledProcessError
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from forked import started
+
+from experiments.pretrain_default import training
+from tabicl_linear.__main__ import main
 
 TINY = """
 model:
@@ -20,3 +33,33 @@ def overlay(tmp_path):
     path = tmp_path / "tiny.yaml"
     path.write_text(TINY)
     return path
+
+
+class Forked:
+    """What a leg asks of `subprocess.Popen`, without the five seconds of a new interpreter."""
+
+    def __init__(self, command: Sequence[str], **_: Any) -> None:
+        assert list(command[:3]) == [sys.executable, "-m", "tabicl_linear"]
+        self._run = started(Path(os.devnull), main, *command[3:])
+        self.pid = self._run.pid
+
+    def poll(self) -> int | None:
+        return self._run.poll()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._run.poll()
+
+    def send_signal(self, signum: int) -> None:
+        os.kill(self.pid, signum)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+@pytest.fixture
+def fork_trainings(monkeypatch):
+    """From when it is called on, legs fork their trainings."""
+    # In this module alone: trainings start programs, too.
+    forking = SimpleNamespace(Popen=Forked, CalledProcessError=CalledProcessError)
+    return lambda: monkeypatch.setattr(training, "subprocess", forking)

@@ -38,7 +38,9 @@ def draw_learning_curve(metrics: Path, output: Path) -> None:
 def draw_context_sizes(sizes: pd.DataFrame, output: Path) -> None:
     """Test accuracy against context rows, a panel for each table."""
     tables = list(dict.fromkeys(sizes["table"]))
-    figure, axes = plt.subplots(1, len(tables), figsize=(3.1 * len(tables), 3.2), sharey=False)
+    size = 3.1 * len(tables), 3.2
+    figure, grid = plt.subplots(1, len(tables), figsize=size, squeeze=False)
+    axes = grid[0]
     for axis, table in zip(axes, tables, strict=True):
         for model, rows in sizes[sizes["table"] == table].groupby("model", sort=False):
             axis.plot(rows["rows"], rows["accuracy"], "o-", markersize=4, label=model)

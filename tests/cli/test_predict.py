@@ -260,16 +260,10 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypa
     assert output.read_text() == "old"
 
 
-@pytest.mark.parametrize("bad", [False, True])
-def test_as_a_process(folder, model, bad):
-    target = "nothing" if bad else "y"
+def test_as_a_process(folder, model):
     command = [sys.executable, "-m", "tabicl_linear", "predict", "train.csv", "test.csv"]
-    command += ["--target", target]
-    command += ["--output", "out.csv", "--model", str(model), "--n-estimators", "1"]
+    command += ["--target", "y", "--output", "out.csv", "--model", model, "--n-estimators", "1"]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert result.stdout == ""
-    assert result.returncode == (2 if bad else 0), result.stderr
-    assert (folder / "out.csv").exists() is not bad
-    if bad:
-        assert len(result.stderr.splitlines()) == 1
-        assert "Traceback" not in result.stderr
+    assert result.returncode == 0, result.stderr
+    assert (folder / "out.csv").exists()

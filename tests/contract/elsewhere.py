@@ -8,7 +8,7 @@ back to the CPU only where they are asked for, which is counted.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tabicl_linear.embedding.constants import _copied
 
@@ -108,7 +107,7 @@ def is_there(device: Any) -> bool:
 def compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], waits: Counter[str]) -> Any:
     """An operation on the values, where its tensors are or where it is told to be."""
     name = func.overloadpacket.__name__
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    tensors = list(_tensors((*args, *kwargs.values())))
     there = [tensor for tensor in tensors if isinstance(tensor, There)]
     device = kwargs.get("device")
     copies = name in ("_to_copy", "copy_")
@@ -121,14 +120,36 @@ def compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], waits: Co
     asks = name in ASKING or _masks(name, args) or (copies and bool(there) and not leaves)
     if there and asks:
         waits[name] += 1
+    here = {name: _mapped(There, _held, value) for name, value in kwargs.items()}
     if is_there(device):
-        kwargs = {**kwargs, "device": torch.device("cpu")}
-    here = tree_map_only(There, lambda tensor: tensor.held, (list(args), dict(kwargs)))
-    result = func(*here[0], **here[1])
+        here["device"] = torch.device("cpu")
+    result = func(*_mapped(There, _held, tuple(args)), **here)
     if not leaves:
         return args[0] if name == "copy_" else result
-    result = tree_map_only(Tensor, There, result)
+    result = _mapped(Tensor, There, result)
     return return_and_correct_aliasing(func, args, kwargs, result) if there else result
+
+
+def _tensors(values: Sequence[Any]) -> Iterator[Tensor]:
+    """All of some arguments, which hold them in lists at most: PyTorch's trees take far longer."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+def _mapped(of: type, change: Callable[[Any], Any], value: Any) -> Any:
+    """A value with others in place of its tensors of a type."""
+    if isinstance(value, of):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)([_mapped(of, change, part) for part in value])
+    return value
+
+
+def _held(tensor: There) -> Tensor:
+    return tensor.held
 
 
 def _masks(name: str, args: Sequence[Any]) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from contract.variants import FEW, READOUTS, SMALL, across_axes, make, served, task
+from contract.variants import FEW, READOUTS, SMALL, across_axes, make, task, varied
 from ridge_inputs.ridge_models import untrained
 from sklearn.datasets import load_iris
 
@@ -18,7 +18,7 @@ from tabicl_linear.readouts import FinalState
 from tabicl_linear.ridge_inputs import RidgeOptions
 from tabicl_linear.strategies.combined import Combined
 
-ROWS = [*((*pair, "row") for pair in served()), *across_axes()]
+ROWS = [*((*pair, "row") for pair in varied()), *across_axes()]
 
 
 def leaves(tree, name="state"):

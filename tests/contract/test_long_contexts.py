@@ -4,14 +4,14 @@ import weakref
 
 import pytest
 import torch
-from contract.variants import across_axes, make, served, task
+from contract.variants import across_axes, make, task, varied
 from tolerances import RMS, assert_close
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.state import tensors
 
 # Mimetic initialisation is another start, not another computation.
-PAIRS = [pair for pair in served() if "mimetic" not in pair[0]]
+PAIRS = [pair for pair in varied() if "mimetic" not in pair[0]]
 PLAIN = [pair for pair in PAIRS if "+" not in pair[0]]
 ROWS = 70
 """Context rows: several chunks of a kernel (16 to 64 tokens) and no multiple of one."""

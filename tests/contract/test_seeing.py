@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 import torch
 from contract.fixed_decay import FixedDecay
-from contract.variants import MIXERS, make, served, task
+from contract.variants import MIXERS, make, task, varied
 from tolerances import CONTRACT, assert_close
 
 from tabicl_linear.analysis import gates, matrices, record_streams
@@ -20,7 +20,7 @@ from tabicl_linear.kernels.state import tensors
 from tabicl_linear.mixers.delta import DeltaNet
 
 OWN = {**MIXERS, "FixedDecay": FixedDecay}
-PAIRS = [*served(), *(("FixedDecay", readout) for readout in ("causal", "final_state"))]
+PAIRS = [*varied(), *(("FixedDecay", readout) for readout in ("causal", "final_state"))]
 pairs = pytest.mark.parametrize(("mixer", "readout"), PAIRS)
 AXES = [(*pair, "row") for pair in PAIRS]
 AXES += [("DeltaNet", "causal", axis) for axis in ("two_axis", "cells", "ridge_earlier_cells")]

@@ -148,6 +148,21 @@ def served() -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+@cache
+def varied() -> tuple[tuple[str, str], ...]:
+    """All pairs of mixers without options, and of options with DeltaNet; else one of each pass.
+
+    An option changes the streams of a mixer, and a readout cannot tell streams from streams.
+    """
+    return tuple(
+        (mixer, readout)
+        for mixer, readout in served()
+        if "+" not in mixer
+        or mixer.startswith(("DeltaNet", "LinearAttention"))
+        or readout in PASSES[: 2 if "mimetic" in mixer else None]  # another start alone
+    )
+
+
 def across_axes() -> list[tuple[str, str, str]]:
     """(mixer, readout, axis): what a row becomes, with each kind of state and of pass.
 

@@ -2,12 +2,9 @@
 
 import csv
 import json
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
+import kill_fuzz
 import pytest
 from fuzz import budget
 from kill_fuzz import CALLBACKS, OPTIONS, differences
@@ -108,16 +105,8 @@ def values(folder):
         return [(row["step"], row["train/loss"], row["val/loss"]) for row in csv.DictReader(file)]
 
 
-def test_kills_at_random_moments_change_nothing():
+def test_kills_at_random_moments_change_nothing(forked):
     """kill -9, with one process and with two gloo ranks; in a process of its own, which forks."""
-    script = Path(__file__).parents[1] / "kill_fuzz.py"
-    command = [sys.executable, str(script), "--kills", str(budget(FEW))]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": f"{script.parents[1]}:{script.parent}"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.rstrip().endswith("0 differences")
+    run = forked(kill_fuzz.main, "--kills", budget(FEW))
+    assert run.wait() == 0, "\n".join(run.said())
+    assert run.said()[-1].endswith("0 differences")

@@ -82,19 +82,20 @@ def test_a_loaded_classifier_is_the_saved_one(classifier, tmp_path):
         again.predict(queries.drop(columns="text"))
 
 
-def test_another_process_loads_it(classifier, tmp_path):
-    path, answers = tmp_path / "fitted.state", tmp_path / "answers.npy"
-    classifier.save(path)
-    queries = tmp_path / "queries.parquet"
-    table(20, seed=1)[0].drop(columns="void").assign(void=np.nan).to_parquet(queries)
-    code = (
-        "import numpy, pandas, tabicl_linear;"
-        f"c = tabicl_linear.{type(classifier).__name__}.load({str(path)!r}, device='cpu');"
-        f"numpy.save({str(answers)!r}, c.predict_proba(pandas.read_parquet({str(queries)!r})))"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
-    expected = classifier.predict_proba(table(20, seed=1)[0])
-    np.testing.assert_array_equal(np.load(answers), expected)
+def test_another_process_loads_them(checkpoint, tmp_path):
+    queries = table(20, seed=1)[0]
+    queries.drop(columns="void").assign(void=np.nan).to_parquet(tmp_path / "queries.parquet")
+    expected, code = {}, "import numpy, pandas, tabicl_linear\n"
+    for kind in (TabICLLinearClassifier, RandomFeatureRidge):
+        classifier, name = fitted(kind, checkpoint), kind.__name__
+        classifier.save(tmp_path / name)
+        expected[name] = classifier.predict_proba(queries)
+        code += f"c = tabicl_linear.{name}.load({name!r}, device='cpu')\n"
+        code += "p = c.predict_proba(pandas.read_parquet('queries.parquet'))\n"
+        code += f"numpy.save({name!r}, p)\n"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=90)
+    for name, probabilities in expected.items():
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), probabilities)
 
 
 @pytest.mark.parametrize(
