@@ -16,6 +16,7 @@ from tabicl_linear.cli.trusted import check_config
 from tabicl_linear.config import ConfigCLI, build_data
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.priors.rows import FixedRows, LogUniformRows, ShiftedLogNormalRows, UniformRows
+from tabicl_linear.training.noise import without_noise
 
 MODELS = sorted(p for p in CONFIGS.glob("*.yaml") if p.stem != "smoke")
 OVERLAYS = sorted(CONFIGS.glob("*/*.yaml"))
@@ -168,7 +169,7 @@ def test_a_model_means_the_same_whatever_models_lie_below_it():
 @cache
 def _parts(*overlays: Path) -> tuple:
     """What overlays on the defaults make of the model and its tasks."""
-    with torch.device("meta"), torch.random.fork_rng(devices=[]):
+    with without_noise(), torch.device("meta"), torch.random.fork_rng(devices=[]):
         built = ConfigCLI([f"--config={path}" for path in overlays])
     model = built.model.hparams
     parts = {name: model[name] for name in ("mixer", "readout", "strategy", "architecture")}
