@@ -102,7 +102,7 @@ def test_names_are_as_long_as_in_the_names_of_files(monkeypatch):
     """An accented letter takes six there."""
     monkeypatch.setattr(
         "tabicl_linear.evaluation.candidates._model",
-        lambda named, ensemble: Candidate(named, "", "model"),
+        lambda named, *_: Candidate(named, "", "model"),
     )
     assert len(candidates(["m" * 100], [], "default")) == 1
     for name in ("m" * 101, "\u00e9" * 17):

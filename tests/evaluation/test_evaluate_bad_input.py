@@ -219,7 +219,7 @@ class TestBadInput:
 def test_a_name_too_long_for_a_file_is_refused_before_the_folder(
     evaluate, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("tabicl_linear.evaluation.candidates.load_model", lambda path: None)
+    monkeypatch.setattr("tabicl_linear.evaluation.candidates.load_model", lambda path, **_: None)
     (tmp_path / "m.ckpt").touch()
     assert evaluate("--model", f"{'n' * 300}={tmp_path / 'm.ckpt'}") == 2
     assert "at most 100 letters" in error(capsys)

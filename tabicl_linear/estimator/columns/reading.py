@@ -203,7 +203,10 @@ def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[n
                 f"Column {name!r} held numbers in the training table and holds "
                 f"{cells[wrong].iloc[0]!r} here; give numbers or missing values."
             )
-        _refuse_other_unit(cells[~np.isnan(values)], name, text_format[1:])
+        unit, read = text_format[1:], ~np.isnan(values)
+        if unit != "%":  # what pandas reads has no unit, and fits
+            read &= np.isnan(_parsed(cells, name, ""))
+        _refuse_other_unit(cells[read], name, unit)
     values[~np.isfinite(values)] = np.nan
     return values
 
