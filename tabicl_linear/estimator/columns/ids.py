@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from tabicl_linear.estimator.columns.reading import Reading, missing
+from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, missing
 from tabicl_linear.estimator.columns.target_rates import of_other_folds
 
 FEWEST_ROWS = 50
@@ -50,7 +50,7 @@ def whole_numbers(cells: pd.Series, labels: Codes) -> Reading | None:
     values = np.array([float(text) for text in distinct])[names]
     errors = _errors(values, names, labels)
     if errors.by_order < min(errors.by_name, errors.nothing):
-        return Reading("numeric", ".", f"{distinct[0]!r} as a number")
+        return PLAIN_NUMBERS._replace(note=f"{distinct[0]!r} as a number")
     return Reading("categorical", note=f"{distinct[0]!r} as a name")
 
 

@@ -20,12 +20,10 @@ from tabicl_linear.estimator.columns.encodings import (
 from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
 from tabicl_linear.estimator.columns.learning import fit_columns
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
-from tabicl_linear.estimator.columns.reading import Reading, read_as
+from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.notices import difference, shown, warn_user
 
-PLAIN_NUMBERS = Reading("numeric", ".")
-"""How numbers of any dtype are read, and text that needs no explanation."""
 OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
 
 Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]

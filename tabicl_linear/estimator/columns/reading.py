@@ -16,6 +16,7 @@ from pandas.api import types as dtypes
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.text_formats import (
     ISO,
+    NO_UNIT,
     TIMES,
     date_format,
     placeholder,
@@ -49,14 +50,19 @@ class Reading(NamedTuple):
 
     Attributes:
         kind: What they hold.
-        text_format: Of numbers the decimal sign of text, "." or ",", and behind it their unit, if
-            they have one, as ".$"; of dates the format of text.
+        text_format: Of numbers the decimal sign of text, "." or ",", and behind it their unit or
+            `NO_UNIT`, as ".$"; of dates the format of text. Files of version 0.2.0 have the decimal
+            sign alone, with which any unit is taken.
         note: What is worth telling about text that is read as numbers or dates; mostly empty.
     """
 
     kind: Kind
     text_format: str = ""
     note: str = ""
+
+
+PLAIN_NUMBERS = Reading("numeric", "." + NO_UNIT)
+"""How numbers of any dtype are read, and text that needs no explanation."""
 
 
 def read_as(cells: pd.Series, name: Hashable) -> Reading:
@@ -78,7 +84,7 @@ def read_as(cells: pd.Series, name: Hashable) -> Reading:
     if dtypes.is_timedelta64_dtype(dtype):
         raise DataError(f"Column {name!r} holds durations; give table[{name!r}].dt.total_seconds()")
     if dtypes.is_numeric_dtype(dtype):
-        return Reading("numeric", ".")
+        return PLAIN_NUMBERS
     return _read_objects_as(cells, name)
 
 
@@ -123,14 +129,14 @@ def _read_objects_as(cells: pd.Series, name: Hashable) -> Reading:
 def _read_as_numbers(values: pd.Series, name: Hashable) -> Reading | None:
     plain = ~np.isnan(_parsed(values, name, ""))
     if plain.all():
-        return Reading("numeric", ".")
+        return PLAIN_NUMBERS
     units = {unit_of(value) for value in values if isinstance(value, str)}
     if len(units - {""}) > 1 or {"%", ""} <= units:
         return None  # amounts in several currencies are not comparable, nor "5 %" and "5"
     for decimal in (".", ","):
         if not np.isnan(_parsed(values, name, decimal)).any():
             note = f"{values[~plain].iloc[0]!r} as numbers"
-            return Reading("numeric", decimal + "".join(units), note)
+            return Reading("numeric", decimal + ("".join(units) or NO_UNIT), note)
     return None
 
 
@@ -203,10 +209,11 @@ def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[n
                 f"Column {name!r} held numbers in the training table and holds "
                 f"{cells[wrong].iloc[0]!r} here; give numbers or missing values."
             )
-        unit, read = text_format[1:], ~np.isnan(values)
-        if unit != "%":  # what pandas reads has no unit, and fits
-            read &= np.isnan(_parsed(cells, name, ""))
-        _refuse_other_unit(cells[read], name, unit)
+        if unit := text_format[1:]:
+            is_number = ~np.isnan(values)
+            if unit != "%":  # what pandas reads has no unit, and fits
+                is_number &= np.isnan(_parsed(cells, name, ""))
+            _refuse_other_unit(cells[is_number], name, unit)
     values[~np.isfinite(values)] = np.nan
     return values
 
@@ -214,11 +221,12 @@ def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[n
 def _refuse_other_unit(cells: pd.Series, name: Hashable, unit: str) -> None:
     """Refuse text in another unit; text without one counts as in the unit, except of percent."""
     fitting = {unit} if unit == "%" else {unit, ""}
+    of_training = "without a unit" if unit == NO_UNIT else f"in {unit}"
     for value in cells:
         if isinstance(value, str) and unit_of(value) not in fitting:
             raise DataError(
-                f"Column {name!r} held numbers {f'in {unit}' if unit else 'without a unit'} in the "
-                f"training table and holds {value!r} here; convert it."
+                f"Column {name!r} held numbers {of_training} in the training table and holds "
+                f"{value!r} here; convert it."
             )
 
 

@@ -12,6 +12,8 @@ ISO = "ISO8601"
 """The format of pandas for all dates of ISO 8601, with or without time."""
 TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f")
 """Formats of times of day; the last takes those without a fraction too."""
+NO_UNIT = "#"
+"""Stands behind the decimal sign of a column without a unit."""
 PLACEHOLDERS = frozenset(["", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"])
 """Texts that stand for a missing value among numbers or dates, in any case."""
 

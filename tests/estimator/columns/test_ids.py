@@ -22,7 +22,7 @@ TEXT = pd.Series(NUMBERS.astype(str))
 def test_numbers_are_known_by_their_order_and_names_by_themselves(dtype):
     assert whole_numbers(TEXT.astype(dtype), OF_ORDER) == (
         "numeric",
-        ".",
+        ".#",
         f"{TEXT[0]!r} as a number",
     )
     assert whole_numbers(TEXT.astype(dtype), OF_NAMES) == (
