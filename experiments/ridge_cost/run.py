@@ -10,6 +10,7 @@ not count.
 import argparse
 import shlex
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -141,7 +142,7 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     device = torch.device("cpu")
-    options = Options(device, rounds=arguments.rounds, budget=100.0, cpu_time=True)
+    options = Options(device, rounds=arguments.rounds, budget=100.0, clock=time.process_time)
     try:
         made = report(arguments.config or CONFIGS, arguments.override, options, arguments.rows)
     except ConfigError as error:

@@ -2,7 +2,6 @@
 
 import math
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -26,14 +25,14 @@ class Options(NamedTuple):
         rounds: Rounds that count.
         budget: Seconds after which a case that has enough rounds is skipped.
         quick: Small shapes.
-        cpu_time: Count the CPU time of the process: others on the machine do not count.
+        clock: Tells seconds; `time.process_time`: others on the machine do not count.
     """
 
     device: torch.device
     rounds: int = 15
     budget: float = 30.0
     quick: bool = False
-    cpu_time: bool = False
+    clock: Callable[[], float] = timer
 
 
 class Case(NamedTuple):
@@ -120,7 +119,6 @@ def measure(
     rounds come first, then one that measures peak memory. Each case gets `least` rounds for any
     budget; if that is 0, the call that measured its peak may be its only timing.
     """
-    clock = time.process_time if options.cpu_time else timer
     seconds = pd.DataFrame({c.key: math.nan for c in cases}, index=range(options.rounds))
     first, peaks = dict[Key, float](), dict[Key, int | None]()
     with progress(label, len(cases) * (warmup + 1 + options.rounds)) as bar:
@@ -130,13 +128,13 @@ def measure(
                 if number < -1:
                     case.call()
                 elif number == -1:
-                    start = clock()
+                    start = options.clock()
                     peaks[case.key] = peak_bytes(case.call, options.device)
-                    first[case.key] = clock() - start
+                    first[case.key] = options.clock() - start
                 else:
                     own = seconds[case.key]
                     if own.sum() + first[case.key] <= options.budget or own.count() < least:
-                        seconds.loc[number, case.key] = timed(case.call, clock)
+                        seconds.loc[number, case.key] = timed(case.call, options.clock)
                 bar.update()
     for key in seconds.columns[seconds.isna().all()]:
         seconds.loc[0, key] = first[key]

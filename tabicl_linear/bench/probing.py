@@ -1,6 +1,6 @@
 """What the callbacks that look at a model cost beside the training steps between two looks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -28,18 +28,19 @@ NOTES = (
 def probing_cost(
     task: InContextTask,
     seconds_per_batch: float,
-    *,
+    clock: Callable[[], float],
     configs: Sequence[Path],
     overrides: Sequence[str],
 ) -> tuple[Table, Target]:
     """Time a look of every callback of a config at its task, against the steps of its interval."""
     data = build_data(*configs, overrides=overrides)
     batches = trainer_options(*configs, overrides=overrides)["accumulate_grad_batches"]
-    callbacks = build_callbacks(*configs, overrides=overrides)
-    looking = {name: callback for name, callback in callbacks.items() if callback.every_n_steps}
-    probes = {name: callback.draw(data).to(task.device) for name, callback in looking.items()}
-    rounds = pd.DataFrame([_seconds_of_looks(looking, probes, task) for _ in range(2)])
-    every = {name: callback.every_n_steps for name, callback in looking.items()}
+    looking, every = dict[str, tuple[Probing, Probe]](), dict[str, int]()
+    for name, callback in build_callbacks(*configs, overrides=overrides).items():
+        if callback.every_n_steps:
+            looking[name] = callback, callback.draw(data).to(task.device)
+            every[name] = callback.every_n_steps
+    rounds = pd.DataFrame([_seconds_of_looks(looking, task, clock) for _ in range(2)])
     cells = pd.DataFrame({"every n steps": every, "seconds a look": rounds.min()})
     share = cells["seconds a look"] / (cells["every n steps"] * batches * seconds_per_batch)
     cells["share"] = share.map("{:.2%}".format)
@@ -49,16 +50,16 @@ def probing_cost(
 
 
 def _seconds_of_looks(
-    looking: Mapping[str, Probing], probes: Mapping[str, Probe], task: InContextTask
+    looking: Mapping[str, tuple[Probing, Probe]], task: InContextTask, clock: Callable[[], float]
 ) -> dict[str, float]:
     """A look of each, with what it writes; states that one has fitted serve those after it."""
     seconds: dict[str, float] = {}
     pool: list[tuple[int, Probe]] = []
-    for name, callback in looking.items():
-        every, own = callback.every_n_steps, probes[name]
+    for name, (callback, own) in looking.items():
+        every = callback.every_n_steps
         alike = [probe for n, probe in pool if n == every and probe.has_tasks_of(own)]
         pool.append((every, alike[0] if alike else own._replace(states={})))
-        seconds[name] = timed(partial(_look, callback, task, pool[-1][1]))
+        seconds[name] = timed(partial(_look, callback, task, pool[-1][1]), clock)
     return seconds
 
 

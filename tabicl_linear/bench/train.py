@@ -88,7 +88,7 @@ def run(
         fastest = min(steps, key=lambda case: measured.spread(case.key).median)
         if precision == precisions[0]:
             seconds = measured.spread(fastest.key).median
-            cost, target = probing_cost(task, seconds, configs=configs, overrides=overrides)
+            cost, target = probing_cost(task, seconds, options.clock, configs, overrides)
             tables.append(cost)
             targets.append(target)
         if precision in MOST_TIMES:

@@ -4,6 +4,7 @@ import argparse
 import math
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,7 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     check_folder(arguments.output)  # before hours of measuring, not after
     import torch  # takes seconds to import
+    from torch.utils.benchmark import timer
 
     from tabicl_linear.bench.cases import Options
     from tabicl_linear.estimator.plan import resolved_device
@@ -46,9 +48,9 @@ def main(argv: list[str]) -> int:
         rounds=arguments.rounds or (3 if arguments.quick else arguments.usual_rounds),
         budget=arguments.budget,
         quick=arguments.quick,
-        cpu_time=arguments.cpu_time,
+        clock=time.process_time if arguments.cpu_time else timer,
     )
-    if options.cpu_time and options.device.type != "cpu":
+    if arguments.cpu_time and options.device.type != "cpu":
         raise ConfigError(f"--cpu-time: {options.device} computes beside it; leave it out.")
     report = replace(
         arguments.run(options, arguments),
