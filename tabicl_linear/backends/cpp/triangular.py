@@ -42,8 +42,9 @@ def squared_lengths(
         return triangular.squared_lengths(factors, right)
     tasks, size, _ = factors.shape
     out = factors.new_empty(tasks, size if right is None else right.shape[2])
-    # An empty tensor has no address, which is how the library is told of the identity.
-    if not out.numel():
+    # An empty tensor has no address, which is how the library is told of the identity: with a size
+    # of 0 it would write the identity beyond its memory.
+    if size == 0 or not out.numel():
         return out.zero_()
     for task, lengths in enumerate(out):
         _solve(factors[task], None if right is None else right[task], lengths)
