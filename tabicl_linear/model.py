@@ -276,8 +276,6 @@ class InContextModel(PlacedModule):
     ) -> ContextStatistics:
         """What `fit` standardises rows by, which it can also be given. Arguments as there."""
         self.embedding.check(x.shape[2])
-        if categorical is None:
-            categorical = torch.zeros(x.shape[0], x.shape[2], dtype=torch.bool, device=x.device)
         num_features = self.architecture.num_features if self.embedding.scales_rows else None
         return context_statistics(
             x, y, categorical, num_features=num_features, rows_per_chunk=rows_per_chunk

@@ -20,12 +20,9 @@ from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTr
 from tabicl_linear.estimator.learners.chosen_trees.divisions import Division, divisions, scheme
 from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import FixedAlone, Penalties
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import OPTIONS
-from tabicl_linear.estimator.learners.chosen_trees.predictor import (
-    Predictor,
-    fit_divisions,
-    fit_rows,
-)
-from tabicl_linear.estimator.learners.chosen_trees.solving import Rows
+from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
+from tabicl_linear.estimator.learners.chosen_trees.sums import LeafRows
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import fit_divisions, fit_rows
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.ridge_inputs.leave_one_out import solve
@@ -127,14 +124,14 @@ class RowsWithLearned:
         pair = [own, torch.zeros_like(own)] if self._side == 0 else [torch.zeros_like(own), own]
         return torch.cat([self._rows.fixed(rows), *pair], dim=1)
 
-    def taken(self, rows: Indices, trees: Trees) -> Rows:
+    def leaf_rows(self, rows: Indices, trees: Trees) -> LeafRows:
         """Some rows as a regression on these trees takes them."""
         leaves = trees.of_rows(self.standardised(rows))
-        return Rows(leaves, self.fixed(rows), self.one_hot(rows).float())
+        return LeafRows(leaves, self.fixed(rows), self.one_hot(rows).float())
 
-    def solved_fixed(self, penalties: Penalties | None = None) -> FixedAlone:
+    def fixed_regressions(self, penalties: Penalties | None = None) -> FixedAlone:
         """Regressions on fixed features alone, on all rows: learned ones have no weight."""
-        found = self._rows.solved_fixed(penalties)
+        found = self._rows.fixed_regressions(penalties)
         width = 2 * self._learned.shape[1]
         padded = torch.nn.functional.pad(found.weights, (0, 0, 0, width))
         return found._replace(weights=padded)

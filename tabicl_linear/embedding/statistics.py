@@ -58,7 +58,7 @@ class ContextStatistics(NamedTuple):
 def context_statistics(
     x: Float[Tensor, "b c m"],
     y: Int[Tensor, "b c"],
-    categorical: Bool[Tensor, "b m"],
+    categorical: Bool[Tensor, "b m"] | None,
     *,
     num_features: int | None,
     rows_per_chunk: int | None = None,
@@ -71,12 +71,14 @@ def context_statistics(
     Args:
         x: Context features; NaN and infinities are missing values.
         y: Context labels.
-        categorical: Which columns hold category codes.
+        categorical: Which columns hold category codes; None if none does.
         num_features: Features that rows are scaled to; None leaves their scale.
         rows_per_chunk: Rows processed together, all if left out. The result is the same up to
             rounding.
     """
     size = rows_per_chunk or x.shape[1]
+    if categorical is None:
+        categorical = torch.zeros(x.shape[0], x.shape[2], dtype=torch.bool, device=x.device)
     categories = _categories(x, categorical, size)
 
     def parts() -> Iterator[Tensor]:

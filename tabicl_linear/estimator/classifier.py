@@ -20,7 +20,7 @@ from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.learner_choice import ChosenTreesLearners
-from tabicl_linear.estimator.learners.interface import Learners, extensible
+from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
 from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
@@ -50,9 +50,8 @@ def _is_extensible(classifier: "TabICLLinearClassifier") -> bool:
     if not is_fitted and _takes_trees(classifier):
         return True
     try:
-        extensible(
-            classifier.fitted_.members.model if is_fitted else pretrained.load(classifier.model)
-        )
+        model = classifier.fitted_.members.model if is_fitted else pretrained.load(classifier.model)
+        model.check_extensible()
     except CheckpointError:
         return True  # the method itself says what is wrong with the file
     except UnsupportedReadout as error:

@@ -23,12 +23,9 @@ from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocesso
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
-from tabicl_linear.estimator.learners.interface import (
-    ContextLearner,
-    Learners,
-    grows,
-    rows_held,
-)
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
+from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.estimator.members.ensemble import (
     Encoded,
     coefficients_alone,
@@ -162,7 +159,7 @@ def _fit_first_rows(
     compares_columns: bool,
 ) -> Fitted:
     """Fit on all rows so far; the first ones teach the columns, and are held until enough do."""
-    num_held = rows_held(learner)
+    num_held = _rows_held(learner)
     first = rows.part(slice(num_held)) if num_held else rows
     codes = class_codes(first.labels, classes)
     columns = plan.new_columns(pairs=compares_columns)
@@ -178,6 +175,11 @@ def _fit_first_rows(
         return replace(fitted, held=first)
     later = rows.part(slice(len(codes), None))
     return extended(fitted, later, plan) if len(later.labels) else fitted
+
+
+def _rows_held(learner: ContextLearner[Any]) -> int:
+    """How many first rows are held to learn the columns from; 0 where the first piece is enough."""
+    return rows_that_grow() if isinstance(learner, ChosenTrees) else 0
 
 
 def _check_several(classes: npt.NDArray[Any]) -> None:
@@ -239,7 +241,7 @@ def _fit_members(
     class_weights(plan.class_weight, classes, counts)  # refuses others, before the work
     learner = learner.to(plan.device)
     plan = plan.suited(learner, *rows.matrix.shape)
-    if in_order and not grows(learner):
+    if in_order and not learner.is_causal:
         raise DataError(
             f"y has {len(classes)} classes, more than a model can take that reads a table "
             "piece by piece: join classes, or fit all rows at once."
@@ -252,13 +254,13 @@ def _fit_members(
             learner = ContextBlocks(learner, long_context.num_blocks)
         temperature = evidence.temperature(learner)
         # Rows that are held are read anew with those to come: their order is free until then.
-        in_order = in_order and len(rows.codes) >= rows_held(learner)
+        in_order = in_order and len(rows.codes) >= _rows_held(learner)
         members = fit_ensemble(learner, rows, plan, seed=seed, in_order=in_order, spill=spill)
         passes = None
         if plan.refine:
             members, passes = refined(members, rows, plan, seed=seed)
     # States that no row will be added to are only read from here on.
-    members = members if grows(learner) else members.halved()
+    members = members if learner.is_causal else members.halved()
     return Fitted(
         columns,
         members,

@@ -18,7 +18,7 @@ from tabicl_linear.estimator.learners.chosen_trees import (
     cross_fitting,
     divisions,
     growth,
-    predictor,
+    task_fit,
 )
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.rows import pieces as rows_in_pieces
@@ -81,7 +81,7 @@ def test_files_and_pickles_predict_the_same(make, table, tmp_path):
 def test_files_of_trees_that_were_divided_more_often_are_read(table, monkeypatch, tmp_path):
     x, y = table
     often = divisions.Scheme(members=1, rounds=4, growths=1)
-    for module in (cross_fitting, predictor, plan):
+    for module in (cross_fitting, task_fit, plan):
         monkeypatch.setattr(module, "scheme", lambda num_rows: often)
     classifier = TabICLLinearClassifier().fit(x[:160], y[:160])
     classifier.save(tmp_path / "a.state")

@@ -9,6 +9,7 @@ from torch import nn
 
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.estimator.learners.interface import refuse_more_rows
 from tabicl_linear.estimator.members.memory import free_bytes
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeState
@@ -33,6 +34,8 @@ class ClosedFormState(NamedTuple):
 class ClosedForm(nn.Module):
     """Predicts rows by ridge regressions that are solved on the context. Has no parameters."""
 
+    is_causal = False
+
     def __init__(self, options: RidgeOptions, *, max_columns: int, num_classes: int) -> None:
         super().__init__()
         self.max_columns = max_columns
@@ -44,6 +47,10 @@ class ClosedForm(nn.Module):
     def device(self) -> torch.device:
         """The device it computes on."""
         return self.regressions.device
+
+    def check_extensible(self) -> None:
+        """Raise `UnsupportedReadout`."""
+        refuse_more_rows(self)
 
     def arguments(self) -> dict[str, Any]:
         """The arguments that make an equal learner."""
@@ -59,14 +66,20 @@ class ClosedForm(nn.Module):
         x: Float[Tensor, "b c m"],
         y: Int[Tensor, "b c"],
         *,
-        categorical: Bool[Tensor, "b m"],
+        categorical: Bool[Tensor, "b m"] | None = None,
         rows_per_chunk: int,
         spill: Path | None = None,
+        state: ClosedFormState | None = None,
     ) -> ClosedFormState:
         """Solve the regressions on labelled rows; see `ContextLearner.fit`.
 
         Nothing is spilled: memory does not grow with the rows.
+
+        Raises:
+            UnsupportedReadout: A state is given.
         """
+        if state is not None:
+            refuse_more_rows(self)
         statistics = context_statistics(
             x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk
         )

@@ -1,14 +1,11 @@
-"""What the ensemble expects of a learner, and learners to whose states rows can be added."""
+"""What the ensemble expects of a learner, and what learners that ask another one share."""
 
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 import torch
 
 from tabicl_linear.errors import UnsupportedReadout
-from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
-from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 State = TypeVar("State")
@@ -25,6 +22,13 @@ class ContextLearner(Protocol[State]):
     def max_columns(self) -> int:
         """Maximum number of columns it takes."""
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether rows can be added to its states."""
+
+    def check_extensible(self) -> None:
+        """Raise `UnsupportedReadout`, with the reason, if no rows can be added to its states."""
+
     def to(self, device: torch.device, /) -> Self:
         """Move the learner to a device and return it."""
 
@@ -33,18 +37,24 @@ class ContextLearner(Protocol[State]):
         x: Float[Tensor, "b c m"],
         y: Int[Tensor, "b c"],
         *,
-        categorical: Bool[Tensor, "b m"],
+        categorical: Bool[Tensor, "b m"] | None = None,
         rows_per_chunk: int,
         spill: Path | None = None,
+        state: State | None = None,
     ) -> State:
         """The state after labelled rows; see `InContextModel.fit`.
 
         Args:
             x: Features; NaN and infinities count as missing.
             y: Class indices from 0.
-            categorical: Which columns hold category codes.
+            categorical: Which columns hold category codes, none if left out; those of the state if
+                there is one.
             rows_per_chunk: Rows processed together. The result is the same up to rounding.
             spill: Folder for what grows with the rows; None for memory.
+            state: After earlier rows, to which these are added.
+
+        Raises:
+            UnsupportedReadout: Rows are to be added to a state that takes none.
         """
 
     def predict(self, state: State, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
@@ -75,6 +85,8 @@ class Learners(Protocol):
 class ComposedLearner(Generic[State]):
     """Base of learners that use another one several times, as for blocks or digits."""
 
+    is_causal = False
+
     def __init__(self, learner: ContextLearner[State]) -> None:
         self.learner = learner
 
@@ -93,37 +105,15 @@ class ComposedLearner(Generic[State]):
         self.learner = self.learner.to(device)
         return self
 
-
-def grows(learner: ContextLearner[Any]) -> bool:
-    """Whether rows can be added to the states of a learner."""
-    if isinstance(learner, ChosenTrees):
-        return learner.grows
-    return isinstance(learner, InContextModel) and learner.is_causal
+    def check_extensible(self) -> None:
+        """Raise `UnsupportedReadout`."""
+        refuse_more_rows(self)
 
 
-def rows_held(learner: ContextLearner[Any]) -> int:
-    """How many first rows are held to learn the columns from; 0 where the first piece is enough."""
-    return rows_that_grow() if isinstance(learner, ChosenTrees) else 0
-
-
-def extensible(learner: ContextLearner[Any]) -> InContextModel | ChosenTrees:
-    """The learner as one to whose states rows can be added.
-
-    Raises:
-        UnsupportedReadout: It is none; the message says why.
-    """
-    if isinstance(learner, ChosenTrees):
-        if learner.grows:
-            return learner
-        raise UnsupportedReadout(
-            "Trees that `fit` has chosen keep their coefficients alone: begin with `partial_fit` "
-            "on a new classifier to add rows later."
-        )
-    if not isinstance(learner, InContextModel):
-        raise UnsupportedReadout(
-            f"A {type(learner).__name__} cannot be extended by more rows: fit all rows at once, or "
-            "use a model whose layers read causally (tabicl_linear.readouts.Causal) and that takes "
-            "all classes, with long_context='full'."
-        )
-    learner.check_extensible()
-    return learner
+def refuse_more_rows(learner: object) -> NoReturn:
+    """Raise `UnsupportedReadout` for a learner to whose states no rows can be added."""
+    raise UnsupportedReadout(
+        f"A {type(learner).__name__} cannot be extended by more rows: fit all rows at once, or "
+        "use a model whose layers read causally (tabicl_linear.readouts.Causal) and that takes all "
+        "classes, with long_context='full'."
+    )

@@ -17,7 +17,7 @@ from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
     ChosenTrees,
     ChosenTreesState,
 )
-from tabicl_linear.estimator.learners.interface import ContextLearner, State, extensible
+from tabicl_linear.estimator.learners.interface import ContextLearner, State
 from tabicl_linear.estimator.members import half_precision
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.members.relevance import choose_columns, relevance
@@ -265,7 +265,8 @@ def extended_ensemble(
 def _extended(
     ensemble: FittedEnsemble[Any], rows: Encoded, plan: Plan, rows_per_batch: int
 ) -> FittedEnsemble[Any]:
-    model, num_rows = extensible(ensemble.model).to(plan.device), len(rows.matrix)
+    ensemble.model.check_extensible()
+    model, num_rows = ensemble.model.to(plan.device), len(rows.matrix)
     moved = map_tensors(lambda tensor: tensor.to(plan.device), ensemble.states)
     ensemble = replace(ensemble, model=model, states=moved)
     states = []

@@ -11,7 +11,7 @@ from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import (
     Penalties,
     solve_alone,
 )
-from tabicl_linear.estimator.learners.chosen_trees.sums import Rows
+from tabicl_linear.estimator.learners.chosen_trees.sums import LeafRows
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.ridge_inputs import RidgeRegressions
 from tabicl_linear.types import Float, Int, Tensor
@@ -73,16 +73,16 @@ class TaskRows:
         """Their labels, float64."""
         return self.regressions.one_hot(self._y[:, rows])[0]
 
-    def taken(self, rows: Indices, trees: Trees) -> Rows:
+    def leaf_rows(self, rows: Indices, trees: Trees) -> LeafRows:
         """Some rows as a regression on these trees takes them."""
         z = self.standardised(rows)
-        return Rows(trees.of_rows(z), self.fixed(rows), self.one_hot(rows).float())
+        return LeafRows(trees.of_rows(z), self.fixed(rows), self.one_hot(rows).float())
 
     def chunks(self, rows: Indices) -> Iterator[Indices]:
         """The indices, as many at a time as rows are looked at together."""
         yield from np.array_split(rows, -(-len(rows) // self._size))
 
-    def solved_fixed(self, penalties: Penalties | None = None) -> FixedAlone:
+    def fixed_regressions(self, penalties: Penalties | None = None) -> FixedAlone:
         """The regressions on fixed features alone, solved on all rows, which must be few.
 
         Args:
@@ -91,5 +91,5 @@ class TaskRows:
         every, sets = np.arange(len(self)), self.regressions.features.sets(self._x.shape[2])
         if penalties is None:
             penalties = [self.regressions.options.penalties] * len(sets)
-        found = solve_alone(self.fixed(every), self.one_hot(every), sets, penalties)
-        return found._replace(left_out=found.left_out[self.sample])
+        solution = solve_alone(self.fixed(every), self.one_hot(every), sets, penalties)
+        return solution._replace(left_out=solution.left_out[self.sample])

@@ -12,6 +12,7 @@ from torch import nn
 
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
+from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     MOST_ROUNDS,
@@ -19,7 +20,8 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     scheme,
 )
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor, fit_rows
+from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import fit_rows
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
@@ -81,6 +83,19 @@ class ChosenTrees(nn.Module):
         """The device it computes on."""
         return self.draws(1)[0].device
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether rows can be added to its states."""
+        return self.grows
+
+    def check_extensible(self) -> None:
+        """Raise `UnsupportedReadout` if no rows can be added to its states."""
+        if not self.grows:
+            raise UnsupportedReadout(
+                "Trees that `fit` has chosen keep their coefficients alone: begin with "
+                "`partial_fit` on a new classifier to add rows later."
+            )
+
     def arguments(self) -> dict[str, Any]:
         """The arguments that make an equal learner."""
         first = self.draws(1)[0]
@@ -112,14 +127,14 @@ class ChosenTrees(nn.Module):
         Args:
             x: Features; NaN and infinities count as missing.
             y: Class indices from 0.
-            categorical: Which columns hold category codes; needed without a state.
+            categorical: Which columns hold category codes, none if left out; those of the state if
+                there is one.
             rows_per_chunk: Rows processed together. The result is the same up to rounding.
             spill: Unused.
             state: After earlier rows, with a growth, to which these are added.
         """
         if state is not None:
             return self._with_more(state, x, y, rows_per_chunk)
-        assert categorical is not None, "rows without a state, and kinds of columns not given"
         most = rows_that_grow()
         stays = self.grows and x.shape[1] >= most
         first, labels = (x[:, :most], y[:, :most]) if stays else (x, y)

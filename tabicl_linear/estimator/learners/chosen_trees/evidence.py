@@ -34,7 +34,7 @@ FACTOR_PENALTY = 30.0
 """Of the squared distance of the factors of logits from those of solutions alone."""
 
 
-class Honest(NamedTuple):
+class OutOfFold(NamedTuple):
     """Predictions of context rows by solutions that have not seen them, summed over solutions.
 
     Attributes:
@@ -48,7 +48,7 @@ class Honest(NamedTuple):
     solutions: Float[Tensor, " n"]
 
     @classmethod
-    def empty(cls, like: Float[Tensor, "n y"]) -> "Honest":
+    def empty(cls, like: Float[Tensor, "n y"]) -> "OutOfFold":
         """Before the first solution, for rows with such labels."""
         nothing = torch.zeros_like(like, dtype=torch.float64)
         return cls(nothing, nothing.clone(), nothing[:, 0].clone())
@@ -64,7 +64,7 @@ class Honest(NamedTuple):
         """The mean prediction of each row."""
         return self.total / self.solutions.clamp(min=1).unsqueeze(1)
 
-    def squared_error(self, r: Float[Tensor, "n y"], num_solutions: int) -> float:
+    def squared_error(self, targets: Float[Tensor, "n y"], num_solutions: int) -> float:
         """That of the mean of all solutions, as new rows will get it, over the rows predicted.
 
         A row was predicted by some of the solutions alone, whose mean varies more: by the variance
@@ -74,14 +74,14 @@ class Honest(NamedTuple):
         count = self.solutions.clamp(min=2)
         variance = (self.squares - self.total * mean).sum(1).clamp(min=0) / (count - 1)
         excess = (variance * (1 / count - 1 / num_solutions)).where(several, 0.0)
-        errors = (mean - r).square().sum(1) - excess
+        errors = (mean - targets).square().sum(1) - excess
         return float(errors[self.solutions > 0].mean())
 
 
 def part_of_fixed(
     chosen: Float[Tensor, "n y"],
     fixed: Float[Tensor, "n y"],
-    r: Float[Tensor, "n y"],
+    targets: Float[Tensor, "n y"],
     present: Bool[Tensor, " y"],
 ) -> float:
     """How much the fixed features count beside the chosen trees, by the log-loss of rows left out.
@@ -93,48 +93,48 @@ def part_of_fixed(
     Args:
         chosen: Shares predicted with chosen trees.
         fixed: Shares predicted with fixed features alone.
-        r: Labels, one-hot.
+        targets: Labels, one-hot.
         present: Classes of the context.
     """
-    parts = torch.arange(PARTS + 1, dtype=r.dtype, device=r.device) / PARTS
+    parts = torch.arange(PARTS + 1, dtype=targets.dtype, device=targets.device) / PARTS
     mixed = torch.lerp(chosen, fixed, parts[:, None, None])
-    losses = torch.stack([_log_losses(shares, r, present) for shares in mixed])
+    losses = torch.stack([_log_losses(shares, targets, present) for shares in mixed])
     lowest = int(losses.mean(1).argmin())
     worse = losses[: lowest + 1] - losses[lowest]
-    error = STANDARD_ERRORS * worse.std(1) / len(r) ** 0.5
+    error = STANDARD_ERRORS * worse.std(1) / len(targets) ** 0.5
     return float(parts[int((worse.mean(1) <= error).int().argmax())])
 
 
 def _log_losses(
-    shares: Float[Tensor, "n y"], r: Float[Tensor, "n y"], present: Bool[Tensor, " y"]
+    shares: Float[Tensor, "n y"], targets: Float[Tensor, "n y"], present: Bool[Tensor, " y"]
 ) -> Float[Tensor, " n"]:
     """Log-loss of each row with the confidence that suits all best."""
-    sums = confidence_losses(shares[None], r[None], present[None, None])
+    sums = confidence_losses(shares[None], targets[None], present[None, None])
     confidence = CONFIDENCES[int(sums.argmin())]
     logits = (confidence * shares).masked_fill(~present, ABSENT_LOGIT)
-    return -(logits.log_softmax(-1) * r).sum(1)
+    return -(logits.log_softmax(-1) * targets).sum(1)
 
 
 def class_map(
-    shares: Float[Tensor, "n y"], r: Float[Tensor, "n y"], present: Bool[Tensor, " y"]
+    shares: Float[Tensor, "n y"], targets: Float[Tensor, "n y"], present: Bool[Tensor, " y"]
 ) -> Float[Tensor, "y z"]:
     """What makes logits of shares, by a logistic regression on rows left out; see `fit_class_map`.
 
     Args:
         shares: Predicted of them, float64.
-        r: Their labels, one-hot.
+        targets: Their labels, one-hot.
         present: Classes of the context.
     """
-    losses = confidence_losses(shares[None], r[None], present[None, None])
-    start = scaled(best_confidence(losses), r.shape[1])
-    if r.shape[1] > MOST_MAPPED:
-        return _map_of_many(shares, r, present, start[0])
-    return fit_class_map(shares[None], r[None], present[None], start)[0]
+    losses = confidence_losses(shares[None], targets[None], present[None, None])
+    start = scaled(best_confidence(losses), targets.shape[1])
+    if targets.shape[1] > MOST_MAPPED:
+        return _map_of_many(shares, targets, present, start[0])
+    return fit_class_map(shares[None], targets[None], present[None], start)[0]
 
 
 def _map_of_many(
     shares: Float[Tensor, "n y"],
-    r: Float[Tensor, "n y"],
+    targets: Float[Tensor, "n y"],
     present: Bool[Tensor, " y"],
     start: Float[Tensor, "y z"],
 ) -> Float[Tensor, "y z"]:
@@ -147,8 +147,8 @@ def _map_of_many(
         away = torch.from_numpy(point).to(start).view_as(start)
         logits = x @ (start + away).T
         log_shares = logits.masked_fill(~present, -torch.inf).log_softmax(1)
-        slope = (log_shares.exp() - r).T @ x + penalty * away
-        log_loss = -(log_shares.masked_fill(~present, 0) * r).sum()
+        slope = (log_shares.exp() - targets).T @ x + penalty * away
+        log_loss = -(log_shares.masked_fill(~present, 0) * targets).sum()
         loss = log_loss + (penalty * away.square()).sum() / 2
         return float(loss), slope.flatten().cpu().numpy()
 
@@ -170,7 +170,7 @@ class Factors(NamedTuple):
 
 
 def factors(
-    solved: Float[Tensor, "n y"], boosted: Float[Tensor, "n y"], r: Float[Tensor, "n y"]
+    solved: Float[Tensor, "n y"], boosted: Float[Tensor, "n y"], targets: Float[Tensor, "n y"]
 ) -> Factors:
     """The factors of least log-loss on rows left out, pulled to those of solutions alone.
 
@@ -180,17 +180,17 @@ def factors(
     Args:
         solved: Logits of solutions, float64.
         boosted: Logits of boosting on other rows.
-        r: Labels, one-hot.
+        targets: Labels, one-hot.
     """
     both, alone = torch.stack([solved, boosted]), np.array([1.0, 0.0])
 
     def loss(point: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
         weights = torch.from_numpy(point).to(both)
         log_shares = torch.einsum("k,kny->ny", weights, both).log_softmax(1)
-        slope = torch.einsum("kny,ny->k", both, log_shares.exp() - r).cpu().numpy()
+        slope = torch.einsum("kny,ny->k", both, log_shares.exp() - targets).cpu().numpy()
         away = point - alone
         penalty = FACTOR_PENALTY * away @ away / 2
-        return float(-(log_shares * r).sum()) + penalty, slope + FACTOR_PENALTY * away
+        return float(-(log_shares * targets).sum()) + penalty, slope + FACTOR_PENALTY * away
 
     least = minimize(loss, alone, jac=True, method="L-BFGS-B", bounds=[(0, None)] * 2)
     return Factors(*least.x.tolist())

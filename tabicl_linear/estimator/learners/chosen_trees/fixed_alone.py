@@ -44,7 +44,7 @@ class FixedAlone(NamedTuple):
 
 def solve_alone(
     features: Float[Tensor, "n f"],
-    r: Float[Tensor, "n y"],
+    targets: Float[Tensor, "n y"],
     sets: Sequence[FeatureSet],
     penalties: Penalties,
 ) -> FixedAlone:
@@ -52,22 +52,22 @@ def solve_alone(
 
     Args:
         features: All features of the rows.
-        r: Their labels, one-hot.
+        targets: Their labels, one-hot.
         sets: What each regression takes of the features.
         penalties: To choose from.
 
     Raises:
         torch.linalg.LinAlgError: A regression has no solution.
     """
-    candidates = _candidates(features[None], r[None], sets, penalties)
-    best = [(each.left_out - r).square().sum((1, 2, 3)).argmin() for each in candidates]
+    candidates = _candidates(features[None], targets[None], sets, penalties)
+    best = [(each.left_out - targets).square().sum((1, 2, 3)).argmin() for each in candidates]
     pairs = list(zip(candidates, best, strict=True))
     left_out = torch.stack([each.left_out[number, 0] for each, number in pairs])
-    residuals = (left_out - r).flatten(1)
+    residuals = (left_out - targets).flatten(1)
     mixture = best_mixture((residuals @ residuals.T)[None])[0]
     linear = [each.choose(number[None]).linear() for each, number in pairs]
     assert_solved([weights for weights, _ in linear])
-    weights = r.new_zeros(features.shape[1], r.shape[1])
+    weights = targets.new_zeros(features.shape[1], targets.shape[1])
     for part, (of_kinds, _), kinds in zip(mixture, linear, sets, strict=True):
         sizes = [kind.size for kind in kinds]
         for kind, of_kind in zip(kinds, of_kinds[0, 0].split(sizes), strict=True):
@@ -94,34 +94,36 @@ class _Candidates(NamedTuple):
 
 def _candidates(
     features: Float[Tensor, "b n f"],
-    r: Float[Tensor, "b n y"],
+    targets: Float[Tensor, "b n y"],
     sets: Sequence[FeatureSet],
     penalties: Penalties,
 ) -> list[_Candidates]:
     """Every set, from products of rows where they are no more than features, else from sums."""
     pairs = list(zip(sets, penalties, strict=True))
     if features.shape[1] <= features.shape[2]:
-        return [_of_rows(features, r, part, several) for part, several in pairs]
-    moments = Moments.of([RidgeSums.of(features, r)])
-    return [_of_moments(moments, features, r, part, several) for part, several in pairs]
+        return [_of_rows(features, targets, part, several) for part, several in pairs]
+    moments = Moments.of([RidgeSums.of(features, targets)])
+    return [_of_moments(moments, features, targets, part, several) for part, several in pairs]
 
 
 def _of_rows(
     features: Float[Tensor, "b n f"],
-    r: Float[Tensor, "b n y"],
+    targets: Float[Tensor, "b n y"],
     part: FeatureSet,
     penalties: Sequence[float],
 ) -> _Candidates:
-    rows = solve_rows(features, r, [part], penalties)
+    rows = solve_rows(features, targets, [part], penalties)
     return _Candidates(lambda penalty: rows.choose(penalty[None])[0], rows.left_out[0])
 
 
 def _of_moments(
     moments: Moments,
     features: Float[Tensor, "b n f"],
-    r: Float[Tensor, "b n y"],
+    targets: Float[Tensor, "b n y"],
     part: FeatureSet,
     penalties: Sequence[float],
 ) -> _Candidates:
     solution = solve_moments(moments, part, penalties)
-    return _Candidates(solution.regression.choose, solution.left_out(of_set(features, part), r))
+    return _Candidates(
+        solution.regression.choose, solution.left_out(of_set(features, part), targets)
+    )

@@ -15,16 +15,16 @@ from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions
 from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
-from tabicl_linear.estimator.learners.chosen_trees.predictor import (
-    Divided,
-    Predictor,
-    finished,
+from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
+from tabicl_linear.estimator.learners.chosen_trees.solving import SumRegression
+from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
+    GrownDivision,
+    fitted_task,
     grow_on,
     leaf_sums,
-    solved,
+    solve_divisions,
 )
-from tabicl_linear.estimator.learners.chosen_trees.solving import OfSums
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
@@ -81,19 +81,21 @@ class TaskSums(NamedTuple):
         """
         first = self.growing[:, ::stride]
 
-        def divided() -> Iterator[Divided]:
+        def divided() -> Iterator[GrownDivision]:
             for number, (grown, sums) in enumerate(zip(self.grown, self.sums, strict=True)):
                 rows = sample[number // 2]
                 asks = torch.ones(len(rows), dtype=torch.bool, device=first.device)
                 asks[: first.shape[1]] = ~first[number]
                 asked = asks.nonzero().squeeze(1)
-                some = rows.taken(asked.cpu().numpy(), grown.trees)
-                yield Divided(grown, OfSums(sums, rows.kinds, some), asked, some.leaves)
+                some = rows.leaf_rows(asked.cpu().numpy(), grown.trees)
+                yield GrownDivision(
+                    grown, SumRegression(sums, rows.kinds, some), asked, some.leaves
+                )
 
-        r = sample[0].one_hot(np.arange(len(sample[0])))
+        targets = sample[0].one_hot(np.arange(len(sample[0])))
         with using(tokenwise(device=torch.device("cpu"), backend="auto")):
-            boosted, linear = solved(divided(), r, len(self.grown), is_short=False)
-            return finished(linear, boosted, r, self.counts).predictor
+            boosted, linear = solve_divisions(divided(), targets, len(self.grown), is_short=False)
+            return fitted_task(linear, boosted, targets, self.counts).predictor
 
 
 class Growth(NamedTuple):
@@ -122,9 +124,9 @@ class Growth(NamedTuple):
     def sampled(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> "Growth":
         """The same with the sample of all rows up to these; the sums do not have them yet."""
         after = self._replace(num_rows=self.num_rows + x.shape[1])
-        kept = slice(None, None, after.stride // self.stride)
+        earlier = slice(None, None, after.stride // self.stride)
         later = slice(-self.num_rows % after.stride, None, after.stride)
         return after._replace(
-            x=torch.cat([self.x[:, kept], x[:, later]], dim=1),
-            y=torch.cat([self.y[:, kept], y[:, later]], dim=1),
+            x=torch.cat([self.x[:, earlier], x[:, later]], dim=1),
+            y=torch.cat([self.y[:, earlier], y[:, later]], dim=1),
         )

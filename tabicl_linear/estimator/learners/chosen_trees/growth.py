@@ -78,17 +78,17 @@ def grow(
         seed: Of the columns that nodes choose from.
     """
     classes = labels.unique()
-    r = (labels.unsqueeze(1) == classes).double()
+    targets = (labels.unsqueeze(1) == classes).double()
     # Of two classes one says all.
-    told = slice(1, None) if r.shape[1] == 2 else slice(None)
-    scores = r.mean(0).log().expand(len(r), -1)
+    fitted = slice(1, None) if targets.shape[1] == 2 else slice(None)
+    scores = targets.mean(0).log().expand(len(targets), -1)
     columns = binned(z)
     grown, steps = list[Questions](), list[Tensor]()
     for allowed in _allowed(z.shape[1], seed):
         shares = scores.softmax(1)
-        residuals = r - shares
+        residuals = targets - shares
         tree = chosen(grown_tree)(
-            columns.numbers, residuals[:, told], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
+            columns.numbers, residuals[:, fitted], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
         )
         steps.append(LEARNING_RATE * _steps(tree.nodes, residuals, shares * (1 - shares)))
         scores = scores + steps[-1][tree.nodes]
@@ -149,11 +149,11 @@ def _with_thresholds(grown: list[Questions], columns: Binned) -> tuple[Trees, Bo
     of_node[:, :inner][some] = column
     level = np.log2(np.arange(1, 2 * inner + 2)).astype(np.int64)
     trees = Trees(
-        columns=_whole(of_node[is_there]),
+        columns=_int32(of_node[is_there]),
         thresholds=torch.from_numpy(thresholds[is_there]),
-        following=_whole(following[is_there]),
-        leaves=_whole(leaves[is_there]),
-        roots=_whole(place[:, 0]),
+        following=_int32(following[is_there]),
+        leaves=_int32(leaves[is_there]),
+        roots=_int32(place[:, 0]),
         depth=int((level * is_leaf).max()),
         num_leaves=int(is_leaf.sum()),
     )
@@ -167,5 +167,5 @@ def midway(low: npt.NDArray[np.float32], high: npt.NDArray[np.float32]) -> npt.N
     return np.where(short > middle, np.nextafter(short, np.float32(-np.inf)), short)
 
 
-def _whole(values: npt.NDArray[np.int64]) -> Int[Tensor, "..."]:
+def _int32(values: npt.NDArray[np.int64]) -> Int[Tensor, "..."]:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int32))

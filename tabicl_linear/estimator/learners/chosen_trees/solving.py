@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums, Rows
+from tabicl_linear.estimator.learners.chosen_trees.sums import LeafRows, LeafSums
 from tabicl_linear.kernels.cholesky import factored_, solved
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import shared_leaves
@@ -63,7 +63,7 @@ class Regression(Protocol):
         """
 
 
-class OfRows:
+class RowRegression:
     """A regression on as few rows as products of any two of them fit into memory.
 
     Args:
@@ -75,17 +75,17 @@ class OfRows:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: LeafRows,
         num_leaves: int,
         kinds: Sequence[slice],
         asked: Int[Tensor, " s"],
     ) -> None:
-        is_other = torch.ones(len(rows.r), dtype=torch.bool, device=asked.device)
+        is_other = torch.ones(len(rows.targets), dtype=torch.bool, device=asked.device)
         is_other[asked] = False
         # Rows asked about come last: the corner of a factor is all that leaving them out takes.
         order = torch.cat([is_other.nonzero().squeeze(1), asked])
-        rows = Rows(*(part[order.to(part.device)] for part in rows))
-        self._r, self._num_asked, self._num_kinds = rows.r, len(asked), len(kinds)
+        rows = LeafRows(*(part[order.to(part.device)] for part in rows))
+        self._targets, self._num_asked, self._num_kinds = rows.targets, len(asked), len(kinds)
         products = chosen(shared_leaves)(rows.leaves)
         mean = products.mean(0)
         products.sub_(mean).sub_(mean.unsqueeze(1)).add_(mean.mean())
@@ -99,27 +99,27 @@ class OfRows:
             factor[kind] = _reciprocal(variance) ** 0.5
         fixed *= factor
         self._of_fixed = _products(fixed)
-        self._scaled = _Scaled(rows.leaves, num_leaves, leaf_factor, fixed, factor, mean)
+        self._features = _DualFeatures(rows.leaves, num_leaves, leaf_factor, fixed, factor, mean)
 
     def solve(self, penalty: float, deviation: float) -> Trial:
         """With A = (K + c I)^-1 residuals are c A R, and 1 - h_i = c A_ii - 1 / n."""
-        r = self._r
+        targets = self._targets
         added = penalty * (1 + deviation**2 * self._num_kinds)
-        shares = r.mean(0)
+        shares = targets.mean(0)
         products = torch.add(self._of_leaves, self._of_fixed, alpha=deviation**2)
         products.diagonal().add_(added)
         factor = factored_(products)
-        dual = solved(factor[None, None], (r - shares)[None])[0, 0]
+        dual = solved(factor[None, None], (targets - shares)[None])[0, 0]
         assert_solved([dual])
-        first = len(r) - self._num_asked
+        first = len(targets) - self._num_asked
         diagonal = chosen(squared_lengths)(factor[None, first:, first:])[0]
-        unseen = (added * diagonal - 1 / len(r)).unsqueeze(1)
+        unseen = (added * diagonal - 1 / len(targets)).unsqueeze(1)
         residuals = added * dual[first:] / unseen
-        left_out = torch.where(unseen > SMALLEST_UNSEEN, r[first:] - residuals, shares)
-        return Trial(left_out, partial(self._scaled.solution, dual, shares, deviation))
+        left_out = torch.where(unseen > SMALLEST_UNSEEN, targets[first:] - residuals, shares)
+        return Trial(left_out, partial(self._features.solution, dual, shares, deviation))
 
 
-class _Scaled(NamedTuple):
+class _DualFeatures(NamedTuple):
     """What makes weights of a dual solution: not the products of rows, which take more memory.
 
     Attributes:
@@ -163,7 +163,7 @@ class _Scaled(NamedTuple):
         return Solution(of_leaves, of_fixed, offset)
 
 
-class OfSums:
+class SumRegression:
     """A regression on any number of rows, from sums over them.
 
     Args:
@@ -172,9 +172,9 @@ class OfSums:
         asked: The rows asked about.
     """
 
-    def __init__(self, sums: LeafSums, kinds: Sequence[slice], asked: Rows) -> None:
+    def __init__(self, sums: LeafSums, kinds: Sequence[slice], asked: LeafRows) -> None:
         self._num_leaves, self._kinds, self._asked = len(sums.together), kinds, asked
-        self._sums = sums.whole()
+        self._sums = sums.ridge_sums()
 
     def solve(self, penalty: float, deviation: float) -> Trial:
         """Solved and asked as a context of fixed features is."""
@@ -184,7 +184,7 @@ class OfSums:
         regression = solve_sums(self._sums, parts, [penalty])
         weights, offset = (part[0, 0] for part in regression.regression.linear())
         asked = torch.cat([_one_hot(self._asked.leaves, cut), self._asked.fixed.double()], dim=1)
-        left_out = regression.left_out(asked[None], self._asked.r.double()[None])[0, 0]
+        left_out = regression.left_out(asked[None], self._asked.targets.double()[None])[0, 0]
         solution = Solution(weights[:cut], weights[cut:], offset)
         return Trial(left_out, lambda: solution)
 

@@ -11,18 +11,18 @@ from tabicl_linear.ridge_inputs.solve import RidgeSums
 from tabicl_linear.types import Float, Int, Tensor
 
 
-class Rows(NamedTuple):
+class LeafRows(NamedTuple):
     """Rows as regressions take them.
 
     Attributes:
         leaves: Leaf of each tree.
         fixed: Fixed features, kind after kind.
-        r: Labels, one-hot.
+        targets: Labels, one-hot.
     """
 
     leaves: Int[Tensor, "n t"]
     fixed: Float[Tensor, "n f"]
-    r: Float[Tensor, "n y"]
+    targets: Float[Tensor, "n y"]
 
 
 class LeafSums(NamedTuple):
@@ -47,25 +47,25 @@ class LeafSums(NamedTuple):
     labels: Float[Tensor, " y"]
 
     @classmethod
-    def of(cls, rows: Rows, num_leaves: int) -> "LeafSums":
+    def of(cls, rows: LeafRows, num_leaves: int) -> "LeafSums":
         """Sums over these rows."""
-        fixed, r = rows.fixed.double(), rows.r.double()
-        beside = torch.cat([fixed, r], dim=1)
+        fixed, targets = rows.fixed.double(), rows.targets.double()
+        beside = torch.cat([fixed, targets], dim=1)
         of_leaves = beside.new_zeros(num_leaves, beside.shape[1])
         for tree in rows.leaves.unbind(1):
             of_leaves.index_add_(0, tree, beside)
         return cls(
-            len(r),
+            len(targets),
             _together(rows.leaves, num_leaves),
             of_leaves,
             fixed.T @ fixed,
-            fixed.T @ r,
+            fixed.T @ targets,
             fixed.sum(0),
-            r.sum(0),
+            targets.sum(0),
         )
 
     @classmethod
-    def over(cls, chunks: Iterable[Rows], num_leaves: int) -> "LeafSums":
+    def over(cls, chunks: Iterable[LeafRows], num_leaves: int) -> "LeafSums":
         """Sums over the rows of all chunks, of which there must be one."""
         sums: LeafSums | None = None
         for rows in chunks:
@@ -86,7 +86,7 @@ class LeafSums(NamedTuple):
             self.labels + other.labels,
         )
 
-    def whole(self) -> RidgeSums:
+    def ridge_sums(self) -> RidgeSums:
         """The same with leaves and fixed features side by side."""
         num_fixed, num_leaves = len(self.gram), len(self.together)
         of_fixed, of_labels = self.of_leaves.split([num_fixed, len(self.labels)], dim=1)

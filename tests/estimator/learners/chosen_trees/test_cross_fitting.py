@@ -7,8 +7,7 @@ from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import ROUNDING, assert_close
 
 from tabicl_linear.estimator.learners.chosen_trees import divisions as divisions_module
-from tabicl_linear.estimator.learners.chosen_trees import growth
-from tabicl_linear.estimator.learners.chosen_trees import predictor as predictor_module
+from tabicl_linear.estimator.learners.chosen_trees import growth, task_fit
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.ridge_inputs import RidgeOptions
@@ -98,8 +97,8 @@ def test_absent_classes_are_impossible(queries):
 def test_long_tables_are_solved_from_sums_and_their_state_does_not_grow(monkeypatch, queries):
     monkeypatch.setattr(divisions_module, "MOST_GROWING", 100)
     monkeypatch.setattr(divisions_module, "FEW_ROWS", 200)
-    monkeypatch.setattr(predictor_module, "FEW_ROWS", 200)
-    monkeypatch.setattr(predictor_module, "MOST_PRODUCTS", 150)
+    monkeypatch.setattr(task_fit, "FEW_ROWS", 200)
+    monkeypatch.setattr(task_fit, "MOST_PRODUCTS", 150)
     short, long = fitted(400), fitted(1200)
     x, labels = queries
     logits = learner().predict(long, x)[0]
@@ -110,14 +109,14 @@ def test_long_tables_are_solved_from_sums_and_their_state_does_not_grow(monkeypa
 def test_trees_that_are_grown_twice_are_solved_together(monkeypatch, queries):
     """Boosting is the mean of both, and neither is the other."""
     monkeypatch.setattr(divisions_module, "FEW_ROWS", 200)
-    monkeypatch.setattr(predictor_module, "FEW_ROWS", 200)
+    monkeypatch.setattr(task_fit, "FEW_ROWS", 200)
     grown = list[growth.Grown]()
 
     def grow(*arguments, **options):
         grown.append(growth.grow(*arguments, **options))
         return grown[-1]
 
-    monkeypatch.setattr(predictor_module, "grow", grow)
+    monkeypatch.setattr(task_fit, "grow", grow)
     predictor = fitted(300).predictors[0]
     assert len(grown) == 8
     assert len(predictor.trees.roots) == 8 * growth.NUM_TREES
@@ -134,12 +133,12 @@ def test_trees_that_are_grown_twice_are_solved_together(monkeypatch, queries):
 def test_sums_and_products_of_rows_give_the_same(monkeypatch, state, queries):
     x, _ = queries
     expected = learner().predict(state, x)
-    monkeypatch.setattr(predictor_module, "MOST_PRODUCTS", 10)
+    monkeypatch.setattr(task_fit, "MOST_PRODUCTS", 10)
     assert_close(learner().predict(fitted(300), x), expected, 1e-3)
 
 
 def test_labels_of_rows_left_out_are_not_seen():
-    """Honest evidence: noise is found to be noise."""
+    """OutOfFold evidence: noise is found to be noise."""
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(1, 400, 5)).astype(np.float32))
     y = torch.from_numpy(rng.integers(2, size=(1, 400)))

@@ -6,7 +6,7 @@ import torch
 from tabicl_linear.estimator.learners.chosen_trees import evidence
 from tabicl_linear.estimator.learners.chosen_trees.evidence import (
     Factors,
-    Honest,
+    OutOfFold,
     class_map,
     factors,
     part_of_fixed,
@@ -22,7 +22,7 @@ def noisy(deviation, seed):
 
 
 def test_the_error_of_many_solutions_is_foreseen_from_some_of_them():
-    honest = Honest.empty(R)
+    honest = OutOfFold.empty(R)
     for seed in range(4):
         honest.add_(torch.arange(len(R)), noisy(0.5, seed))
     eight = torch.stack([noisy(0.5, seed) for seed in range(100, 108)]).mean(0)
@@ -34,7 +34,7 @@ def test_the_error_of_many_solutions_is_foreseen_from_some_of_them():
 
 
 def test_rows_that_no_solution_left_out_do_not_count():
-    honest = Honest.empty(R)
+    honest = OutOfFold.empty(R)
     honest.add_(torch.tensor([0, 2]), R[[0, 2]] + 0.1)
     assert honest.squared_error(R, 2) == pytest.approx(0.03)
 

@@ -108,7 +108,7 @@ def test_sums_are_those_over_all_rows_that_have_not_grown_the_trees(whole):
         solves = torch.ones(700, dtype=torch.bool)
         solves[:FIRST] = ~task.growing[number]
         features, targets = torch.cat([leaves, fixed], dim=1)[solves], r[solves]
-        found = sums.whole()
+        found = sums.ridge_sums()
         assert found.rows == len(features) == 600
         assert_close(found.gram[0], features.T @ features, ROUNDING)
         assert_close(found.cross[0], features.T @ targets, ROUNDING)

@@ -6,8 +6,8 @@ from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import RMS, assert_close
 
 from tabicl_linear.estimator.learners.chosen_trees.growth import grow
-from tabicl_linear.estimator.learners.chosen_trees.solving import OfRows, OfSums
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums, Rows
+from tabicl_linear.estimator.learners.chosen_trees.solving import RowRegression, SumRegression
+from tabicl_linear.estimator.learners.chosen_trees.sums import LeafRows, LeafSums
 
 FIXED = 0.5
 KINDS = [slice(0, 4), slice(4, 7)]
@@ -25,12 +25,12 @@ def trees_and_rows():
     generator = torch.Generator().manual_seed(0)
     fixed = torch.randn(80, 7, generator=generator)
     r = torch.nn.functional.one_hot(torch.from_numpy(labels[70:]), 3).float()
-    return trees, Rows(trees.of_rows(rest), fixed, r)
+    return trees, LeafRows(trees.of_rows(rest), fixed, r)
 
 
 def dense(trees, rows):
     """All features of all rows, centred and scaled, float64."""
-    leaves = torch.zeros(len(rows.r), trees.num_leaves, dtype=torch.float64)
+    leaves = torch.zeros(len(rows.targets), trees.num_leaves, dtype=torch.float64)
     leaves.scatter_(1, rows.leaves.long(), 1.0)
     kinds = [(leaves, 1.0), *((rows.fixed[:, kind].double(), FIXED) for kind in KINDS)]
     found = []
@@ -43,11 +43,11 @@ def dense(trees, rows):
 @pytest.mark.parametrize("penalty", [0.1, 3.0])
 def test_rows_left_out_are_predicted_by_solutions_without_them(trees_and_rows, penalty):
     trees, rows = trees_and_rows
-    every = torch.arange(len(rows.r))
+    every = torch.arange(len(rows.targets))
     chosen = every[5::7]
-    some = OfRows(rows, trees.num_leaves, KINDS, chosen).solve(penalty, FIXED).left_out
-    found = OfRows(rows, trees.num_leaves, KINDS, every).solve(penalty, FIXED).left_out
-    features, r = dense(trees, rows), rows.r.double()
+    some = RowRegression(rows, trees.num_leaves, KINDS, chosen).solve(penalty, FIXED).left_out
+    found = RowRegression(rows, trees.num_leaves, KINDS, every).solve(penalty, FIXED).left_out
+    features, r = dense(trees, rows), rows.targets.double()
     expected = []
     for i in chosen:
         others = every != i
@@ -64,12 +64,12 @@ def test_rows_left_out_are_predicted_by_solutions_without_them(trees_and_rows, p
 
 def test_sums_over_chunks_are_solved_as_products_of_rows(trees_and_rows):
     trees, rows = trees_and_rows
-    asked = torch.arange(0, len(rows.r), 3)
-    of_rows = OfRows(rows, trees.num_leaves, KINDS, asked).solve(0.3, FIXED)
-    chunks = (Rows(*parts) for parts in zip(*(part.split(33) for part in rows), strict=True))
-    taken = Rows(*(part[asked] for part in rows))
+    asked = torch.arange(0, len(rows.targets), 3)
+    of_rows = RowRegression(rows, trees.num_leaves, KINDS, asked).solve(0.3, FIXED)
+    chunks = (LeafRows(*parts) for parts in zip(*(part.split(33) for part in rows), strict=True))
+    taken = LeafRows(*(part[asked] for part in rows))
     sums = LeafSums.over(chunks, trees.num_leaves)
-    of_sums = OfSums(sums, KINDS, taken).solve(0.3, FIXED)
+    of_sums = SumRegression(sums, KINDS, taken).solve(0.3, FIXED)
     assert_close(of_rows.left_out, of_sums.left_out, SOLVED_IN_FLOAT32)
     one, other = of_rows.solution(), of_sums.solution()
     for name, *parts in zip(one._fields, one, other, strict=True):
@@ -78,8 +78,10 @@ def test_sums_over_chunks_are_solved_as_products_of_rows(trees_and_rows):
 
 def test_the_solution_predicts_what_the_regression_says(trees_and_rows):
     trees, rows = trees_and_rows
-    found = OfRows(rows, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED).solution()
-    features, r = dense(trees, rows), rows.r.double()
+    found = (
+        RowRegression(rows, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED).solution()
+    )
+    features, r = dense(trees, rows), rows.targets.double()
     added = 0.3 * (1 + len(KINDS) * FIXED**2)
     gram = features.T @ features + added * torch.eye(features.shape[1], dtype=features.dtype)
     expected = r.mean(0) + features @ torch.linalg.solve(gram, features.T @ (r - r.mean(0)))
@@ -89,11 +91,11 @@ def test_the_solution_predicts_what_the_regression_says(trees_and_rows):
 
 def test_a_dual_whose_sum_is_rounding_makes_the_same_solution(trees_and_rows):
     trees, rows = trees_and_rows
-    regression = OfRows(rows, trees.num_leaves, KINDS, torch.arange(80))
+    regression = RowRegression(rows, trees.num_leaves, KINDS, torch.arange(80))
     dual = torch.randn(80, 3, generator=torch.Generator().manual_seed(0))
-    shares = rows.r.mean(0)
+    shares = rows.targets.mean(0)
     one, other = (
-        regression._scaled.solution(part, shares, FIXED)
+        regression._features.solution(part, shares, FIXED)
         for part in (dual - dual.mean(0), dual - dual.mean(0) + 0.1)
     )
     for name, *parts in zip(one._fields, one, other, strict=True):
@@ -103,13 +105,13 @@ def test_a_dual_whose_sum_is_rounding_makes_the_same_solution(trees_and_rows):
 def test_features_that_do_not_vary_count_for_nothing(trees_and_rows):
     trees, rows = trees_and_rows
     constant = rows._replace(fixed=torch.ones_like(rows.fixed))
-    found = OfRows(constant, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED)
+    found = RowRegression(constant, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED)
     assert not found.solution().fixed.any()
     assert found.left_out.isfinite().all()
 
 
 def test_rows_without_a_solution_are_an_error(trees_and_rows):
     trees, rows = trees_and_rows
-    regression = OfRows(rows, trees.num_leaves, KINDS, torch.arange(80))
+    regression = RowRegression(rows, trees.num_leaves, KINDS, torch.arange(80))
     with pytest.raises(torch.linalg.LinAlgError, match="penalties"):
         regression.solve(-3.0, FIXED)
