@@ -230,12 +230,13 @@ class TestComparison:
         larger = int((means["b"] > means["a"]).sum())
         expected = (6 - larger, larger) if metric == "log_loss" else (larger, 6 - larger)
         assert (result.wins, result.losses) == expected
+        assert result.p == stats.wilcoxon(means["a"], means["b"]).pvalue
 
     def test_a_single_table_has_no_interval_and_ties_count_for_nobody(self, scores):
         one = scores[scores["table"] == "t0"]
         result = difference(by_table(one), "accuracy", "a", "a")
         assert np.isnan(result.half_width)
-        assert (result.mean, result.wins, result.losses) == (0, 0, 0)
+        assert (result.mean, result.wins, result.losses, result.p) == (0, 0, 0, 1)
 
     def test_markdown_names_every_model_and_the_reference(self, scores):
         text = markdown(scores, "b")
@@ -284,6 +285,10 @@ class TestCommand:
             assert title in printed
         assert development.main([*options, "--only", "four"]) == 2
         assert "--only four: there are two, three, large_two" in capsys.readouterr().err
+        assert development.main([*options, "--without", "three", "large_three"]) == 0
+        assert "2 tables (small and large)" in capsys.readouterr().out
+        assert development.main([*options, "--without", "four"]) == 2
+        assert "--without four: there are two, three, large_" in capsys.readouterr().err
 
     def test_a_baseline_with_other_options_is_scored_again(self, folder, tmp_path, monkeypatch):
         output = tmp_path / "out"

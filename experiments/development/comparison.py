@@ -21,16 +21,20 @@ class Difference(NamedTuple):
         half_width: Half the 95 % interval (Student's t over tables); NaN for a single table.
         wins: Tables on which the model is better.
         losses: Tables on which it is worse.
+        p: Wilcoxon's signed-rank test, two-sided and not corrected. One table far from the others
+            widens the interval; by rank it counts as one.
     """
 
     mean: float
     half_width: float
     wins: int
     losses: int
+    p: float
 
     def __str__(self) -> str:
         low, high = self.mean - self.half_width, self.mean + self.half_width
-        return f"{self.mean:+.4f} [{low:+.4f}, {high:+.4f}] {self.wins}:{self.losses}"
+        interval = f"{self.mean:+.4f} [{low:+.4f}, {high:+.4f}]"
+        return f"{interval} {self.wins}:{self.losses}, p {self.p:.2g}"
 
 
 def by_table(scores: pd.DataFrame) -> pd.DataFrame:
@@ -53,6 +57,7 @@ def difference(tables: pd.DataFrame, metric: str, model: str, against: str) -> D
         half_width=float(quantile * error),
         wins=int((better > 0).sum()),
         losses=int((better < 0).sum()),
+        p=float(stats.wilcoxon(differences).pvalue) if differences.any() else 1.0,
     )
 
 
@@ -82,7 +87,7 @@ def _compared(scores: pd.DataFrame, against: str) -> str:
     if others:
         lines += [
             "",
-            f"Minus {against}: mean over tables [95 % interval] wins:losses",
+            f"Minus {against}: mean over tables [95 % interval] wins:losses, p of Wilcoxon's test",
             "",
             f"| | {' | '.join(TITLES.values())} |",
             "|---|---|---|---|",

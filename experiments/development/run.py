@@ -94,6 +94,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tables", type=Path, help=f"folder of tables, instead of {VARIABLE}")
     parser.add_argument("--large", type=Path, help="folder of larger tables, beside the others")
     parser.add_argument("--only", nargs="+", help="names of tables")
+    parser.add_argument("--without", nargs="+", default=[], help="names of tables to leave out")
     parser.add_argument("--output", type=Path, default=Path("runs/development"))
     return parser.parse_args(argv)
 
@@ -116,6 +117,14 @@ def _tables(arguments: argparse.Namespace) -> list[Table]:
     return [table for table in tables if arguments.only is None or table.name in arguments.only]
 
 
+def _without(tables: list[Table], names: Sequence[str]) -> list[Table]:
+    unknown = sorted(set(names) - {table.name for table in tables})
+    if unknown:
+        there = ", ".join(table.name for table in tables)
+        raise ConfigError(f"--without {', '.join(unknown)}: there are {there}.")
+    return [table for table in tables if table.name not in names]
+
+
 def run(arguments: argparse.Namespace) -> str:
     """Score the given candidates; return the comparison as markdown.
 
@@ -136,7 +145,7 @@ def run(arguments: argparse.Namespace) -> str:
     against = arguments.against or names[0]
     if against not in names:
         raise ConfigError(f"--against {against}: give one of {', '.join(names)}.")
-    tables = _tables(arguments)
+    tables = _without(_tables(arguments), arguments.without)
     output: Path = arguments.output
     output.mkdir(parents=True, exist_ok=True)
     scores = Results(output / "results.csv").complete(candidates, tables)
