@@ -287,6 +287,10 @@ class TestCommand:
         assert "--only four: there are two, three, large_two" in capsys.readouterr().err
         assert development.main([*options, "--without", "three", "large_three"]) == 0
         assert "2 tables (small and large)" in capsys.readouterr().out
+        assert development.main([*options, "--context-rows", "20"]) == 0
+        assert "2 tables (small, 20 context rows)" in capsys.readouterr().out
+        assert development.main([*options, "--context-rows", "1"]) == 2
+        assert "--context-rows 1: give at least 2" in capsys.readouterr().err
         assert development.main([*options, "--without", "four"]) == 2
         assert "--without four: there are two, three, large_" in capsys.readouterr().err
 

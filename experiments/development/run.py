@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from experiments.development.baselines import BASELINES, VERSIONS
@@ -24,6 +25,7 @@ from experiments.development.tables import (
     Table,
     folder_from_environment,
     load_tables,
+    with_context,
 )
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
@@ -95,6 +97,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--large", type=Path, help="folder of larger tables, beside the others")
     parser.add_argument("--only", nargs="+", help="names of tables")
     parser.add_argument("--without", nargs="+", default=[], help="names of tables to leave out")
+    parser.add_argument("--context-rows", type=int, help="learn from at most as many rows")
     parser.add_argument("--output", type=Path, default=Path("runs/development"))
     return parser.parse_args(argv)
 
@@ -125,6 +128,14 @@ def _without(tables: list[Table], names: Sequence[str]) -> list[Table]:
     return [table for table in tables if table.name not in names]
 
 
+def _with_context(tables: list[Table], rows: int | None) -> list[Table]:
+    if rows is None:
+        return tables
+    if rows < 2:
+        raise ConfigError(f"--context-rows {rows}: give at least 2.")
+    return [replace(table, protocol=with_context(table.protocol, rows)) for table in tables]
+
+
 def run(arguments: argparse.Namespace) -> str:
     """Score the given candidates; return the comparison as markdown.
 
@@ -146,6 +157,7 @@ def run(arguments: argparse.Namespace) -> str:
     if against not in names:
         raise ConfigError(f"--against {against}: give one of {', '.join(names)}.")
     tables = _without(_tables(arguments), arguments.without)
+    tables = _with_context(tables, arguments.context_rows)
     output: Path = arguments.output
     output.mkdir(parents=True, exist_ok=True)
     scores = Results(output / "results.csv").complete(candidates, tables)

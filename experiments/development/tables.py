@@ -53,6 +53,16 @@ def _many(rows: int) -> tuple[int, int]:
     return context, min(3000, rows - context)
 
 
+def with_context(protocol: Protocol, rows: int) -> Protocol:
+    """A protocol with fewer context rows, at most `rows`, and as many query rows."""
+
+    def sizes(table_rows: int) -> tuple[int, int]:
+        context, queries = protocol.sizes(table_rows)
+        return min(context, rows), queries
+
+    return protocol._replace(name=f"{protocol.name}, {rows} context rows", sizes=sizes)
+
+
 SMALL = Protocol("small", _few, is_macro=False)
 LARGE = Protocol("large", _many, is_macro=True)
 

@@ -63,7 +63,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
     n_features_in_ = property(attrgetter("fitted_.columns.width"))
     n_samples_seen_ = property(attrgetter("fitted_.num_rows"))
     state_bytes_ = property(attrgetter("fitted_.members.state_bytes"))
-    state_nbytes_ = property(attrgetter("fitted_.members.nbytes"))
+    state_nbytes_ = property(attrgetter("fitted_.nbytes"))
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:

@@ -74,7 +74,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
             extend); a path to a Lightning checkpoint or a safetensors export; or a model.
         trees: Whether trees that are chosen on the table predict in place of the model, in closed
             form, as in `RandomFeatureRidge`. "auto": with the default weights and the default
-            ensemble, from 50 rows on, unless states are refined or contexts divided. False: never.
+            ensemble, from 50 rows on, up to 400 rows together with the model, unless states are
+            refined or contexts divided. False: never.
         ensemble: "default", or "paper" for the authors' ensemble of 10 members.
         n_estimators: Members of the ensemble; None takes those of `ensemble` (8, or 10), or with
             trees two up to 2,000 rows and one beyond, and as many as see all columns.

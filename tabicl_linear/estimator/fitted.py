@@ -24,6 +24,21 @@ NO_SCORES = pd.DataFrame(
 
 
 @dataclass(frozen=True, eq=False)
+class FittedCompanion:
+    """Members of another learner, which have read the same rows.
+
+    Attributes:
+        members: The fitted members.
+        temperature: Divides their logits, as `Fitted.temperature`.
+        weight: Of their logits; those of the first members weigh the rest of one.
+    """
+
+    members: FittedEnsemble[Any]
+    temperature: float
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
 class Fitted:
     """What `fitting.fit` returns and `fitting.extended` takes; no training rows, but those held.
 
@@ -37,6 +52,7 @@ class Fitted:
         long_context: How rows beyond the length of pretraining were read, and why.
         refinement: With `refine`, the passes of every member (see `refinement.refined`).
         prequential: A row for each piece that was scored before it was read.
+        companion: What another learner has read, whose logits are mixed with those of `members`.
         held: All rows so far, where columns will be learnt from them and others; None elsewhere.
     """
 
@@ -50,6 +66,12 @@ class Fitted:
     refinement: pd.DataFrame | None = None
     prequential: pd.DataFrame = field(default_factory=NO_SCORES.copy)
     held: Rows | None = None
+    companion: FittedCompanion | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the states of all members."""
+        return self.members.nbytes + (self.companion.members.nbytes if self.companion else 0)
 
     def scores(self, table: Table, plan: Plan) -> npt.NDArray[np.float64]:
         """Logarithms of the probabilities `[rows, classes]`, up to a constant for each row.
@@ -57,16 +79,30 @@ class Fitted:
         The table has the columns of the training table. The temperature is that of the plan, unless
         it was to be calibrated.
         """
-        plan = plan.suited(self.members.model, self.num_rows, len(self.columns.used))
         weights = class_weights(plan.class_weight, self.classes, self.counts)
+        with threads(plan.n_jobs):
+            matrix = self.columns.transform(table)
+            logs = self._scores_of(self.members, self.temperature, matrix, plan)
+            other = self.companion
+            if other is not None:
+                others = self._scores_of(other.members, other.temperature, matrix, plan)
+                logs = (1 - other.weight) * logs + other.weight * others
+        return logs + np.log(weights)
+
+    def _scores_of(
+        self,
+        members: FittedEnsemble[Any],
+        temperature: float,
+        matrix: npt.NDArray[np.float32],
+        plan: Plan,
+    ) -> npt.NDArray[np.float64]:
+        plan = plan.suited(members.model, self.num_rows, matrix.shape[1])
         pool = partial(
             pooled,
-            temperature=self.temperature if plan.is_calibrated else plan.fixed_temperature,
+            temperature=temperature if plan.is_calibrated else plan.fixed_temperature,
             average_logits=plan.average_logits,
         )
-        with threads(plan.n_jobs):
-            logs = self.members.scores(self.columns.transform(table), pool, plan)
-        return logs + np.log(weights)
+        return members.scores(matrix, pool, plan)
 
     def probabilities(self, table: Table, plan: Plan) -> npt.NDArray[np.float64]:
         """Class probabilities `[rows, classes]`; see `scores`."""
@@ -75,4 +111,7 @@ class Fitted:
 
     def on(self, device: str) -> "Fitted":
         """The same with its model and states on `device`."""
-        return replace(self, members=self.members.on(device))
+        other = self.companion
+        if other is not None:
+            other = replace(other, members=other.members.on(device))
+        return replace(self, members=self.members.on(device), companion=other)

@@ -20,12 +20,12 @@ import pandas as pd
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
-from tabicl_linear.estimator.fitted import Fitted
+from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
-from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
+from tabicl_linear.estimator.learners.interface import Companion, ContextLearner, Learners
 from tabicl_linear.estimator.members.ensemble import (
     Encoded,
     coefficients_alone,
@@ -54,7 +54,11 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns.categorical, len(classes))
     learner = learners.for_table(len(classes), len(codes))
-    return _fit_members(encoded, columns, classes, plan, learner, table=rows.table)
+    fitted = _fit_members(encoded, columns, classes, plan, learner, table=rows.table)
+    companion = learners.companion(len(classes), len(codes))
+    if companion is None:
+        return fitted
+    return replace(fitted, companion=_fit_companion(companion, encoded, plan, rows.table))
 
 
 def fit_pieces(
@@ -271,6 +275,18 @@ def _fit_members(
         long_context=long_context,
         refinement=passes,
     )
+
+
+def _fit_companion(
+    companion: Companion, rows: Encoded, plan: Plan, table: Table
+) -> FittedCompanion:
+    """A temperature and members of a learner beside the first, of the same rows."""
+    learner = companion.learner.to(plan.device)
+    seed = plan.drawn_seed()
+    with threads(plan.n_jobs):
+        temperature = Evidence(table, rows.codes, plan, seed).temperature(learner)
+        members = fit_ensemble(learner, rows, plan, seed=seed)
+    return FittedCompanion(members.halved(), temperature, companion.weight)
 
 
 def _score(

@@ -14,7 +14,7 @@ from tabicl_linear.estimator.columns.encodings import (
 from tabicl_linear.estimator.columns.pairs import PairColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import RateColumn
-from tabicl_linear.estimator.fitted import Fitted
+from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.learners.blocks import BlockStates, ContextBlocks
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTreesState
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
@@ -52,6 +52,7 @@ RECORDS: Mapping[str, type] = {
     "DroppedColumn": DroppedColumn,
     "EarlierRows": EarlierRows,
     "Fitted": Fitted,
+    "FittedCompanion": FittedCompanion,
     "FittedEnsemble": FittedEnsemble,
     "GramState": GramState,
     "GrownTrees": Grown,

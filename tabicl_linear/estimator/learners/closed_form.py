@@ -114,6 +114,9 @@ class ClosedForms:
             options = replace(options, calibration="confidence")
         return ClosedForm(options, max_columns=self.max_columns, num_classes=num_classes)
 
+    def companion(self, num_classes: int, num_rows: int) -> None:
+        """None."""
+
 
 def check_budget(options: RidgeOptions, *, num_columns: int, num_rows: int) -> None:
     """Refuse features for which even the least that a fit holds at a time is more than is free.

@@ -1,7 +1,7 @@
 """What the ensemble expects of a learner, and what learners that ask another one share."""
 
 from pathlib import Path
-from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
 import torch
 
@@ -61,6 +61,18 @@ class ContextLearner(Protocol[State]):
         """Logits of unlabelled rows, each independent of the others."""
 
 
+class Companion(NamedTuple):
+    """Another learner whose logits are mixed with those of the first.
+
+    Attributes:
+        learner: The learner.
+        weight: Of its logits; those of the first weigh the rest of one.
+    """
+
+    learner: ContextLearner[Any]
+    weight: float
+
+
 class Learners(Protocol):
     """Makes the learner of a table."""
 
@@ -80,6 +92,9 @@ class Learners(Protocol):
         self, num_classes: int, num_rows: int, *, grows: bool = False
     ) -> ContextLearner[Any]:
         """The learner for so many classes and rows, to which others are added if it grows."""
+
+    def companion(self, num_classes: int, num_rows: int) -> Companion | None:
+        """What is fitted beside that learner where no rows will be added."""
 
 
 class ComposedLearner(Generic[State]):

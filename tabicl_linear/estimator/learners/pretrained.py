@@ -38,6 +38,9 @@ class PretrainedLearners:
             return ManyClasses(self.model, num_classes=num_classes, max_classes=limit)
         return self.model
 
+    def companion(self, num_classes: int, num_rows: int) -> None:
+        """None."""
+
 
 def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
     """The model that an argument names: "default", "streaming", a path, or a model (copied).

@@ -7,12 +7,14 @@ from typing import Any
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import FEWEST_ROWS
 from tabicl_linear.estimator.learners.closed_form import check_budget
-from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
+from tabicl_linear.estimator.learners.interface import Companion, ContextLearner, Learners
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 MAX_COLUMNS = 100
 """Columns of a member, unless another number is given."""
 OPTIONS = RidgeOptions(calibration="logistic")
+WEIGHTS_BESIDE = ((200, 0.4), (400, 0.2))
+"""Up to so many rows, the weight of a network's logits beside trees (docs/training_log.md)."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class ChosenTreesLearners:
     Attributes:
         options: Fixed features.
         max_columns: Maximum number of columns of a member.
-        others: Makes what reads tables of few rows; None where these do, too.
+        others: Makes what reads tables of so few rows that none are grown, and what is mixed with
+            trees that are grown on few; None where trees do all.
     """
 
     options: RidgeOptions = OPTIONS
@@ -46,3 +49,11 @@ class ChosenTreesLearners:
         return ChosenTrees(
             self.options, max_columns=self.max_columns, num_classes=num_classes, grows=grows
         )
+
+    def companion(self, num_classes: int, num_rows: int) -> Companion | None:
+        """What reads tables without trees, where there are trees, but few rows for them."""
+        weight = next((weight for most, weight in WEIGHTS_BESIDE if num_rows <= most), 0.0)
+        if self.others is None or num_rows < FEWEST_ROWS or not weight:
+            return None
+        learner = self.others().for_table(num_classes, num_rows)
+        return Companion(learner, weight)
