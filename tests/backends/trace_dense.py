@@ -17,7 +17,8 @@ from tabicl_linear.backends import dense
 BATCHES = [task(30, num_context=17), task(41, num_context=9)]
 PAIRS = [
     ("DeltaNet+conv", "causal"),
-    ("GatedLinearAttention", "final_state"),
+    ("GatedDeltaNet", "final_state"),
+    ("GatedLinearAttention", "causal"),
     ("Mamba2", "causal"),
     ("Softmax", "final_state"),
 ]
