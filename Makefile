@@ -86,12 +86,14 @@ sanitize: $(STAMP) ## run the tests of the C++ kernels with every access to memo
 
 install-fla: $(FLA_STAMP) ## make .venv-fla, the environment of `make test-fla`
 
-$(FLA_STAMP): pyproject.toml constraints-fla.txt
-	$(PYTHON) -m venv $(FLA_VENV)
-	$(FLA_BIN)/python -m pip install --quiet --constraint constraints-fla.txt torch==2.13.0
+# What is in .venv already, torch above all, is seen through a line of a .pth file and not installed again; what
+# constraints-fla.txt pins to another version is, and comes first.
+$(FLA_STAMP): $(STAMP) constraints-fla.txt
+	$(BIN)/python -m venv --without-pip $(FLA_VENV)
+	$(BIN)/python -c 'import os, sysconfig; print(sysconfig.get_path("purelib"), os.getcwd(), sep="\n")' \
+		> $$(echo $(FLA_VENV)/lib/python*/site-packages)/shared.pth
 	$(FLA_BIN)/python -m pip install --quiet --constraint constraints-fla.txt flash-linear-attention \
 		triton packaging pytest jaxtyping pyyaml safetensors numpy
-	$(FLA_BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
 lint: $(STAMP) ## ruff, mypy and codespell

@@ -52,7 +52,10 @@ def _shared(tmp_path_factory) -> None:
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    torch.manual_seed(0)
+    # `torch.manual_seed` writes down a stack for each kind of accelerator that is not in use.
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
 
 
 def pytest_collection_finish() -> None:

@@ -6,7 +6,7 @@ import jaxtyping
 import pytest
 import torch
 from beartype import beartype
-from checked_calls import CHECK_AT_EVERY_CALL, checked, kind
+from checked_calls import CHECK_AT_EVERY_CALL, checked, holds_shape, kind
 from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
@@ -66,6 +66,28 @@ def test_classes_words_and_names_of_classes_are_told_apart():
     kinds = [kind(value) for value in (Pair(x, x), (x, x), [x, x], "a", "b", int, float, 1, True)]
     assert len(set(kinds)) == len(kinds)
     assert kind({"a": x}) == kind({"a": x + 1}) != kind({"a": x[:2]})
+
+
+def called(x: Tensor, form: str | None, count: int) -> Tensor:
+    """Wrong where there is no form."""
+    return x if form else None
+
+
+def test_without_shapes_other_classes_are_refused_also_after_right_ones():
+    """Shapes and dtypes are no part of what is told apart there."""
+    assert not any(map(holds_shape, called.__annotations__.values()))
+    assert holds_shape(tuple[Float[Tensor, "a"] | None, int])
+    call, x = checked(called, typechecker=beartype), torch.zeros(2)
+    for _ in range(2):
+        assert call(x, "a", 3) is x
+        assert call(x, form="a", count=4) is x
+        for wrong in ((x, 1, 3), (x, "a", None), (None, "a", 3), (x, "a", "3")):
+            with pytest.raises(TypeCheckError, match="parameters"):
+                call(*wrong)
+        with pytest.raises(TypeCheckError, match="return value"):
+            call(x, None, 3)
+        with pytest.raises(TypeCheckError, match="return value"):
+            call(x, form="", count=3)
 
 
 def test_the_package_is_checked_so():

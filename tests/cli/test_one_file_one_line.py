@@ -17,6 +17,7 @@ from forked import started
 from tabicl_linear import TabICLLinearClassifier, load_model
 from tabicl_linear.__main__ import main
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.evaluation.metrics import METRICS
 
 PRIOR = '''
 """Labels by the sign of the first column."""
@@ -163,19 +164,24 @@ def test_trusting_does_not_take_the_trees_from_the_default(tmp_path, capfd):
     assert written[0] == written[1]
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_the_mixer_is_evaluated_if_trusted(jobs, run, importable, tmp_path, capfd):
-    tables = benchmark_folder.write(tmp_path / "tables")
-    output = tmp_path / "out"
-    command = ["evaluate", "--benchmark", f"folder:{tables}", "--suite", "other"]
-    command += ["--output", str(output), "--model", f"mine={run / 'last.ckpt'}", "--jobs", jobs]
-    command += ["--arguments", "mine", "n_estimators=1"]
-    assert main(command) == 2
-    assert "--trust-code of other commands" in capfd.readouterr().err
-    assert main([*command, "--trust-code"]) == 0
-    results = pd.read_csv(output / "results.csv")
-    assert results["error"].isna().all()
-    assert results["value"].notna().all()
+def test_the_mixer_is_evaluated_if_trusted(run, importable, tmp_path, capfd):
+    """By processes of their own, too, and with the same scores."""
+    tables, scores = benchmark_folder.write(tmp_path / "tables"), []
+    for jobs in ("1", "2"):
+        output = tmp_path / f"out_{jobs}"
+        command = ["evaluate", "--benchmark", f"folder:{tables}", "--suite", "other"]
+        command += ["--output", str(output), "--model", f"mine={run / 'last.ckpt'}", "--jobs", jobs]
+        command += ["--arguments", "mine", "n_estimators=1", "--threads", "1"]
+        assert main(command) == 2
+        assert "--trust-code of other commands" in capfd.readouterr().err
+        assert main([*command, "--trust-code"]) == 0
+        results = pd.read_csv(output / "results.csv")
+        assert results["error"].isna().all()
+        assert results["value"].notna().all()
+        scores.append(results[results["metric"].isin(METRICS)].drop(columns="seconds"))
+    key = ["dataset", "fold", "metric"]
+    one, two = (frame.sort_values(key, ignore_index=True) for frame in scores)
+    pd.testing.assert_frame_equal(one, two)
 
 
 @pytest.mark.parametrize("promise", test_priors.CONTRACT, ids=lambda f: f.__name__)

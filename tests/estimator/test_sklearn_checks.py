@@ -49,8 +49,8 @@ def classifiers(checkpoint, streaming):
     """Class and arguments by name."""
     return {
         "tiny": ("TabICLLinearClassifier", {"model": str(checkpoint), "n_estimators": 2}),
-        "streaming": ("TabICLLinearClassifier", {"model": str(streaming), "n_estimators": 2}),
-        "ridge": ("RandomFeatureRidge", {"n_estimators": 2}),
+        "streaming": ("TabICLLinearClassifier", {"model": str(streaming), "n_estimators": 1}),
+        "ridge": ("RandomFeatureRidge", {"n_estimators": 1}),
     }
 
 

@@ -112,11 +112,6 @@ class TestContinuing:
         assert evaluate("--shard", "3/3") == 0
         pd.testing.assert_frame_equal(scores(tmp_path / "out"), scores(tmp_path / "whole"))
 
-    def test_processes_give_the_same(self, evaluate, tmp_path):
-        assert evaluate(output="whole") == 0
-        assert evaluate("--jobs", 2) == 0
-        pd.testing.assert_frame_equal(scores(tmp_path / "out"), scores(tmp_path / "whole"))
-
     def test_models_may_join_later(self, evaluate, tmp_path):
         assert evaluate() == 0
         assert evaluate("--baseline", "random_feature_ridge", baseline=False) == 0

@@ -4,8 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -87,11 +85,15 @@ class TestGradient:
 CONFIGURED = sorted(path for path in CONFIGS.glob("*.yaml") if path.stem != "smoke")
 
 
+@pytest.fixture(scope="module")
+def batch(tiny):
+    return build_data(*tiny[1:6:2]).stream("train").batch(0)
+
+
 @pytest.mark.parametrize("path", CONFIGURED, ids=lambda path: path.stem)
-def test_no_parameter_of_a_config_is_unused(path):
+def test_no_parameter_of_a_config_is_unused(path, batch):
     """DDP waits for the gradient of each: `find_unused_parameters` is not needed."""
-    files = (path, CONFIGS / "smoke.yaml", CONFIGS / "prior" / "gaussian_uniform.yaml")
-    task, batch = build_task(*files), build_data(*files).stream("train").batch(0)
+    task = build_task(path, CONFIGS / "smoke.yaml")
     task.model.train_pass(batch)[0].square().sum().backward()
     unused = [name for name, p in task.named_parameters() if p.grad is None]
     assert not unused
@@ -132,56 +134,49 @@ class TestResume:
         assert load(tmp_path / "alone/version_0/last.ckpt")["provenance"]["processes"] == 1
 
 
-def start(*options, root, launcher=(sys.executable,), env=None):
-    """`tabicl-linear fit` as a process of its own."""
+def launch(*options, root, launcher=(sys.executable,)):
+    """`tabicl-linear fit` by a launcher, to its end; its standard error shows where it failed."""
     command = [*launcher, "-m", "tabicl_linear", "fit", *map(str, options)]
-    return subprocess.Popen(
-        [*command, "--trainer.default_root_dir", str(root)],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, **(env or {})},
-    )
+    command += ["--trainer.default_root_dir", str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
 
 
-def finish(process):
-    """Wait for a process; its standard error shows where it failed."""
-    errors = process.communicate(timeout=180)[1]
-    assert process.returncode == 0, errors
+def fit_as_task(arguments):
+    """`tabicl-linear fit` in the environment of one task of SLURM, whose rank comes first."""
+    rank, port, *options = arguments
+    os.environ |= {
+        **{"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0"},
+        **{"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1"},
+        **{"SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"},
+        **{"SLURM_PROCID": rank, "SLURM_LOCALID": rank, "MASTER_PORT": port},
+    }
+    return main(["fit", *options])
 
 
-def wait_for(last, processes):
-    while not last.exists():
-        assert [process.poll() for process in processes] == [None] * len(processes)
-        time.sleep(0.02)
+@pytest.fixture
+def tasks(forked, tiny, tmp_path):
+    """Start a run that does not end as srun would, here without SLURM; when both have begun."""
 
+    def run(*options):
+        port = 20_000 + os.getpid() % 20_000
+        options = (*tiny, *CPU, *options, "--trainer.max_steps", 100_000)
+        options += ("--trainer.default_root_dir", tmp_path)
+        started = [forked(fit_as_task, rank, port, *options) for rank in range(2)]
+        started[0].wait_until((tmp_path / "version_0" / "last.ckpt").exists)
+        return started
 
-def children(pid):
-    """Processes that a process started."""
-    result = []
-    for path in Path(f"/proc/{pid}/task/{pid}").glob("children"):
-        result += [int(child) for child in path.read_text().split()]
-    return result
+    return run
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes in /proc")
-def test_a_process_that_hangs_ends_the_others_after_the_limit(tiny, tmp_path):
+def test_a_process_that_hangs_ends_the_others_after_the_limit(tasks):
     """It is stopped, not killed: nothing tells the other one but the time."""
-    pair = ("--trainer.devices", 2, "--trainer.strategy", "ddp", "--trainer.max_steps", 100_000)
-    process = start(*tiny, *CPU, *pair, "--rank_timeout_minutes", 0.25, root=tmp_path)
-    wait_for(tmp_path / "version_0" / "last.ckpt", [process])
-    (other,) = children(process.pid)
-    os.kill(other, signal.SIGSTOP)
-    try:
-        assert process.wait(timeout=100) == 1
-    finally:
-        os.kill(other, signal.SIGKILL)
-        process.kill()
-        # Not before: the other one holds the same standard error.
-        error = process.communicate()[1]
-    assert "Traceback" not in error
-    assert "did not answer within --rank_timeout_minutes" in error.splitlines()[-1]
+    first, other = tasks("--rank_timeout_minutes", 0.15)
+    os.kill(other.pid, signal.SIGSTOP)
+    assert first.wait() == 1
+    assert not any("Traceback" in line for line in first.said())
+    assert "did not answer within --rank_timeout_minutes" in first.said()[-1]
 
 
 @pytest.mark.slow
@@ -190,36 +185,25 @@ class TestLaunched:
 
     def test_by_lightning(self, load, tiny, whole, tmp_path):
         pair = ("--trainer.devices", 2, "--trainer.strategy", "ddp")
-        finish(start(*tiny, *CPU, *pair, *KEPT, root=tmp_path))
+        launch(*tiny, *CPU, *pair, *KEPT, root=tmp_path)
         assert_same(load(whole / "last.ckpt"), load(tmp_path / "version_0" / "last.ckpt"))
 
     def test_by_torchrun_without_flags(self, load, tiny, whole, tmp_path):
         torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
         launcher = (*torchrun, "--nproc-per-node", "2")
-        finish(start(*tiny, *CPU, *KEPT, root=tmp_path, launcher=launcher))
+        launch(*tiny, *CPU, *KEPT, root=tmp_path, launcher=launcher)
         assert [path.name for path in tmp_path.iterdir()] == ["version_0"]
         assert_same(load(whole / "last.ckpt"), load(tmp_path / "version_0" / "last.ckpt"))
 
     def test_by_srun_without_flags_stopped_by_the_scheduler_and_resumed(
-        self, fit, load, tiny, tmp_path
+        self, fit, load, tasks, tmp_path
     ):
-        """The environment of two tasks of SLURM, here without SLURM; a signal to one of them."""
-        common = {
-            **{"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0"},
-            **{"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1"},
-            **{"SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"},
-            "MASTER_PORT": str(20_000 + os.getpid() % 20_000),
-        }
-        options = (*tiny, *CPU, "--trainer.max_steps", 100_000)
-        ranks = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(2)]
-        tasks = [start(*options, root=tmp_path, env={**common, **rank}) for rank in ranks]
-        last = tmp_path / "version_0" / "last.ckpt"
-        wait_for(last, tasks)
-        tasks[1].send_signal(signal.SIGTERM)
-        errors = [task.communicate(timeout=60)[1] for task in tasks]
-        assert [task.returncode for task in tasks] == [143, 143], errors
+        """A signal to one of them."""
+        last, started = tmp_path / "version_0" / "last.ckpt", tasks()
+        os.kill(started[1].pid, signal.SIGTERM)
+        assert [task.wait() for task in started] == [143, 143]
         # Both name the folder that the first one made.
-        assert all(error.splitlines()[-1].endswith(str(last)) for error in errors), errors
+        assert all(task.said()[-1].endswith(str(last)) for task in started)
         assert [path.name for path in tmp_path.iterdir()] == ["version_0"]
         stored = load(last)
         assert stored["provenance"]["processes"] == 2

@@ -19,8 +19,8 @@ pytestmark = [
     # Lightning's callback goes on in its folder.
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* is not empty"),
 ]
-FEW = 3
-"""Kills in the suite; FUZZ_TRIALS=100 makes it as many."""
+FEW = 2
+"""Kills in the suite, of one process and of two ranks; FUZZ_TRIALS=100 makes it as many."""
 
 
 class Killed(BaseException):
