@@ -5,6 +5,7 @@ Reads and writes CSV, TSV or Parquet, by suffix. The output file is written atom
 
 import argparse
 import codecs
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.cli.signals import ended_at_once, exit_by, handled
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.shipped import WEIGHTS
 
@@ -32,7 +34,7 @@ def main(argv: list[str]) -> int:
         DataError: A table cannot be read, used or written.
     """
     options = _parser().parse_args(argv)
-    with _warnings_as_lines():
+    with _warnings_as_lines(), handled(exit_by, signal.SIGTERM):
         _predict(options)
     return 0
 
@@ -46,7 +48,8 @@ def _predict(options: argparse.Namespace) -> None:
 
     if options.dask:
         _check_streamable(options, "--dask")
-        from tabicl_linear.cli import predict_dask
+        with ended_at_once():
+            from tabicl_linear.cli import predict_dask
 
         predict_dask.check_cluster(options)
         predict_dask.predict_on_cluster(options, _classifier(options))
@@ -57,9 +60,10 @@ def _predict(options: argparse.Namespace) -> None:
         raise ConfigError("TRAIN and TEST are both standard input; give a file for one of them.")
     check_writable(options.output, (options.train, options.test))
     if options.stream:
+        classifier = _classifier(options)
         from tabicl_linear.cli.predict_stream import predict_in_pieces
 
-        predict_in_pieces(options, _classifier(options))
+        predict_in_pieces(options, classifier)
         return
     check_readable(options.train)
     check_readable(options.test)
@@ -78,6 +82,7 @@ def _predict(options: argparse.Namespace) -> None:
         )
 
 
+@ended_at_once()
 def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
     from tabicl_linear.checkpoint import load_model
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier

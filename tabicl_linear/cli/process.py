@@ -2,28 +2,19 @@
 
 import logging
 import signal
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from logging.handlers import MemoryHandler
 from types import FrameType
 from typing import NoReturn
 
-from tabicl_linear.callbacks.run_checkpoint import STOP_SIGNALS, StoppedBySignal
+from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
+from tabicl_linear.cli.signals import STOP_SIGNALS, handled
 
 
-@contextmanager
-def signals_raise() -> Iterator[None]:
+def signals_raise() -> AbstractContextManager[None]:
     """Let SIGTERM and SIGINT end the program cleanly outside training, too."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former = {signum: signal.signal(signum, _raise_stopped) for signum in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for signum, handler in former.items():
-            signal.signal(signum, handler)
+    return handled(_raise_stopped, *STOP_SIGNALS)
 
 
 @contextmanager

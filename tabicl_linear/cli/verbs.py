@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tabicl_linear._version import __version__
 from tabicl_linear.cli.extras import TRAIN, require
+from tabicl_linear.cli.signals import ended_at_once
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 
 
@@ -70,7 +71,9 @@ def main(argv: list[str] | None = None) -> int:
         chosen = VERBS[verb]
         if chosen.extra is not None:
             require(chosen.extra, verb)
-        code: int = resolve_name(f"{__package__}.{chosen.function}")(options)
+        with ended_at_once():
+            function = resolve_name(f"{__package__}.{chosen.function}")
+        code: int = function(options)
         return code
     except (ConfigError, CheckpointError, DataError) as error:
         sys.stderr.write(f"tabicl-linear {verb}: {' '.join(str(error).split())}\n")

@@ -1,6 +1,7 @@
 """Tables and labels of other libraries, and cells that pandas itself cannot compute with."""
 
 import math
+import re
 import sys
 from collections.abc import Hashable
 from typing import Any
@@ -16,6 +17,8 @@ CONVERTED = ("polars", "pyarrow")
 """Libraries whose frames and columns are converted; polars is not imported for it."""
 LARGEST = int(sys.float_info.max)
 """Integers beyond this are infinite as float64."""
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
+"""Halves of characters that UTF-8, and so files and Arrow, cannot hold; of JSON and file names."""
 
 
 def from_other_library(values: Any) -> Any:
@@ -24,7 +27,7 @@ def from_other_library(values: Any) -> Any:
     Anything else is returned as it is.
 
     Raises:
-        DataError: A lazy frame, or values that pandas cannot hold.
+        DataError: A lazy frame, or values that pandas cannot hold; the message names the column.
     """
     if isinstance(values, np.ma.MaskedArray):
         is_number = values.dtype.kind in "biuf"
@@ -36,25 +39,51 @@ def from_other_library(values: Any) -> Any:
         return values
     if kind.__name__ == "LazyFrame":
         raise DataError("A polars LazyFrame has no rows yet; give frame.collect().")
+    what = f"A {library} {kind.__name__}"
+    try:
+        if library == "pyarrow":
+            values.validate(full=True)
+    except pa.ArrowInvalid as error:  # text that is no UTF-8
+        raise _unreadable(what, error) from error
     try:
         return values.to_pandas()
     # Both libraries raise errors of many kinds, by the type of a column.
     except Exception as error:
-        reason = " ".join(str(error).split())
-        raise DataError(
-            f"A {library} {kind.__name__} cannot be turned into pandas ({reason}); cast its "
-            "columns to numbers, text or dates."
-        ) from error
+        # Arrow's own types hold everything, and are read column by column.
+        if kind.__name__ == "DataFrame":
+            options = {"use_pyarrow_extension_array": True}
+            parts = {
+                part.name: _converted(part, f"Column {part.name!r}", options) for part in values
+            }
+            return computable(pd.DataFrame(parts))
+        if kind.__name__ in ("Table", "RecordBatch"):
+            return computable(_converted(values, what, {"types_mapper": pd.ArrowDtype}))
+        raise _unreadable(what, error) from error
+
+
+def _converted(values: Any, what: str, options: dict[str, Any]) -> Any:
+    try:
+        return values.to_pandas(**options)
+    except Exception as error:
+        raise _unreadable(what, error) from error
+
+
+def _unreadable(what: str, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())
+    return DataError(
+        f"{what} cannot be turned into pandas ({reason}); cast it to numbers, text or dates."
+    )
 
 
 def computable(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with cells that pandas can compute with.
 
-    Integers beyond float64 become infinite, which counts as missing. Of Arrow's types all but
-    numbers become those of pandas and Python.
+    Integers beyond float64 become infinite, which counts as missing, and lone surrogates in text
+    become their escapes. Of Arrow's types all but numbers become those of pandas and Python.
 
     Raises:
-        DataError: Two columns of one name, one without a name, or names of several types.
+        DataError: Two columns of one name, one without a name, names of several types, or a column
+            that pandas cannot hold.
     """
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
@@ -68,37 +97,37 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
             f"Column names are of types {' and '.join(sorted(kinds))}; make all of them text: "
             "table.columns = table.columns.astype(str)."
         )
-    replacements: dict[Hashable, pd.Series] = {}
-    for name, cells in frame.items():
+    result = frame
+    for place, (name, cells) in enumerate(frame.items()):
+        replacement = cells
         if isinstance(cells.dtype, pd.ArrowDtype) and not _is_number(cells.dtype.pyarrow_dtype):
-            replacements[name] = _from_arrow(cells)
-        elif cells.dtype == object and any(map(_is_huge, cells)):
-            finite = [_finite(cell) for cell in cells]
-            replacements[name] = pd.Series(finite, index=cells.index, dtype=object)
-    if not replacements:
-        return frame
-    # Not `assign`, whose keys are text.
-    columns = {name: replacements.get(name, cells) for name, cells in frame.items()}
-    result = pd.DataFrame(columns, index=frame.index)
-    result.columns = frame.columns
+            replacement = _from_arrow(cells, name)
+        elif cells.dtype == object and any(map(_is_odd, cells)):
+            plain = [_plain(cell) for cell in cells]
+            replacement = pd.Series(plain, index=cells.index, dtype=object)
+        if replacement is not cells:
+            result = frame.copy(deep=False) if result is frame else result
+            result.isetitem(place, replacement)
     return result
 
 
 def computable_array(array: np.ndarray) -> np.ndarray:
-    """The array with integers beyond float64 as infinities."""
-    if array.dtype != object or not any(_is_huge(cell) for cell in array.flat):
+    """The array with cells that pandas can compute with; see `computable`."""
+    if array.dtype.kind not in "OU" or not any(map(_is_odd, array.flat)):
         return array
-    cells = [_finite(cell) for cell in array.flat]
     plain = np.empty(array.size, dtype=object)
-    plain[:] = cells
+    plain[:] = [_plain(cell) for cell in array.flat]
     return plain.reshape(array.shape)
 
 
-def _from_arrow(cells: pd.Series) -> pd.Series:
+def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
     values = pa.array(cells.array)
     if values.type == "time64[ns]":  # Python has microseconds
         values = values.cast("time64[us]", safe=False)
-    return values.to_pandas().set_axis(cells.index)
+    try:
+        return values.to_pandas().set_axis(cells.index)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise _unreadable(f"Column {name!r} ({values.type})", error) from error
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -106,10 +135,17 @@ def _is_number(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in numbers)
 
 
-def _is_huge(cell: object) -> bool:
+def _is_odd(cell: object) -> bool:
+    """Whether a cell is an integer beyond float64, or text that is no Unicode."""
+    if isinstance(cell, str):
+        return not cell.isascii() and _LONE_SURROGATES.search(cell) is not None
     return isinstance(cell, int) and abs(cell) > LARGEST
 
 
-def _finite(cell: Any) -> Any:
-    """The cell, or infinity of its sign."""
-    return (math.inf if cell > 0 else -math.inf) if _is_huge(cell) else cell
+def _plain(cell: Any) -> Any:
+    """The cell; infinity of its sign, or text with escapes, in place of an odd one."""
+    if not _is_odd(cell):
+        return cell
+    if isinstance(cell, str):
+        return cell.encode(errors="backslashreplace").decode()
+    return math.inf if cell > 0 else -math.inf

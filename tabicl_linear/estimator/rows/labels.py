@@ -47,7 +47,13 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
             f"Input y contains NaN: {int(absent.sum())} of {len(labels)} labels are missing; drop "
             "those rows."
         )
-    labels = pd.Series(labels).infer_objects().to_numpy()
+    try:
+        labels = pd.Series(labels).infer_objects().to_numpy()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"y holds {error.object!r}, which is no Unicode text ({error.reason}); give "
+            'label.encode("utf-8", "replace").decode() for each label.'
+        ) from error
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise DataError("Input y contains infinity; give class labels.")
     if labels.dtype == object:

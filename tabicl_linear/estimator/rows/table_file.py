@@ -20,6 +20,7 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.notices import shown
+from tabicl_linear.estimator.rows.frames import from_other_library
 from tabicl_linear.estimator.rows.labels import MISSING_WORDS, typed_labels
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class TableFile:
         with self._faults():
             if self.is_typed:
                 with self._parquet() as file:
-                    frame = _frame_of(file.read(self.columns))
+                    frame = self._frame_of(file.read(self.columns))
             else:
                 with self._bytes() as stream:
                     frame = pd.read_csv(stream, **self._options(texts, self._text.as_written))
@@ -150,7 +151,7 @@ class TableFile:
             if self.is_typed:
                 with self._parquet() as file:
                     for batch in file.iter_batches(ROWS_PER_PIECE, columns=names):
-                        yield _frame_of(batch)
+                        yield self._frame_of(batch)
                 return
             # All columns, since `usecols` would cut rows that are too long.
             options = self._options(texts, self._text.as_written)
@@ -216,6 +217,13 @@ class TableFile:
             else:
                 yield stream
 
+    def _frame_of(self, rows: "pa.Table | pa.RecordBatch") -> pd.DataFrame:
+        try:
+            frame: pd.DataFrame = from_other_library(rows)
+            return frame
+        except DataError as error:
+            raise DataError(f"{self.name}: {error}") from error
+
     def _parquet(self) -> Any:
         # Imported here, since only files need it.
         from pyarrow.parquet import ParquetFile
@@ -249,15 +257,6 @@ class TableFile:
                 f"{self.name} is not a readable {self._kind[1:]} file "
                 f"({' '.join(str(error).split())})."
             ) from error
-
-
-def _frame_of(rows: "pa.Table | pa.RecordBatch") -> pd.DataFrame:
-    """The rows as a frame; times of day to the microsecond, as Python has them."""
-    for place, kind in enumerate(rows.schema.types):
-        if kind == "time64[ns]":
-            cells = rows.column(place).cast("time64[us]", safe=False)
-            rows = rows.set_column(place, rows.schema.names[place], cells)
-    return rows.to_pandas()
 
 
 def _csv_fault(error: Exception) -> str:

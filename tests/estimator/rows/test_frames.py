@@ -63,7 +63,7 @@ class TestOtherLibraries:
         with pytest.raises(DataError, match="0 rows"):
             fitted(table[:0], [])
         wide = table.with_columns(big=polars.Series([10**30, 2] * 10, dtype=polars.Int128))
-        with pytest.raises(DataError, match="polars DataFrame cannot be turned into pandas") as no:
+        with pytest.raises(DataError, match="Column 'big' cannot be turned into pandas") as no:
             fitted(wide)
         assert "\n" not in str(no.value)
 
@@ -118,6 +118,42 @@ class TestArrowTypes:
         table = pd.DataFrame({"a": pd.Series(cells, dtype=pd.ArrowDtype(cells.type))})
         assert computable(table).a.tolist() == [datetime.time(0, 0, 5, 1), None]
 
+    @pytest.mark.parametrize("library", ["polars", "pyarrow", "pandas"])
+    def test_so_are_those_of_tables_of_other_libraries(self, library, request):
+        cells = pa.array([5_000_001_009, None], pa.int64()).cast(pa.time64("ns"))
+        table = pa.table({"a": cells, "b": [1, 2]})
+        if library == "polars":
+            table = request.getfixturevalue("polars").from_arrow(table)
+        elif library == "pandas":
+            table = table.to_pandas(types_mapper=pd.ArrowDtype)
+        frame = computable(from_other_library(table))
+        assert frame.a.tolist() == [datetime.time(0, 0, 5, 1), None]
+        assert frame.b.tolist() == [1, 2]
+
+    @pytest.mark.parametrize("library", ["pyarrow", "pandas"])
+    @pytest.mark.parametrize(
+        ("kind", "told"),
+        [
+            (pa.timestamp("us", "Mars/Base"), r"timestamp\[us, tz=Mars/Base\]"),
+            (pa.date32(), "year 275760"),
+        ],
+        ids=str,
+    )
+    def test_columns_that_pandas_cannot_hold_are_named(self, kind, told, library):
+        cells = pa.array([10**8] * ROWS, pa.int32() if kind == pa.date32() else pa.int64())
+        table = pa.table({"a": range(ROWS), "b": cells.cast(kind)})
+        if library == "pandas":
+            table = table.to_pandas(types_mapper=pd.ArrowDtype)
+        with pytest.raises(DataError, match=rf"Column 'b' .*{told}.*cast it to") as refusal:
+            fitted(table)
+        assert "\n" not in str(refusal.value)
+
+    def test_text_of_arrow_that_is_no_utf8_is_refused(self):
+        buffers = pa.array([b"\xff", b"a"] * 10).buffers()
+        table = pa.table({"a": pa.Array.from_buffers(pa.string(), ROWS, buffers)})
+        with pytest.raises(DataError, match=r"Column 0: .*Invalid UTF8"):
+            fitted(table)
+
     def test_durations_are_refused(self):
         cells = pa.array([datetime.timedelta(1), None] * 10)
         table = pd.DataFrame({"a": pd.Series(cells, dtype=pd.ArrowDtype(cells.type))})
@@ -154,6 +190,36 @@ class TestCellsOfObjects:
         kinds = [1, "x", None, 2.5, True, b"z", datetime.date(2024, 1, 1), (1, 2), [3], HUGE]
         table = pd.DataFrame({"a": pd.Series(kinds * 2, dtype=object), "b": range(ROWS)})
         assert np.isfinite(fitted(table).predict_proba(table)).all()
+
+
+class TestLoneSurrogates:
+    """Half a character, as a truncated emoji in JSON is: no file can hold it."""
+
+    @pytest.mark.parametrize("wrap", [pd.DataFrame, np.array, list], ids=["frame", "array", "list"])
+    def test_in_cells_they_are_categories_like_others(self, wrap, tmp_path):
+        rows = [["\ud83dx" if i % 3 else "u", "v" if i % 2 else "w"] for i in range(ROWS)]
+        table = pd.DataFrame(rows, dtype=object) if wrap is pd.DataFrame else wrap(rows)
+        classifier = fitted(table)
+        named = np.array([[cell.replace("\ud83d", "half") for cell in row] for row in rows])
+        expected = classifier.predict_proba(table)
+        np.testing.assert_array_equal(fitted(named).predict_proba(named), expected)
+        classifier.save(tmp_path / "c.state")
+        loaded = RandomFeatureRidge.load(tmp_path / "c.state")
+        np.testing.assert_array_equal(loaded.predict_proba(table), expected)
+
+    def test_in_names_of_columns(self, tmp_path):
+        names = pd.Index(["a", "\udfff"], dtype=object)
+        table = pd.DataFrame(np.eye(ROWS)[:, :2]).set_axis(names, axis=1)
+        classifier = fitted(table.assign(a=pd.Series(["\ud800", "b"] * 10, dtype=object)))
+        classifier.save(tmp_path / "c.state")
+        assert RandomFeatureRidge.load(tmp_path / "c.state").feature_names_in_.tolist() == [*names]
+        with pytest.raises(DataError, match=r"missing '\\udfff'; unknown 'b'"):
+            classifier.predict(table.set_axis(["a", "b"], axis=1))
+
+    @pytest.mark.parametrize("dtype", [object, str], ids=["object", "str"])
+    def test_as_labels_they_are_refused(self, dtype):
+        with pytest.raises(DataError, match=r"y holds '\\ud800', .* give label\.encode"):
+            fitted(np.arange(ROWS)[:, None], np.array(["\ud800", "b"] * 10, dtype=dtype))
 
 
 class TestNames:

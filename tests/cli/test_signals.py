@@ -1,0 +1,88 @@
+"""Commands that are stopped: nothing is left of their output, and torch is not torn apart."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_model
+
+from tabicl_linear.__main__ import main
+from tabicl_linear.cli.signals import ended_at_once, exit_by, handled
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tiny_model.save(tiny_model.trained(), tmp_path / "tiny.ckpt")
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(100_000, 2)), columns=["a", "b"])
+    table[:40].assign(y=["u", "v"] * 20).to_csv(tmp_path / "train.csv", index=False)
+    table.to_parquet(tmp_path / "test.parquet")
+    (tmp_path / "out").mkdir()
+    return tmp_path
+
+
+def arguments(folder, *options):
+    words = [folder / "train.csv", folder / "test.parquet", "--target", "y"]
+    words += ["--output", folder / "out" / "p.parquet", "--model", folder / "tiny.ckpt", *options]
+    return ["predict", *map(str, words)]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_prediction_that_is_stopped_leaves_nothing(forked, folder, signum):
+    def command(words):
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as on a terminal
+        return main(words)
+
+    run = forked(command, *arguments(folder, "--stream", "--quiet"))
+    run.wait_until(lambda: any((folder / "out").iterdir()))
+    os.kill(run.pid, signum)
+    assert run.wait() == 128 + signum
+    assert list((folder / "out").iterdir()) == []
+    assert run.said() == []
+
+
+def test_a_command_that_still_imports_torch_ends_at_once(folder):
+    """An exception there would abort the process, with a dump."""
+    command = [sys.executable, "-m", "tabicl_linear", *arguments(folder)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        maps = Path(f"/proc/{process.pid}/maps")
+        while "libtorch_python" not in maps.read_text():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate()[1]
+    assert process.returncode == -signal.SIGTERM
+    assert said == b""
+
+
+def test_handlers_are_as_before_afterwards():
+    before = signal.getsignal(signal.SIGTERM)
+    with handled(exit_by, signal.SIGTERM):
+        assert signal.getsignal(signal.SIGTERM) is exit_by
+        with ended_at_once():
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_what_is_ignored_stays_so():
+    with handled(signal.SIG_IGN, signal.SIGTERM), ended_at_once():
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+
+
+def test_other_threads_change_nothing():
+    found = []
+
+    def work():
+        with handled(exit_by, signal.SIGTERM):
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGTERM)] != [exit_by]
