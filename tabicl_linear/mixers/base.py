@@ -46,13 +46,14 @@ class SequenceMixer(nn.Module, ABC):
 
     Args:
         rule: The update rule.
-        state_shape: Heads, value dimension and key dimension of the state.
+        state_shape: Heads, value dimension and key dimension of the state; of another kind than
+            those of `kernels.state` the heads, and the other dimensions of its first tensor.
 
     Attributes:
         num_heads: Heads of the mixer; may differ from the architecture's.
     """
 
-    def __init__(self, rule: UpdateRule, state_shape: tuple[int, int, int]) -> None:
+    def __init__(self, rule: UpdateRule, state_shape: tuple[int, ...]) -> None:
         super().__init__()
         self.rule = rule
         self.num_heads = state_shape[0]

@@ -194,4 +194,6 @@ def test_the_callback_has_watched_and_is_in_the_checkpoint(run, load):
 @pytest.mark.parametrize("name", LINES)
 def test_a_line_without_its_file_is_bad_input(name, tmp_path, capfd):
     assert main(options(tmp_path, name)) == 2
-    assert f"new_{name}" in capfd.readouterr().err
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"Python finds no module 'new_{name}'" in line
+    assert "PYTHONPATH" in line
