@@ -166,5 +166,5 @@ def heads_table(
     for name, value in same.items():
         table[name] = value
     for name, grid in grids.items():
-        table[name] = grid.flatten().double().cpu().numpy()
+        table[name] = grid.detach().flatten().double().cpu().numpy()
     return table
