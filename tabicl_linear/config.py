@@ -85,6 +85,8 @@ class ConfigCLI(LightningCLI):
             trainer_defaults=TRAINER_DEFAULTS,
             seed_everything_default=0,
             parser_class=OneLineParser,
+            # Not every reader of the command line would know an option by a part of its name.
+            parser_kwargs={"allow_abbrev": False},
             args=args,
             run=run,
             auto_configure_optimizers=False,

@@ -24,6 +24,8 @@ OBJECTIONS = (*BAD_INPUT, RuntimeError)
 
 HELP = "`tabicl-linear fit --help` lists all keys, `--model.mixer.help=CLASS_PATH` those of a class"
 
+MODULES = "install it, or name the folder of its file in PYTHONPATH"
+
 ABOUT_TYPES = "|".join(
     [
         "Expected ",
@@ -71,6 +73,9 @@ class OneLineParser(LightningArgumentParser):
 
 def one_line(message: str, parser: ArgumentParser) -> str:
     """Reduce a message of jsonargparse to one line that names key, value and remedy."""
+    if lost := re.search(r'(?:key "([^"]*)")?[^"]*No module named \'(.*?)\'', message, re.DOTALL):
+        where = f"{lost[1]}: " if lost[1] else ""
+        return f"{where}Python finds no module {lost[2]!r}; {MODULES}."
     if reason := union_reason(message):
         return reason
     # jsonargparse tries a class path as a file first; that it is not a file is no information.

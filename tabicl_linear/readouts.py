@@ -18,6 +18,8 @@ from tabicl_linear.types import Float, Tensor
 class Readout(nn.Module, ABC):
     """How context tokens and queries read the state of a rule; one per layer.
 
+    A subclass is made from num_heads and options that have defaults. Reads are in at least float32.
+
     Attributes:
         is_causal: Whether no context token reads anything written after it. Only then can a fitted
             state be extended by more rows, and a row's own label be in the context (multi-target
@@ -36,7 +38,7 @@ class Readout(nn.Module, ABC):
     def context(
         self, rule: UpdateRule, x: Streams, state: RuleState | None
     ) -> tuple[Float[Tensor, "b t h v"], RuleState]:
-        """Write the context; return what its tokens read, and the final state."""
+        """Write the context, after `state` if given; what its tokens read, and the final state."""
 
     @abstractmethod
     def query(self, rule: UpdateRule, x: Streams, state: RuleState) -> Float[Tensor, "b t h v"]:

@@ -11,6 +11,8 @@ from tabicl_linear.errors import DataError
 from tabicl_linear.parquet import read_table
 
 LEADING = ["arm", "seed", "identity"]
+RECORDED = [*LEADING, "scale", "commit", "status", "reason"]
+"""Keys of every unit's record."""
 
 
 class Measurements(NamedTuple):
@@ -46,14 +48,20 @@ def load(scale: str, root: Path) -> Measurements:
     """The measurements of a scale under a folder.
 
     Raises:
-        DataError: A unit's record cannot be read.
+        DataError: A unit's record cannot be read, or is that of another folder.
     """
     folder, records = root / scale, []
     for path in sorted(folder.glob(f"*/{UNIT}")):
         try:
-            record = json.loads(path.read_text())
-        except ValueError as error:
+            record = dict(json.loads(path.read_text()))
+            unit = {key: record[key] for key in RECORDED}
+        except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"{path} is damaged: restore it, or measure the unit again.") from error
+        if unit["identity"] != path.parent.name or unit["scale"] != scale:
+            raise DataError(
+                f"{path} is that of unit {unit['identity']} of scale {unit['scale']}: units have a "
+                "folder each, of their name. Remove this one."
+            )
         records.append(record)
-    columns = [*LEADING, "scale", "commit", "status", "reason", "parameters"]
+    columns = [*RECORDED, "parameters"]
     return Measurements(pd.DataFrame(records, columns=None if records else columns), folder)

@@ -18,9 +18,10 @@ from typing import Any
 import torch
 
 from experiments.pretrain_default.training import OutputInUse
+from experiments.study.measurements import load
 from experiments.study.measuring import MEASURES, ON_TABLES, chosen, measure
 from experiments.study.scale import Scale, arms_of, names
-from experiments.study.store import UNIT, Unit, open_store, read_unit, stored, units
+from experiments.study.store import Unit, open_store, read_unit, stored, units
 from experiments.study.training import Stopped, train
 from experiments.study.training_code import TrainingCode
 from tabicl_linear.errors import ConfigError, DataError
@@ -113,19 +114,18 @@ def _kept(unit: Unit, folder: Path) -> dict[str, Any] | None:
 
     Raises:
         ConfigError: The kept unit of this arm and seed has another recipe.
+        DataError: The record of a kept unit cannot be read.
     """
-    for path in sorted(folder.glob(f"*/{UNIT}")):
-        record = read_unit(path.parent)
-        assert record is not None, "its file was listed"
+    for record in load(folder.name, folder.parent).units.to_dict("records"):
         of_unit = record["arm"] == unit.arm and record["seed"] == unit.seed
         if not of_unit or record["status"] != "trained":
             continue
         if record["recipe"] == unit.recipe:
             return record
         raise ConfigError(
-            f"{path.parent} is {unit.arm} with seed {unit.seed} of recipe {record['recipe']}, and "
-            f"the scale says {unit.recipe}: a report cannot show both. Remove that folder, then "
-            "repeat the command."
+            f"{folder / record['identity']} is {unit.arm} with seed {unit.seed} of recipe "
+            f"{record['recipe']}, and the scale says {unit.recipe}: a report cannot show both. "
+            "Remove that folder, then repeat the command."
         )
     return None
 

@@ -9,7 +9,7 @@ import torch
 from tabicl_linear.analysis.streams import by_task
 from tabicl_linear.errors import DataError, NotInModel
 from tabicl_linear.kernels.rule import UpdateRule
-from tabicl_linear.kernels.state import CacheState, MatrixState, RuleState
+from tabicl_linear.kernels.state import GramState, MatrixState, RuleState
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
@@ -22,7 +22,7 @@ LEAST = 1e-300
 
 
 def matrices(model: InContextModel, state: InContextState) -> Matrices:
-    """The matrix that every layer reads, o = S q; empty for softmax attention, which has none.
+    """The matrix that every layer reads, o = S q; empty for states that are none, as softmax's.
 
     That of layer-local ridge is the solution of its sums.
 
@@ -43,9 +43,9 @@ def matrices(model: InContextModel, state: InContextState) -> Matrices:
 def _matrix(rule: UpdateRule, state: RuleState) -> Tensor | None:
     if isinstance(state, MatrixState):
         return state.S.double()
-    if isinstance(state, CacheState):
+    if not isinstance(state, GramState):
         return None
-    # Reads of the other states are linear in the query: columns of S are reads of unit vectors.
+    # Reads of sums are linear in the query: columns of S are reads of unit vectors.
     groups, heads, _, keys = state.cross.shape
     unit = torch.eye(keys, dtype=torch.float64, device=state.cross.device)
     queries = unit[None, :, None, :].expand(groups, keys, heads, keys)
@@ -166,5 +166,5 @@ def heads_table(
     for name, value in same.items():
         table[name] = value
     for name, grid in grids.items():
-        table[name] = grid.flatten().double().cpu().numpy()
+        table[name] = grid.detach().flatten().double().cpu().numpy()
     return table

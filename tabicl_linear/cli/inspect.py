@@ -25,7 +25,7 @@ from tabicl_linear.analysis.states import check_lengths
 from tabicl_linear.analysis.summary import summarise
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.cli.checkpoints import names_of
-from tabicl_linear.cli.outputs import say, writing_to
+from tabicl_linear.cli.outputs import say, warnings_as_lines, writing_to
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.rows.labels import checked_labels
@@ -45,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
     """Look at checkpoints; return the exit code. See `inspect_options.main`."""
     paths = [checkpoint_path(name) for name in options.checkpoints]
     models = [load_model(path, trust_code=options.trust_code).eval() for path in paths]
-    plan = _plan(models, options)
+    with warnings_as_lines("inspect"):
+        plan = _plan(models, options)
     inspections = [
         inspect_model(name, model, plan, only=options.only or (), say=_say)
         for name, model in zip(names_of(paths, None), models, strict=True)

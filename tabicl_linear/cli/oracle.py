@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, load, names_of
-from tabicl_linear.cli.outputs import say
+from tabicl_linear.cli.outputs import say, warnings_as_lines
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 
@@ -41,7 +41,8 @@ def main(argv: list[str]) -> int:
             check_model(model)
         except ConfigError as error:
             raise ConfigError(f"--checkpoint {paths[name]}: {error}") from error
-    tasks, about = _tasks(arguments, models)
+    with warnings_as_lines("oracle"):
+        tasks, about = _tasks(arguments, models)
     checksums = {name: checksum(path) for name, path in paths.items()}
     settings = about | {"checkpoints": checksums, "oracle": asdict(options)}
     parts.open_folder(arguments.output, settings)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,15 @@ def writing_to(folder: Path) -> Iterator[None]:
             f"--output {folder} cannot be written: {error.strerror or error}; name a folder with "
             "room and the right to write."
         ) from error
+
+
+@contextmanager
+def warnings_as_lines(verb: str) -> Iterator[None]:
+    """Shows warnings on standard error as one line each, without source code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}", verb)
+        yield
 
 
 def say(line: str, verb: str = "") -> None:

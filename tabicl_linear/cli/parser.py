@@ -1,17 +1,40 @@
 """Argument parser of the small verbs, with one-line errors."""
 
 import argparse
-from typing import NoReturn
+import difflib
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from tabicl_linear.errors import ConfigError
 
 
 class OneLineArgumentParser(argparse.ArgumentParser):
-    """Raises `ConfigError` where argparse would print its usage and exit."""
+    """Raises `ConfigError` where argparse would print its usage and exit.
+
+    An option has one name: abbreviations would change their meaning when options are added.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raise the message with a pointer to the help."""
         raise ConfigError(f"{message}; `{self.prog} --help` lists the options.")
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str], namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse, unless an option is unknown: argparse would first say which one is missing."""
+        known = self._option_string_actions
+        for word in [] if self._subparsers else args:
+            name = word.partition("=")[0]
+            if word == "--":
+                break
+            if word.startswith("--") and " " not in word and name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                self.error(f"unknown option {name}{hint}")
+        return super().parse_known_args(args, namespace)
 
 
 def count(text: str) -> int:

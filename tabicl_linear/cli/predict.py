@@ -6,16 +6,12 @@ Reads and writes CSV, TSV or Parquet, by suffix. The output file is written atom
 import argparse
 import codecs
 import signal
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tabicl_linear.cli.checkpoints import add_trust
-from tabicl_linear.cli.outputs import say
+from tabicl_linear.cli.outputs import say, warnings_as_lines
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.cli.signals import ended_at_once, exit_by, handled
 from tabicl_linear.errors import ConfigError
@@ -34,7 +30,7 @@ def main(argv: list[str]) -> int:
         DataError: A table cannot be read, used or written.
     """
     options = _parser().parse_args(argv)
-    with _warnings_as_lines(), handled(exit_by, signal.SIGTERM):
+    with warnings_as_lines("predict"), handled(exit_by, signal.SIGTERM):
         _predict(options)
     return 0
 
@@ -252,16 +248,3 @@ def _encoding(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"{text}: no such encoding; give utf-8, latin-1, cp1252 ..."
         ) from error
-
-
-@contextmanager
-def _warnings_as_lines() -> Iterator[None]:
-    """Show warnings on stderr as one line each, without source code."""
-
-    def show(message: Any, *_: Any, **__: Any) -> None:
-        print(f"tabicl-linear predict: warning: {message}", file=sys.stderr)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = show
-        yield

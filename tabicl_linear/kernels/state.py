@@ -35,14 +35,15 @@ class CacheState(NamedTuple):
 
 
 RuleState = MatrixState | GramState | CacheState
+"""A rule outside the package may have another one, a NamedTuple of tensors whose first dimension is
+that of tasks, and the others of the first tensor are what its mixer gives as the state's shape."""
 
 
-def state_shape(state: RuleState) -> tuple[int, int, int]:
-    """Heads, value dimension and key dimension."""
+def state_shape(state: RuleState) -> tuple[int, ...]:
+    """Heads, value dimension and key dimension; in states of others the shape of their mixer."""
     if isinstance(state, CacheState):
         return state.keys.shape[2], state.values.shape[3], state.keys.shape[3]
-    heads, values, keys = state[0].shape[1:]
-    return heads, values, keys
+    return tuple(state[0].shape[1:])
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:

@@ -1,12 +1,12 @@
 """States as fitted beside optimised ones, on synthetic datasets and on a real table."""
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from sklearn.model_selection import StratifiedKFold
@@ -119,6 +119,8 @@ class SyntheticTasks:
 class TableTasks:
     """Stratified folds of a table, encoded as the classifier encodes it, without its ensemble.
 
+    Warnings of columns come when it is made, from all rows, and not again from each fold.
+
     Args:
         table: Columns without the target.
         labels: Of the rows.
@@ -155,17 +157,16 @@ class TableTasks:
 
     def __getitem__(self, index: int) -> Task:
         rows, queries = self.splits[index]
-        encoder = TablePreprocessor().fit(self.table.iloc[rows])
-
-        def encoded(part: npt.NDArray[np.int64]) -> Tensor:
-            return torch.from_numpy(encoder.transform(self.table.iloc[part])).unsqueeze(0)
-
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            encoder = TablePreprocessor().fit(self.table.iloc[rows])
+            x, q = (encoder.transform(self.table.iloc[part]) for part in (rows, queries))
         codes = torch.from_numpy(self.codes)
         return Task(
-            x=encoded(rows),
+            x=torch.from_numpy(x).unsqueeze(0),
             y=codes[rows].unsqueeze(0),
             categorical=torch.from_numpy(encoder.categorical).unsqueeze(0),
-            queries=encoded(queries),
+            queries=torch.from_numpy(q).unsqueeze(0),
             targets=codes[queries],
             num_classes=self.num_classes,
             weighted=True,

@@ -42,15 +42,18 @@ tokens are written (or only read)."""
 class SequenceMixer(nn.Module, ABC):
     """Projections and gates around an update rule.
 
+    A subclass is made from (dim, num_heads) and options that have defaults.
+
     Args:
         rule: The update rule.
-        state_shape: Heads, value dimension and key dimension of the state.
+        state_shape: Heads, value dimension and key dimension of the state; of another kind than
+            those of `kernels.state` the heads, and the other dimensions of its first tensor.
 
     Attributes:
         num_heads: Heads of the mixer; may differ from the architecture's.
     """
 
-    def __init__(self, rule: UpdateRule, state_shape: tuple[int, int, int]) -> None:
+    def __init__(self, rule: UpdateRule, state_shape: tuple[int, ...]) -> None:
         super().__init__()
         self.rule = rule
         self.num_heads = state_shape[0]
@@ -96,13 +99,23 @@ class SequenceMixer(nn.Module, ABC):
             positions: Number of tokens written before each token.
             conv_inputs: Inputs before the first token; None at the start of a sequence.
             independent: The tokens are queries: each follows `conv_inputs` and sees no other.
+
+        Returns:
+            The streams of these tokens, which autocast may have lowered to 16 bits, and the last
+            inputs of a convolution; None for a mixer without one.
         """
 
     @abstractmethod
     def output(
         self, heads: Float[Tensor, "b t h v"], streams: Streams, x: Float[Tensor, "b t d"]
     ) -> Float[Tensor, "b t d"]:
-        """The heads' reads, normalised, gated and projected to the width of a token."""
+        """The heads' reads, normalised, gated and projected to the width of a token.
+
+        Args:
+            heads: What the tokens read, in at least float32, whatever the dtype of the model.
+            streams: What `project` made of these tokens.
+            x: The tokens, as `project` got them.
+        """
 
     def initialise_for_(self, depth: int) -> None:
         """Draw weights whose scale depends on the depth of the model; most mixers have none.

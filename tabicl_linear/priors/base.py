@@ -51,9 +51,9 @@ class Tasks(NamedTuple):
     """Sampled tasks.
 
     Attributes:
-        x: Features; may hold NaN for missing cells.
-        y: Labels 0..K-1 with K the number of classes of that task. Every class of the task occurs
-            among its first `num_context` rows, and there are at least two.
+        x: Features in float32, without infinities; may hold NaN for missing cells.
+        y: Labels 0..K-1 in int64, K the number of classes of that task. Every class of the task
+            occurs among its first `num_context` rows, and there are at least two.
         categorical: Which columns hold category codes.
     """
 
@@ -67,7 +67,11 @@ class Prior(ABC):
 
     @abstractmethod
     def sample_tasks(self, shape: TaskShape, generator: torch.Generator) -> Tasks:
-        """Draw `shape.batch_size` tasks on the generator's device."""
+        """Draw `shape.batch_size` tasks on the generator's device.
+
+        Raises:
+            DataError: No task can have the shape.
+        """
 
     def sample(
         self, shape: TaskShape, generator: torch.Generator

@@ -19,7 +19,9 @@ from tabicl_linear.analysis import (
     contribution,
     contribution_ratio,
     drift,
+    matrices,
     order_sensitivity,
+    record_streams,
     ridge_target,
     state_norms,
     states_at,
@@ -239,8 +241,6 @@ def test_the_target_of_several_writes_is_that_of_as_many_tokens():
 
 
 def test_the_ridge_mixer_is_its_own_target():
-    from tabicl_linear.analysis import matrices, record_streams
-
     model, batch = make("Ridge", "final_state"), task()
     with torch.no_grad(), record_streams(model) as recorded:
         state = model.fit(batch.x[:, :20], batch.y[:, :20])
@@ -305,3 +305,16 @@ def test_impossible_lengths_are_refused(lengths, words):
     batch = task()
     with pytest.raises(DataError, match=words):
         states_at(make("DeltaNet", "causal"), batch.x, batch.y, lengths)
+
+
+def test_what_is_fitted_with_gradients_is_looked_at_as_well():
+    model, data = make("DeltaNet", "causal"), task()
+    with record_streams(model) as recorded:
+        fitted = model.fit(data.x, data.y)
+    first = model.fit(data.x[:, :10], data.y[:, :10])
+    states = {10: matrices(model, first), 30: matrices(model, fitted)}
+    assert states[30][1].requires_grad
+    tables = [state_norms(states[30]), drift(states, reference=10)]
+    tables += [ridge_target(recorded.layers, states[30]), write_rates(recorded.layers)]
+    tables += [contribution(recorded.layers)]
+    assert all(len(table) for table in tables)

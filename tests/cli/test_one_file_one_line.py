@@ -1,4 +1,4 @@
-"""A mixer, a prior and a callback of somebody else: a file each, and a line of config each."""
+"""Parts of a model, a prior and a callback of somebody else: a file and a line of config each."""
 
 import shutil
 import sys
@@ -55,7 +55,57 @@ class Longest(Callback):
     def load_state_dict(self, state_dict):
         self.rows = state_dict["rows"]
 '''
+READOUT = '''
+"""The final state, times a learned number per head."""
+
+import torch
+from torch import nn
+
+from tabicl_linear.readouts import Readout
+
+
+class Scaled(Readout):
+    is_causal = False
+
+    def __init__(self, num_heads: int, *, start: float = 1.0) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((num_heads, 1), start))
+
+    def check(self, rule):
+        pass
+
+    def context(self, rule, x, state):
+        final = rule.fold(x, state)
+        return self.query(rule, x, final), final
+
+    def query(self, rule, x, state):
+        return rule.read(x.q, state) * self.scale
+'''
+STRATEGY = '''
+"""Every labelled row is written twice."""
+
+import torch
+
+from tabicl_linear.strategies.base import Strategy
+
+
+class Twice(Strategy):
+    def context_tokens(self, rows, labels):
+        return torch.cat([rows + labels, rows + labels], dim=1)
+
+    def query_tokens(self, rows, placeholder):
+        return rows + placeholder
+
+    def multi_target_tokens(self, rows, labels, placeholder, *, num_context):
+        context = self.context_tokens(rows[:, :num_context], labels[:, :num_context])
+        return torch.cat([context, self.query_tokens(rows[:, num_context:], placeholder)], dim=1)
+
+    def multi_target_outputs(self, outputs, *, num_context):
+        return outputs[:, 2 * num_context :]
+'''
 LINES = {
+    "readout": "model: {readout: {class_path: new_readout.Scaled, init_args: {start: 0.5}}}",
+    "strategy": "model: {strategy: {class_path: new_strategy.Twice}}",
     "mixer": "model: {mixer: {class_path: new_mixer.FixedDecay}}",
     "prior": "data: {prior: {class_path: new_prior.Signs}}",
     "callback": "trainer: {callbacks: [{class_path: new_callback.Longest}]}",
@@ -74,11 +124,13 @@ def options(folder: Path, *names: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The folder with the three files."""
+    """The folder with the five files."""
     folder = tmp_path_factory.mktemp("elsewhere")
     shutil.copy(fixed_decay.__file__, folder / "new_mixer.py")
     (folder / "new_prior.py").write_text(PRIOR)
     (folder / "new_callback.py").write_text(CALLBACK)
+    (folder / "new_readout.py").write_text(READOUT)
+    (folder / "new_strategy.py").write_text(STRATEGY)
     return folder
 
 
@@ -90,7 +142,7 @@ def elsewhere(arguments):
 
 @pytest.fixture(scope="module")
 def run(files):
-    """The folder of a run with all three, in a process that finds the files."""
+    """The folder of a run with all of them, in a process that finds the files."""
     process = started(files / "output", elsewhere, files, *options(files, *LINES))
     assert process.wait() == 0, process.said()
     process.end()
@@ -111,6 +163,9 @@ def test_the_run_says_what_it_was(run, load):
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["model"]["mixer"]["class_path"] == "new_mixer.FixedDecay"
     assert checkpoint["provenance"]["prior"]["class_path"] == "new_prior.Signs"
+    scales = [x for name, x in checkpoint["state_dict"].items() if name.endswith("readout.scale")]
+    assert scales
+    assert all(0.4 < float(scale.mean()) < 0.6 and len(scale.unique()) > 1 for scale in scales)
 
 
 def test_the_mixer_is_loaded_and_predicts_as_its_export_does(run, importable):
@@ -118,7 +173,9 @@ def test_the_mixer_is_loaded_and_predicts_as_its_export_does(run, importable):
     assert main(["export", str(last), str(exported)]) == 2
     assert main(["export", "--trust-code", str(last), str(exported)]) == 0
     models = [load_model(path, trust_code=True) for path in (last, exported)]
-    assert type(models[0].backbone.layers()[0].mixer).__name__ == "FixedDecay"
+    layer = models[0].backbone.layers()[0]
+    names = [type(part).__name__ for part in (layer.mixer, layer.readout, models[0].strategy)]
+    assert names == ["FixedDecay", "Scaled", "Twice"]
     x, y = torch.randn(1, 30, 4), torch.arange(30)[None] % 3
     with torch.no_grad():
         logits = [model.predict(model.fit(x[:, :20], y[:, :20]), x[:, 20:]) for model in models]
@@ -200,4 +257,6 @@ def test_the_callback_has_watched_and_is_in_the_checkpoint(run, load):
 @pytest.mark.parametrize("name", LINES)
 def test_a_line_without_its_file_is_bad_input(name, tmp_path, capfd):
     assert main(options(tmp_path, name)) == 2
-    assert f"new_{name}" in capfd.readouterr().err
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"Python finds no module 'new_{name}'" in line
+    assert "PYTHONPATH" in line

@@ -59,6 +59,17 @@ def test_a_table(tmp_path, checkpoint):
     assert (result["largest_update"] >= result["smallest_update"]).all()
 
 
+def test_warnings_of_columns_come_once_and_not_from_each_fold(tmp_path, checkpoint, capsys):
+    path = table(tmp_path / "t.csv")
+    rows = pd.read_csv(path)
+    rows.assign(age=[*range(len(rows) - 3), *["old"] * 3]).to_csv(path, index=False)
+    options = ["--table", path, "--target", "y", "--folds", 3, *FEW]
+    assert call("--checkpoint", checkpoint, "--output", tmp_path / "out", *options) == 0
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if "mixes numbers" in x]
+    assert line.startswith("tabicl-linear oracle: warning: Column 'age' mixes numbers")
+    assert "3 of 120" in line
+
+
 def test_the_authors_variant_is_another_run(tmp_path, checkpoint, capsys):
     options = ["--checkpoint", checkpoint, "--output", tmp_path / "out", "--datasets", 1]
     options += ["--rows", 300, *FEW]

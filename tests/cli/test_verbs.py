@@ -64,6 +64,37 @@ def test_a_verb_refuses_an_unknown_option_in_one_line(verb, capsys):
     assert "error: " not in captured.err
 
 
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        (["fit", "--trainer.max_step", "3"], "trainer.max_steps"),
+        (["fit", "--ckpt", "last.ckpt"], "ckpt_path"),
+        (["fit", "--trust=true"], "trust_code"),
+        (["fit", "--data.shapes.num_row=3"], "data.shapes.num_rows"),
+        (["predict", "a.csv", "b.csv", "--target", "y", "--out", "c.csv"], "--output"),
+        (["export", "a.ckpt", "b.safetensors", "--trust_code"], "--trust-code"),
+        (["models", "--config=configs"], "--configs"),
+        (["bench", "prior", "--thread", "1"], "--threads"),
+        (["inspect", "default", "--output", "o", "--length", "9"], "--lengths"),
+        (["lengths", "--checkpoints", "default"], "--checkpoint"),
+        (["oracle", "--checkpoint", "default", "--output", "o", "--fold=2"], "--folds"),
+        (["evaluate", "--benchmarks", "openml-cc18"], "--benchmark"),
+        (["report", "a", "--ref", "x"], "--reference"),
+    ],
+)
+def test_an_abbreviated_option_is_refused_and_the_right_one_named(options, option, capsys):
+    assert main(options) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"tabicl-linear {options[0]}: ")
+    assert f"did you mean {option}?" in line
+
+
+def test_what_is_no_option_may_look_like_one(capsys):
+    files = ["/nowhere.csv", "/nowhere.csv", "--target", "y", "--output", "/nowhere/o.csv"]
+    assert main(["predict", *files, "--na-values", "-- none", "-9"]) == 2
+    assert "option" not in capsys.readouterr().err
+
+
 def test_unknown_verbs_are_refused(capsys):
     assert main(["train"]) == 2
     assert capsys.readouterr().err.startswith("tabicl-linear train: no such verb; use one of fit, ")

@@ -164,3 +164,24 @@ def test_a_damaged_measurement_is_refused(measured, tmp_path, capsys):
     assert main(["--measured", str(copy), "--output", str(tmp_path / "out")]) == 2
     assert str(path) in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[1]", "damaged: restore it"),
+        ('{"arm": "x"}', "damaged: restore it"),
+        (None, "is that of unit"),  # a copy of a folder, whose measurements would count twice
+    ],
+)
+def test_a_folder_that_is_no_unit_is_refused(tmp_path, capsys, text, words):
+    folder = made_up.unit(tmp_path, "deltanet")
+    other = tmp_path / "small" / "other"
+    other.mkdir()
+    (other / "unit.json").write_text(text or (folder / "unit.json").read_text())
+    (tmp_path / "small" / "notes.txt").write_text("files are left alone")
+    assert main(["--measured", str(tmp_path), "--output", str(tmp_path / "pages")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(other / "unit.json") in line
+    assert words in line
+    assert not (tmp_path / "pages").exists()

@@ -1,0 +1,76 @@
+"""The batch scripts, with stand-ins for the scheduler's commands and for Python."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = """#!/bin/bash
+echo "$@" >> "$LOG"
+if [ -n "$CODE" ]; then exit "$CODE"; fi
+trap 'sleep 0.3; echo saved >> "$LOG"; exit 143' TERM
+while true; do sleep 0.05; done
+"""
+"""Takes a while to end after SIGTERM, as a run that finishes its step and writes a checkpoint."""
+
+
+@pytest.fixture
+def batch(tmp_path):
+    """Starts a batch script; `.log` has all that it called."""
+    programs = {"python": PROGRAM, "scontrol": '#!/bin/bash\necho "$@" >> "$LOG"\n'}
+    programs["srun"] = '#!/bin/bash\nshift\nexec "$@"\n'
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    log = tmp_path / "log"
+    slurm = {"JOB_ID": "7", "ARRAY_JOB_ID": "7", "ARRAY_TASK_ID": "1", "ARRAY_TASK_COUNT": "8"}
+
+    def start(name, **more):
+        environment = {"LOG": str(log), "PYTHON": str(tmp_path / "python"), **more}
+        environment |= {f"SLURM_{key}": value for key, value in slurm.items()}
+        environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+        return subprocess.Popen(["bash", f"slurm/{name}"], cwd=ROOT, env=environment)
+
+    start.log = log
+    return start
+
+
+def test_a_study_that_is_stopped_is_requeued_after_it_has_saved(batch):
+    job = batch("study.sbatch", SEEDS="0 1")
+    while not batch.log.exists():
+        time.sleep(0.01)
+    job.send_signal(signal.SIGTERM)
+    assert job.wait() == 143
+    called = batch.log.read_text().splitlines()
+    assert called[0].endswith("--seeds 0 1 --shard 1/8")
+    assert called[1:] == ["saved", "requeue 7_1"]
+
+
+@pytest.mark.parametrize(("code", "is_requeued"), [(0, False), (1, False), (3, True)])
+def test_a_study_is_requeued_only_if_it_was_stopped(batch, code, is_requeued):
+    assert batch("study.sbatch", CODE=str(code)).wait() == code
+    assert ("requeue 7_1" in batch.log.read_text().splitlines()) == is_requeued
+
+
+def test_a_training_goes_on_from_its_newest_checkpoint(batch, tmp_path):
+    root = tmp_path / "runs"
+    common = {"ROOT": str(root), "CONFIG": "configs/gla.yaml"}
+    assert batch("a5000.sbatch", **common, CODE="143").wait() == 143  # nothing to go on from
+    for number in (0, 1):
+        folder = root / f"version_{number}"
+        folder.mkdir(parents=True)
+        (folder / "last.ckpt").touch()
+        os.utime(folder / "last.ckpt", (number, number))
+    assert batch("rtx2080ti.sbatch", **common, CODE="143").wait() == 143
+    assert batch("a5000.sbatch", **common, CODE="0").wait() == 0
+    first, second, requeue, third = batch.log.read_text().splitlines()
+    assert "--config configs/gla.yaml" in first
+    assert "--ckpt_path" not in first
+    assert second.endswith(f"--ckpt_path {root / 'version_1' / 'last.ckpt'}")
+    assert "--trainer.precision 16-mixed" in second
+    assert requeue == "requeue 7"
+    assert third.endswith("last.ckpt")
