@@ -78,10 +78,10 @@ def _predict(options: argparse.Namespace) -> None:
         )
 
 
-@ended_at_once()
 def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
-    from tabicl_linear.checkpoint import load_model
-    from tabicl_linear.estimator.classifier import TabICLLinearClassifier
+    with ended_at_once():
+        from tabicl_linear.checkpoint import load_model
+        from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 
     is_foreign = options.trust_code and options.model not in WEIGHTS
     return TabICLLinearClassifier(

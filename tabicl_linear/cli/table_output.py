@@ -28,7 +28,10 @@ def table_writer(path: Path) -> Iterator[Write]:
         with written_whole(path) as partial, open_file(partial, path) as write:
             yield write
     except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise DataError(
+            f"{path} cannot be written: {error.strerror or error}; name a file in a writable "
+            "folder with enough room."
+        ) from error
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

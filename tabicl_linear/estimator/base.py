@@ -25,7 +25,9 @@ from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.members.ensemble import progress_bar
 from tabicl_linear.estimator.plan import Plan, checked_plan, resolved_device
+from tabicl_linear.estimator.rows.frames import from_other_library
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
+from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.pieces import Pieces, RowsInPieces, checked_pieces, rows_of_file
 from tabicl_linear.model import InContextModel
 
@@ -147,6 +149,15 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on labelled rows; labels of any form that `fit` takes.
+
+        Raises:
+            DataError: The rows or the labels cannot be used.
+        """
+        labels = checked_labels(from_other_library(y))
+        return float(super().score(X, labels, sample_weight))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted classifier to one file, from which `load` makes it again.

@@ -1,5 +1,7 @@
 """Arguments and tables that cannot be used: one line that helps, and nothing changed."""
 
+import signal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -129,12 +131,37 @@ def test_a_fit_that_fails_leaves_the_classifier_as_it_was(checkpoint, table, lab
     np.testing.assert_array_equal(classifier.predict_proba(frame), expected)
 
 
+def test_a_partial_fit_that_is_interrupted_changes_nothing():
+    """As by Ctrl-C, at whatever moment."""
+    rng = np.random.default_rng(0)
+    table, labels = rng.normal(size=(300, 3)), rng.integers(2, size=300)
+    classifier = TabICLLinearClassifier(n_estimators=1).partial_fit(table[:100], labels[:100])
+    before, expected = classifier.fitted_, classifier.predict_proba(table)
+    former = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
+    try:
+        for seconds in (0.002, 0.01, 0.03):  # of CPU time
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+            with pytest.raises(KeyboardInterrupt):
+                classifier.partial_fit(table[100:], labels[100:])
+            assert classifier.fitted_ is before
+            np.testing.assert_array_equal(classifier.predict_proba(table), expected)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, former)
+
+
 def test_a_first_fit_that_fails_leaves_the_classifier_unfitted(checkpoint):
     classifier = TabICLLinearClassifier(checkpoint)
     before = dict(vars(classifier))
     with pytest.raises(DataError):
         classifier.fit(TABLE, LABELS * 0)
     assert dict(vars(classifier)) == before
+
+
+def test_a_name_as_labels_of_a_frame():
+    frame = pd.DataFrame(TABLE, columns=["a", "b"])
+    with pytest.raises(DataError, match=r"y='b' names a column.*give .* table\['b'\] as y"):
+        RandomFeatureRidge().fit(frame, "b")
 
 
 def test_predictions_that_fail_change_nothing(checkpoint):

@@ -5,6 +5,8 @@ import warnings
 
 import joblib
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from sklearn.base import clone
@@ -80,6 +82,20 @@ def test_importance_and_votes(classifier, iris):
         [("ours", clone(classifier)), ("other", LogisticRegression(max_iter=1000))], voting="soft"
     )
     assert both.fit(table, labels).score(table, labels) > 0.8
+
+
+def test_score_takes_labels_as_fit_does(classifier, iris):
+    """Integers that a column of objects holds, as after `dropna`, are not `unknown` labels."""
+    table, labels = iris
+    codes = np.unique(labels, return_inverse=True)[1]
+    fitted = clone(classifier).fit(table, codes.astype(object))
+    expected = np.mean(fitted.predict(table) == codes)
+    for given in (codes.astype(object), pa.array(codes), pd.Series(codes, dtype="Int64")):
+        assert fitted.score(table, given) == expected
+    weights = codes == 1
+    assert fitted.score(table, codes, sample_weight=weights) == np.mean(
+        fitted.predict(table)[weights] == 1
+    )
 
 
 def test_clone_keeps_arguments_and_nothing_else(classifier, iris):

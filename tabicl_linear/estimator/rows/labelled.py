@@ -60,6 +60,11 @@ def checked_rows(X: Any, y: Any, whose: str) -> Rows:
         raise DataError(
             f"This {whose} estimator requires y to be passed, but the target y is None."
         )
+    if isinstance(y, str):
+        raise DataError(
+            f"y={y!r} names a column, as only files take it: give the table without that column, "
+            f"and table[{y!r}] as y."
+        )
     labels = checked_labels(from_other_library(y))
     check_consistent_length(table, labels)
     return Rows(table, labels)
