@@ -13,12 +13,15 @@ def git_commit(folder: Path, *, digits: int = 40) -> str | None:
     """
     try:
         _git(folder, "ls-files", "--error-unmatch", "__init__.py")
-        return _git(folder, "describe", "--always", "--dirty", f"--abbrev={digits}", "--exclude=*")
+        commit = _git(folder, "rev-parse", f"--short={digits}", "HEAD")
+        is_changed = _git(folder, "status", "--porcelain", "--untracked-files=no", ":/")
+        return f"{commit}-dirty" if is_changed else commit
     except (OSError, subprocess.SubprocessError):
         return None
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
+    # Without locks, which a process that is killed leaves behind, and the next commit is refused.
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     return done.stdout.strip()

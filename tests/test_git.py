@@ -1,5 +1,6 @@
 """The commit is that of a checkout, and says whether files have changed."""
 
+import os
 import subprocess
 
 from tabicl_linear.git import git_commit
@@ -24,6 +25,11 @@ def test_the_commit_is_that_of_the_checkout_that_tracks_the_package(tmp_path):
     git("add", ".")
     git("commit", "-qm", "x")
     assert git_commit(tmp_path) == git("rev-parse", "HEAD")
+    index = tmp_path / ".git" / "index"
+    os.utime(tmp_path / "__init__.py", (1, 1))  # what git would note in the index
+    before = index.stat().st_mtime_ns, index.stat().st_ino
+    assert git_commit(tmp_path) == git("rev-parse", "HEAD")
+    assert (index.stat().st_mtime_ns, index.stat().st_ino) == before
     (tmp_path / "__init__.py").write_text("1")
     assert git_commit(tmp_path) == git("rev-parse", "HEAD") + "-dirty"
     short = git_commit(tmp_path, digits=12)
