@@ -10,6 +10,7 @@ from tabicl_linear.report.layout import Cell, Table, markdown
 ONE_SEED = "one seed"
 GUESSING = "\N{DAGGER}"
 """Marks a verdict in which an arm is near guessing."""
+ON_REAL = " on real tables"
 
 
 def verdict_table(verdicts: Sequence[Verdict], guessing: Sequence[str]) -> str:
@@ -66,21 +67,26 @@ def how_to_read(guessing: Sequence[str], scores: dict[str, float]) -> str:
     if guessing:
         named = ", ".join(f"{arm} ({scores[arm]:.2f})" for arm in guessing)
         lines.append(
-            f"{GUESSING} A model in it is near guessing on synthetic datasets (ROC-AUC below "
-            f"{NEAR_GUESSING:g} at the trained length, where 0.5 is guessing): it has hardly "
-            "learnt to use its context, and the verdict says little about its architecture. These "
+            f"{GUESSING} A model in it is near guessing where it was measured: ROC-AUC below "
+            f"{NEAR_GUESSING:g}, on synthetic datasets at the trained length, where 0.5 is "
+            "guessing. It has hardly learnt to use its context, and the verdict says little about "
+            "its architecture. These "
             f"are {named}. The [pilot](pilot.md) weighs such verdicts."
         )
     return "How to read it:\n\n" + "\n".join(f"- {line}" for line in lines)
 
 
 def near_guessing(tables: Tables, trained_rows: int) -> dict[str, float]:
-    """Mean ROC-AUC at the trained length of the arms for which it is near guessing."""
-    lengths = tables.frame("lengths")
-    if lengths.empty:
-        return {}
-    means = lengths[lengths["num_rows"] == trained_rows].groupby("arm")["roc_auc"].mean()
-    return {str(arm): float(mean) for arm, mean in means.items() if mean < NEAR_GUESSING}
+    """Mean ROC-AUC of arms near guessing, at the trained length, or with `ON_REAL` of real tables."""
+    scores = dict[str, float]()
+    lengths, real = tables.frame("lengths"), tables.frame("real")
+    if not lengths.empty:
+        trained = lengths[lengths["num_rows"] == trained_rows]
+        scores |= trained.groupby("arm")["roc_auc"].mean().to_dict()
+    if not real.empty:
+        means = real.groupby("arm")["roc_auc"].mean()
+        scores |= {f"{arm}{ON_REAL}": mean for arm, mean in means.items()}
+    return {arm: mean for arm, mean in sorted(scores.items()) if mean < NEAR_GUESSING}
 
 
 def _row(x: Verdict, guessing: Sequence[str]) -> list[Cell]:
@@ -96,7 +102,7 @@ def _row(x: Verdict, guessing: Sequence[str]) -> list[Cell]:
     verdict = f"{x.verdict} ({ONE_SEED})" if is_unknown and is_trained else x.verdict
     if x.unguarded:
         verdict = f"{verdict}: near guessing (otherwise: {x.unguarded})"
-    elif any(_is_synthetic(reading) and reading.arm in guessing for reading in readings):
+    elif any(_scored(reading) in guessing for reading in readings):
         verdict = f"{verdict} {GUESSING}"
     return [
         Cell(f"{x.claim.claim}."),
@@ -110,8 +116,11 @@ def _row(x: Verdict, guessing: Sequence[str]) -> list[Cell]:
     ]
 
 
-def _is_synthetic(reading: Reading) -> bool:
-    return reading.place not in BENCHMARKS and reading.measure != COST
+def _scored(reading: Reading) -> str:
+    """What `near_guessing` calls the arm where it was measured."""
+    if reading.measure == COST:
+        return ""
+    return f"{reading.arm}{ON_REAL}" if reading.place in BENCHMARKS else reading.arm
 
 
 def _kind(reading: Reading) -> str:

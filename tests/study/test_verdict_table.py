@@ -58,6 +58,18 @@ def test_verdicts_of_models_near_guessing_are_marked(tables):
     assert "†" not in how_to_read([], {})
 
 
+def test_on_real_tables_an_arm_is_near_guessing_by_its_scores_there(tmp_path):
+    for arm, level in (("a", 0.75), ("b", 0.55)):
+        folder = made_up.unit(tmp_path, arm)
+        made_up.lengths(folder, made_up.flat(1.3 - level))
+        made_up.real(folder, {"cc18": [level + 0.001 * number for number in range(10)]})
+    tables = Tables(load("small", tmp_path))
+    assert [*near_guessing(tables, made_up.TRAINED)] == ["a", "b on real tables"]
+    assert row(tables, "a@real - b@real")[1] == "**seen (one seed) †**"
+    assert "†" in row(tables, "a@1 - b@1")[1]
+    assert "†" not in row(tables, "b@1 - b@4")[1]
+
+
 def test_one_seed_is_said_of_states_too_and_not_of_costs(tables):
     _, verdict, *_, data, seeds = row(tables, "a:cosine@64 - b:cosine@64", metric="value")
     assert (verdict, data, seeds) == ("**seen (one seed)**", "3 probe tasks", "1")
