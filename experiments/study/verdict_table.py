@@ -77,7 +77,7 @@ def how_to_read(guessing: Sequence[str], scores: dict[str, float]) -> str:
 
 
 def near_guessing(tables: Tables, trained_rows: int) -> dict[str, float]:
-    """Mean ROC-AUC of arms near guessing, at the trained length, or with `ON_REAL` of real tables."""
+    """Mean ROC-AUC of arms near guessing, at the trained length or, `ON_REAL`, of real tables."""
     scores = dict[str, float]()
     lengths, real = tables.frame("lengths"), tables.frame("real")
     if not lengths.empty:
