@@ -3,7 +3,7 @@
 import json
 import sys
 from contextlib import ExitStack
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class PretrainingCLI(ConfigCLI):
         rows = ("train_dataloaders", "val_dataloaders") if self._verb == "fit" else ("dataloaders",)
         return {self._verb: {"model", "datamodule", *rows}}
 
+    @cached_property
     def plain_config(self) -> dict[str, Any]:
         """The config of the verb as plain data, without what a new run must not inherit."""
         parser = self._parser(self.subcommand)
@@ -72,7 +73,7 @@ class PretrainingCLI(ConfigCLI):
                     f"ckpt_path={path} in a config file: give it as --ckpt_path {path}."
                 )
         if self.resume is not None:
-            self.resume.check(self.plain_config(), training=self.subcommand == "fit")
+            self.resume.check(self.plain_config, training=self.subcommand == "fit")
 
     def instantiate_classes(self) -> None:
         """Build everything, and then say which kernels are used."""
@@ -93,7 +94,7 @@ class PretrainingCLI(ConfigCLI):
         if self.subcommand != "fit":
             options["callbacks"] = [
                 *as_list(options["callbacks"]),
-                Provenance(self.plain_config()),
+                Provenance(self.plain_config),
             ]
             return make_trainer({**options, "logger": options["logger"] or False})
         callbacks = [self._get(self.config_init, name) for name in ("throughput", "thread_count")]
@@ -109,7 +110,7 @@ class PretrainingCLI(ConfigCLI):
         root = Path(options["default_root_dir"])
         self.run_folder = RunFolder.take(root, self.resume, self._held)
         options["default_root_dir"] = self.run_folder.path
-        provenance = Provenance(self.plain_config(), new=self.run_folder.is_new)
+        provenance = Provenance(self.plain_config, new=self.run_folder.is_new)
         options["callbacks"].append(provenance)
         if options["enable_checkpointing"] is not False:
             options["callbacks"].append(self._get(self.config_init, "checkpoint"))
@@ -125,7 +126,7 @@ class PretrainingCLI(ConfigCLI):
             self.trainer.fit(**kwargs)
             return
         if self.resume is not None:
-            for key, stored, given in self.resume.changes(self.plain_config()):
+            for key, stored, given in self.resume.changes(self.plain_config):
                 rank_zero_info(f"Resuming with {key}: {stored} -> {given}")
         rank_zero_info(f"Run folder: {self.run_folder.path}")
         with self.run_folder.dropped_if_unused():
