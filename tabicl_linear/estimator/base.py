@@ -1,6 +1,7 @@
 """What the classifiers share with scikit-learn: its conventions around a fitted value."""
 
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from operator import attrgetter
@@ -156,7 +157,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         Raises:
             DataError: The rows or the labels cannot be used.
         """
-        labels = checked_labels(from_other_library(y))
+        with warnings.catch_warnings():
+            # Of rows to score, most may well be of different classes.
+            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+            labels = checked_labels(from_other_library(y))
         return float(super().score(X, labels, sample_weight))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -210,9 +210,9 @@ def test_a_failed_training_says_why(tmp_path):
 
 
 def test_a_unit_that_failed_is_a_row_with_its_reason(tmp_path):
-    folder = tmp_path / "smoke" / "0123456789ab"
+    unit = Unit("gla", 0, "smoke", "0" * 12, CODE.commit, {})
+    folder, about = tmp_path / "smoke" / unit.identity, unit.about
     folder.mkdir(parents=True)
-    about = Unit("gla", 0, "smoke", "0" * 12, CODE.commit, {}).about
     stores.write_json(folder / stores.UNIT, about | {"status": "failed", "reason": "out of memory"})
     kept = load("smoke", tmp_path)
     assert list(kept.units["reason"]) == ["out of memory"]

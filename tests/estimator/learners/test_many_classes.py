@@ -28,6 +28,9 @@ class Limited(NamedTuple):
         learner = ClosedForm(self.options, max_columns=COLUMNS, num_classes=10)
         return ManyClasses(learner, num_classes=num_classes, max_classes=10)
 
+    def companion(self, num_classes, num_rows):
+        return None
+
 
 class LimitedRidge(RandomFeatureRidge):
     """The closed form of these learners."""
