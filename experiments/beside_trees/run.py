@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
             for model, probabilities in _mixed(logs).items():
                 scored = metrics.score(probabilities, y, classes, is_macro=table.protocol.is_macro)
                 row = {"model": model, "protocol": f"{rows} context rows", "table": table.name}
-                times = {"fit_seconds": 0.0, "predict_seconds": 0.0}
+                times = {"fit_seconds": np.nan, "predict_seconds": np.nan}  # of files
                 scores.append(row | {"split": number} | scored._asdict() | times)
         print(markdown(pd.DataFrame(scores), arguments.against), flush=True)
     return 0

@@ -82,7 +82,8 @@ def _compared(scores: pd.DataFrame, against: str) -> str:
     ]
     for model in models:
         means = " | ".join(f"{tables[metric, model].mean():.4f}" for metric in METRICS)
-        lines.append(f"| {model} | {means} | {seconds[model].mean():.2f} |")
+        mean_seconds = f"{seconds[model].mean():.2f}" if seconds[model].notna().all() else ""
+        lines.append(f"| {model} | {means} | {mean_seconds} |")
     others = [model for model in models if model != against]
     if others:
         lines += [

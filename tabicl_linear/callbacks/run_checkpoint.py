@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
+from tabicl_linear.signals import STOP_SIGNALS
 from tabicl_linear.training.after_step import (
     KEY,
     AfterStep,
@@ -25,7 +26,6 @@ from tabicl_linear.training.after_step import (
 )
 
 LAST = "last.ckpt"
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 ONE_SIGNAL_SECONDS = 1.0
 """Seconds within which signals count as one: launchers repeat those of the process group."""
 

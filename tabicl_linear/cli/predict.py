@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.outputs import say, warnings_as_lines
 from tabicl_linear.cli.parser import OneLineArgumentParser
-from tabicl_linear.cli.signals import ended_at_once, exit_by, handled
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.shipped import WEIGHTS
+from tabicl_linear.signals import ended_at_once, exit_by, handled
 
 if TYPE_CHECKING:
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier

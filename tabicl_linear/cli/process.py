@@ -9,7 +9,7 @@ from types import FrameType
 from typing import NoReturn
 
 from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
-from tabicl_linear.cli.signals import STOP_SIGNALS, handled
+from tabicl_linear.signals import STOP_SIGNALS, handled
 
 
 def signals_raise() -> AbstractContextManager[None]:

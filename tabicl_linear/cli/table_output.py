@@ -56,8 +56,10 @@ def check_writable(path: Path, inputs: Sequence[Path]) -> None:
             if path.exists() and source.exists() and path.samefile(source):
                 raise DataError(f"--output {path} is one of the input files; give another name.")
         partial = partial_name(path)
-        partial.touch()
-        partial.unlink()
+        try:
+            partial.touch()
+        finally:  # also where a signal ends the command here
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise DataError(
             f"--output {path} cannot be written: {error.strerror or error}; name another file."

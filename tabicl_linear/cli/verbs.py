@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from tabicl_linear._version import __version__
 from tabicl_linear.cli.extras import TRAIN, require
-from tabicl_linear.cli.signals import ended_at_once
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.signals import ended_at_once
 
 
 class Verb(NamedTuple):

@@ -52,8 +52,8 @@ class Fitted:
         long_context: How rows beyond the length of pretraining were read, and why.
         refinement: With `refine`, the passes of every member (see `refinement.refined`).
         prequential: A row for each piece that was scored before it was read.
-        companion: What another learner has read, whose logits are mixed with those of `members`.
         held: All rows so far, where columns will be learnt from them and others; None elsewhere.
+        companion: What another learner has read, whose logits are mixed with those of `members`.
     """
 
     columns: TablePreprocessor

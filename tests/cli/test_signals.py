@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 import tiny_model
 
 from tabicl_linear.__main__ import main
-from tabicl_linear.cli.signals import ended_at_once, exit_by, handled
+from tabicl_linear.cli.table_output import check_writable
+from tabicl_linear.estimator.rows.table_file import TableFile
+from tabicl_linear.signals import ended_at_once, exit_by, handled
 
 
 @pytest.fixture
@@ -32,6 +35,13 @@ def arguments(folder, *options):
     return ["predict", *map(str, words)]
 
 
+def is_written(folder):
+    """Whether there is a file with content: an empty one is tried before the work."""
+    with suppress(FileNotFoundError):
+        return any(path.stat().st_size for path in folder.iterdir())
+    return False
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_prediction_that_is_stopped_leaves_nothing(forked, folder, signum):
     def command(words):
@@ -39,11 +49,38 @@ def test_a_prediction_that_is_stopped_leaves_nothing(forked, folder, signum):
         return main(words)
 
     run = forked(command, *arguments(folder, "--stream", "--quiet"))
-    run.wait_until(lambda: any((folder / "out").iterdir()))
+    run.wait_until(lambda: is_written(folder / "out"))
     os.kill(run.pid, signum)
     assert run.wait() == 128 + signum
     assert list((folder / "out").iterdir()) == []
     assert run.said() == []
+
+
+def test_an_output_that_is_tried_while_a_signal_comes_leaves_nothing(tmp_path, monkeypatch):
+    def touch(path):
+        path.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "touch", touch)
+    with pytest.raises(KeyboardInterrupt):
+        check_writable(tmp_path / "p.csv", ())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_while_the_first_piece_is_let_go_is_not_lost(tmp_path, monkeypatch):
+    """Python drops what an iterator raises that nobody has closed."""
+    (tmp_path / "a.csv").write_text("a\nb\n")
+
+    def pieces(*_, **__):
+        try:
+            yield pd.DataFrame({"a": ["b"]})
+        finally:
+            raise KeyboardInterrupt
+
+    file = TableFile(tmp_path / "a.csv")
+    monkeypatch.setattr(file, "pieces", pieces)
+    with pytest.raises(KeyboardInterrupt):
+        file.texts()
 
 
 def test_a_command_that_still_imports_torch_ends_at_once(folder):

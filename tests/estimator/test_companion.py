@@ -7,18 +7,11 @@ import pandas as pd
 import pytest
 from estimator.learners.chosen_trees.tables import ruled_table
 from scipy.special import log_softmax
+from tolerances import ROUNDING
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
-from tabicl_linear.estimator.learners.chosen_trees import growth
 
-ROUNDING = 1e-6
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_trees():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growth, "NUM_TREES", 8)
-        yield
+pytestmark = pytest.mark.usefixtures("few_trees")
 
 
 @pytest.fixture(scope="module")

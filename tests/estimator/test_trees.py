@@ -17,7 +17,6 @@ from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.learners.chosen_trees import (
     cross_fitting,
     divisions,
-    growth,
     task_fit,
 )
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
@@ -25,12 +24,7 @@ from tabicl_linear.estimator.rows import pieces as rows_in_pieces
 from tabicl_linear.estimator.rows import table_file
 from tabicl_linear.model import InContextModel
 
-
-@pytest.fixture(scope="module", autouse=True)
-def few_trees():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growth, "NUM_TREES", 8)
-        yield
+pytestmark = pytest.mark.usefixtures("few_trees")
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ class ClosedForms:
         return ClosedForm(options, max_columns=self.max_columns, num_classes=num_classes)
 
     def companion(self, num_classes: int, num_rows: int) -> None:
-        """None."""
+        """Nothing is fitted beside it."""
 
 
 def check_budget(options: RidgeOptions, *, num_columns: int, num_rows: int) -> None:

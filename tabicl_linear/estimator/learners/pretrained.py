@@ -39,7 +39,7 @@ class PretrainedLearners:
         return self.model
 
     def companion(self, num_classes: int, num_rows: int) -> None:
-        """None."""
+        """Nothing is fitted beside it."""
 
 
 def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:

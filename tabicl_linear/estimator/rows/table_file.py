@@ -9,8 +9,8 @@ import io
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -117,7 +117,9 @@ class TableFile:
 
     def texts(self) -> list[str]:
         """Columns whose first piece holds text."""
-        first = next(self.pieces(texts=()), None)
+        # Closed here: a signal while Python drops the iterator would be lost.
+        with closing(self.pieces(texts=())) as pieces:
+            first = next(pieces, None)
         return [] if first is None else [name for name in self.columns if is_text(first[name])]
 
     def frame(self, texts: Sequence[str] = ()) -> pd.DataFrame:
@@ -138,7 +140,7 @@ class TableFile:
 
     def pieces(
         self, columns: Sequence[str] | None = None, texts: Sequence[str] | None = None
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Generator[pd.DataFrame, None, None]:
         """Frames of some columns (all if left out) of at most `ROWS_PER_PIECE` rows, in order.
 
         `texts` are columns of a file of text that are text whatever a piece of them looks like, as

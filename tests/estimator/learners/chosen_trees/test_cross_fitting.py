@@ -28,12 +28,7 @@ def fitted(num_rows, rows_per_chunk=CHUNK, members=1):
     return learner().fit(x, y, categorical=categorical, rows_per_chunk=rows_per_chunk)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few_trees():
-    """Enough for these tables, and tests take seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growth, "NUM_TREES", 8)
-        yield
+pytestmark = pytest.mark.usefixtures("few_trees")
 
 
 @pytest.fixture(scope="module")

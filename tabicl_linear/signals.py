@@ -1,4 +1,4 @@
-"""What signals do to a command."""
+"""Signals that stop a program, and what they do meanwhile."""
 
 import signal
 import sys
@@ -9,6 +9,7 @@ from types import FrameType
 from typing import NoReturn
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""Of schedulers and of Ctrl-C."""
 
 
 @contextmanager
