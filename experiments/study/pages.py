@@ -8,6 +8,7 @@ import pandas as pd
 
 from experiments.study import drawing
 from experiments.study.claims import VERDICTS, Verdict
+from experiments.study.findings import in_short
 from experiments.study.items import Item, items
 from experiments.study.parts import PARTS, Study
 from experiments.study.sections import parameters_of
@@ -104,6 +105,7 @@ def _front_page(report: Report, files: Mapping[str, str]) -> str:
     front = [x for x in report.verdicts if x.claim.headline]
     guessing = report.guessing
     texts = ["# Results of the study", _summary(report, front)]
+    texts += [in_short(report.verdicts)] if report.scale != "smoke" else []
     texts += [how_to_read([*guessing], guessing), verdict_table(front, [*guessing])]
     texts.append(
         "[All claims](study/claims.md). How the default weights do on real tables is another page "
