@@ -1,5 +1,6 @@
 """What the ensemble expects of a learner, and what learners that ask another one share."""
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
@@ -73,28 +74,33 @@ class Companion(NamedTuple):
     weight: float
 
 
-class Learners(Protocol):
+class Learners(ABC):
     """Makes the learner of a table."""
 
     @property
     def is_causal(self) -> bool:
         """Whether rows can be added to all states."""
+        return False
 
     @property
     def takes_pieces(self) -> bool:
         """Whether rows can be added to states of learners that grow."""
+        return self.is_causal
 
     @property
     def compares_columns(self) -> bool:
-        """Whether it gains by columns that compare others (`columns/pairs.py`)."""
+        """Whether it gains by columns that compare others (`columns/pairs.py`), as trees do."""
+        return False
 
+    @abstractmethod
     def for_table(
         self, num_classes: int, num_rows: int, *, grows: bool = False
     ) -> ContextLearner[Any]:
         """The learner for so many classes and rows, to which others are added if it grows."""
 
     def companion(self, num_classes: int, num_rows: int) -> Companion | None:
-        """What is fitted beside that learner where no rows will be added."""
+        """What is fitted beside that learner where no rows will be added; nothing by default."""
+        return None
 
 
 class ComposedLearner(Generic[State]):

@@ -12,14 +12,13 @@ import numpy as np
 import torch
 
 from tabicl_linear.backends.choice import tokenwise
+from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions
-from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
-from tabicl_linear.estimator.learners.chosen_trees.solving import SumRegression
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
+from tabicl_linear.estimator.learners.chosen_trees.solving import LeafSums, SumRegression
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
     GrownDivision,
+    Predictor,
     fitted_task,
     grow_on,
     leaf_sums,
@@ -95,7 +94,7 @@ class TaskSums(NamedTuple):
         targets = sample[0].one_hot(np.arange(len(sample[0])))
         with using(tokenwise(device=torch.device("cpu"), backend="auto")):
             boosted, linear = solve_divisions(divided(), targets, len(self.grown), is_short=False)
-            return fitted_task(linear, boosted, targets, self.counts).predictor
+            return fitted_task(linear, boosted, targets, self.counts)[0]
 
 
 class Growth(NamedTuple):

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from tabicl_linear.estimator.learners.chosen_trees import evidence
+from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown, grow
 from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     FEW_ROWS,
@@ -15,16 +16,13 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     divisions,
     scheme,
 )
-from tabicl_linear.estimator.learners.chosen_trees.growth import Grown, grow
-from tabicl_linear.estimator.learners.chosen_trees.penalty_search import PenaltySearch
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
 from tabicl_linear.estimator.learners.chosen_trees.solving import (
+    LeafSums,
     Regression,
     RowRegression,
     Solution,
     SumRegression,
 )
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees, side_by_side
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.ridge_inputs.class_map import mapped
@@ -72,19 +70,45 @@ class GrownDivision(NamedTuple):
     leaves: Int[Tensor, "s t"]
 
 
-class FittedTask(NamedTuple):
-    """What predicts rows, and what it says of those that were left out.
+class Predictor(NamedTuple):
+    """What predicts rows of one task: class shares, linear in leaves and fixed features.
 
     Attributes:
-        predictor: Predicts other rows.
-        left_out: Logits of the sample, each row by solutions that have not seen it.
+        trees: All trees; None where rows are too few for any.
+        leaves: Weights of their leaves, float32.
+        steps: What their leaves add to the logits, float32.
+        fixed: Weights of the fixed features of all rounds, float32.
+        offset: What is added.
+        class_map: What makes logits of predicted shares.
+        prior: Class shares of the context.
     """
 
-    predictor: Predictor
-    left_out: Float[Tensor, "s y"]
+    trees: Trees | None
+    leaves: Float[Tensor, "l y"]
+    steps: Float[Tensor, "l y"]
+    fixed: Float[Tensor, "f y"]
+    offset: Float[Tensor, " y"]
+    class_map: Float[Tensor, "y z"]
+    prior: Float[Tensor, " y"]
+
+    def logits(self, z: Float[Tensor, "q m"], fixed: Float[Tensor, "q f"]) -> Float[Tensor, "q y"]:
+        """Logits of rows, float64.
+
+        Args:
+            z: Standardised rows, float32.
+            fixed: Their fixed features.
+        """
+        shares = fixed.to(self.fixed) @ self.fixed + self.offset
+        steps = torch.zeros_like(shares)
+        if self.trees is not None:
+            leaves = self.trees.of_rows(z)
+            shares = shares + F.embedding_bag(leaves, self.leaves, mode="sum")
+            steps = F.embedding_bag(leaves, self.steps, mode="sum")
+        logits = mapped(shares[None].to(self.class_map), self.class_map[None])[0] + steps
+        return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
 
 
-def fit_rows(draws: Sequence[TaskRows]) -> FittedTask:
+def fit_rows(draws: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
     """Divide the rows, grow and solve; without trees where rows are few.
 
     Args:
@@ -96,7 +120,7 @@ def fit_rows(draws: Sequence[TaskRows]) -> FittedTask:
     return fit_divisions([each for each in draws for _ in range(2)], parts)
 
 
-def fit_divisions(every: Sequence[TaskRows], parts: Sequence[Division]) -> FittedTask:
+def fit_divisions(every: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[Predictor, Tensor]:
     """Grow and solve all divisions; without trees where there is none.
 
     Args:
@@ -123,8 +147,10 @@ def fit_divisions(every: Sequence[TaskRows], parts: Sequence[Division]) -> Fitte
 
 def fitted_task(
     linear: Linear, boosted: Boosted | None, targets: Tensor, counts: Tensor
-) -> FittedTask:
-    """The predictor, once what makes logits has been chosen by the rows left out.
+) -> tuple[Predictor, Tensor]:
+    """The predictor, and logits of the sample, each row by solutions that have not seen it.
+
+    What makes logits is chosen by these rows.
 
     Args:
         linear: Solutions.
@@ -138,16 +164,16 @@ def fitted_task(
     left_out = mapped(linear.left_out[None], class_map[None])[0]
     if boosted is not None:
         start = prior.where(present, 1.0).log()
-        of_boosting = boosted.left_out + start
-        factors = evidence.factors(
+        logits = boosted.left_out + start
+        of_solved, of_boosted = evidence.factors(
             left_out.masked_fill(~present, ABSENT_LOGIT),
-            of_boosting.masked_fill(~present, ABSENT_LOGIT),
+            logits.masked_fill(~present, ABSENT_LOGIT),
             targets,
         )
-        left_out = factors.solved * left_out + factors.boosted * of_boosting
-        class_map = factors.solved * class_map
-        class_map[:, -1] += factors.boosted * start
-        steps = factors.boosted * boosted.steps
+        left_out = of_solved * left_out + of_boosted * logits
+        class_map = of_solved * class_map
+        class_map[:, -1] += of_boosted * start
+        steps = of_boosted * boosted.steps
     predictor = Predictor(
         None if boosted is None else boosted.trees,
         linear.leaves.float(),
@@ -157,7 +183,7 @@ def fitted_task(
         class_map,
         prior,
     )
-    return FittedTask(predictor, left_out.masked_fill(~present, ABSENT_LOGIT))
+    return predictor, left_out.masked_fill(~present, ABSENT_LOGIT)
 
 
 def fixed_regressions(draws: Sequence[TaskRows]) -> Linear:
@@ -230,7 +256,7 @@ def solve_divisions(
         is_short: Whether rows are few, so that more is tried.
     """
     searches = [
-        PenaltySearch(deviation, targets, count)
+        evidence.PenaltySearch(deviation, targets, count)
         for deviation in (DEVIATIONS_OF_FEW if is_short else DEVIATIONS)
     ]
     grown, scores = list[Grown](), evidence.OutOfFold.empty(targets)

@@ -5,9 +5,13 @@ import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import RMS, assert_close
 
-from tabicl_linear.estimator.learners.chosen_trees.growth import grow
-from tabicl_linear.estimator.learners.chosen_trees.solving import RowRegression, SumRegression
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafRows, LeafSums
+from tabicl_linear.estimator.learners.chosen_trees.boosting import grow
+from tabicl_linear.estimator.learners.chosen_trees.solving import (
+    LeafRows,
+    LeafSums,
+    RowRegression,
+    SumRegression,
+)
 
 FIXED = 0.5
 KINDS = [slice(0, 4), slice(4, 7)]
