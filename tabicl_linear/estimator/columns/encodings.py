@@ -77,9 +77,9 @@ class NumericColumn:
     def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
         """Z-scores in float64, clipped at +-100; NaN where a value is missing or infinite."""
         if self.part is None:
-            values = numbers(cells, self.name, self.text_format)
+            values = numbers(cells, self.text_format)
         else:
-            values = date_part(stamps(cells, self.name, self.text_format), self.part)
+            values = date_part(stamps(cells, self.text_format), self.part)
         # A huge query value may overflow here: infinity is then clipped like any other outlier.
         with np.errstate(over="ignore"):
             scores = (to_unit(values, self.low, self.high) - self.mean) / self.std
@@ -98,9 +98,9 @@ class MissingColumn:
     def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
         """1 where a value is missing or infinite, else 0."""
         if self.kind == "numeric":
-            absent = np.isnan(numbers(cells, self.name, self.text_format))
+            absent = np.isnan(numbers(cells, self.text_format))
         else:
-            absent = stamps(cells, self.name, self.text_format).isna().to_numpy()
+            absent = stamps(cells, self.text_format).isna().to_numpy()
         return absent.astype(np.float64)
 
 

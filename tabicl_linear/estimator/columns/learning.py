@@ -1,6 +1,5 @@
 """Learns from the training rows how to encode the columns of a table."""
 
-from collections.abc import Hashable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,34 +37,31 @@ Labels: TypeAlias = npt.NDArray[np.int64] | None
 
 
 def fit_columns(
-    cells: pd.Series,
-    name: Hashable,
-    position: int,
-    *,
-    reading: Reading,
-    labels: Labels = None,
+    cells: pd.Series, position: int, *, reading: Reading, labels: Labels = None
 ) -> tuple[Column, ...]:
     """Learn how to encode one training column, as one column of numbers or several.
 
-    Without class indices of the rows, what needs labels is left out.
+    The series has the label of the column as name, and `position` is that in the table. Without
+    class indices of the rows, what needs labels is left out.
 
     Raises:
         DataError: The column holds dates that cannot be read.
     """
     if reading.kind in ("numeric", "datetime"):
-        return _fit_numeric(cells, name, position, reading, labels)
-    return _fit_categories(cells, name, position, reading, labels)
+        return _fit_numeric(cells, position, reading, labels)
+    return _fit_categories(cells, position, reading, labels)
 
 
 def _fit_numeric(
-    cells: pd.Series, name: Hashable, position: int, reading: Reading, labels: Labels
+    cells: pd.Series, position: int, reading: Reading, labels: Labels
 ) -> tuple[Column, ...]:
     assert reading.kind in ("numeric", "datetime")
+    name = cells.name
     records: list[UsedColumn] = []
     if reading.kind == "numeric":
-        values: dict[Part | None, Any] = {None: numbers(cells, name, reading.text_format)}
+        values: dict[Part | None, Any] = {None: numbers(cells, reading.text_format)}
     else:
-        dates = stamps(cells, name, reading.text_format)
+        dates = stamps(cells, reading.text_format)
         values = {part: date_part(dates, part) for part in PARTS}
     absent = np.isnan(next(iter(values.values())))
     if absent.all():
@@ -105,9 +101,10 @@ def absence_tells(absent: npt.NDArray[np.bool_], labels: Labels) -> bool:
 
 
 def _fit_categories(
-    cells: pd.Series, name: Hashable, position: int, reading: Reading, labels: Labels
+    cells: pd.Series, position: int, reading: Reading, labels: Labels
 ) -> tuple[Column, ...]:
     assert reading.kind in ("boolean", "categorical")
+    name = cells.name
     names = category_names(cells, boolean=reading.kind == "boolean")
     counts = pd.Series(names, dtype=object).value_counts()
     is_missing = bool(pd.isna(names).any())
@@ -120,7 +117,7 @@ def _fit_categories(
     else:
         categories = sorted(counts.index, key=place_of)
     categories = [category for category in categories if category in counts.index]
-    rates = () if labels is None else fit_rates(cells, name, position, labels)
+    rates = () if labels is None else fit_rates(cells, position, labels)
     other, is_key = UNSEEN, len(categories) == counts.sum() >= FEWEST_KEYS
     if is_key:
         warn_user(

@@ -68,8 +68,8 @@ class PairColumn:
             if self.says == "equality":
                 return _equal(first, second)
             return looked_up(first, self.codes) - looked_up(second, self.codes)
-        values = numbers(cells, self.name, self.text_formats[0])
-        other_values = numbers(others, self.other_name, self.text_formats[1])
+        values = numbers(cells, self.text_formats[0])
+        other_values = numbers(others, self.text_formats[1])
         if self.says == "equality":
             return _equal(values, other_values)
         return values - other_values
@@ -113,7 +113,7 @@ def _comparable(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[_Com
             names = category_names(cells)
             compared = _Compared(column, cells, names, frozenset(names) - {None})
         elif isinstance(column, NumericColumn) and column.part is None:
-            values = numbers(cells, column.name, column.text_format)
+            values = numbers(cells, column.text_format)
             present = np.unique(values[~np.isnan(values)])
             if not (present == present.round()).all():
                 continue

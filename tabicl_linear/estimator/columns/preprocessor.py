@@ -67,13 +67,13 @@ class TablePreprocessor:
             DataError: A column cannot be encoded, a declared categorical column does not exist, or
                 no column varies.
         """
-        frame = _framed(table)
-        self._labels = list(frame.columns) if isinstance(table, pd.DataFrame) else None
+        self._labels = list(table.columns) if isinstance(table, pd.DataFrame) else None
+        frame = self._frame(table)
         is_categorical = self._are_categorical(frame)
         notes, columns, absences, by_evidence = [], list[Column](), set[bytes](), False
         ids = dict[Hashable, int]()
         for position, (name, cells) in enumerate(frame.items()):
-            reading = Reading("categorical") if is_categorical[position] else read_as(cells, name)
+            reading = Reading("categorical") if is_categorical[position] else read_as(cells)
             if reading == PLAIN_NUMBERS and labels is not None:
                 reading = whole_numbers(cells, labels) or PLAIN_NUMBERS
                 by_evidence = by_evidence or bool(reading.note)
@@ -82,7 +82,7 @@ class TablePreprocessor:
                     ids[name] = count
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
-            records = fit_columns(cells, name, position, reading=reading, labels=labels)
+            records = fit_columns(cells, position, reading=reading, labels=labels)
             columns += _without_repeated_absences(records, cells, absences)
         if notes:
             warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if by_evidence else ''}")
@@ -104,7 +104,7 @@ class TablePreprocessor:
         itself (and its fold), as its label would be among them.
         """
         matrix = self.fit(table, labels).transform(table)
-        frame = _framed(table)
+        frame = self._frame(table)
         for index, column in enumerate(self.used):
             if isinstance(column, RateColumn):
                 matrix[:, index] = column.cross_fitted(frame.iloc[:, column.position], labels)
@@ -119,10 +119,13 @@ class TablePreprocessor:
             DataError: A frame's columns are not those of the training table, or a column does not
                 hold the same kind of values as in training.
         """
-        frame = _framed(self.align(table))
+        frame = self._frame(table)
         matrix = np.empty((len(frame), len(self.used)), dtype=np.float32)
         for index, column in enumerate(self.used):
-            matrix[:, index] = _encoded(column, frame)
+            cells = [frame.iloc[:, column.position]]
+            if isinstance(column, PairColumn):
+                cells.append(frame.iloc[:, column.other_position])
+            matrix[:, index] = column.encode(*cells)
         return matrix
 
     def counting(self, table: Table, labels: npt.NDArray[np.int64]) -> "TablePreprocessor":
@@ -130,7 +133,7 @@ class TablePreprocessor:
 
         `table` and `labels` are the training rows that `fit_transform` was given.
         """
-        frame = _framed(table)
+        frame = self._frame(table)
         return self._with(
             CountedRateColumn.of(column, frame.iloc[:, column.position], labels)
             if isinstance(column, RateColumn)
@@ -147,7 +150,7 @@ class TablePreprocessor:
         row has those of the rows before it.
         """
         matrix = self.transform(table)
-        frame = _framed(self.align(table))
+        frame = self._frame(table)
         records = list[Column | PairColumn]()
         index = 0
         for column in self.columns:
@@ -189,6 +192,13 @@ class TablePreprocessor:
         """Columns of the training table."""
         return max(column.position for column in self.columns) + 1
 
+    def _frame(self, table: Table) -> pd.DataFrame:
+        """The table with its columns in training order and, in messages, under their names."""
+        aligned = self.align(table)
+        # Columns are only read, so an array need not be copied.
+        is_frame = isinstance(aligned, pd.DataFrame)
+        return aligned if is_frame else pd.DataFrame(aligned, columns=self._labels, copy=False)
+
     def _with(self, columns: Iterable[Column | PairColumn]) -> "TablePreprocessor":
         """The same with other records of the same columns."""
         other = copy.copy(self)
@@ -226,14 +236,6 @@ class TablePreprocessor:
                 )
             are_categorical[position] = True
         return are_categorical
-
-
-def _encoded(column: UsedColumn | PairColumn, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Numbers of a column, or of two compared, for the rows of a frame."""
-    cells = frame.iloc[:, column.position]
-    if isinstance(column, PairColumn):
-        return column.encode(cells, frame.iloc[:, column.other_position])
-    return column.encode(cells)
 
 
 def _warn_of_ids(ids: dict[Hashable, int], num_rows: int) -> None:
@@ -281,8 +283,3 @@ def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.
             "any order."
         )
     return frame[expected]
-
-
-def _framed(table: Table) -> pd.DataFrame:
-    # Columns are only read, so an array need not be copied.
-    return table if isinstance(table, pd.DataFrame) else pd.DataFrame(table, copy=False)

@@ -74,7 +74,7 @@ class RateColumn:
 
 
 def fit_rates(
-    cells: pd.Series, name: Hashable, position: int, labels: npt.NDArray[np.int64]
+    cells: pd.Series, position: int, labels: npt.NDArray[np.int64]
 ) -> tuple[RateColumn, ...]:
     """Rates of the classes in the categories of a training column; none if they say nothing."""
     names = category_names(cells)
@@ -98,7 +98,7 @@ def fit_rates(
         of_texts = {distinct[i]: float(rates[i]) for i in commonest if distinct[i] is not None}
         absent = [float(rates[i]) for i in range(num_categories) if distinct[i] is None]
         missing = absent[0] if absent else mean
-        columns.append(RateColumn(name, position, label, of_texts, missing, mean, strength))
+        columns.append(RateColumn(cells.name, position, label, of_texts, missing, mean, strength))
     return tuple(columns)
 
 
