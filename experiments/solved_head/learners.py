@@ -242,6 +242,7 @@ class Arms:
         categorical: Bool[Tensor, "1 m"],
         rows_per_chunk: int,
         spill: Path | None = None,
+        state: None = None,
     ) -> "Kept":
         """Fit all arms."""
         members = zip(x.split(1), y.split(1), categorical.split(1), strict=True)

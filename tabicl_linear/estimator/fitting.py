@@ -110,7 +110,7 @@ def start(
     classes = np.unique(rows.labels if classes is None else classes)
     _check_several(classes)
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
-    return _fit_first_rows(rows, classes, plan, learner, compares_columns=learners.compares_columns)
+    return _fit_first_rows(rows, classes, plan, learner)
 
 
 def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False) -> Fitted:
@@ -133,13 +133,8 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
         scores = pd.concat([scores, score], ignore_index=True)
     matrix, columns = fitted.columns.read(rows.table, codes)
     if fitted.held is not None:
-        fitted_anew = _fit_first_rows(
-            joined_rows(fitted.held, rows),
-            fitted.classes,
-            plan,
-            fitted.members.model,
-            compares_columns=fitted.columns.pairs,
-        )
+        every, learner = joined_rows(fitted.held, rows), fitted.members.model
+        fitted_anew = _fit_first_rows(every, fitted.classes, plan, learner)
         return replace(fitted_anew, prequential=scores)
     encoded = Encoded(matrix, codes, columns.categorical, len(fitted.classes))
     with threads(plan.n_jobs):
@@ -155,19 +150,14 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
 
 
 def _fit_first_rows(
-    rows: Rows,
-    classes: npt.NDArray[Any],
-    plan: Plan,
-    learner: ContextLearner[Any],
-    *,
-    compares_columns: bool,
+    rows: Rows, classes: npt.NDArray[Any], plan: Plan, learner: ContextLearner[Any]
 ) -> Fitted:
     """Fit on all rows so far; the first ones teach the columns, and are held until enough do."""
     num_held = _rows_held(learner)
     first = rows.part(slice(num_held)) if num_held else rows
     codes = class_codes(first.labels, classes)
-    columns = plan.new_columns(pairs=compares_columns)
-    if compares_columns and len(np.unique(codes)) > 1:
+    columns = plan.new_columns(pairs=num_held > 0)
+    if num_held and len(np.unique(codes)) > 1:
         matrix = columns.fit_transform(first.table, codes)
         columns = columns.counting(first.table, codes) if len(codes) == num_held else columns
     else:
@@ -234,8 +224,8 @@ def _fit_members(
         rows: The rows as numbers.
         columns: What encoded them.
         classes: Class labels, sorted.
-        plan: How.
-        learner: What reads them.
+        plan: What the classifier is asked to do.
+        learner: What reads the rows.
         table: The rows as they were given; None where they came in pieces.
         in_order: Whether rows will be added, so that members write them in their order, unless
             all are held.
