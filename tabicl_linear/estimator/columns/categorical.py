@@ -1,117 +1,110 @@
-"""Learns from the training rows how to encode the columns of a table."""
+"""Columns of categories: a number for each."""
 
-from typing import Any, TypeAlias
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import chi2_contingency
+from pandas.api import types as dtypes
 
-from tabicl_linear.estimator.columns.category_names import category_names, place_of, text_of
-from tabicl_linear.estimator.columns.encodings import (
-    PARTS,
-    UNSEEN,
-    CategoryColumn,
-    Column,
-    DroppedColumn,
-    MissingColumn,
-    NumericColumn,
-    Part,
-    UsedColumn,
-    date_part,
-    to_unit,
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.category_names import (
+    category_names,
+    date_of,
+    looked_up,
+    number_of,
+    place_of,
+    text_of,
 )
-from tabicl_linear.estimator.columns.reading import Reading, numbers, stamps
-from tabicl_linear.estimator.columns.target_rates import fit_rates
+from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
+from tabicl_linear.estimator.columns.reading import Reading
+from tabicl_linear.estimator.columns.target_rates import RateColumn, fit_rates
 from tabicl_linear.estimator.notices import warn_user
 
+UNSEEN = -1
 MAX_CATEGORIES = 256
 FEWEST_KEYS = 20
 """Rows of which each has another category, from which on that is a warning."""
-MIN_MISSING = 0.05
-"""Share of missing values from which a column of its own always says where they are."""
-SIGNIFICANCE = 0.01
-"""Chance of such a column where fewer values are missing and the classes do not differ."""
-
-Labels: TypeAlias = npt.NDArray[np.int64] | None
 
 
-def fit_columns(
-    cells: pd.Series, position: int, *, reading: Reading, labels: Labels = None
-) -> tuple[Column, ...]:
-    """Learn how to encode one training column, as one column of numbers or several.
+@dataclass(frozen=True)
+class CategoryColumn:
+    """Numbers the categories of the training rows.
 
-    The series has the label of the column as name, and `position` is that in the table. Without
-    class indices of the rows, what needs labels is left out.
-
-    Raises:
-        DataError: The column holds dates that cannot be read.
+    Attributes:
+        codes: Category (as text) to code, 0, 1, ...
+        other: Code of every other category: -1, or one of its own where rare ones were joined.
+        missing: Code where a value is missing; None if none was in the training rows.
     """
-    if reading.kind in ("numeric", "datetime"):
-        return _fit_numeric(cells, position, reading, labels)
-    return _fit_categories(cells, position, reading, labels)
 
+    name: Hashable
+    position: int
+    kind: Literal["boolean", "categorical"]
+    codes: dict[str, int]
+    other: int
+    missing: int | None
 
-def _fit_numeric(
-    cells: pd.Series, position: int, reading: Reading, labels: Labels
-) -> tuple[Column, ...]:
-    assert reading.kind in ("numeric", "datetime")
-    name = cells.name
-    records: list[UsedColumn] = []
-    if reading.kind == "numeric":
-        values: dict[Part | None, Any] = {None: numbers(cells, reading.text_format)}
-    else:
-        dates = stamps(cells, reading.text_format)
-        values = {part: date_part(dates, part) for part in PARTS}
-    absent = np.isnan(next(iter(values.values())))
-    if absent.all():
-        return (DroppedColumn(name, position, "no training row has a value"),)
-    for part, numbers_of_part in values.items():
-        present = numbers_of_part[~absent]
-        low, high = float(present.min()), float(present.max())
-        if high / 2 - low / 2 == 0:
-            continue
-        unit = to_unit(present, low, high)
-        mean, std = float(unit.mean()), float(unit.std())
-        records.append(
-            NumericColumn(
-                name, position, reading.kind, low, high, mean, std, reading.text_format, part
-            )
+    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+        """Ordinal codes; `other` where the category is unknown, NaN if missing was never seen."""
+        names = category_names(cells, boolean=self.kind == "boolean")
+        codes = looked_up(names, self.codes)
+        absent = pd.isna(names)
+        unknown = np.isnan(codes) & ~absent
+        self._refuse_other_dtype(cells, names, unknown)
+        codes[unknown] = self.other
+        if self.missing is not None:
+            codes[absent] = self.missing
+        return codes
+
+    def _refuse_other_dtype(
+        self, cells: pd.Series, names: npt.NDArray[Any], unknown: npt.NDArray[np.bool_]
+    ) -> None:
+        if not unknown.any():
+            return
+        first = names[unknown][0]
+        if self.kind == "boolean":
+            # The other truth value is merely unseen where training rows have only one.
+            non_booleans = [name for name in names[unknown] if name not in ("False", "True")]
+            if non_booleans:
+                raise DataError(
+                    f"Column {self.name!r} held booleans in the training table and holds "
+                    f"{non_booleans[0]!r} here; give True, False or a missing value."
+                )
+            return
+        if any(number_of(name) is not None for name in self.codes):
+            return
+        if dtypes.is_numeric_dtype(cells.dtype) and not dtypes.is_bool_dtype(cells.dtype):
+            holds = "numbers"
+        elif dtypes.is_datetime64_any_dtype(cells.dtype):
+            if any(date_of(name) is not None for name in self.codes):
+                return
+            holds = "dates"
+        else:
+            return
+        raise DataError(
+            f"Column {self.name!r} held categories such as {next(iter(self.codes))!r} in the "
+            f"training table and holds {holds} ({first}) here; give the categories."
         )
-    if absent.any() and (not records or absence_tells(absent, labels)):
-        records.append(MissingColumn(name, position, reading.kind, reading.text_format))
-    return tuple(records) or (
-        DroppedColumn(name, position, "all training rows have the same value"),
-    )
 
 
-def absence_tells(absent: npt.NDArray[np.bool_], labels: Labels) -> bool:
-    """Whether a column of its own says which values are missing.
+def fit_categories(
+    cells: pd.Series, position: int, reading: Reading, labels: npt.NDArray[np.int64] | None
+) -> tuple[CategoryColumn | RateColumn | DroppedColumn, ...]:
+    """Learn a training column of categories; `position` is in the table.
 
-    It does if they are many, or if classes differ in their share by a chi-squared test.
+    With class indices of the rows, many categories are also encoded by the rates of the classes.
     """
-    if absent.mean() >= MIN_MISSING:
-        return True
-    if labels is None:
-        return False
-    counts = np.stack(
-        [np.bincount(labels[absent == side], minlength=labels.max() + 1) for side in (True, False)]
-    )
-    return bool(chi2_contingency(counts[:, counts.any(axis=0)]).pvalue < SIGNIFICANCE)
-
-
-def _fit_categories(
-    cells: pd.Series, position: int, reading: Reading, labels: Labels
-) -> tuple[Column, ...]:
     assert reading.kind in ("boolean", "categorical")
     name = cells.name
     names = category_names(cells, boolean=reading.kind == "boolean")
     counts = pd.Series(names, dtype=object).value_counts()
     is_missing = bool(pd.isna(names).any())
     if counts.empty:
-        return (DroppedColumn(name, position, "no training row has a value"),)
+        return (DroppedColumn(name, position, EMPTY),)
     if len(counts) == 1 and not is_missing:
-        return (DroppedColumn(name, position, "all training rows have the same value"),)
+        return (DroppedColumn(name, position, CONSTANT),)
     if isinstance(cells.dtype, pd.CategoricalDtype):
         categories = [text_of(value) for value in cells.cat.categories]
     else:

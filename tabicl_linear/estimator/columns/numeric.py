@@ -1,8 +1,7 @@
-"""Numeric codes of single table columns, learnt on the training rows.
+"""Columns of numbers and dates: z-scores, and where values are missing.
 
-Each record has the `name` of its column (the label, or the position where the table had no labels)
-and its `position` in the training table. A column may arrive with another dtype at prediction time
-as long as its values still make sense; otherwise the error names it.
+A column may arrive with another dtype at prediction time as long as its values still make sense;
+otherwise the error names it. This holds for all columns.
 """
 
 from collections.abc import Callable, Hashable
@@ -12,21 +11,17 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pandas.api import types as dtypes
+from scipy.stats import chi2_contingency
 
-from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.category_names import (
-    category_names,
-    date_of,
-    looked_up,
-    number_of,
-)
-from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
-from tabicl_linear.estimator.columns.reading import numbers, stamps
-from tabicl_linear.estimator.columns.target_rates import RateColumn
+from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
+from tabicl_linear.estimator.columns.reading import Reading, numbers, stamps
 
 CLIP = 100.0
-UNSEEN = -1
+"""Largest z-score."""
+MIN_MISSING = 0.05
+"""Share of missing values from which a column of its own always says where they are."""
+SIGNIFICANCE = 0.01
+"""Chance of such a column where fewer values are missing and the classes do not differ."""
 
 Part: TypeAlias = Literal["days", "year", "month", "weekday", "hour"]
 
@@ -104,77 +99,53 @@ class MissingColumn:
         return absent.astype(np.float64)
 
 
-@dataclass(frozen=True)
-class CategoryColumn:
-    """Numbers the categories of the training rows.
+def fit_numeric(
+    cells: pd.Series, position: int, reading: Reading, labels: npt.NDArray[np.int64] | None
+) -> tuple[NumericColumn | MissingColumn | DroppedColumn, ...]:
+    """Learn a training column, as one column of numbers or several; `position` is in the table.
 
-    Attributes:
-        codes: Category (as text) to code, 0, 1, ...
-        other: Code of every other category: -1, or one of its own where rare ones were joined.
-        missing: Code where a value is missing; None if none was in the training rows.
+    Class indices of the rows say whether it matters which values are missing.
+
+    Raises:
+        DataError: The column holds dates that cannot be read.
     """
-
-    name: Hashable
-    position: int
-    kind: Literal["boolean", "categorical"]
-    codes: dict[str, int]
-    other: int
-    missing: int | None
-
-    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
-        """Ordinal codes; `other` where the category is unknown, NaN if missing was never seen."""
-        names = category_names(cells, boolean=self.kind == "boolean")
-        codes = looked_up(names, self.codes)
-        absent = pd.isna(names)
-        unknown = np.isnan(codes) & ~absent
-        self._refuse_other_dtype(cells, names, unknown)
-        codes[unknown] = self.other
-        if self.missing is not None:
-            codes[absent] = self.missing
-        return codes
-
-    def _refuse_other_dtype(
-        self, cells: pd.Series, names: npt.NDArray[Any], unknown: npt.NDArray[np.bool_]
-    ) -> None:
-        if not unknown.any():
-            return
-        first = names[unknown][0]
-        if self.kind == "boolean":
-            # The other truth value is merely unseen where training rows have only one.
-            non_booleans = [name for name in names[unknown] if name not in ("False", "True")]
-            if non_booleans:
-                raise DataError(
-                    f"Column {self.name!r} held booleans in the training table and holds "
-                    f"{non_booleans[0]!r} here; give True, False or a missing value."
-                )
-            return
-        if any(number_of(name) is not None for name in self.codes):
-            return
-        if dtypes.is_numeric_dtype(cells.dtype) and not dtypes.is_bool_dtype(cells.dtype):
-            holds = "numbers"
-        elif dtypes.is_datetime64_any_dtype(cells.dtype):
-            if any(date_of(name) is not None for name in self.codes):
-                return
-            holds = "dates"
-        else:
-            return
-        raise DataError(
-            f"Column {self.name!r} held categories such as {next(iter(self.codes))!r} in the "
-            f"training table and holds {holds} ({first}) here; give the categories."
-        )
+    assert reading.kind in ("numeric", "datetime")
+    place = cells.name, position
+    if reading.kind == "numeric":
+        values: dict[Part | None, Any] = {None: numbers(cells, reading.text_format)}
+    else:
+        dates = stamps(cells, reading.text_format)
+        values = {part: date_part(dates, part) for part in PARTS}
+    absent = np.isnan(next(iter(values.values())))
+    if absent.all():
+        return (DroppedColumn(*place, EMPTY),)
+    columns = list[NumericColumn | MissingColumn]()
+    for part, numbers_of_part in values.items():
+        present = numbers_of_part[~absent]
+        low, high = float(present.min()), float(present.max())
+        if high / 2 - low / 2 == 0:
+            continue
+        unit = to_unit(present, low, high)
+        scale = low, high, float(unit.mean()), float(unit.std())
+        columns.append(NumericColumn(*place, reading.kind, *scale, reading.text_format, part))
+    if absent.any() and (not columns or _absence_tells(absent, labels)):
+        columns.append(MissingColumn(*place, reading.kind, reading.text_format))
+    return tuple(columns) or (DroppedColumn(*place, CONSTANT),)
 
 
-@dataclass(frozen=True)
-class DroppedColumn:
-    """A column without information: all training rows have the same value, or none."""
+def _absence_tells(absent: npt.NDArray[np.bool_], labels: npt.NDArray[np.int64] | None) -> bool:
+    """Whether a column of its own says which values are missing.
 
-    name: Hashable
-    position: int
-    reason: str
-
-
-UsedColumn = NumericColumn | MissingColumn | CategoryColumn | RateColumn | CountedRateColumn
-Column = UsedColumn | DroppedColumn
+    It does if they are many, or if classes differ in their share by a chi-squared test.
+    """
+    if absent.mean() >= MIN_MISSING:
+        return True
+    if labels is None:
+        return False
+    counts = np.stack(
+        [np.bincount(labels[absent == side], minlength=labels.max() + 1) for side in (True, False)]
+    )
+    return bool(chi2_contingency(counts[:, counts.any(axis=0)]).pvalue < SIGNIFICANCE)
 
 
 def to_unit(values: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.float64]:

@@ -9,16 +9,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.categorical import CategoryColumn, fit_categories
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
-from tabicl_linear.estimator.columns.encodings import (
-    CategoryColumn,
-    Column,
-    DroppedColumn,
-    MissingColumn,
-    UsedColumn,
-)
+from tabicl_linear.estimator.columns.dropped import DroppedColumn
 from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
-from tabicl_linear.estimator.columns.learning import fit_columns
+from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
@@ -26,6 +21,10 @@ from tabicl_linear.estimator.notices import difference, shown, warn_user
 
 OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
 
+UsedColumn: TypeAlias = (
+    NumericColumn | MissingColumn | CategoryColumn | RateColumn | CountedRateColumn | PairColumn
+)
+Column: TypeAlias = UsedColumn | DroppedColumn
 Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
 CategoricalFeatures: TypeAlias = (
     Sequence[int] | Sequence[str] | npt.NDArray[np.bool_] | pd.Index | pd.Series | None
@@ -48,7 +47,7 @@ class TablePreprocessor:
             a column may have several. Comparisons of two columns come last.
     """
 
-    columns: tuple[Column | PairColumn, ...]
+    columns: tuple[Column, ...]
     _labels: list[Hashable] | None
 
     def __init__(
@@ -82,7 +81,9 @@ class TablePreprocessor:
                     ids[name] = count
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
-            records = fit_columns(cells, position, reading=reading, labels=labels)
+            is_numeric = reading.kind in ("numeric", "datetime")
+            learn = fit_numeric if is_numeric else fit_categories
+            records = learn(cells, position, reading, labels)
             columns += _without_repeated_absences(records, cells, absences)
         if notes:
             warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if by_evidence else ''}")
@@ -151,7 +152,7 @@ class TablePreprocessor:
         """
         matrix = self.transform(table)
         frame = self._frame(table)
-        records = list[Column | PairColumn]()
+        records = list[Column]()
         index = 0
         for column in self.columns:
             record = column
@@ -173,7 +174,7 @@ class TablePreprocessor:
         return in_order(table, self._labels, "the training table")
 
     @property
-    def used(self) -> tuple[UsedColumn | PairColumn, ...]:
+    def used(self) -> tuple[UsedColumn, ...]:
         """The records of the columns that make up the matrix, in its order."""
         return tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
 
@@ -199,7 +200,7 @@ class TablePreprocessor:
         is_frame = isinstance(aligned, pd.DataFrame)
         return aligned if is_frame else pd.DataFrame(aligned, columns=self._labels, copy=False)
 
-    def _with(self, columns: Iterable[Column | PairColumn]) -> "TablePreprocessor":
+    def _with(self, columns: Iterable[Column]) -> "TablePreprocessor":
         """The same with other records of the same columns."""
         other = copy.copy(self)
         other.columns = tuple(columns)

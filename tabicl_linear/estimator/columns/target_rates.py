@@ -34,7 +34,7 @@ SIGNIFICANCE = 0.01
 
 @dataclass(frozen=True)
 class RateColumn:
-    """The rate of one class in the category of a row; a record as in `encodings`.
+    """The rate of one class in the category of a row; a record like those of other columns.
 
     Attributes:
         label: Index of the class.

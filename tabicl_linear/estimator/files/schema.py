@@ -4,13 +4,10 @@ from collections.abc import Mapping
 
 from tabicl_linear.embedding.statistics import ContextStatistics
 from tabicl_linear.estimator.choices import LongContext
+from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
-from tabicl_linear.estimator.columns.encodings import (
-    CategoryColumn,
-    DroppedColumn,
-    MissingColumn,
-    NumericColumn,
-)
+from tabicl_linear.estimator.columns.dropped import DroppedColumn
+from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn
 from tabicl_linear.estimator.columns.pairs import PairColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import RateColumn

@@ -8,7 +8,7 @@ import pytest
 from estimator.columns.test_encodings import NAN, OBJECT, fit_all, fit_column
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.encodings import MissingColumn
+from tabicl_linear.estimator.columns.numeric import MissingColumn
 
 
 @pytest.mark.parametrize(

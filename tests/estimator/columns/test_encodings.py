@@ -6,13 +6,13 @@ import pandas as pd
 import pytest
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.encodings import (
+from tabicl_linear.estimator.columns.categorical import (
+    MAX_CATEGORIES,
     CategoryColumn,
-    DroppedColumn,
-    MissingColumn,
-    NumericColumn,
+    fit_categories,
 )
-from tabicl_linear.estimator.columns.learning import MAX_CATEGORIES, fit_columns
+from tabicl_linear.estimator.columns.dropped import DroppedColumn
+from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
 from tabicl_linear.estimator.columns.reading import Reading, read_as
 
 NAN = float("nan")
@@ -22,7 +22,8 @@ OBJECT = {"dtype": object}
 def fit_all(cells, name="a", *, declared_categorical=False, labels=None):
     cells = cells.rename(name)
     reading = Reading("categorical") if declared_categorical else read_as(cells)
-    return fit_columns(cells, 0, reading=reading, labels=labels)
+    is_numeric = reading.kind in ("numeric", "datetime")
+    return (fit_numeric if is_numeric else fit_categories)(cells, 0, reading, labels)
 
 
 def fit_column(cells, name, position, **options):

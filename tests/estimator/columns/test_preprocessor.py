@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.encodings import MissingColumn
+from tabicl_linear.estimator.columns.numeric import MissingColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
 FRAME = pd.DataFrame(
