@@ -25,7 +25,7 @@ from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
-from tabicl_linear.estimator.learners.interface import Companion, ContextLearner, Learners
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.estimator.members.ensemble import (
     Encoded,
     coefficients_alone,
@@ -58,7 +58,9 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     companion = learners.companion(len(classes), len(codes))
     if companion is None:
         return fitted
-    return replace(fitted, companion=_fit_companion(companion, encoded, plan, rows.table))
+    learner, weight = companion
+    other = _fit_members(encoded, columns, classes, plan, learner, table=rows.table)
+    return replace(fitted, companion=FittedCompanion(other.members, other.temperature, weight))
 
 
 def fit_pieces(
@@ -265,18 +267,6 @@ def _fit_members(
         long_context=long_context,
         refinement=passes,
     )
-
-
-def _fit_companion(
-    companion: Companion, rows: Encoded, plan: Plan, table: Table
-) -> FittedCompanion:
-    """A temperature and members of a learner beside the first, of the same rows."""
-    learner = companion.learner.to(plan.device)
-    seed = plan.drawn_seed()
-    with threads(plan.n_jobs):
-        temperature = Evidence(table, rows.codes, plan, seed).temperature(learner)
-        members = fit_ensemble(learner, rows, plan, seed=seed)
-    return FittedCompanion(members.halved(), temperature, companion.weight)
 
 
 def _score(

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 import torch
 
@@ -62,18 +62,6 @@ class ContextLearner(Protocol[State]):
         """Logits of unlabelled rows, each independent of the others."""
 
 
-class Companion(NamedTuple):
-    """Another learner whose logits are mixed with those of the first.
-
-    Attributes:
-        learner: The learner.
-        weight: Of its logits; those of the first weigh the rest of one.
-    """
-
-    learner: ContextLearner[Any]
-    weight: float
-
-
 class Learners(ABC):
     """Makes the learner of a table."""
 
@@ -98,8 +86,13 @@ class Learners(ABC):
     ) -> ContextLearner[Any]:
         """The learner for so many classes and rows, to which others are added if it grows."""
 
-    def companion(self, num_classes: int, num_rows: int) -> Companion | None:
-        """What is fitted beside that learner where no rows will be added; nothing by default."""
+    def companion(
+        self, num_classes: int, num_rows: int
+    ) -> tuple[ContextLearner[Any], float] | None:
+        """What is fitted beside that learner where no rows will be added; nothing by default.
+
+        With it the weight of its logits; those of the first learner weigh the rest of one.
+        """
         return None
 
 

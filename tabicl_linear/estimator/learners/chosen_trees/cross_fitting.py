@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
@@ -22,10 +21,9 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     scheme,
 )
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
-from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor, fit_rows
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor, cpu_kernels, fit_rows
 from tabicl_linear.estimator.learners.closed_form import check_budget
-from tabicl_linear.estimator.learners.interface import Companion, ContextLearner, Learners
-from tabicl_linear.kernels.chosen import using
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
 from tabicl_linear.types import Bool, Float, Int, Tensor
@@ -132,15 +130,6 @@ class ChosenTrees(nn.Module):
         """Grow trees on labelled rows, and solve the regressions; see `ContextLearner.fit`.
 
         Nothing is spilled: memory does not grow with the rows.
-
-        Args:
-            x: Features; NaN and infinities count as missing.
-            y: Class indices from 0.
-            categorical: Which columns hold category codes, none if left out; those of the state if
-                there is one.
-            rows_per_chunk: Rows processed together. The result is the same up to rounding.
-            spill: Unused.
-            state: After earlier rows, with a growth, to which these are added.
         """
         if state is not None:
             return self._with_more(state, x, y, rows_per_chunk)
@@ -159,7 +148,7 @@ class ChosenTrees(nn.Module):
             growth = growth._replace(tasks=tuple(map(TaskSums.of_first, tasks)))
             state = state._replace(growth=growth)
             return self._with_more(state, x[:, most:], y[:, most:], rows_per_chunk)
-        with using(tokenwise(device=torch.device("cpu"), backend="auto")):
+        with cpu_kernels():
             predictors = tuple(fit_rows(rows)[0] for rows in tasks)
         return row_major(state._replace(predictors=predictors))
 
@@ -246,10 +235,11 @@ class ChosenTreesLearners(Learners):
             self.options, max_columns=self.max_columns, num_classes=num_classes, grows=grows
         )
 
-    def companion(self, num_classes: int, num_rows: int) -> Companion | None:
+    def companion(
+        self, num_classes: int, num_rows: int
+    ) -> tuple[ContextLearner[Any], float] | None:
         """What reads tables without trees, where there are trees, but few rows for them."""
         weight = next((weight for most, weight in WEIGHTS_BESIDE if num_rows <= most), 0.0)
         if self.others is None or num_rows < FEWEST_ROWS or not weight:
             return None
-        learner = self.others().for_table(num_classes, num_rows)
-        return Companion(learner, weight)
+        return self.others().for_table(num_classes, num_rows), weight

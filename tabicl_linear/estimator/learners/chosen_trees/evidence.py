@@ -92,32 +92,33 @@ class PenaltySearch:
         deviation: Standard deviation of each kind of fixed features.
         targets: Labels of the rows left out, one-hot.
         num_solutions: Divisions in all.
+        narrow: Whether to go on with two penalties after the first division.
     """
 
-    def __init__(self, deviation: float, targets: Tensor, num_solutions: int) -> None:
+    def __init__(
+        self, deviation: float, targets: Tensor, num_solutions: int, *, narrow: bool
+    ) -> None:
         self._deviation, self._targets, self._num_solutions = deviation, targets, num_solutions
-        self._tries = dict[float, tuple[list[Trial], OutOfFold]]()
+        self._narrow, self._tries = narrow, dict[float, tuple[list[Trial], OutOfFold]]()
 
-    def start(self, regression: Regression, places: Tensor, *, narrow: bool) -> None:
-        """Solve the first division.
+    def add(self, regression: Regression, places: Tensor) -> None:
+        """Solve another division.
 
         Args:
             regression: Of the division.
             places: Places in the sample of the rows that it leaves out.
-            narrow: Whether to go on with two penalties only.
         """
-        for penalty in PENALTIES[::-2] if narrow else PENALTIES:
-            self._try(penalty, regression, places)
-            if narrow and self._best() != penalty:
-                break
-        if narrow:
+        is_first = not self._tries
+        if is_first and self._narrow:
+            for penalty in PENALTIES[::-2]:
+                self._try(penalty, regression, places)
+                if self._best() != penalty:
+                    break
             best = self._best()
             self._tries = {best: self._tries[best]}
             self._try(best / 4, regression, places)
-
-    def add(self, regression: Regression, places: Tensor) -> None:
-        """Solve another division."""
-        for penalty in self._tries:
+            return
+        for penalty in PENALTIES if is_first else tuple(self._tries):
             self._try(penalty, regression, places)
 
     def best(self) -> tuple[list[Solution], OutOfFold]:

@@ -5,8 +5,9 @@ Where rows are few, from products of rows, in float32: two rows have as many lea
 there are trees in which they share one. Where they are many, from sums over rows, in float64.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -79,27 +80,9 @@ class LeafSums(NamedTuple):
             targets.sum(0),
         )
 
-    @classmethod
-    def over(cls, chunks: Iterable[LeafRows], num_leaves: int) -> "LeafSums":
-        """Sums over the rows of all chunks, of which there must be one."""
-        sums: LeafSums | None = None
-        for rows in chunks:
-            more = cls.of(rows, num_leaves)
-            sums = more if sums is None else sums.plus(more)
-        assert sums is not None, "sums over no rows"
-        return sums
-
     def plus(self, other: "LeafSums") -> "LeafSums":
         """Sums over the rows of both."""
-        return LeafSums(
-            self.rows + other.rows,
-            self.together + other.together,
-            self.of_leaves + other.of_leaves,
-            self.gram + other.gram,
-            self.cross + other.cross,
-            self.fixed + other.fixed,
-            self.labels + other.labels,
-        )
+        return LeafSums(*map(add, self, other))
 
     def ridge_sums(self) -> RidgeSums:
         """The same with leaves and fixed features side by side."""
@@ -154,6 +137,9 @@ class RowRegression:
         num_leaves: Leaves of the trees.
         kinds: Where each kind of fixed features stands.
         asked: Indices of the rows asked about.
+
+    Attributes:
+        leaves: Leaves of the rows asked about.
     """
 
     def __init__(
@@ -168,6 +154,7 @@ class RowRegression:
         # Rows asked about come last: the corner of a factor is all that leaving them out takes.
         order = torch.cat([is_other.nonzero().squeeze(1), asked])
         rows = LeafRows(*(part[order.to(part.device)] for part in rows))
+        self.leaves = rows.leaves[len(rows.targets) - len(asked) :]
         self._targets, self._num_asked, self._num_kinds = rows.targets, len(asked), len(kinds)
         products = chosen(shared_leaves)(rows.leaves)
         mean = products.mean(0)
@@ -260,11 +247,14 @@ class SumRegression:
         sums: Over all its rows.
         kinds: Where each kind of fixed features stands.
         asked: The rows asked about.
+
+    Attributes:
+        leaves: Leaves of the rows asked about.
     """
 
     def __init__(self, sums: LeafSums, kinds: Sequence[slice], asked: LeafRows) -> None:
         self._num_leaves, self._kinds, self._asked = len(sums.together), kinds, asked
-        self._sums = sums.ridge_sums()
+        self._sums, self.leaves = sums.ridge_sums(), asked.leaves
 
     def solve(self, penalty: float, deviation: float) -> Trial:
         """Solve it and ask it as a context of fixed features; see `RowRegression.solve`."""
