@@ -4,7 +4,7 @@ import pandas as pd
 import small_tables
 
 from experiments.growth import run as experiment
-from tabicl_linear.estimator.learners.chosen_trees import growth
+from tabicl_linear.estimator.learners.chosen_trees import boosting
 
 
 def test_arms_are_grown_apart_and_compared(tmp_path, monkeypatch, capsys):
@@ -12,12 +12,12 @@ def test_arms_are_grown_apart_and_compared(tmp_path, monkeypatch, capsys):
     large = small_tables.write(tmp_path / "large")
     index = pd.read_csv(large / "index.csv")
     index.assign(name="large_" + index["name"]).to_csv(large / "index.csv", index=False)
-    before = vars(growth).copy()
+    before = vars(boosting).copy()
     command = ["--tables", str(folder), "--large", str(large), "--output", str(tmp_path / "out")]
     command += ["--arms", "default", "leaves of 12"]
     assert experiment.main(command) == 0
     assert "4 tables (small and large)" in capsys.readouterr().out
-    assert {name: vars(growth)[name] for name in before} == before
+    assert {name: vars(boosting)[name] for name in before} == before
     scores = pd.read_csv(tmp_path / "out" / "scores.csv")
     assert scores["model"].tolist() == ["default"] * 4 + ["leaves of 12"] * 4
     losses = scores.pivot(index="table", columns="model", values="log_loss")
@@ -27,4 +27,4 @@ def test_arms_are_grown_apart_and_compared(tmp_path, monkeypatch, capsys):
 
 
 def test_arms_name_numbers_that_there_are():
-    assert all(hasattr(growth, name) for arm in experiment.ARMS.values() for name in arm)
+    assert all(hasattr(boosting, name) for arm in experiment.ARMS.values() for name in arm)

@@ -21,7 +21,7 @@ from experiments.development.comparison import by_table, markdown
 from experiments.development.scoring import score
 from experiments.development.tables import LARGE, load_tables
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.estimator.learners.chosen_trees import growth
+from tabicl_linear.estimator.learners.chosen_trees import boosting
 from tabicl_linear.files import written_whole
 
 ARMS: dict[str, Mapping[str, float]] = {
@@ -40,7 +40,7 @@ ARMS: dict[str, Mapping[str, float]] = {
     "all columns": {"SHARE_OF_COLUMNS": 1.0},
     "a quarter of the columns": {"SHARE_OF_COLUMNS": 0.25},
 }
-"""Numbers of `growth` that differ from those of the package."""
+"""Numbers of `boosting` that differ from those of the package."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
                 continue
             with ExitStack() as stack:
                 for name, value in ARMS[arm].items():
-                    stack.enter_context(patch.object(growth, name, value))
+                    stack.enter_context(patch.object(boosting, name, value))
                 measured = score(TabICLLinearClassifier(), table, split)
             row = {"model": arm, "protocol": table.protocol.name, "table": table.name}
             rows.append(row | {"split": number} | measured._asdict())

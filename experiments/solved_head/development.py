@@ -32,7 +32,7 @@ from experiments.development.tables import LARGE, Rows, Table, load_tables
 from experiments.solved_head.gate import Gate, described, kept_gates
 from experiments.solved_head.learners import FIXED, WITH_LEARNED, Arms, trained
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.estimator.learners.chosen_trees.learner_choice import MAX_COLUMNS
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import MAX_COLUMNS
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
 from tabicl_linear.evaluation import metrics
 from tabicl_linear.files import written_whole

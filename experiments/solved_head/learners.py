@@ -16,13 +16,15 @@ from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
-from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import OPTIONS, ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import Division, divisions, scheme
 from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import FixedAlone, Penalties
-from tabicl_linear.estimator.learners.chosen_trees.learner_choice import OPTIONS
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafRows
-from tabicl_linear.estimator.learners.chosen_trees.task_fit import fit_divisions, fit_rows
+from tabicl_linear.estimator.learners.chosen_trees.solving import LeafRows
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
+    Predictor,
+    fit_divisions,
+    fit_rows,
+)
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.ridge_inputs.leave_one_out import solve
@@ -240,6 +242,7 @@ class Arms:
         categorical: Bool[Tensor, "1 m"],
         rows_per_chunk: int,
         spill: Path | None = None,
+        state: None = None,
     ) -> "Kept":
         """Fit all arms."""
         members = zip(x.split(1), y.split(1), categorical.split(1), strict=True)

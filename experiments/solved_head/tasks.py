@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.data.stream import PriorStream, Stage
 from tabicl_linear.embedding.statistics import context_statistics, standardise
-from tabicl_linear.estimator.learners.chosen_trees.growth import grow
+from tabicl_linear.estimator.learners.chosen_trees.boosting import grow
 from tabicl_linear.priors import (
     ClusterPrior,
     Mixture,

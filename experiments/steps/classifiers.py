@@ -16,14 +16,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator import fitting
-from tabicl_linear.estimator.columns.encodings import (
-    CategoryColumn,
-    DroppedColumn,
-    MissingColumn,
+from tabicl_linear.estimator.columns.categorical import CategoryColumn
+from tabicl_linear.estimator.columns.dropped import DroppedColumn
+from tabicl_linear.estimator.columns.numeric import MissingColumn
+from tabicl_linear.estimator.columns.preprocessor import (
+    Column,
+    Table,
+    TablePreprocessor,
     UsedColumn,
 )
-from tabicl_linear.estimator.columns.pairs import PairColumn
-from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
@@ -111,7 +112,7 @@ class PartialPreprocessor(TablePreprocessor):
         return self
 
     @property
-    def used(self) -> tuple[UsedColumn | PairColumn, ...]:
+    def used(self) -> tuple[UsedColumn, ...]:
         """The records of the columns that make up the matrix: without relevance the first ones."""
         every = super().used
         return every if RELEVANCE in self._parts else every[: self._width]
@@ -122,7 +123,7 @@ class PartialPreprocessor(TablePreprocessor):
         holds_codes = super().categorical
         return holds_codes if CATEGORIES in self._parts else np.zeros_like(holds_codes)
 
-    def _without_missing(self, column: UsedColumn | DroppedColumn) -> UsedColumn | DroppedColumn:
+    def _without_missing(self, column: Column) -> Column:
         if MISSING in self._parts:
             return column
         reason = "missing values are not told apart"

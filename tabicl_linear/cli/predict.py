@@ -6,7 +6,6 @@ Reads and writes CSV, TSV or Parquet, by suffix. The output file is written atom
 import argparse
 import codecs
 import signal
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,41 +29,45 @@ def main(argv: list[str]) -> int:
         DataError: A table cannot be read, used or written.
     """
     options = _parser().parse_args(argv)
+    predict = _on_cluster if options.dask else _in_pieces if options.stream else _at_once
     with warnings_as_lines("predict"), handled(exit_by, signal.SIGTERM):
-        _predict(options)
+        predict(options)
     return 0
 
 
-def _predict(options: argparse.Namespace) -> None:
-    # The classifier imports torch, which takes seconds, so files and names are checked first.
-    from tabicl_linear.cli.predict_tables import TableOptions, read_tables, with_predictions
+# The classifier imports torch, which takes seconds: files and names are checked before.
+
+
+def _at_once(options: argparse.Namespace) -> None:
+    """Read whole tables, and find what does not fit together before anything is computed."""
+    from tabicl_linear.cli.predict_tables import read_tables, with_predictions
     from tabicl_linear.cli.table_output import check_writable, write_table
     from tabicl_linear.estimator.notices import shown
-    from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, check_readable, name_of
+    from tabicl_linear.estimator.rows.table_file import (
+        STANDARD_INPUT,
+        TableFile,
+        TextFormat,
+        check_readable,
+    )
 
-    if options.dask:
-        _check_streamable(options, "--dask")
-        with ended_at_once():
-            from tabicl_linear.cli import predict_dask
-
-        predict_dask.check_cluster(options)
-        predict_dask.predict_on_cluster(options, _classifier(options))
-        return
-    if options.stream:
-        _check_streamable(options, "--stream")
-    elif options.train == options.test == STANDARD_INPUT:
+    paths = options.train, options.test
+    if options.train == options.test == STANDARD_INPUT:
         raise ConfigError("TRAIN and TEST are both standard input; give a file for one of them.")
-    check_writable(options.output, (options.train, options.test))
-    if options.stream:
-        classifier = _classifier(options)
-        from tabicl_linear.cli.predict_stream import predict_in_pieces
-
-        predict_in_pieces(options, classifier)
-        return
-    check_readable(options.train)
-    check_readable(options.test)
-    of_tables = {field.name: getattr(options, field.name) for field in fields(TableOptions)}
-    tables = read_tables(options.train, options.test, TableOptions(**of_tables))
+    check_writable(options.output, paths)
+    for path in paths:
+        check_readable(path)
+    as_written = (*options.id_columns, options.target)
+    text = TextFormat(options.sep, options.encoding, options.na_values, as_written)
+    train, test = (TableFile(path, text) for path in paths)
+    tables = read_tables(
+        train,
+        test,
+        options.target,
+        id_columns=options.id_columns,
+        drop=options.drop,
+        categorical=options.categorical,
+        dates=options.dates,
+    )
     classifier = _classifier(options)
     classifier.fit(tables.train, tables.labels)
     probabilities = classifier.predict_proba(tables.test)
@@ -73,9 +76,58 @@ def _predict(options: argparse.Namespace) -> None:
     if not options.quiet:
         rows, columns = tables.train.shape
         say(
-            f"read {name_of(options.train)}: {rows} rows, {columns} columns, classes "
+            f"read {train.name}: {rows} rows, {columns} columns, classes "
             f"{shown(list(classes))}; wrote {options.output}: {len(tables.test)} rows"
         )
+
+
+def _in_pieces(options: argparse.Namespace) -> None:
+    """Read tables, and write predictions, in pieces."""
+    import pandas as pd
+
+    from tabicl_linear.cli.predict_tables import check_columns, with_predictions
+    from tabicl_linear.cli.table_output import check_writable, table_writer
+    from tabicl_linear.estimator.notices import progress_bar
+    from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
+
+    _check_streamable(options, "--stream")
+    check_writable(options.output, (options.train, options.test))
+    classifier = _classifier(options)
+    train, test = TableFile(options.train), TableFile(options.test)
+    target = options.target
+    train.require(target)
+    features, names = ([name for name in file.columns if name != target] for file in (train, test))
+    check_columns(features, names, files=(train.name, test.name))
+    num_rows = test.num_rows()
+    if num_rows == 0:
+        raise no_rows(test.name)
+    classifier.fit(train.path, target)
+    classifier.verbose = 0  # one bar for all pieces instead of one for each
+    label_type = train.labels(target).dtype
+    with (
+        table_writer(options.output) as write,
+        progress_bar("predict", num_rows, not options.quiet) as bar,
+    ):
+        for piece in test.pieces(names, train.texts()):
+            probabilities = classifier.predict_proba(piece)
+            ids = pd.DataFrame(index=piece.index)
+            write(with_predictions(ids, classifier.classes_, probabilities, label_type))
+            bar.update(len(piece))
+    if not options.quiet:
+        say(
+            f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
+            f"{len(classifier.classes_)} classes; wrote {options.output}: {num_rows} rows"
+        )
+
+
+def _on_cluster(options: argparse.Namespace) -> None:
+    """Let workers of a cluster score a partitioned table."""
+    _check_streamable(options, "--dask")
+    with ended_at_once():
+        from tabicl_linear.cli import predict_dask
+
+    predict_dask.check_cluster(options)
+    predict_dask.predict_on_cluster(options, _classifier(options))
 
 
 def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":

@@ -4,7 +4,6 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,38 +16,10 @@ from tabicl_linear.estimator.columns.category_names import text_of
 from tabicl_linear.estimator.columns.text_formats import ISO, date_format, placeholder, read_dates
 from tabicl_linear.estimator.notices import difference, shown, warn_user
 from tabicl_linear.estimator.rows.labels import checked_labels, typed_labels
-from tabicl_linear.estimator.rows.table_file import TableFile, TextFormat, check_present, is_text
+from tabicl_linear.estimator.rows.table_file import TableFile, check_present, is_text
 
 MIN_ROW_NUMBERS = 30
 """Consecutive integers that are no coincidence."""
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """What the columns of TRAIN and TEST are, and how their text is read (see `TextFormat`).
-
-    Attributes:
-        target: Column of the labels.
-        id_columns: Columns that identify rows: never features, kept in the output.
-        drop: Columns to leave out.
-        categorical: Columns to read as categories.
-        dates: Columns of dates that are written as text.
-    """
-
-    target: str
-    id_columns: Sequence[str] = ()
-    drop: Sequence[str] = ()
-    categorical: Sequence[str] = ()
-    dates: Sequence[str] = ()
-    sep: str | None = None
-    encoding: str = "utf-8"
-    na_values: Sequence[str] = ()
-
-    @property
-    def text(self) -> TextFormat:
-        """How text is read: identifiers and labels as they are written."""
-        as_written = (*self.id_columns, self.target)
-        return TextFormat(self.sep, self.encoding, self.na_values, as_written)
 
 
 @dataclass(frozen=True)
@@ -64,29 +35,48 @@ class PredictionTables:
     ids: pd.DataFrame
 
 
-def read_tables(train_path: Path, test_path: Path, options: TableOptions) -> PredictionTables:
+def read_tables(
+    train_file: TableFile,
+    test_file: TableFile,
+    target: str,
+    *,
+    id_columns: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    dates: Sequence[str] = (),
+) -> PredictionTables:
     """Read both files and find what does not fit together before anything is computed.
 
     Warns of columns that look like row numbers.
 
+    Args:
+        train_file: Rows with labels.
+        test_file: Rows to predict.
+        target: Column of the labels.
+        id_columns: Columns that identify rows: never features, kept in the output.
+        drop: Columns to leave out.
+        categorical: Columns to read as categories.
+        dates: Columns of dates that are written as text.
+
     Raises:
         DataError: A file cannot be read, a column is missing, or labels are.
     """
-    train_file, test_file = (TableFile(path, options.text) for path in (train_path, test_path))
     train = train_file.frame()
     # A column of texts in TRAIN may hold in TEST what looks like numbers, where 007 would be 7.
     test = test_file.frame([name for name in train.columns if is_text(train[name])])
-    labels = _labels(train, train_file, options)
-    _require(options.id_columns, test, test_file, "--id-columns")
-    _require([name for name in options.drop if name not in test], train, train_file, "--drop")
-    _require(options.dates, train, train_file, "--dates")
-    ids = test[list(dict.fromkeys(options.id_columns))]
-    left_out = [options.target, *options.id_columns, *options.drop]
+    train_file.require(target)
+    _check_named_once(target, id_columns, drop)
+    labels = _labels(train[target], train_file, id_columns)
+    _require(id_columns, test, test_file, "--id-columns")
+    _require([name for name in drop if name not in test], train, train_file, "--drop")
+    _require(dates, train, train_file, "--dates")
+    ids = test[list(dict.fromkeys(id_columns))]
+    left_out = [target, *id_columns, *drop]
     train = train.drop(columns=left_out, errors="ignore")
     test = test.drop(columns=left_out, errors="ignore")
     if train.shape[1] == 0:
         raise DataError(
-            f"{train_file.name} has no column besides the target {options.target!r} and those "
+            f"{train_file.name} has no column besides the target {target!r} and those "
             "left out; add some."
         )
     check_columns(
@@ -95,11 +85,11 @@ def read_tables(train_path: Path, test_path: Path, options: TableOptions) -> Pre
         files=(train_file.name, test_file.name),
         hint=", or leave some out by --drop or --id-columns",
     )
-    _require(options.categorical, train, train_file, "--categorical")
-    for name in (name for name in options.dates if name in train):
+    _require(categorical, train, train_file, "--categorical")
+    for name in (name for name in dates if name in train):
         columns = [(train_file.name, train[name]), (test_file.name, test[name])]
         if not all(dtypes.is_datetime64_any_dtype(column.dtype) for _, column in columns):
-            train[name], test[name] = dates(columns, name)
+            train[name], test[name] = read_dates_of(columns, name)
     suspects = _row_numbers(train)
     if suspects:
         warnings.warn(
@@ -146,24 +136,25 @@ def check_columns(
         )
 
 
-def _labels(train: pd.DataFrame, file: TableFile, options: TableOptions) -> pd.Series:
-    target = options.target
-    file.require(target)
-    twice = [name for name in options.id_columns if name in options.drop]
+def _check_named_once(target: str, id_columns: Sequence[str], drop: Sequence[str]) -> None:
+    twice = [name for name in id_columns if name in drop]
     if twice:
         raise DataError(
             f"--id-columns {twice[0]} is also in --drop; name it once: in --id-columns to keep "
             "it in the output, in --drop to leave it out."
         )
-    if target in (*options.id_columns, *options.drop):
+    if target in (*id_columns, *drop):
         raise DataError(f"--target {target} is also in --id-columns or --drop; name it once.")
-    labels = train[target]
+
+
+def _labels(labels: pd.Series, file: TableFile, id_columns: Sequence[str]) -> pd.Series:
+    """The labels in their type, checked."""
     if not file.is_typed:
         labels = typed_labels(labels)
     check_present(labels, file.name)
     checked_labels(labels)
     columns_of_output = {"prediction", *(f"proba_{label}" for label in labels.unique())}
-    clash = [name for name in options.id_columns if name in columns_of_output]
+    clash = [name for name in id_columns if name in columns_of_output]
     if clash:
         raise DataError(
             f"--id-columns {clash[0]}: the output has a column of this name; rename it."
@@ -195,7 +186,7 @@ def _row_numbers(table: pd.DataFrame) -> list[str]:
     return names
 
 
-def dates(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series]:
+def read_dates_of(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series]:
     """Cells of one column in several files, as dates and times (UTC) in one format for all of them.
 
     Where days and months may be told apart in two ways, the month comes first; a warning says the

@@ -3,18 +3,17 @@
 import logging
 import signal
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from logging.handlers import MemoryHandler
 from types import FrameType
 from typing import NoReturn
 
 from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
-from tabicl_linear.signals import STOP_SIGNALS, handled
 
 
-def signals_raise() -> AbstractContextManager[None]:
-    """Let SIGTERM and SIGINT end the program cleanly outside training, too."""
-    return handled(_raise_stopped, *STOP_SIGNALS)
+def raise_stopped(signum: int, frame: FrameType | None) -> NoReturn:
+    """Let a signal end the program cleanly outside training, too."""
+    raise StoppedBySignal(signum, f"Stopped by {signal.Signals(signum).name}.")
 
 
 @contextmanager
@@ -42,7 +41,3 @@ def show_log_lines() -> None:
         if isinstance(handler, MemoryHandler):
             handler.flushLevel = logging.NOTSET
             handler.flush()
-
-
-def _raise_stopped(signum: int, frame: FrameType | None) -> NoReturn:
-    raise StoppedBySignal(signum, f"Stopped by {signal.Signals(signum).name}.")

@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 
@@ -23,10 +23,10 @@ def table_writer(path: Path) -> Iterator[Write]:
     Raises:
         DataError: The file cannot be written; nothing is left behind.
     """
-    open_file = _parquet if suffix_of(path) == PARQUET else _text
+    writer = _parquet_writer if suffix_of(path) == PARQUET else _text_writer
     try:
-        with written_whole(path) as partial, open_file(partial, path) as write:
-            yield write
+        with written_whole(path) as partial, partial.open("wb") as file, ExitStack() as layers:
+            yield writer(path, file, layers)
     except OSError as error:
         raise DataError(
             f"{path} cannot be written: {error.strerror or error}; name a file in a writable "
@@ -66,40 +66,35 @@ def check_writable(path: Path, inputs: Sequence[Path]) -> None:
         ) from error
 
 
-@contextmanager
-def _text(partial: Path, path: Path) -> Iterator[Write]:
-    with ExitStack() as files:
-        stream: Any = files.enter_context(partial.open("wb"))
-        if path.suffix.lower() == GZIP:
-            # Without a name and a time, equal tables are equal files.
-            stream = files.enter_context(gzip.GzipFile("", "wb", fileobj=stream, mtime=0))
-        text = files.enter_context(io.TextIOWrapper(stream, encoding="utf-8", newline=""))
-        is_first = True
+def _text_writer(path: Path, file: IO[bytes], layers: ExitStack) -> Write:
+    stream: Any = file
+    if path.suffix.lower() == GZIP:
+        # Without a name and a time, equal tables are equal files.
+        stream = layers.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+    text = layers.enter_context(io.TextIOWrapper(stream, encoding="utf-8", newline=""))
+    sep = "\t" if suffix_of(path) == TSV else ","
+    is_first = True
 
-        def write(frame: pd.DataFrame) -> None:
-            nonlocal is_first
-            sep = "\t" if suffix_of(path) == TSV else ","
-            frame.to_csv(text, index=False, header=is_first, sep=sep)
-            is_first = False
+    def write(frame: pd.DataFrame) -> None:
+        nonlocal is_first
+        frame.to_csv(text, index=False, header=is_first, sep=sep)
+        is_first = False
 
-        yield write
+    return write
 
 
-@contextmanager
-def _parquet(partial: Path, _: Path) -> Iterator[Write]:
+def _parquet_writer(_: Path, file: IO[bytes], layers: ExitStack) -> Write:
     # Imported here, since only Parquet needs it.
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
-    with ExitStack() as files:
-        file = files.enter_context(partial.open("wb"))
-        writer: Any = None
+    writer: Any = None
 
-        def write(frame: pd.DataFrame) -> None:
-            nonlocal writer
-            table = pa.Table.from_pandas(frame, preserve_index=False)
-            if writer is None:
-                writer = files.enter_context(ParquetWriter(file, table.schema))
-            writer.write_table(table)
+    def write(frame: pd.DataFrame) -> None:
+        nonlocal writer
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if writer is None:
+            writer = layers.enter_context(ParquetWriter(file, table.schema))
+        writer.write_table(table)
 
-        yield write
+    return write

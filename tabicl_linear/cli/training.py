@@ -14,7 +14,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from tabicl_linear.callbacks.provenance import Provenance
 from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
 from tabicl_linear.cli.launch import Launch, LostProcess, limited
-from tabicl_linear.cli.process import log_lines, show_log_lines, signals_raise
+from tabicl_linear.cli.process import log_lines, raise_stopped, show_log_lines
 from tabicl_linear.cli.resume import GIVEN_ANEW, Resume, option_value
 from tabicl_linear.cli.run_folder import RunFolder
 from tabicl_linear.cli.trainer_options import (
@@ -27,6 +27,7 @@ from tabicl_linear.cli.trainer_options import (
 from tabicl_linear.config import PROBES, ConfigCLI
 from tabicl_linear.config_messages import OBJECTIONS, raised_by, reason
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.signals import STOP_SIGNALS, handled
 from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.task import NonFiniteTraining
 
@@ -145,7 +146,8 @@ def run(verb: str, options: list[str]) -> int:
     SIGINT, 143 after SIGTERM.
     """
     try:
-        with signals_raise(), without_noise(), log_lines(), ExitStack() as held:
+        stopping = handled(raise_stopped, *STOP_SIGNALS)
+        with stopping, without_noise(), log_lines(), ExitStack() as held:
             path = option_value(options, "ckpt_path")
             if path is None and verb != "fit" and not any(map(_runs_nothing, options)):
                 raise ConfigError(f"--ckpt_path is missing: name the checkpoint to {verb}.")

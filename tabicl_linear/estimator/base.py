@@ -24,12 +24,12 @@ from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
-from tabicl_linear.estimator.members.ensemble import progress_bar
+from tabicl_linear.estimator.notices import progress_bar
 from tabicl_linear.estimator.plan import Plan, checked_plan, resolved_device
 from tabicl_linear.estimator.rows.frames import from_other_library
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
-from tabicl_linear.estimator.rows.pieces import Pieces, RowsInPieces, checked_pieces, rows_of_file
+from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces, rows_of_file
 from tabicl_linear.model import InContextModel
 
 
@@ -103,19 +103,21 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         _refuse(unsupported)
         plan = self._plan()
+        classes: npt.NDArray[Any] | None = None
+        num_rows: int | None = None
         if isinstance(X, str | os.PathLike):
-            rows = rows_of_file(Path(X), y)
+            pieces, classes, num_rows = rows_of_file(Path(X), y)
         elif isinstance(X, Iterator):
             if y is not None:
                 raise DataError("An iterator gives pairs (X, y) of pieces: leave y out.")
-            rows = RowsInPieces(checked_pieces(X, type(self).__name__))
+            pieces = checked_pieces(X, type(self).__name__)
         else:
-            whole = checked_rows(X, y, type(self).__name__)
-            self.fitted_ = fitting.fit(whole, plan, self._learners())
+            rows = checked_rows(X, y, type(self).__name__)
+            self.fitted_ = fitting.fit(rows, plan, self._learners())
             return self
-        with progress_bar("read", rows.num_rows, plan.progress) as bar:
-            pieces = _counted(rows.pieces, bar)
-            self.fitted_ = fitting.fit_pieces(pieces, plan, self._learners(), rows.classes)
+        with progress_bar("read", num_rows, plan.progress) as bar:
+            counted = _counted(pieces, bar)
+            self.fitted_ = fitting.fit_pieces(counted, plan, self._learners(), classes)
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:

@@ -18,8 +18,10 @@ from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
 from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.learners import pretrained
-from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.learner_choice import ChosenTreesLearners
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
+    ChosenTrees,
+    ChosenTreesLearners,
+)
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded

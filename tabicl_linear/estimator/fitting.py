@@ -25,7 +25,7 @@ from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
-from tabicl_linear.estimator.learners.interface import Companion, ContextLearner, Learners
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.estimator.members.ensemble import (
     Encoded,
     coefficients_alone,
@@ -58,7 +58,9 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     companion = learners.companion(len(classes), len(codes))
     if companion is None:
         return fitted
-    return replace(fitted, companion=_fit_companion(companion, encoded, plan, rows.table))
+    learner, weight = companion
+    other = _fit_members(encoded, columns, classes, plan, learner, table=rows.table)
+    return replace(fitted, companion=FittedCompanion(other.members, other.temperature, weight))
 
 
 def fit_pieces(
@@ -110,7 +112,7 @@ def start(
     classes = np.unique(rows.labels if classes is None else classes)
     _check_several(classes)
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
-    return _fit_first_rows(rows, classes, plan, learner, compares_columns=learners.compares_columns)
+    return _fit_first_rows(rows, classes, plan, learner)
 
 
 def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False) -> Fitted:
@@ -133,13 +135,8 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
         scores = pd.concat([scores, score], ignore_index=True)
     matrix, columns = fitted.columns.read(rows.table, codes)
     if fitted.held is not None:
-        fitted_anew = _fit_first_rows(
-            joined_rows(fitted.held, rows),
-            fitted.classes,
-            plan,
-            fitted.members.model,
-            compares_columns=fitted.columns.pairs,
-        )
+        every, learner = joined_rows(fitted.held, rows), fitted.members.model
+        fitted_anew = _fit_first_rows(every, fitted.classes, plan, learner)
         return replace(fitted_anew, prequential=scores)
     encoded = Encoded(matrix, codes, columns.categorical, len(fitted.classes))
     with threads(plan.n_jobs):
@@ -155,19 +152,14 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
 
 
 def _fit_first_rows(
-    rows: Rows,
-    classes: npt.NDArray[Any],
-    plan: Plan,
-    learner: ContextLearner[Any],
-    *,
-    compares_columns: bool,
+    rows: Rows, classes: npt.NDArray[Any], plan: Plan, learner: ContextLearner[Any]
 ) -> Fitted:
     """Fit on all rows so far; the first ones teach the columns, and are held until enough do."""
     num_held = _rows_held(learner)
     first = rows.part(slice(num_held)) if num_held else rows
     codes = class_codes(first.labels, classes)
-    columns = plan.new_columns(pairs=compares_columns)
-    if compares_columns and len(np.unique(codes)) > 1:
+    columns = plan.new_columns(pairs=num_held > 0)
+    if num_held and len(np.unique(codes)) > 1:
         matrix = columns.fit_transform(first.table, codes)
         columns = columns.counting(first.table, codes) if len(codes) == num_held else columns
     else:
@@ -234,8 +226,8 @@ def _fit_members(
         rows: The rows as numbers.
         columns: What encoded them.
         classes: Class labels, sorted.
-        plan: How.
-        learner: What reads them.
+        plan: What the classifier is asked to do.
+        learner: What reads the rows.
         table: The rows as they were given; None where they came in pieces.
         in_order: Whether rows will be added, so that members write them in their order, unless
             all are held.
@@ -275,18 +267,6 @@ def _fit_members(
         long_context=long_context,
         refinement=passes,
     )
-
-
-def _fit_companion(
-    companion: Companion, rows: Encoded, plan: Plan, table: Table
-) -> FittedCompanion:
-    """A temperature and members of a learner beside the first, of the same rows."""
-    learner = companion.learner.to(plan.device)
-    seed = plan.drawn_seed()
-    with threads(plan.n_jobs):
-        temperature = Evidence(table, rows.codes, plan, seed).temperature(learner)
-        members = fit_ensemble(learner, rows, plan, seed=seed)
-    return FittedCompanion(members.halved(), temperature, companion.weight)
 
 
 def _score(

@@ -1,9 +1,11 @@
-"""What users are told about their table."""
+"""What users are told: about their table, and how far the work is."""
 
 import inspect
 import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any
+
+from tqdm import tqdm
 
 MOST_SHOWN = 10
 """Column names in a message."""
@@ -36,3 +38,20 @@ def difference(expected: Sequence[Hashable], columns: Sequence[Hashable]) -> str
     if not parts and len(columns) != len(expected):
         parts = ["a name occurs twice"]
     return "; ".join(parts)
+
+
+class _Bar(tqdm):
+    monitor_interval = 0  # or even a bar that is not shown starts a thread that stays
+
+
+def progress_bar(what: str, total: int | None, progress: bool) -> tqdm:
+    """A bar on stderr that counts rows."""
+    # disable=None: no bar if stderr is not a terminal.
+    return _Bar(
+        total=total,
+        desc=what,
+        unit="row",
+        unit_scale=True,
+        leave=False,
+        disable=None if progress else True,
+    )

@@ -114,12 +114,6 @@ class Plan:
         """The seed of a fit; a generator gives another one each time."""
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def rows_at_a_time(self, num_rows: int) -> int:
-        """Rows in the network at a time for a table of so many rows, over all members."""
-        rows = rows_that_fit(self.device) if self.rows_per_batch is None else self.rows_per_batch
-        # To be refined, each member is fitted alone: each stops, and keeps its start, on its own.
-        return min(rows, num_rows * (1 if self.refine else self.num_members))
-
     def in_memory(
         self,
         compute: Callable[[int], Result],
@@ -127,10 +121,10 @@ class Plan:
         matrix: npt.NDArray[np.float32],
         most: int | None = None,
     ) -> Result:
-        """What `compute` makes of a matrix, given the number of rows in the network at a time.
+        """What `compute` makes of a matrix, given how many rows to have in the network at a time.
 
         Args:
-            compute: Called again with fewer rows if memory runs out.
+            compute: Takes rows at a time, over all members; called again if memory runs out.
             doing: What it does, for the message.
             matrix: Rows `[rows, columns]`.
             most: At most so many at a time.
@@ -138,10 +132,12 @@ class Plan:
         Raises:
             DataError: Memory ran out twice.
         """
-        rows = self.rows_at_a_time(len(matrix))
+        rows = rows_that_fit(self.device) if self.rows_per_batch is None else self.rows_per_batch
+        # To be refined, each member is fitted alone: each stops, and keeps its start, on its own.
+        every = len(matrix) * (1 if self.refine else self.num_members)
         return retried_smaller(
             compute,
-            rows if most is None else min(rows, most),
+            min(rows, every) if most is None else min(rows, every, most),
             what=f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns",
             device=self.device,
         )

@@ -21,8 +21,8 @@ from tabicl_linear.estimator.members.ensemble import (
     Encoded,
     FittedEnsemble,
     as_seen,
-    progress_bar,
 )
+from tabicl_linear.estimator.notices import progress_bar
 from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Int, Tensor

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 import tiny_model
 
+from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.__main__ import main
-from tabicl_linear.cli import predict_stream
+from tabicl_linear.cli import predict_tables
 from tabicl_linear.estimator.rows import table_file
 
 
@@ -138,7 +139,7 @@ def test_a_mismatch_is_found_before_the_fit(folder, model, monkeypatch):
     def fit(*_):
         raise AssertionError("fitted")
 
-    monkeypatch.setattr(predict_stream.TabICLLinearClassifier, "fit", fit)
+    monkeypatch.setattr(TabICLLinearClassifier, "fit", fit)
     table = pd.read_csv(folder / "test.csv").drop(columns="b")
     table.to_csv(folder / "test.csv", index=False)
     assert run(folder, model, "--stream") == 2
@@ -147,13 +148,13 @@ def test_a_mismatch_is_found_before_the_fit(folder, model, monkeypatch):
 
 def test_the_output_has_its_name_only_once_it_is_complete(folder, model, monkeypatch):
     seen = []
-    with_predictions = predict_stream.with_predictions
+    with_predictions = predict_tables.with_predictions
 
     def watched(*arguments):
         seen.append(sorted(path.name for path in folder.iterdir()))
         return with_predictions(*arguments)
 
-    monkeypatch.setattr(predict_stream, "with_predictions", watched)
+    monkeypatch.setattr(predict_tables, "with_predictions", watched)
     assert run(folder, model, "--stream") == 0
     assert len(seen) == 3
     assert not any("out.csv" in names for names in seen)
@@ -212,7 +213,7 @@ def test_standard_input_cannot_be_read_twice(folder, model, capsys):
 def test_faults_at_the_end_of_the_test_table_are_found_before_the_fit(
     folder, model, capsys, monkeypatch
 ):
-    monkeypatch.setattr(predict_stream.TabICLLinearClassifier, "fit", None)
+    monkeypatch.setattr(TabICLLinearClassifier, "fit", None)
     with (folder / "test.csv").open("a") as file:
         file.write("1,2,x,more\n")
     assert run(folder, model, "--stream") == 2
@@ -221,13 +222,13 @@ def test_faults_at_the_end_of_the_test_table_are_found_before_the_fit(
 
 def test_ensembles_by_name(folder, model, monkeypatch):
     seen = []
-    fit = predict_stream.TabICLLinearClassifier.fit
+    fit = TabICLLinearClassifier.fit
 
     def watched(self, *arguments):
         seen.append(fit(self, *arguments).ensemble_)
         return self
 
-    monkeypatch.setattr(predict_stream.TabICLLinearClassifier, "fit", watched)
+    monkeypatch.setattr(TabICLLinearClassifier, "fit", watched)
     arguments = [folder / "train.csv", folder / "test.csv", "--target", "y", "--model", model]
     arguments += ["--output", folder / "out.csv", "--stream", "--ensemble", "paper"]
     assert main(["predict", *map(str, arguments)]) == 0

@@ -14,13 +14,13 @@ import tiny_model
 
 from tabicl_linear.__main__ import main
 from tabicl_linear.cli.predict_tables import (
-    TableOptions,
     _row_numbers,
     read_tables,
     with_predictions,
 )
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.rows.table_file import TableFile, TextFormat
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +48,9 @@ def predict(model, *options, train="train.csv", test="test.csv", output="out.csv
 
 
 def tables(**options):
-    return read_tables(
-        *(Path(f"{name}.csv") for name in ("train", "test")),
-        TableOptions("y", **options),
-    )
+    text = TextFormat(na_values=options.pop("na_values", ()), as_written=("y",))
+    files = (TableFile(Path(f"{name}.csv"), text) for name in ("train", "test"))
+    return read_tables(*files, "y", **options)
 
 
 ROWS = "1,a,no\n2,b,yes\n" * 4
@@ -196,7 +195,7 @@ def test_labels_that_are_lists_are_refused(files, tmp_path):
     files(test="x\n1\n")
     pd.DataFrame({"x": [1, 2], "y": [[1], [2]]}).to_parquet(tmp_path / "train.parquet")
     with pytest.raises(DataError, match="labels of type ndarray"):
-        read_tables(Path("train.parquet"), Path("test.csv"), TableOptions("y"))
+        read_tables(TableFile(Path("train.parquet")), TableFile(Path("test.csv")), "y")
 
 
 BAD = {

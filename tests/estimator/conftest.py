@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 import tiny_model
 
-from tabicl_linear.estimator.learners.chosen_trees import growth
+from tabicl_linear.estimator.learners.chosen_trees import boosting
 
 
 @pytest.fixture(scope="session")
@@ -16,5 +16,5 @@ def checkpoint(tmp_path_factory):
 def few_trees() -> Iterator[None]:
     """Enough for tables of tests, which take seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growth, "NUM_TREES", 8)
+        patch.setattr(boosting, "NUM_TREES", 8)
         yield

@@ -61,7 +61,7 @@ def test_files_and_pickles_predict_the_same(fitted, table, tmp_path):
 def test_few_rows_have_one_and_many_have_none(rows, weight):
     learners = TabICLLinearClassifier()._learners()
     companion = learners.companion(3, rows)
-    assert (None if companion is None else companion.weight) == weight
+    assert (None if companion is None else companion[1]) == weight
 
 
 @pytest.mark.parametrize("arguments", [{"trees": True}, {"trees": False}, {"ensemble": "paper"}])

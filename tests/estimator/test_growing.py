@@ -127,9 +127,9 @@ def test_more_rows_are_written_in_the_order_given(monkeypatch):
     assert all(view.row_seed is not None for view in classifier.ensemble_.views)
     orders = []
 
-    def recorded(members, views, rows):
+    def recorded(members, views, rows, spill):
         orders.extend(view.row_order(len(rows.matrix)).tolist() for view in views)
-        return as_seen(members, views, rows)
+        return as_seen(members, views, rows, spill)
 
     monkeypatch.setattr(ensemble, "as_seen", recorded)
     classifier.partial_fit(x[40:], y[40:])

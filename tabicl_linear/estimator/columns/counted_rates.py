@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up
-from tabicl_linear.estimator.columns.target_rates import RateColumn
+from tabicl_linear.estimator.columns.target_rates import RateColumn, shrunk
 
 MOST_COUNTED = 16_384
 """Categories of a column that are counted, the first ones; later ones have the mean rate."""
@@ -59,7 +59,7 @@ class CountedRateColumn:
         places = _indices(looked_up(names, self.places))
         places[pd.isna(names)] = MISSING
         rows, hits = (np.where(places >= 0, counts[places], 0) for counts in (self.rows, self.hits))
-        return self._rates(rows, hits)
+        return shrunk(hits, rows, self.mean, self.strength)
 
     def read(
         self, cells: pd.Series, labels: npt.NDArray[np.int64]
@@ -72,22 +72,15 @@ class CountedRateColumn:
         of_places = pd.DataFrame({"place": places, "hit": is_hit}).groupby("place")
         rows_before = of_places.cumcount().to_numpy()
         hits_before = of_places["hit"].cumsum().to_numpy() - is_hit
-        rates = self._rates(
-            np.where(is_counted, column.rows[places] + rows_before, 0),
-            np.where(is_counted, column.hits[places] + hits_before, 0),
-        )
+        rows = np.where(is_counted, column.rows[places] + rows_before, 0)
+        hits = np.where(is_counted, column.hits[places] + hits_before, 0)
+        rates = shrunk(hits, rows, self.mean, self.strength)
         size = len(column.rows)
         counts = (
             np.bincount(places[is_counted], minlength=size),
             np.bincount(places[is_counted & (is_hit == 1)], minlength=size),
         )
         return rates, replace(column, rows=column.rows + counts[0], hits=column.hits + counts[1])
-
-    def _rates(
-        self, rows: npt.NDArray[np.int64], hits: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
-        rates: npt.NDArray[np.float64] = (hits + self.strength * self.mean) / (rows + self.strength)
-        return rates
 
     def _with_places(
         self, names: npt.NDArray[np.object_]

@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, missing
-from tabicl_linear.estimator.columns.target_rates import of_other_folds
+from tabicl_linear.estimator.columns.target_rates import of_other_folds, shrunk
 
 FEWEST_ROWS = 50
 """Rows below which nothing can be said: numbers."""
@@ -103,6 +103,6 @@ def _error(groups: Codes, labels: Codes) -> float:
     total = np.zeros(len(STRENGTHS))
     for hit, of_others in zip(hits, sums, strict=True):
         for place, strength in enumerate(STRENGTHS):
-            rates = (of_others + strength * hit.mean()) / (counts + strength)
+            rates = shrunk(of_others, counts, hit.mean(), strength)
             total[place] += np.square(rates - hit).mean()
     return float(total.min())

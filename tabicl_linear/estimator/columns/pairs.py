@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up, place_of
-from tabicl_linear.estimator.columns.encodings import CategoryColumn, Column, NumericColumn
 from tabicl_linear.estimator.columns.information import chance, information
+from tabicl_linear.estimator.columns.numeric import NumericColumn
 from tabicl_linear.estimator.columns.reading import numbers
 
 FEWEST_VALUES, MOST_VALUES = 3, 256
@@ -68,8 +69,8 @@ class PairColumn:
             if self.says == "equality":
                 return _equal(first, second)
             return looked_up(first, self.codes) - looked_up(second, self.codes)
-        values = numbers(cells, self.name, self.text_formats[0])
-        other_values = numbers(others, self.other_name, self.text_formats[1])
+        values = numbers(cells, self.text_formats[0])
+        other_values = numbers(others, self.text_formats[1])
         if self.says == "equality":
             return _equal(values, other_values)
         return values - other_values
@@ -85,7 +86,7 @@ class _Compared(NamedTuple):
 
 
 def fit_pairs(
-    frame: pd.DataFrame, columns: Sequence[Column], labels: npt.NDArray[np.int64]
+    frame: pd.DataFrame, columns: Sequence[object], labels: npt.NDArray[np.int64]
 ) -> tuple[PairColumn, ...]:
     """The comparisons that tell more about the classes than the columns compared do."""
     if len(frame) > MOST_ROWS:
@@ -105,15 +106,16 @@ def fit_pairs(
     return tuple(pair for _, pair in gains[:MOST_PAIRS])
 
 
-def _comparable(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[_Compared]:
+def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Compared]:
     """Columns of categories or whole numbers: neither few values, nor many, nor all the same."""
     for column in columns:
-        cells = frame.iloc[:, column.position]
         if isinstance(column, CategoryColumn) and column.kind == "categorical":
+            cells = frame.iloc[:, column.position]
             names = category_names(cells)
             compared = _Compared(column, cells, names, frozenset(names) - {None})
         elif isinstance(column, NumericColumn) and column.part is None:
-            values = numbers(cells, column.name, column.text_format)
+            cells = frame.iloc[:, column.position]
+            values = numbers(cells, column.text_format)
             present = np.unique(values[~np.isnan(values)])
             if not (present == present.round()).all():
                 continue

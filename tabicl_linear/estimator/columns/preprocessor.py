@@ -9,16 +9,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.categorical import CategoryColumn, fit_categories
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
-from tabicl_linear.estimator.columns.encodings import (
-    CategoryColumn,
-    Column,
-    DroppedColumn,
-    MissingColumn,
-    UsedColumn,
-)
+from tabicl_linear.estimator.columns.dropped import DroppedColumn
 from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
-from tabicl_linear.estimator.columns.learning import fit_columns
+from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
@@ -26,6 +21,10 @@ from tabicl_linear.estimator.notices import difference, shown, warn_user
 
 OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
 
+UsedColumn: TypeAlias = (
+    NumericColumn | MissingColumn | CategoryColumn | RateColumn | CountedRateColumn | PairColumn
+)
+Column: TypeAlias = UsedColumn | DroppedColumn
 Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
 CategoricalFeatures: TypeAlias = (
     Sequence[int] | Sequence[str] | npt.NDArray[np.bool_] | pd.Index | pd.Series | None
@@ -48,7 +47,7 @@ class TablePreprocessor:
             a column may have several. Comparisons of two columns come last.
     """
 
-    columns: tuple[Column | PairColumn, ...]
+    columns: tuple[Column, ...]
     _labels: list[Hashable] | None
 
     def __init__(
@@ -67,13 +66,13 @@ class TablePreprocessor:
             DataError: A column cannot be encoded, a declared categorical column does not exist, or
                 no column varies.
         """
-        frame = _framed(table)
-        self._labels = list(frame.columns) if isinstance(table, pd.DataFrame) else None
+        self._labels = list(table.columns) if isinstance(table, pd.DataFrame) else None
+        frame = self._frame(table)
         is_categorical = self._are_categorical(frame)
         notes, columns, absences, by_evidence = [], list[Column](), set[bytes](), False
         ids = dict[Hashable, int]()
         for position, (name, cells) in enumerate(frame.items()):
-            reading = Reading("categorical") if is_categorical[position] else read_as(cells, name)
+            reading = Reading("categorical") if is_categorical[position] else read_as(cells)
             if reading == PLAIN_NUMBERS and labels is not None:
                 reading = whole_numbers(cells, labels) or PLAIN_NUMBERS
                 by_evidence = by_evidence or bool(reading.note)
@@ -82,7 +81,9 @@ class TablePreprocessor:
                     ids[name] = count
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
-            records = fit_columns(cells, name, position, reading=reading, labels=labels)
+            is_numeric = reading.kind in ("numeric", "datetime")
+            learn = fit_numeric if is_numeric else fit_categories
+            records = learn(cells, position, reading, labels)
             columns += _without_repeated_absences(records, cells, absences)
         if notes:
             warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if by_evidence else ''}")
@@ -104,7 +105,7 @@ class TablePreprocessor:
         itself (and its fold), as its label would be among them.
         """
         matrix = self.fit(table, labels).transform(table)
-        frame = _framed(table)
+        frame = self._frame(table)
         for index, column in enumerate(self.used):
             if isinstance(column, RateColumn):
                 matrix[:, index] = column.cross_fitted(frame.iloc[:, column.position], labels)
@@ -119,10 +120,13 @@ class TablePreprocessor:
             DataError: A frame's columns are not those of the training table, or a column does not
                 hold the same kind of values as in training.
         """
-        frame = _framed(self.align(table))
+        frame = self._frame(table)
         matrix = np.empty((len(frame), len(self.used)), dtype=np.float32)
         for index, column in enumerate(self.used):
-            matrix[:, index] = _encoded(column, frame)
+            cells = [frame.iloc[:, column.position]]
+            if isinstance(column, PairColumn):
+                cells.append(frame.iloc[:, column.other_position])
+            matrix[:, index] = column.encode(*cells)
         return matrix
 
     def counting(self, table: Table, labels: npt.NDArray[np.int64]) -> "TablePreprocessor":
@@ -130,7 +134,7 @@ class TablePreprocessor:
 
         `table` and `labels` are the training rows that `fit_transform` was given.
         """
-        frame = _framed(table)
+        frame = self._frame(table)
         return self._with(
             CountedRateColumn.of(column, frame.iloc[:, column.position], labels)
             if isinstance(column, RateColumn)
@@ -147,8 +151,8 @@ class TablePreprocessor:
         row has those of the rows before it.
         """
         matrix = self.transform(table)
-        frame = _framed(self.align(table))
-        records = list[Column | PairColumn]()
+        frame = self._frame(table)
+        records = list[Column]()
         index = 0
         for column in self.columns:
             record = column
@@ -170,7 +174,7 @@ class TablePreprocessor:
         return in_order(table, self._labels, "the training table")
 
     @property
-    def used(self) -> tuple[UsedColumn | PairColumn, ...]:
+    def used(self) -> tuple[UsedColumn, ...]:
         """The records of the columns that make up the matrix, in its order."""
         return tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
 
@@ -189,7 +193,14 @@ class TablePreprocessor:
         """Columns of the training table."""
         return max(column.position for column in self.columns) + 1
 
-    def _with(self, columns: Iterable[Column | PairColumn]) -> "TablePreprocessor":
+    def _frame(self, table: Table) -> pd.DataFrame:
+        """The table with its columns in training order and, in messages, under their names."""
+        aligned = self.align(table)
+        # Columns are only read, so an array need not be copied.
+        is_frame = isinstance(aligned, pd.DataFrame)
+        return aligned if is_frame else pd.DataFrame(aligned, columns=self._labels, copy=False)
+
+    def _with(self, columns: Iterable[Column]) -> "TablePreprocessor":
         """The same with other records of the same columns."""
         other = copy.copy(self)
         other.columns = tuple(columns)
@@ -226,14 +237,6 @@ class TablePreprocessor:
                 )
             are_categorical[position] = True
         return are_categorical
-
-
-def _encoded(column: UsedColumn | PairColumn, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Numbers of a column, or of two compared, for the rows of a frame."""
-    cells = frame.iloc[:, column.position]
-    if isinstance(column, PairColumn):
-        return column.encode(cells, frame.iloc[:, column.other_position])
-    return column.encode(cells)
 
 
 def _warn_of_ids(ids: dict[Hashable, int], num_rows: int) -> None:
@@ -281,8 +284,3 @@ def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.
             "any order."
         )
     return frame[expected]
-
-
-def _framed(table: Table) -> pd.DataFrame:
-    # Columns are only read, so an array need not be copied.
-    return table if isinstance(table, pd.DataFrame) else pd.DataFrame(table, copy=False)

@@ -4,7 +4,6 @@ A column is read by what it *holds*, not by the dtype it came with: text that is
 as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
-from collections.abc import Hashable
 from datetime import time
 from typing import Any, Literal, NamedTuple
 
@@ -65,14 +64,14 @@ PLAIN_NUMBERS = Reading("numeric", "." + NO_UNIT)
 """How numbers of any dtype are read, and text that needs no explanation."""
 
 
-def read_as(cells: pd.Series, name: Hashable) -> Reading:
-    """What a training column holds.
+def read_as(cells: pd.Series) -> Reading:
+    """What a training column holds; messages call it by the name of the series.
 
     Raises:
         DataError: The column holds durations, periods, intervals, complex numbers or free text; the
             message says what to give instead.
     """
-    dtype = cells.dtype
+    dtype, name = cells.dtype, cells.name
     if isinstance(dtype, pd.CategoricalDtype):
         return Reading("categorical")
     if dtypes.is_bool_dtype(dtype):
@@ -85,10 +84,10 @@ def read_as(cells: pd.Series, name: Hashable) -> Reading:
         raise DataError(f"Column {name!r} holds durations; give table[{name!r}].dt.total_seconds()")
     if dtypes.is_numeric_dtype(dtype):
         return PLAIN_NUMBERS
-    return _read_objects_as(cells, name)
+    return _read_objects_as(cells)
 
 
-def _read_objects_as(cells: pd.Series, name: Hashable) -> Reading:
+def _read_objects_as(cells: pd.Series) -> Reading:
     present = cells[~missing(cells)]
     if present.empty:
         return Reading("categorical")
@@ -100,24 +99,24 @@ def _read_objects_as(cells: pd.Series, name: Hashable) -> Reading:
     if content == "time":
         return Reading("datetime", TIMES[-1])
     if content in ("timedelta", "timedelta64"):
-        raise DataError(f"Column {name!r} holds durations; give them as a number of seconds.")
+        raise DataError(f"Column {cells.name!r} holds durations; give them as a number of seconds.")
     if content in ("period", "interval"):
-        raise DataError(f"Column {name!r} holds {content} values; turn them into numbers or text.")
+        raise DataError(
+            f"Column {cells.name!r} holds {content} values; turn them into numbers or text."
+        )
     # What stands for a missing number is a category like others if there are no numbers.
     values = present[~placeholder(present)]
     reading = None
     if not values.empty:
         # Each text once: those of a long column are few.
-        reading = _read_as_numbers(
-            values.drop_duplicates() if content == "string" else values, name
-        )
+        reading = _read_as_numbers(values.drop_duplicates() if content == "string" else values)
         if reading is None and content == "string" and (text_format := date_format(values)):
             note = f"{values.iloc[0]!r} as dates ({text_format})"
             reading = Reading("datetime", text_format, note)
     if reading is None:
-        _warn_of_mixed(values, name, content)
+        _warn_of_mixed(values, content)
         if content == "string":
-            _refuse_free_text(present, name)
+            _refuse_free_text(present)
         return Reading("categorical")
     if len(values) < len(present):
         mark = present[placeholder(present)].iloc[0]
@@ -126,41 +125,42 @@ def _read_objects_as(cells: pd.Series, name: Hashable) -> Reading:
     return reading
 
 
-def _read_as_numbers(values: pd.Series, name: Hashable) -> Reading | None:
-    plain = ~np.isnan(_parsed(values, name, ""))
+def _read_as_numbers(values: pd.Series) -> Reading | None:
+    plain = ~np.isnan(_parsed(values, ""))
     if plain.all():
         return PLAIN_NUMBERS
     units = {unit_of(value) for value in values if isinstance(value, str)}
     if len(units - {""}) > 1 or {"%", ""} <= units:
         return None  # amounts in several currencies are not comparable, nor "5 %" and "5"
     for decimal in (".", ","):
-        if not np.isnan(_parsed(values, name, decimal)).any():
+        if not np.isnan(_parsed(values, decimal)).any():
             note = f"{values[~plain].iloc[0]!r} as numbers"
             return Reading("numeric", decimal + ("".join(units) or NO_UNIT), note)
     return None
 
 
-def _warn_of_mixed(values: pd.Series, name: Hashable, content: str) -> None:
-    is_number = ~np.isnan(_parsed(values, name, ""))
+def _warn_of_mixed(values: pd.Series, content: str) -> None:
+    is_number = ~np.isnan(_parsed(values, ""))
     if is_number.sum() > len(values) / 2 or (content.startswith("mixed") and is_number.any()):
         text = values[~is_number].iloc[0]
         warn_user(
-            f"Column {name!r} mixes numbers with other values such as {text!r} "
+            f"Column {values.name!r} mixes numbers with other values such as {text!r} "
             f"({int((~is_number).sum())} of {len(values)} training rows): it is read as "
             "categories. Replace those values by NaN if the column is numeric."
         )
 
 
-def _refuse_free_text(present: pd.Series, name: Hashable) -> None:
+def _refuse_free_text(present: pd.Series) -> None:
     texts = present.drop_duplicates().astype(str)
     words = texts.str.split().str.len().mean()
     if len(texts) < MIN_FREE_TEXTS or len(texts) < len(present) / 2 or words < MIN_FREE_WORDS:
         return
     shown = texts.iloc[0] if len(texts.iloc[0]) <= 40 else f"{texts.iloc[0][:40]}..."
     raise DataError(
-        f"Column {name!r} holds free text ({len(texts)} different values with {words:.0f} words on "
-        f"average, such as {shown!r}): drop it, turn it into numbers beforehand (for example with "
-        "TfidfVectorizer and TruncatedSVD of scikit-learn), or name it in categorical_features."
+        f"Column {present.name!r} holds free text ({len(texts)} different values with {words:.0f} "
+        f"words on average, such as {shown!r}): drop it, turn it into numbers beforehand (for "
+        "example with TfidfVectorizer and TruncatedSVD of scikit-learn), or name it in "
+        "categorical_features."
     )
 
 
@@ -176,12 +176,11 @@ def missing(cells: pd.Series) -> npt.NDArray[np.bool_]:
     return absent | cells.isin(MISSING_TEXT).to_numpy(dtype=bool)
 
 
-def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[np.float64]:
+def numbers(cells: pd.Series, text_format: str) -> npt.NDArray[np.float64]:
     """The cells as float64; NaN where missing or infinite.
 
     Args:
-        cells: Cells of a column.
-        name: Label of the column.
+        cells: Cells of a column, with its label as name.
         text_format: Decimal sign and unit of text, see `Reading`.
 
     Raises:
@@ -189,53 +188,54 @@ def numbers(cells: pd.Series, name: Hashable, text_format: str) -> npt.NDArray[n
             first such value.
     """
     if dtypes.is_complex_dtype(cells.dtype):
-        raise DataError(f"Column {name!r} holds complex numbers; give real numbers.")
+        raise DataError(f"Column {cells.name!r} holds complex numbers; give real numbers.")
     absent = missing(cells)
     if not absent.all() and _holds_dates(cells):
         raise DataError(
-            f"Column {name!r} held numbers in the training table and holds dates here "
+            f"Column {cells.name!r} held numbers in the training table and holds dates here "
             f"({cells[~absent].iloc[0]}); convert it."
         )
     if dtypes.is_numeric_dtype(cells.dtype):
         values = cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
         values = decimals(values, cells.dtype)
     else:
-        values = _parsed(cells, name, text_format[:1])
+        values = _parsed(cells, text_format[:1])
         wrong = np.isnan(values) & ~absent
         if wrong.any():
             wrong &= ~placeholder(cells)
         if wrong.any():
             raise DataError(
-                f"Column {name!r} held numbers in the training table and holds "
+                f"Column {cells.name!r} held numbers in the training table and holds "
                 f"{cells[wrong].iloc[0]!r} here; give numbers or missing values."
             )
         if unit := text_format[1:]:
             is_number = ~np.isnan(values)
             if unit != "%":  # what pandas reads has no unit, and fits
-                is_number &= np.isnan(_parsed(cells, name, ""))
-            _refuse_other_unit(cells[is_number], name, unit)
+                is_number &= np.isnan(_parsed(cells, ""))
+            _refuse_other_unit(cells[is_number], unit)
     values[~np.isfinite(values)] = np.nan
     return values
 
 
-def _refuse_other_unit(cells: pd.Series, name: Hashable, unit: str) -> None:
+def _refuse_other_unit(cells: pd.Series, unit: str) -> None:
     """Refuse text in another unit; text without one counts as in the unit, except of percent."""
     fitting = {unit} if unit == "%" else {unit, ""}
     of_training = "without a unit" if unit == NO_UNIT else f"in {unit}"
     for value in cells:
         if isinstance(value, str) and unit_of(value) not in fitting:
             raise DataError(
-                f"Column {name!r} held numbers {of_training} in the training table and holds "
+                f"Column {cells.name!r} held numbers {of_training} in the training table and holds "
                 f"{value!r} here; convert it."
             )
 
 
-def stamps(cells: pd.Series, name: Hashable, text_format: str) -> pd.Series:
+def stamps(cells: pd.Series, text_format: str) -> pd.Series:
     """The dates of a column as time stamps without zone, in UTC; NaT where missing.
 
     Raises:
         DataError: A cell is not a date; the message names the column and the first such value.
     """
+    name = cells.name
     if isinstance(cells.dtype, pd.CategoricalDtype):
         cells = cells.astype(object)  # of dates or of text: what the categories are
     try:
@@ -280,7 +280,7 @@ def _holds_dates(cells: pd.Series) -> bool:
     )
 
 
-def _parsed(cells: pd.Series, name: Hashable, decimal: str) -> npt.NDArray[np.float64]:
+def _parsed(cells: pd.Series, decimal: str) -> npt.NDArray[np.float64]:
     """The numbers that texts and objects stand for; NaN where they are not numbers.
 
     Without a decimal sign only what pandas reads counts as a number.
@@ -288,7 +288,7 @@ def _parsed(cells: pd.Series, name: Hashable, decimal: str) -> npt.NDArray[np.fl
     objects = cells.astype(object)
     parsed = pd.to_numeric(objects, errors="coerce")
     if dtypes.is_complex_dtype(parsed.dtype):
-        raise DataError(f"Column {name!r} holds complex numbers; give real numbers.")
+        raise DataError(f"Column {cells.name!r} holds complex numbers; give real numbers.")
     values = parsed.to_numpy(dtype=np.float64, copy=True)
     if decimal:
         # "1.234" means another number where the comma is the decimal sign.

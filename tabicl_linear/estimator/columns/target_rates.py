@@ -11,6 +11,7 @@ label of a row in a category of its own.
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ SIGNIFICANCE = 0.01
 
 @dataclass(frozen=True)
 class RateColumn:
-    """The rate of one class in the category of a row; a record as in `encodings`.
+    """The rate of one class in the category of a row; a record like those of other columns.
 
     Attributes:
         label: Index of the class.
@@ -67,14 +68,11 @@ class RateColumn:
         """Rates of the training rows, each without the rows of its own fold."""
         codes, _ = _numbered(category_names(cells))
         counts, sums = of_other_folds(codes, None, labels == self.label)
-        rates: npt.NDArray[np.float64] = (sums + self.strength * self.mean) / (
-            counts + self.strength
-        )
-        return rates
+        return shrunk(sums, counts, self.mean, self.strength)
 
 
 def fit_rates(
-    cells: pd.Series, name: Hashable, position: int, labels: npt.NDArray[np.int64]
+    cells: pd.Series, position: int, labels: npt.NDArray[np.int64]
 ) -> tuple[RateColumn, ...]:
     """Rates of the classes in the categories of a training column; none if they say nothing."""
     names = category_names(cells)
@@ -94,12 +92,19 @@ def fit_rates(
         if strength is None:
             continue
         mean = float(np.mean(labels == label))
-        rates = (sums + strength * mean) / (counts + strength)
+        rates = shrunk(sums, counts, mean, strength)
         of_texts = {distinct[i]: float(rates[i]) for i in commonest if distinct[i] is not None}
         absent = [float(rates[i]) for i in range(num_categories) if distinct[i] is None]
         missing = absent[0] if absent else mean
-        columns.append(RateColumn(name, position, label, of_texts, missing, mean, strength))
+        columns.append(RateColumn(cells.name, position, label, of_texts, missing, mean, strength))
     return tuple(columns)
+
+
+def shrunk(
+    hits: npt.NDArray[Any], rows: npt.NDArray[Any], mean: float, strength: float
+) -> npt.NDArray[np.float64]:
+    """Rates of hits among rows, to which `strength` rows of the mean rate are added."""
+    return np.asarray((hits + strength * mean) / (rows + strength))
 
 
 def of_other_folds(

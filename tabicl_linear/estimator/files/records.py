@@ -8,7 +8,8 @@ that a file names.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -44,6 +45,7 @@ _CELLS: Mapping[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = 
 """Objects in cells of tables: what files call them, their text, and back."""
 
 
+@dataclass
 class Packer:
     """Turns objects into JSON.
 
@@ -53,9 +55,8 @@ class Packer:
         models: The distinct models met so far; the JSON refers to them by position.
     """
 
-    def __init__(self) -> None:
-        self.tensors: dict[str, Tensor] = {}
-        self.models: list[InContextModel] = []
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    models: list[InContextModel] = field(default_factory=list)
 
     def pack(self, value: Any, where: str) -> Any:
         """The JSON of a value, which messages call `where`; indexes and series become lists.
@@ -146,27 +147,21 @@ class Packer:
         return {_KIND: "record", "tag": TAGS[cls], "fields": fields}
 
 
+@dataclass(frozen=True)
 class Unpacker:
     """Turns JSON back into objects.
 
-    Args:
+    Attributes:
         tensors: The tensors that the JSON refers to.
         models: The models that it refers to, by position.
         device: Where to put tensors (arrays stay in memory).
         dtype: Of states of the models' layers; None leaves them.
     """
 
-    def __init__(
-        self,
-        tensors: Mapping[str, Tensor],
-        models: list[InContextModel],
-        device: torch.device,
-        dtype: torch.dtype | None,
-    ) -> None:
-        self.tensors = tensors
-        self.models = models
-        self.device = device
-        self.dtype = dtype
+    tensors: Mapping[str, Tensor]
+    models: Sequence[InContextModel]
+    device: torch.device
+    dtype: torch.dtype | None
 
     def unpack(self, tree: Any) -> Any:
         """The value that `Packer.pack` was given.
@@ -201,7 +196,7 @@ class Unpacker:
         # Files from before there were tags name the place of the class: module:tag.
         tag = tree["tag"] if "tag" in tree else tree["class"].rpartition(":")[2]
         cls: Any = RECORDS.get(tag)
-        fields = {field: self.unpack(value) for field, value in tree["fields"].items()}
+        fields = {name: self.unpack(value) for name, value in tree["fields"].items()}
         names = None if cls is None else _field_names(cls)
         if names is None or (names and not _suits(cls, names, fields.keys())):
             raise CheckpointError(f"it holds a {tag} that this version does not know")
@@ -230,7 +225,7 @@ class Unpacker:
 def _field_names(cls: type) -> tuple[str, ...]:
     """Fields of a dataclass or named tuple; none for plain classes."""
     if dataclasses.is_dataclass(cls):
-        return tuple(field.name for field in dataclasses.fields(cls))
+        return tuple(each.name for each in dataclasses.fields(cls))
     names: tuple[str, ...] = cls._fields if issubclass(cls, tuple) else ()  # type: ignore[attr-defined]
     return names
 
@@ -238,9 +233,9 @@ def _field_names(cls: type) -> tuple[str, ...]:
 def _suits(cls: type, names: tuple[str, ...], fields: Set[str]) -> bool:
     """Whether a class has the fields of a file; those with defaults older files may lack."""
     may_lack = {
-        field.name
-        for field in (dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ())
-        if field.default is not dataclasses.MISSING
+        each.name
+        for each in (dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ())
+        if each.default is not dataclasses.MISSING
     }
     return set(names) - may_lack <= fields <= set(names)
 

@@ -4,23 +4,20 @@ from collections.abc import Mapping
 
 from tabicl_linear.embedding.statistics import ContextStatistics
 from tabicl_linear.estimator.choices import LongContext
+from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
-from tabicl_linear.estimator.columns.encodings import (
-    CategoryColumn,
-    DroppedColumn,
-    MissingColumn,
-    NumericColumn,
-)
+from tabicl_linear.estimator.columns.dropped import DroppedColumn
+from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn
 from tabicl_linear.estimator.columns.pairs import PairColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.learners.blocks import BlockStates, ContextBlocks
+from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTreesState
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
-from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
+from tabicl_linear.estimator.learners.chosen_trees.solving import LeafSums
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.estimator.learners.closed_form import ClosedFormState
 from tabicl_linear.estimator.learners.many_classes import DigitStates, ManyClasses

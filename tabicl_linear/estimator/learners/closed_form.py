@@ -9,7 +9,7 @@ from torch import nn
 
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.estimator.learners.interface import refuse_more_rows
+from tabicl_linear.estimator.learners.interface import Learners, refuse_more_rows
 from tabicl_linear.estimator.members.memory import free_bytes
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeState
@@ -92,15 +92,11 @@ class ClosedForm(nn.Module):
 
 
 @dataclass(frozen=True)
-class ClosedForms:
+class ClosedForms(Learners):
     """Learners in closed form for tables of any number of classes."""
 
     options: RidgeOptions
     max_columns: int
-
-    is_causal = takes_pieces = False
-    # What comparing does was measured with trees alone.
-    compares_columns = False
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ClosedForm:
         """The learner for so many classes; no row can be added to its states.
@@ -113,9 +109,6 @@ class ClosedForms:
         if num_classes > MOST_MAPPED:
             options = replace(options, calibration="confidence")
         return ClosedForm(options, max_columns=self.max_columns, num_classes=num_classes)
-
-    def companion(self, num_classes: int, num_rows: int) -> None:
-        """Nothing is fitted beside it."""
 
 
 def check_budget(options: RidgeOptions, *, num_columns: int, num_rows: int) -> None:

@@ -1,7 +1,8 @@
 """What the ensemble expects of a learner, and what learners that ask another one share."""
 
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 import torch
 
@@ -61,40 +62,38 @@ class ContextLearner(Protocol[State]):
         """Logits of unlabelled rows, each independent of the others."""
 
 
-class Companion(NamedTuple):
-    """Another learner whose logits are mixed with those of the first.
-
-    Attributes:
-        learner: The learner.
-        weight: Of its logits; those of the first weigh the rest of one.
-    """
-
-    learner: ContextLearner[Any]
-    weight: float
-
-
-class Learners(Protocol):
+class Learners(ABC):
     """Makes the learner of a table."""
 
     @property
     def is_causal(self) -> bool:
         """Whether rows can be added to all states."""
+        return False
 
     @property
     def takes_pieces(self) -> bool:
         """Whether rows can be added to states of learners that grow."""
+        return self.is_causal
 
     @property
     def compares_columns(self) -> bool:
-        """Whether it gains by columns that compare others (`columns/pairs.py`)."""
+        """Whether it gains by columns that compare others (`columns/pairs.py`), as trees do."""
+        return False
 
+    @abstractmethod
     def for_table(
         self, num_classes: int, num_rows: int, *, grows: bool = False
     ) -> ContextLearner[Any]:
         """The learner for so many classes and rows, to which others are added if it grows."""
 
-    def companion(self, num_classes: int, num_rows: int) -> Companion | None:
-        """What is fitted beside that learner where no rows will be added."""
+    def companion(
+        self, num_classes: int, num_rows: int
+    ) -> tuple[ContextLearner[Any], float] | None:
+        """What is fitted beside that learner where no rows will be added; nothing by default.
+
+        With it the weight of its logits; those of the first learner weigh the rest of one.
+        """
+        return None
 
 
 class ComposedLearner(Generic[State]):

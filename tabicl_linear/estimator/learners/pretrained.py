@@ -7,27 +7,22 @@ from typing import Any
 
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
-from tabicl_linear.estimator.learners.interface import ContextLearner
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.estimator.learners.many_classes import ManyClasses
 from tabicl_linear.model import InContextModel
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
 
 @dataclass(frozen=True)
-class PretrainedLearners:
+class PretrainedLearners(Learners):
     """Learners of one model for tables of any number of classes."""
 
     model: InContextModel
-
-    # What comparing does was measured with trees alone.
-    compares_columns = False
 
     @property
     def is_causal(self) -> bool:
         """Whether rows can be added to states."""
         return self.model.is_causal
-
-    takes_pieces = is_causal
 
     def for_table(
         self, num_classes: int, num_rows: int, *, grows: bool = False
@@ -37,9 +32,6 @@ class PretrainedLearners:
         if num_classes > limit:
             return ManyClasses(self.model, num_classes=num_classes, max_classes=limit)
         return self.model
-
-    def companion(self, num_classes: int, num_rows: int) -> None:
-        """Nothing is fitted beside it."""
 
 
 def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:

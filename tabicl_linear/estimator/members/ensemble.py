@@ -3,14 +3,12 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from tqdm import tqdm
 
 from tabicl_linear.embedding.inputs import chunk_rows
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
@@ -22,7 +20,7 @@ from tabicl_linear.estimator.members import half_precision
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.members.relevance import choose_columns, relevance
 from tabicl_linear.estimator.members.views import PowerColumns, View, draw_views, in_class_order
-from tabicl_linear.estimator.notices import warn_user
+from tabicl_linear.estimator.notices import progress_bar, warn_user
 from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.kernels.state import map_tensors, num_bytes
 from tabicl_linear.types import Float, Int, Tensor
@@ -115,33 +113,28 @@ class FittedEnsemble(Generic[State]):
                 `[rows, classes]`.
             plan: Where to compute; model and states are moved there.
         """
-        return plan.in_memory(partial(self._scores, matrix, pool, plan), "predicting", matrix)
-
-    def _scores(
-        self,
-        matrix: npt.NDArray[np.float32],
-        pool: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
-        plan: Plan,
-        rows_per_batch: int,
-    ) -> npt.NDArray[np.float64]:
         # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
         model = self.model if self.model.device == plan.device else self.model.to(plan.device)
-        batches = replace(self, states=self.in_full(plan.device)).batches()
-        scores = []
-        step = max(1, rows_per_batch // self.group_size)
         work = len(self.views) * len(matrix)
-        with progress_bar("predict", work, plan.progress) as bar, torch.inference_mode():
-            for start in range(0, len(matrix), step):
-                plain = matrix[start : start + step]
-                powered = self.power.transform(plain)
-                members = []
-                for views, state in batches:
-                    x = _joined([(powered if v.power else plain)[:, v.columns] for v in views])
-                    logits = _read(model, state, x.to(plan.device))[..., : self.num_classes]
-                    members.append(in_class_order(logits.double().cpu().numpy(), views))
-                    bar.update(len(views) * len(plain))
-                scores.append(pool(np.concatenate(members)))
-        return np.concatenate(scores, axis=-2)
+
+        def scores(rows_per_batch: int) -> npt.NDArray[np.float64]:
+            batches = replace(self, states=self.in_full(plan.device)).batches()
+            pooled = []
+            step = max(1, rows_per_batch // self.group_size)
+            with progress_bar("predict", work, plan.progress) as bar, torch.inference_mode():
+                for start in range(0, len(matrix), step):
+                    plain = matrix[start : start + step]
+                    powered = self.power.transform(plain)
+                    members = []
+                    for views, state in batches:
+                        x = _joined([(powered if v.power else plain)[:, v.columns] for v in views])
+                        logits = _read(model, state, x.to(plan.device))[..., : self.num_classes]
+                        members.append(in_class_order(logits.double().cpu().numpy(), views))
+                        bar.update(len(views) * len(plain))
+                    pooled.append(pool(np.concatenate(members)))
+            return np.concatenate(pooled, axis=-2)
+
+        return plan.in_memory(scores, "predicting", matrix)
 
     def on(self, device: str) -> "FittedEnsemble[State]":
         """The same ensemble with its model and states on `device`."""
@@ -164,29 +157,12 @@ def fit_ensemble(
     in_order: bool = False,
     spill: Path | None = None,
 ) -> FittedEnsemble[State]:
-    """Let the learner read the training rows as every member sees them.
+    """Let a learner, on the device to compute on, read training rows as every member sees them.
 
-    Args:
-        model: The learner, on the device to compute on.
-        rows: Training rows.
-        plan: How.
-        seed: Of the views.
-        in_order: Let all members write the rows in the order of the table, not each in its own.
-        spill: Folder for temporary files that hold what grows with the rows, instead of memory.
+    The seed is that of the views. With `in_order` all members write the rows in the order of the
+    table, not each in its own. `spill` is a folder for temporary files that hold what grows with
+    the rows, instead of memory.
     """
-    fit = partial(_fit, model, rows, plan, seed, in_order, spill)
-    return plan.in_memory(fit, "fitting", rows.matrix)
-
-
-def _fit(
-    model: ContextLearner[State],
-    rows: Encoded,
-    plan: Plan,
-    seed: int,
-    in_order: bool,
-    spill: Path | None,
-    rows_per_batch: int,
-) -> FittedEnsemble[State]:
     num_members, (num_rows, num_columns) = plan.num_members, rows.matrix.shape
     width = min(num_columns, model.max_columns)
     chosen = None
@@ -198,20 +174,19 @@ def _fit(
         num_members, num_columns=width, num_classes=rows.num_classes, seed=seed, chosen=chosen
     )
     if in_order:
-        views = tuple(view._replace(row_seed=None) for view in views)
+        views = _in_order(views)
     power = PowerColumns()
     powered = [view.columns for view in views if view.power]
     if powered:
         power.fit(rows.matrix, rows.categorical, np.unique(np.concatenate(powered)))
-    group_size = min(num_members, max(1, rows_per_batch // num_rows))
-    ensemble = FittedEnsemble[State](model, views, power, (), group_size, rows.num_classes)
-    states = []
-    with progress_bar("fit", num_members * num_rows, plan.progress) as bar, torch.inference_mode():
-        for first in range(0, num_members, group_size):
-            group = views[first : first + group_size]
-            states.append(_write(ensemble, group, rows, rows_per_batch, spill))
-            bar.update(len(group) * num_rows)
-    return replace(ensemble, states=tuple(states))
+
+    def fitted(rows_per_batch: int) -> FittedEnsemble[State]:
+        group_size = min(num_members, max(1, rows_per_batch // num_rows))
+        unread = (None,) * -(-num_members // group_size)
+        members = FittedEnsemble[Any](model, views, power, unread, group_size, rows.num_classes)
+        return _with_rows(members, rows, plan, rows_per_batch, spill)
+
+    return plan.in_memory(fitted, "fitting", rows.matrix)
 
 
 def _warn_of_width(num_columns: int, width: int, num_members: int) -> None:
@@ -225,60 +200,58 @@ def _warn_of_width(num_columns: int, width: int, num_members: int) -> None:
     warn_user(text)
 
 
-def _write(
-    ensemble: FittedEnsemble[State],
-    views: tuple[View, ...],
-    rows: Encoded,
-    rows_per_batch: int,
-    spill: Path | None,
-) -> State:
-    """The states of some members, whose rows are in memory only while they are written."""
-    device = ensemble.model.device
-    x, y = as_seen(ensemble, views, rows, spill)
-    mask = np.stack([rows.categorical[view.columns] for view in views])
-    return ensemble.model.fit(
-        x,
-        y,
-        categorical=torch.from_numpy(mask).to(device),
-        rows_per_chunk=_rows_of_each(device, rows_per_batch, len(views)),
-        spill=spill,
-    )
-
-
 def extended_ensemble(
     ensemble: FittedEnsemble[Any], rows: Encoded, plan: Plan
 ) -> FittedEnsemble[Any]:
     """The ensemble after more rows, which all members write in the order given.
 
-    Args:
-        ensemble: What to extend; it does not change, except that its model is moved to the device
-            of the plan.
-        rows: What to read.
-        plan: How.
+    The given one does not change, except that its model is moved to the device of the plan.
 
     Raises:
         UnsupportedReadout: The learner cannot be extended.
     """
-    return plan.in_memory(partial(_extended, ensemble, rows, plan), "reading", rows.matrix)
-
-
-def _extended(
-    ensemble: FittedEnsemble[Any], rows: Encoded, plan: Plan, rows_per_batch: int
-) -> FittedEnsemble[Any]:
     ensemble.model.check_extensible()
-    model, num_rows = ensemble.model.to(plan.device), len(rows.matrix)
-    moved = map_tensors(lambda tensor: tensor.to(plan.device), ensemble.states)
-    ensemble = replace(ensemble, model=model, states=moved)
-    states = []
-    with progress_bar("fit", len(ensemble.views) * num_rows, plan.progress) as bar:
+    model = ensemble.model.to(plan.device)
+
+    def extended(rows_per_batch: int) -> FittedEnsemble[Any]:
+        moved = map_tensors(lambda tensor: tensor.to(plan.device), ensemble.states)
+        members = replace(ensemble, model=model, states=moved)
+        return _with_rows(members, rows, plan, rows_per_batch)
+
+    return plan.in_memory(extended, "reading", rows.matrix)
+
+
+def _with_rows(
+    ensemble: FittedEnsemble[Any],
+    rows: Encoded,
+    plan: Plan,
+    rows_per_batch: int,
+    spill: Path | None = None,
+) -> FittedEnsemble[Any]:
+    """The ensemble once all members have read rows, their first ones where there is no state yet.
+
+    Those of a batch are in memory only while they are written.
+    """
+    model, num_rows, states = ensemble.model, len(rows.matrix), []
+    work = len(ensemble.views) * num_rows
+    with progress_bar("fit", work, plan.progress) as bar, torch.inference_mode():
         for group, state in ensemble.batches():
-            views = tuple(view._replace(row_seed=None) for view in group)
-            x, y = as_seen(ensemble, views, rows)
-            rows_per_chunk = _rows_of_each(plan.device, rows_per_batch, len(views))
-            with torch.inference_mode():
-                states.append(model.fit(x, y, state=state, rows_per_chunk=rows_per_chunk))
-            bar.update(len(views) * num_rows)
+            views, mask = _in_order(group), None
+            if state is None:
+                views, every = group, [rows.categorical[view.columns] for view in group]
+                mask = torch.from_numpy(np.stack(every)).to(model.device)
+            x, y = as_seen(ensemble, views, rows, spill)
+            most = min(chunk_rows(model.device), max(1, rows_per_batch // len(group)))
+            states.append(
+                model.fit(x, y, categorical=mask, rows_per_chunk=most, spill=spill, state=state)
+            )
+            bar.update(len(group) * num_rows)
     return replace(ensemble, states=tuple(states))
+
+
+def _in_order(views: tuple[View, ...]) -> tuple[View, ...]:
+    """The members, each of which writes the rows in their own order."""
+    return tuple(view._replace(row_seed=None) for view in views)
 
 
 def coefficients_alone(
@@ -298,13 +271,9 @@ def as_seen(
     rows: Encoded,
     spill: Path | None = None,
 ) -> tuple[Float[Tensor, "b c m"], Int[Tensor, "b c"]]:
-    """Labelled rows as some members see them, on the device of the learner.
+    """Labelled rows as members with some views see them, on the device of the learner.
 
-    Args:
-        ensemble: The members.
-        views: Which of them.
-        rows: The rows.
-        spill: Folder for a file that holds the rows as a single member sees them.
+    `spill` is a folder for a file that holds the rows as a single member sees them.
     """
     matrix, device = rows.matrix, ensemble.model.device
     tables, labels = [], []
@@ -328,11 +297,6 @@ def _seen(
     return power.transform(table, view.columns, in_place=True) if view.power else table
 
 
-def _rows_of_each(device: torch.device, rows_per_batch: int, num_members: int) -> int:
-    """Rows of each member in the network at a time."""
-    return min(chunk_rows(device), max(1, rows_per_batch // num_members))
-
-
 def _read(model: ContextLearner[State], state: State, x: torch.Tensor) -> torch.Tensor:
     """Logits of rows; few rows are padded to `MIN_ROWS`."""
     num_rows = x.shape[1]
@@ -344,20 +308,3 @@ def _read(model: ContextLearner[State], state: State, x: torch.Tensor) -> torch.
 def _joined(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
     """The tables of the members side by side; a single one is not copied."""
     return torch.from_numpy(np.stack(tables) if len(tables) > 1 else tables[0][None])
-
-
-class _Bar(tqdm):
-    monitor_interval = 0  # or even a bar that is not shown starts a thread that stays
-
-
-def progress_bar(what: str, total: int | None, progress: bool) -> tqdm:
-    """A bar on stderr that counts rows."""
-    # disable=None: no bar if stderr is not a terminal.
-    return _Bar(
-        total=total,
-        desc=what,
-        unit="row",
-        unit_scale=True,
-        leave=False,
-        disable=None if progress else True,
-    )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.stats import yeojohnson
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
-from tabicl_linear.estimator.columns.encodings import CLIP
+from tabicl_linear.estimator.columns.numeric import CLIP
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,6 @@ FIRST_ROWS = 50_000
 """Columns are learnt from the first pieces that have this many rows together."""
 
 Pieces: TypeAlias = Iterator[Rows]
-
-
-class RowsInPieces(NamedTuple):
-    """Rows of a file or iterator; of a file with all class labels, sorted, and how many rows."""
-
-    pieces: Pieces
-    classes: npt.NDArray[Any] | None = None
-    num_rows: int | None = None
 
 
 def checked_pieces(pieces: Iterator[Any], whose: str) -> Pieces:
@@ -102,8 +94,10 @@ def joined_labels(labels: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return checked_labels(np.concatenate(labels))
 
 
-def rows_of_file(path: Path, target: Any) -> RowsInPieces:
-    """The rows of a CSV, TSV or Parquet file, without the target: the column of the labels.
+def rows_of_file(path: Path, target: Any) -> tuple[Pieces, npt.NDArray[Any], int]:
+    """The rows of a CSV, TSV or Parquet file, their class labels (sorted), and how many they are.
+
+    The target is the column of the labels.
 
     Raises:
         DataError: The file cannot be read, has no such column, no other or no row, or labels are
@@ -127,7 +121,7 @@ def rows_of_file(path: Path, target: Any) -> RowsInPieces:
             yield Rows(computable(table), classes[codes[start : start + len(table)]])
             start += len(table)
 
-    return RowsInPieces(pieces(), classes, len(column))
+    return pieces(), classes, len(column)
 
 
 def joined(tables: list[Table]) -> Table:

@@ -72,7 +72,7 @@ class TableFile:
     def __init__(self, path: Path, text: TextFormat = PLAIN) -> None:
         check_readable(path)
         self.path = path
-        self.name = name_of(path)
+        self.name = "standard input" if path == STANDARD_INPUT else str(path)
         self._kind = CSV if path == STANDARD_INPUT else suffix_of(path)
         self._text = text
         self._sep = text.sep or ("\t" if self._kind == TSV else ",")
@@ -309,11 +309,6 @@ def is_text(column: "pd.Series[Any]") -> bool:
     """Whether a column of a table that was read holds text."""
     values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
     return bool(dtypes.infer_dtype(values, skipna=True) == "string")
-
-
-def name_of(path: Path) -> str:
-    """What messages call a file."""
-    return "standard input" if path == STANDARD_INPUT else str(path)
 
 
 def check_present(labels: "pd.Series[Any]", name: str) -> None:

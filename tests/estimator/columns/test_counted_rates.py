@@ -29,7 +29,7 @@ def shops(num_rows=900, seed=0):
 @pytest.fixture
 def learnt():
     cells, labels = shops()
-    (column,) = fit_rates(cells[:FIRST], "shop", 0, labels[:FIRST])
+    (column,) = fit_rates(cells[:FIRST], 0, labels[:FIRST])
     return CountedRateColumn.of(column, cells[:FIRST], labels[:FIRST])
 
 
@@ -78,7 +78,7 @@ def test_rows_to_predict_have_the_rate_of_all_rows(learnt):
 
 def test_at_first_they_are_those_that_were_learnt(learnt):
     cells, labels = shops()
-    (column,) = fit_rates(cells[:FIRST], "shop", 0, labels[:FIRST])
+    (column,) = fit_rates(cells[:FIRST], 0, labels[:FIRST])
     np.testing.assert_allclose(learnt.encode(cells), column.encode(cells), rtol=1e-12)
 
 

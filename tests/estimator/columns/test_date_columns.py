@@ -8,7 +8,7 @@ import pytest
 from estimator.columns.test_encodings import NAN, OBJECT, fit_all, fit_column
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.encodings import MissingColumn
+from tabicl_linear.estimator.columns.numeric import MissingColumn
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_dates_are_days(cells):
     expected = [*scores[:2], NAN, scores[2]]
     np.testing.assert_allclose(column.encode(cells), expected, atol=1e-9)
     with pytest.raises(DataError, match=r"'when' held dates .* holds no dates"):
-        column.encode(pd.Series([1.5]))
+        column.encode(pd.Series([1.5], name="when"))
 
 
 def test_dates_become_the_parts_that_vary():
@@ -57,7 +57,7 @@ def test_dates_as_text_are_the_dates_at_fit_and_at_prediction():
             np.testing.assert_array_equal(column.encode(dates), same.encode(dates))
         np.testing.assert_array_equal(columns[0].encode(pd.Series(["", None])), [NAN, NAN])
         with pytest.raises(DataError, match=r"'when' held dates .* \('soon'\); give dates"):
-            columns[0].encode(pd.Series([texts[0], "soon"]))
+            columns[0].encode(pd.Series([texts[0], "soon"], name="when"))
 
 
 def of_every_type(days):
@@ -91,7 +91,7 @@ def test_dates_as_categories_are_the_dates_at_prediction():
         for column in columns:
             np.testing.assert_array_equal(column.encode(cells), column.encode(days))
     with pytest.raises(DataError, match=r"'when' held dates .* holds no dates here \(1\)"):
-        columns[0].encode(pd.Series([1, None], dtype="category"))
+        columns[0].encode(pd.Series([1, None], dtype="category", name="when"))
 
 
 TIMES = [datetime.time(6, 30), None, datetime.time(12, 0, 5), datetime.time(18, 45, 1, 500_000)]
@@ -112,7 +112,8 @@ def test_times_of_day_are_the_same_as_text(fraction):
 
 
 def test_times_of_day_are_no_dates():
-    dates, times = pd.Series(pd.to_datetime(["2024-01-01", "2024-02-02"])), pd.Series(TIMES)
+    dates = pd.Series(pd.to_datetime(["2024-01-01", "2024-02-02"]), name="when")
+    times = pd.Series(TIMES, name="when")
     with pytest.raises(DataError, match=r"'when' held dates .* \(datetime.time\(6, 30\)\)"):
         fit_column(dates, "when", 0).encode(times)
     column = fit_column(times, "when", 0)

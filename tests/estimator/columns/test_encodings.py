@@ -6,13 +6,13 @@ import pandas as pd
 import pytest
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.encodings import (
+from tabicl_linear.estimator.columns.categorical import (
+    MAX_CATEGORIES,
     CategoryColumn,
-    DroppedColumn,
-    MissingColumn,
-    NumericColumn,
+    fit_categories,
 )
-from tabicl_linear.estimator.columns.learning import MAX_CATEGORIES, fit_columns
+from tabicl_linear.estimator.columns.dropped import DroppedColumn
+from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
 from tabicl_linear.estimator.columns.reading import Reading, read_as
 
 NAN = float("nan")
@@ -20,8 +20,10 @@ OBJECT = {"dtype": object}
 
 
 def fit_all(cells, name="a", *, declared_categorical=False, labels=None):
-    reading = Reading("categorical") if declared_categorical else read_as(cells, name)
-    return fit_columns(cells, name, 0, reading=reading, labels=labels)
+    cells = cells.rename(name)
+    reading = Reading("categorical") if declared_categorical else read_as(cells)
+    is_numeric = reading.kind in ("numeric", "datetime")
+    return (fit_numeric if is_numeric else fit_categories)(cells, 0, reading, labels)
 
 
 def fit_column(cells, name, position, **options):
@@ -185,9 +187,9 @@ def test_numbers_that_turn_into_text_are_refused_with_the_first_one():
     assert column.encode(pd.Series(["1", "2"])).tolist() == [-1, 1]
     assert column.encode(pd.Series([1, 2], dtype="category")).tolist() == [-1, 1]
     with pytest.raises(DataError, match=r"'age' held numbers .* holds 'old' here"):
-        column.encode(pd.Series(["1", "old"]))
+        column.encode(pd.Series(["1", "old"], name="age"))
     with pytest.raises(DataError, match=r"'age' held numbers .* holds dates here"):
-        column.encode(pd.Series(pd.to_datetime(["2024-01-01"])))
+        column.encode(pd.Series(pd.to_datetime(["2024-01-01"]), name="age"))
 
 
 def test_text_that_turns_into_numbers_is_refused():
@@ -282,7 +284,7 @@ def test_numbers_written_as_text_are_the_numbers(texts, values):
 )
 def test_text_in_another_unit_is_refused(texts, other, held):
     column = fit_column(pd.Series(texts), "a", 0)
-    cells = pd.Series([texts[1], None, other], dtype=object)
+    cells = pd.Series([texts[1], None, other], dtype=object, name="a")
     message = rf"^Column 'a' held numbers {held} .* holds '{re.escape(other)}' here; convert it"
     with pytest.raises(DataError, match=message):
         column.encode(cells)
@@ -296,7 +298,7 @@ def test_text_without_a_currency_is_in_that_of_the_column():
 
 def test_complex_numbers_are_refused_at_prediction():
     with pytest.raises(DataError, match="'a' holds complex numbers; give real numbers"):
-        fit_column(pd.Series([1.0, 2.0]), "a", 0).encode(pd.Series([1 + 2j]))
+        fit_column(pd.Series([1.0, 2.0]), "a", 0).encode(pd.Series([1 + 2j], name="a"))
 
 
 def test_long_arrays_that_differ_in_the_middle_are_different_categories():

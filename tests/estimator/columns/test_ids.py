@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from tabicl_linear import RandomFeatureRidge
-from tabicl_linear.estimator.columns.encodings import CategoryColumn, NumericColumn
+from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
+from tabicl_linear.estimator.columns.numeric import NumericColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
 RNG = np.random.default_rng(0)

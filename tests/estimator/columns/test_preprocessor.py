@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.encodings import MissingColumn
+from tabicl_linear.estimator.columns.numeric import MissingColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
 FRAME = pd.DataFrame(
@@ -153,6 +153,12 @@ def test_arrays_of_objects_and_of_text(dtype):
     table = np.array([[1.5, "a"], [np.nan, "b"], [2.5, "a"]], dtype=object).astype(dtype)
     matrix = TablePreprocessor().fit(table).transform(table)
     np.testing.assert_array_equal(matrix, [[-1, 0, 0], [np.nan, 1, 1], [1, 0, 0]])
+
+
+def test_messages_about_an_array_name_the_columns_of_the_training_table():
+    columns = TablePreprocessor().fit(pd.DataFrame({"age": [1, 2], "size": [3.0, 4.0]}))
+    with pytest.raises(DataError, match=r"^Column 'size' held numbers .* holds 'tall' here"):
+        columns.transform(np.array([[1, "tall"]], dtype=object))
 
 
 ANYTHING = st.one_of(

@@ -45,7 +45,7 @@ def test_a_column_of_fewer_bits_is_the_same_column(dtype):
     wide = np.array([5.1, 0.2, -3.0, np.nan])
     short = wide.astype(np.float16 if "16" in str(dtype) or "half" in str(dtype) else np.float32)
     cells = pd.Series(short).astype(dtype)
-    np.testing.assert_array_equal(numbers(cells, "a", "."), wide)
+    np.testing.assert_array_equal(numbers(cells, "."), wide)
 
 
 def test_wide_values_are_returned_as_they_are():

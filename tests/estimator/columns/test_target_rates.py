@@ -36,7 +36,7 @@ def drawn(num_rows, num_categories, *, num_classes=2, spread=0.35, seed=0):
 
 def test_rates_are_shrunk_means_of_the_training_rows():
     cells, labels = drawn(2000, 40)
-    (column,) = fit_rates(cells, "a", 0, labels)
+    (column,) = fit_rates(cells, 0, labels)
     assert column.label == 1
     assert column.mean == labels.mean()
     for category, rows in pd.Series(labels).groupby(cells):
@@ -50,21 +50,21 @@ def test_strength_is_the_ratio_of_the_variances():
     chances = rng.beta(2, 4, size=400)  # of strength 2 + 4
     codes = np.repeat(np.arange(400), 50)
     labels = (rng.random(len(codes)) < chances[codes]).astype(int)
-    (column,) = fit_rates(names(codes), "a", 0, labels)
+    (column,) = fit_rates(names(codes), 0, labels)
     assert column.strength == pytest.approx(6, rel=0.15)
 
 
 @pytest.mark.parametrize("num_rows", [500, 5000])
 def test_categories_without_meaning_get_no_rates(num_rows):
     labels = np.random.default_rng(1).integers(2, size=num_rows)
-    assert fit_rates(names(np.arange(num_rows) % 97), "a", 0, labels) == ()
-    assert fit_rates(names(np.arange(num_rows)), "id", 0, labels) == ()  # all different
-    assert fit_rates(names(np.arange(num_rows) // 2), "pair", 0, labels) == ()
+    assert fit_rates(names(np.arange(num_rows) % 97), 0, labels) == ()
+    assert fit_rates(names(np.arange(num_rows)), 0, labels) == ()  # all different
+    assert fit_rates(names(np.arange(num_rows) // 2), 0, labels) == ()
 
 
 def test_a_rows_own_label_is_not_in_its_rate():
     cells, labels = drawn(300, 60)
-    (column,) = fit_rates(cells, "a", 0, labels)
+    (column,) = fit_rates(cells, 0, labels)
     rates = column.cross_fitted(cells, labels)
     for row in range(0, 300, 7):
         flipped = labels.copy()
@@ -74,7 +74,7 @@ def test_a_rows_own_label_is_not_in_its_rate():
 
 def test_cross_fitted_rates_are_those_of_the_other_folds():
     cells, labels = drawn(300, 30)
-    (column,) = fit_rates(cells, "a", 0, labels)
+    (column,) = fit_rates(cells, 0, labels)
     folds = np.random.default_rng(0).permutation(300) % NUM_FOLDS
     expected = np.empty(300)
     for row in range(300):
@@ -96,7 +96,7 @@ def test_labels_by_chance_cannot_be_read_from_training_rates():
 def test_missing_is_a_category_with_a_rate_of_its_own():
     cells, labels = drawn(2000, 30)
     cells[labels == 1] = cells[labels == 1].where(np.arange((labels == 1).sum()) % 4 > 0)
-    (column,) = fit_rates(cells, "a", 0, labels)
+    (column,) = fit_rates(cells, 0, labels)
     assert column.missing > 0.95
     assert column.encode(pd.Series([None, ""])).tolist() == [column.missing] * 2
 
@@ -104,16 +104,16 @@ def test_missing_is_a_category_with_a_rate_of_its_own():
 def test_every_frequent_class_has_rates():
     cells, labels = drawn(6000, 40, num_classes=12)
     labels[labels > 9] = 0
-    columns = fit_rates(cells, "a", 0, labels)
+    columns = fit_rates(cells, 0, labels)
     frequent = set(np.argsort(-np.bincount(labels), kind="stable")[:MAX_CLASSES])
     assert {column.label for column in columns} == frequent
-    three = fit_rates(*[cells, "a", 0], labels % 3)
+    three = fit_rates(*[cells, 0], labels % 3)
     assert [column.label for column in three] == [0, 1, 2]
 
 
 def test_the_state_is_bounded():
     cells, labels = drawn(40_000, 10_000)
-    (column,) = fit_rates(cells, "a", 0, labels)
+    (column,) = fit_rates(cells, 0, labels)
     assert len(column.rates) == MAX_RATES
     assert len(pickle.dumps(column)) < 200_000
 

@@ -22,7 +22,7 @@ class Frequencies:
     max_columns = 7
     device = torch.device("cpu")
 
-    def fit(self, x, y, *, categorical, rows_per_chunk, spill=None):
+    def fit(self, x, y, *, categorical, rows_per_chunk, spill=None, state=None):
         assert (rows_per_chunk, spill) == (100, None)
         assert categorical.shape == (len(x), x.shape[2])
         return Seen(x, y)

@@ -11,7 +11,7 @@ from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import (
     Penalties,
     solve_alone,
 )
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafRows
+from tabicl_linear.estimator.learners.chosen_trees.solving import LeafRows
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.ridge_inputs import RidgeRegressions
 from tabicl_linear.types import Float, Int, Tensor

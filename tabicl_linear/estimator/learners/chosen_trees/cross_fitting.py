@@ -1,31 +1,38 @@
-"""A learner in closed form whose trees are chosen on the table.
+"""A learner in closed form whose trees are chosen on the table, and which tables have one.
 
 They are grown on one half of the rows and solved on the other, so that rows left out are honest.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
+    FEWEST_ROWS,
     MOST_ROUNDS,
     rows_that_grow,
     scheme,
 )
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
-from tabicl_linear.estimator.learners.chosen_trees.task_fit import fit_rows
-from tabicl_linear.kernels.chosen import using
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor, cpu_kernels, fit_rows
+from tabicl_linear.estimator.learners.closed_form import check_budget
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
 from tabicl_linear.types import Bool, Float, Int, Tensor
+
+MAX_COLUMNS = 100
+"""Columns of a member, unless another number is given."""
+OPTIONS = RidgeOptions(calibration="logistic")
+WEIGHTS_BESIDE = ((200, 0.4), (400, 0.2))
+"""Up to so many rows, the weight of a network's logits beside trees (docs/training_log.md)."""
 
 
 class ChosenTreesState(NamedTuple):
@@ -123,15 +130,6 @@ class ChosenTrees(nn.Module):
         """Grow trees on labelled rows, and solve the regressions; see `ContextLearner.fit`.
 
         Nothing is spilled: memory does not grow with the rows.
-
-        Args:
-            x: Features; NaN and infinities count as missing.
-            y: Class indices from 0.
-            categorical: Which columns hold category codes, none if left out; those of the state if
-                there is one.
-            rows_per_chunk: Rows processed together. The result is the same up to rounding.
-            spill: Unused.
-            state: After earlier rows, with a growth, to which these are added.
         """
         if state is not None:
             return self._with_more(state, x, y, rows_per_chunk)
@@ -150,8 +148,8 @@ class ChosenTrees(nn.Module):
             growth = growth._replace(tasks=tuple(map(TaskSums.of_first, tasks)))
             state = state._replace(growth=growth)
             return self._with_more(state, x[:, most:], y[:, most:], rows_per_chunk)
-        with using(tokenwise(device=torch.device("cpu"), backend="auto")):
-            predictors = tuple(fit_rows(rows).predictor for rows in tasks)
+        with cpu_kernels():
+            predictors = tuple(fit_rows(rows)[0] for rows in tasks)
         return row_major(state._replace(predictors=predictors))
 
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
@@ -203,3 +201,45 @@ class ChosenTrees(nn.Module):
                 ]
             )
         return tasks
+
+
+@dataclass(frozen=True)
+class ChosenTreesLearners(Learners):
+    """Learners with trees, and others for tables of so few rows that none are grown.
+
+    Attributes:
+        options: Fixed features.
+        max_columns: Maximum number of columns of a member.
+        others: Makes what reads tables of so few rows that none are grown, and what is mixed with
+            trees that are grown on few; None where trees do all.
+    """
+
+    options: RidgeOptions = OPTIONS
+    max_columns: int = MAX_COLUMNS
+    others: Callable[[], Learners] | None = None
+
+    takes_pieces = compares_columns = True
+
+    def for_table(
+        self, num_classes: int, num_rows: int, *, grows: bool = False
+    ) -> ContextLearner[Any]:
+        """The learner for so many classes and rows; trees where rows will be added.
+
+        Raises:
+            ConfigError: There is no room for as many features.
+        """
+        if self.others is not None and num_rows < FEWEST_ROWS and not grows:
+            return self.others().for_table(num_classes, num_rows)
+        check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
+        return ChosenTrees(
+            self.options, max_columns=self.max_columns, num_classes=num_classes, grows=grows
+        )
+
+    def companion(
+        self, num_classes: int, num_rows: int
+    ) -> tuple[ContextLearner[Any], float] | None:
+        """What reads tables without trees, where there are trees, but few rows for them."""
+        weight = next((weight for most, weight in WEIGHTS_BESIDE if num_rows <= most), 0.0)
+        if self.others is None or num_rows < FEWEST_ROWS or not weight:
+            return None
+        return self.others().for_table(num_classes, num_rows), weight

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import torch
 from scipy.optimize import minimize
 
+from tabicl_linear.estimator.learners.chosen_trees.solving import Regression, Solution, Trial
 from tabicl_linear.estimator.learners.closed_form import MOST_MAPPED
 from tabicl_linear.ridge_inputs.class_map import (
     BIAS_PENALTY,
@@ -23,6 +24,12 @@ from tabicl_linear.ridge_inputs.predictions import (
 )
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
+PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""To choose from, in units of the variance of a row's features.
+
+Contexts of more than `FEW_ROWS` try every second on their first division, from the largest down
+until it gets worse, and on all of them the best and a quarter of it: the mean of solutions varies
+less than one, and wants less."""
 PARTS = 8
 """Steps in which the part of the fixed features is tried."""
 STANDARD_ERRORS = 2.0
@@ -76,6 +83,58 @@ class OutOfFold(NamedTuple):
         excess = (variance * (1 / count - 1 / num_solutions)).where(several, 0.0)
         errors = (mean - targets).square().sum(1) - excess
         return float(errors[self.solutions > 0].mean())
+
+
+class PenaltySearch:
+    """The search of a penalty, with the solutions of all divisions so far.
+
+    Args:
+        deviation: Standard deviation of each kind of fixed features.
+        targets: Labels of the rows left out, one-hot.
+        num_solutions: Divisions in all.
+        narrow: Whether to go on with two penalties after the first division.
+    """
+
+    def __init__(
+        self, deviation: float, targets: Tensor, num_solutions: int, *, narrow: bool
+    ) -> None:
+        self._deviation, self._targets, self._num_solutions = deviation, targets, num_solutions
+        self._narrow, self._tries = narrow, dict[float, tuple[list[Trial], OutOfFold]]()
+
+    def add(self, regression: Regression, places: Tensor) -> None:
+        """Solve another division.
+
+        Args:
+            regression: Of the division.
+            places: Places in the sample of the rows that it leaves out.
+        """
+        is_first = not self._tries
+        if is_first and self._narrow:
+            for penalty in PENALTIES[::-2]:
+                self._try(penalty, regression, places)
+                if self._best() != penalty:
+                    break
+            best = self._best()
+            self._tries = {best: self._tries[best]}
+            self._try(best / 4, regression, places)
+            return
+        for penalty in PENALTIES if is_first else tuple(self._tries):
+            self._try(penalty, regression, places)
+
+    def best(self) -> tuple[list[Solution], OutOfFold]:
+        """The solutions with the best penalty, and what they say of rows left out."""
+        trials, out_of_fold = self._tries[self._best()]
+        return [trial.solution() for trial in trials], out_of_fold
+
+    def _try(self, penalty: float, regression: Regression, places: Tensor) -> None:
+        nothing = list[Trial](), OutOfFold.empty(self._targets)
+        trials, out_of_fold = self._tries.setdefault(penalty, nothing)
+        trials.append(regression.solve(penalty, self._deviation))
+        out_of_fold.add_(places, trials[-1].left_out)
+
+    def _best(self) -> float:
+        tries, targets, count = self._tries, self._targets, self._num_solutions
+        return min(tries, key=lambda penalty: tries[penalty][1].squared_error(targets, count))
 
 
 def part_of_fixed(
@@ -157,22 +216,12 @@ def _map_of_many(
     return start + torch.from_numpy(least.x).to(start).view_as(start)
 
 
-class Factors(NamedTuple):
-    """How much two kinds of logits count in their sum.
-
-    Attributes:
-        solved: Of those of solutions.
-        boosted: Of those of boosting.
-    """
-
-    solved: float
-    boosted: float
-
-
 def factors(
     solved: Float[Tensor, "n y"], boosted: Float[Tensor, "n y"], targets: Float[Tensor, "n y"]
-) -> Factors:
-    """The factors of least log-loss on rows left out, pulled to those of solutions alone.
+) -> tuple[float, float]:
+    """How much both kinds of logits count in their sum, by the log-loss of rows left out.
+
+    The factors are pulled to those of solutions alone, 1 and 0.
 
     Least squares measure shares and boosting measures logits, and trees that are certain of a rare
     class say more by the latter.
@@ -193,4 +242,5 @@ def factors(
         return float(-(log_shares * targets).sum()) + penalty, slope + FACTOR_PENALTY * away
 
     least = minimize(loss, alone, jac=True, method="L-BFGS-B", bounds=[(0, None)] * 2)
-    return Factors(*least.x.tolist())
+    of_solved, of_boosted = least.x.tolist()
+    return of_solved, of_boosted

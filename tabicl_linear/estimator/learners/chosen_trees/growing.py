@@ -11,21 +11,19 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from tabicl_linear.backends.choice import tokenwise
+from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions
-from tabicl_linear.estimator.learners.chosen_trees.growth import Grown
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
-from tabicl_linear.estimator.learners.chosen_trees.solving import SumRegression
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
+from tabicl_linear.estimator.learners.chosen_trees.solving import LeafSums, SumRegression
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
     GrownDivision,
+    Predictor,
+    cpu_kernels,
     fitted_task,
     grow_on,
     leaf_sums,
     solve_divisions,
 )
-from tabicl_linear.kernels.chosen import using
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
@@ -54,7 +52,7 @@ class TaskSums(NamedTuple):
         parts = divisions(rows[0].labels, len(rows), seed=rows[0].regressions.options.seed)
         grown, sums = list[Grown](), list[LeafSums]()
         for number, part in enumerate(parts):
-            with using(tokenwise(device=torch.device("cpu"), backend="auto")):
+            with cpu_kernels():
                 grown.append(grow_on(rows[number // 2], part.growing, seeds=[number]))
             sums.append(leaf_sums(rows[number // 2], part.solving, grown[-1].trees))
         counts = rows[0].one_hot(np.arange(len(rows[0]))).sum(0)
@@ -88,14 +86,12 @@ class TaskSums(NamedTuple):
                 asks[: first.shape[1]] = ~first[number]
                 asked = asks.nonzero().squeeze(1)
                 some = rows.leaf_rows(asked.cpu().numpy(), grown.trees)
-                yield GrownDivision(
-                    grown, SumRegression(sums, rows.kinds, some), asked, some.leaves
-                )
+                yield GrownDivision(grown, SumRegression(sums, rows.kinds, some), asked)
 
         targets = sample[0].one_hot(np.arange(len(sample[0])))
-        with using(tokenwise(device=torch.device("cpu"), backend="auto")):
+        with cpu_kernels():
             boosted, linear = solve_divisions(divided(), targets, len(self.grown), is_short=False)
-            return fitted_task(linear, boosted, targets, self.counts).predictor
+            return fitted_task(linear, boosted, targets, self.counts)[0]
 
 
 class Growth(NamedTuple):

@@ -7,22 +7,100 @@ there are trees in which they share one. Where they are many, from sums over row
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from operator import add
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array
 
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafRows, LeafSums
 from tabicl_linear.kernels.cholesky import factored_, solved
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import shared_leaves
 from tabicl_linear.kernels.triangular import squared_lengths
-from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, Part, solve_sums
+from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, Part, RidgeSums, solve_sums
 from tabicl_linear.ridge_inputs.solved import assert_solved
 from tabicl_linear.types import Float, Int, Tensor
 
 ROWS_OF_PRODUCTS = 320
 SMALLEST_UNSEEN = 1e-4
 """A row of which less is left for others to explain is predicted by the class shares: rounding."""
+
+
+class LeafRows(NamedTuple):
+    """Rows as regressions take them.
+
+    Attributes:
+        leaves: Leaf of each tree.
+        fixed: Fixed features, kind after kind.
+        targets: Labels, one-hot.
+    """
+
+    leaves: Int[Tensor, "n t"]
+    fixed: Float[Tensor, "n f"]
+    targets: Float[Tensor, "n y"]
+
+
+class LeafSums(NamedTuple):
+    """Sums over rows; those of other rows add. Counts are whole, all else is float64.
+
+    Attributes:
+        rows: How many rows.
+        together: How many rows any two leaves have in common.
+        of_leaves: Sums of fixed features and labels of the rows in each leaf.
+        gram: Sum of products of fixed features.
+        cross: Sum of their products with labels.
+        fixed: Sum of fixed features.
+        labels: Sum of labels.
+    """
+
+    rows: int
+    together: Int[Tensor, "l l"]
+    of_leaves: Float[Tensor, "l f+y"]
+    gram: Float[Tensor, "f f"]
+    cross: Float[Tensor, "f y"]
+    fixed: Float[Tensor, " f"]
+    labels: Float[Tensor, " y"]
+
+    @classmethod
+    def of(cls, rows: LeafRows, num_leaves: int) -> "LeafSums":
+        """Sums over these rows."""
+        fixed, targets = rows.fixed.double(), rows.targets.double()
+        beside = torch.cat([fixed, targets], dim=1)
+        of_leaves = beside.new_zeros(num_leaves, beside.shape[1])
+        for tree in rows.leaves.unbind(1):
+            of_leaves.index_add_(0, tree, beside)
+        return cls(
+            len(targets),
+            _together(rows.leaves, num_leaves),
+            of_leaves,
+            fixed.T @ fixed,
+            fixed.T @ targets,
+            fixed.sum(0),
+            targets.sum(0),
+        )
+
+    def plus(self, other: "LeafSums") -> "LeafSums":
+        """Sums over the rows of both."""
+        return LeafSums(*map(add, self, other))
+
+    def ridge_sums(self) -> RidgeSums:
+        """The same with leaves and fixed features side by side."""
+        num_fixed, num_leaves = len(self.gram), len(self.together)
+        of_fixed, of_labels = self.of_leaves.split([num_fixed, len(self.labels)], dim=1)
+        gram = self.gram.new_empty(2 * [num_leaves + num_fixed])
+        gram[:num_leaves, :num_leaves] = self.together
+        gram[:num_leaves, num_leaves:] = of_fixed
+        gram[num_leaves:, :num_leaves] = of_fixed.T
+        gram[num_leaves:, num_leaves:] = self.gram
+        counts = self.together.diagonal().double()
+        return RidgeSums(
+            self.rows,
+            torch.cat([counts, self.fixed])[None],
+            gram[None],
+            torch.cat([of_labels, self.cross])[None],
+            self.labels[None],
+        )
 
 
 class Solution(NamedTuple):
@@ -51,18 +129,6 @@ class Trial(NamedTuple):
     solution: Callable[[], Solution]
 
 
-class Regression(Protocol):
-    """What can be solved with one penalty after the other."""
-
-    def solve(self, penalty: float, deviation: float) -> Trial:
-        """Solve it as far as is needed to choose a penalty.
-
-        Args:
-            penalty: In units of the variance of a row's features.
-            deviation: Standard deviation of each kind of fixed features; that of the trees is one.
-        """
-
-
 class RowRegression:
     """A regression on as few rows as products of any two of them fit into memory.
 
@@ -71,6 +137,9 @@ class RowRegression:
         num_leaves: Leaves of the trees.
         kinds: Where each kind of fixed features stands.
         asked: Indices of the rows asked about.
+
+    Attributes:
+        leaves: Leaves of the rows asked about.
     """
 
     def __init__(
@@ -85,6 +154,7 @@ class RowRegression:
         # Rows asked about come last: the corner of a factor is all that leaving them out takes.
         order = torch.cat([is_other.nonzero().squeeze(1), asked])
         rows = LeafRows(*(part[order.to(part.device)] for part in rows))
+        self.leaves = rows.leaves[len(rows.targets) - len(asked) :]
         self._targets, self._num_asked, self._num_kinds = rows.targets, len(asked), len(kinds)
         products = chosen(shared_leaves)(rows.leaves)
         mean = products.mean(0)
@@ -102,7 +172,14 @@ class RowRegression:
         self._features = _DualFeatures(rows.leaves, num_leaves, leaf_factor, fixed, factor, mean)
 
     def solve(self, penalty: float, deviation: float) -> Trial:
-        """With A = (K + c I)^-1 residuals are c A R, and 1 - h_i = c A_ii - 1 / n."""
+        """Solve it as far as is needed to choose a penalty.
+
+        With A = (K + c I)^-1 residuals are c A R, and 1 - h_i = c A_ii - 1 / n.
+
+        Args:
+            penalty: In units of the variance of a row's features.
+            deviation: Standard deviation of each kind of fixed features; that of the trees is one.
+        """
         targets = self._targets
         added = penalty * (1 + deviation**2 * self._num_kinds)
         shares = targets.mean(0)
@@ -170,14 +247,17 @@ class SumRegression:
         sums: Over all its rows.
         kinds: Where each kind of fixed features stands.
         asked: The rows asked about.
+
+    Attributes:
+        leaves: Leaves of the rows asked about.
     """
 
     def __init__(self, sums: LeafSums, kinds: Sequence[slice], asked: LeafRows) -> None:
         self._num_leaves, self._kinds, self._asked = len(sums.together), kinds, asked
-        self._sums = sums.ridge_sums()
+        self._sums, self.leaves = sums.ridge_sums(), asked.leaves
 
     def solve(self, penalty: float, deviation: float) -> Trial:
-        """Solved and asked as a context of fixed features is."""
+        """Solve it and ask it as a context of fixed features; see `RowRegression.solve`."""
         cut = self._num_leaves
         parts = [Part(slice(0, cut), 1.0)]
         parts += [Part(slice(cut + k.start, cut + k.stop), deviation) for k in self._kinds]
@@ -187,6 +267,10 @@ class SumRegression:
         left_out = regression.left_out(asked[None], self._asked.targets.double()[None])[0, 0]
         solution = Solution(weights[:cut], weights[cut:], offset)
         return Trial(left_out, lambda: solution)
+
+
+Regression = RowRegression | SumRegression
+"""What can be solved with one penalty after the other."""
 
 
 def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
@@ -206,3 +290,12 @@ def _one_hot(leaves: Int[Tensor, "n t"], num_leaves: int) -> Float[Tensor, "n l"
 def _reciprocal(variance: Tensor) -> float:
     """Zero where nothing varies."""
     return 1 / float(variance) if float(variance) > SMALLEST_VARIANCE else 0.0
+
+
+def _together(leaves: Int[Tensor, "n t"], num_leaves: int) -> Int[Tensor, "l l"]:
+    """How many rows any two leaves have in common, int32."""
+    n, t = leaves.shape
+    places = np.arange(0, n * t + 1, t)
+    ones = np.ones(n * t, dtype=np.int32)
+    table = csr_array((ones, leaves.cpu().numpy().ravel(), places), shape=(n, num_leaves))
+    return torch.from_numpy((table.T @ table).toarray()).to(leaves.device)

@@ -1,13 +1,17 @@
 """Fits trees and regressions on the rows of one task: grows, solves and weighs them."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.estimator.learners.chosen_trees import evidence
+from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown, grow
 from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     FEW_ROWS,
@@ -15,17 +19,15 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     divisions,
     scheme,
 )
-from tabicl_linear.estimator.learners.chosen_trees.growth import Grown, grow
-from tabicl_linear.estimator.learners.chosen_trees.penalty_search import PenaltySearch
-from tabicl_linear.estimator.learners.chosen_trees.predictor import Predictor
 from tabicl_linear.estimator.learners.chosen_trees.solving import (
+    LeafSums,
     Regression,
     RowRegression,
     Solution,
     SumRegression,
 )
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafSums
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees, side_by_side
+from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.ridge_inputs.class_map import mapped
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
@@ -63,28 +65,57 @@ class GrownDivision(NamedTuple):
         grown: Its trees, on the device to compute on.
         regression: On the rows that have not grown them.
         places: Places in the sample of the rows that it leaves out.
-        leaves: Leaves of these rows.
     """
 
     grown: Grown
     regression: Regression
     places: Int[Tensor, " s"]
-    leaves: Int[Tensor, "s t"]
 
 
-class FittedTask(NamedTuple):
-    """What predicts rows, and what it says of those that were left out.
+class Predictor(NamedTuple):
+    """What predicts rows of one task: class shares, linear in leaves and fixed features.
 
     Attributes:
-        predictor: Predicts other rows.
-        left_out: Logits of the sample, each row by solutions that have not seen it.
+        trees: All trees; None where rows are too few for any.
+        leaves: Weights of their leaves, float32.
+        steps: What their leaves add to the logits, float32.
+        fixed: Weights of the fixed features of all rounds, float32.
+        offset: What is added.
+        class_map: What makes logits of predicted shares.
+        prior: Class shares of the context.
     """
 
-    predictor: Predictor
-    left_out: Float[Tensor, "s y"]
+    trees: Trees | None
+    leaves: Float[Tensor, "l y"]
+    steps: Float[Tensor, "l y"]
+    fixed: Float[Tensor, "f y"]
+    offset: Float[Tensor, " y"]
+    class_map: Float[Tensor, "y z"]
+    prior: Float[Tensor, " y"]
+
+    def logits(self, z: Float[Tensor, "q m"], fixed: Float[Tensor, "q f"]) -> Float[Tensor, "q y"]:
+        """Logits of rows, float64.
+
+        Args:
+            z: Standardised rows, float32.
+            fixed: Their fixed features.
+        """
+        shares = fixed.to(self.fixed) @ self.fixed + self.offset
+        steps = torch.zeros_like(shares)
+        if self.trees is not None:
+            leaves = self.trees.of_rows(z)
+            shares = shares + F.embedding_bag(leaves, self.leaves, mode="sum")
+            steps = F.embedding_bag(leaves, self.steps, mode="sum")
+        logits = mapped(shares[None].to(self.class_map), self.class_map[None])[0] + steps
+        return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
 
 
-def fit_rows(draws: Sequence[TaskRows]) -> FittedTask:
+def cpu_kernels() -> AbstractContextManager[None]:
+    """Let C++ grow trees and multiply rows, where it is built: trees grow on the CPU."""
+    return using(tokenwise(device=torch.device("cpu"), backend="auto"))
+
+
+def fit_rows(draws: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
     """Divide the rows, grow and solve; without trees where rows are few.
 
     Args:
@@ -96,24 +127,24 @@ def fit_rows(draws: Sequence[TaskRows]) -> FittedTask:
     return fit_divisions([each for each in draws for _ in range(2)], parts)
 
 
-def fit_divisions(every: Sequence[TaskRows], parts: Sequence[Division]) -> FittedTask:
+def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[Predictor, Tensor]:
     """Grow and solve all divisions; without trees where there is none.
 
     Args:
-        every: The rows with the fixed features of each division, those of a round side by side.
+        rows: The rows with the fixed features of each division, those of a round side by side.
         parts: The divisions.
     """
-    rows = every[0]
-    chunks = rows.chunks(np.arange(len(rows)))
-    counts = torch.stack([rows.one_hot(chunk).sum(0) for chunk in chunks]).sum(0)
-    targets, is_short = rows.one_hot(rows.sample), len(rows) <= FEW_ROWS
+    first, draws = rows[0], rows[::2]
+    chunks = first.chunks(np.arange(len(first)))
+    counts = torch.stack([first.one_hot(chunk).sum(0) for chunk in chunks]).sum(0)
+    targets, is_short = first.one_hot(first.sample), len(first) <= FEW_ROWS
     if not parts:
-        return fitted_task(fixed_regressions(every[::2]), None, targets, counts)
+        return fitted_task(fixed_regressions(draws), None, targets, counts)
     boosted, linear = solve_divisions(
-        _each_division(every, parts), targets, len(parts), is_short=is_short
+        _each_division(rows, parts), targets, len(parts), is_short=is_short
     )
     if is_short:
-        fixed = fixed_regressions(every[::2])
+        fixed = fixed_regressions(draws)
         part = evidence.part_of_fixed(linear.left_out, fixed.left_out, targets, counts > 0)
         fixed = fixed._replace(leaves=torch.zeros_like(linear.leaves))
         pairs = zip(linear, fixed, strict=True)
@@ -123,8 +154,10 @@ def fit_divisions(every: Sequence[TaskRows], parts: Sequence[Division]) -> Fitte
 
 def fitted_task(
     linear: Linear, boosted: Boosted | None, targets: Tensor, counts: Tensor
-) -> FittedTask:
-    """The predictor, once what makes logits has been chosen by the rows left out.
+) -> tuple[Predictor, Tensor]:
+    """The predictor, and logits of the sample, each row by solutions that have not seen it.
+
+    What makes logits is chosen by these rows.
 
     Args:
         linear: Solutions.
@@ -138,16 +171,16 @@ def fitted_task(
     left_out = mapped(linear.left_out[None], class_map[None])[0]
     if boosted is not None:
         start = prior.where(present, 1.0).log()
-        of_boosting = boosted.left_out + start
-        factors = evidence.factors(
+        logits = boosted.left_out + start
+        of_solved, of_boosted = evidence.factors(
             left_out.masked_fill(~present, ABSENT_LOGIT),
-            of_boosting.masked_fill(~present, ABSENT_LOGIT),
+            logits.masked_fill(~present, ABSENT_LOGIT),
             targets,
         )
-        left_out = factors.solved * left_out + factors.boosted * of_boosting
-        class_map = factors.solved * class_map
-        class_map[:, -1] += factors.boosted * start
-        steps = factors.boosted * boosted.steps
+        left_out = of_solved * left_out + of_boosted * logits
+        class_map = of_solved * class_map
+        class_map[:, -1] += of_boosted * start
+        steps = of_boosted * boosted.steps
     predictor = Predictor(
         None if boosted is None else boosted.trees,
         linear.leaves.float(),
@@ -157,7 +190,7 @@ def fitted_task(
         class_map,
         prior,
     )
-    return FittedTask(predictor, left_out.masked_fill(~present, ABSENT_LOGIT))
+    return predictor, left_out.masked_fill(~present, ABSENT_LOGIT)
 
 
 def fixed_regressions(draws: Sequence[TaskRows]) -> Linear:
@@ -175,13 +208,15 @@ def fixed_regressions(draws: Sequence[TaskRows]) -> Linear:
     )
 
 
-def _each_division(every: Sequence[TaskRows], parts: Sequence[Division]) -> Iterator[GrownDivision]:
+def _each_division(
+    rows_of_parts: Sequence[TaskRows], parts: Sequence[Division]
+) -> Iterator[GrownDivision]:
     """The divisions with grown trees, one after the other; of the sample, rows left out are asked.
 
     Few rows are solved from their products, many from sums over them.
     """
-    growths = scheme(len(every[0])).growths
-    for number, (rows, part) in enumerate(zip(every, parts, strict=True)):
+    growths = scheme(len(rows_of_parts[0])).growths
+    for number, (rows, part) in enumerate(zip(rows_of_parts, parts, strict=True)):
         seeds = range(number * growths, (number + 1) * growths)
         grown = grow_on(rows, part.growing, seeds=seeds)
         asked = np.intersect1d(part.solving, rows.sample, assume_unique=True)
@@ -190,19 +225,17 @@ def _each_division(every: Sequence[TaskRows], parts: Sequence[Division]) -> Iter
             others = rows.leaf_rows(part.solving, grown.trees)
             some = torch.from_numpy(np.searchsorted(part.solving, asked))
             regression = RowRegression(others, grown.trees.num_leaves, rows.kinds, some)
-            leaves = others.leaves[some]
         else:
-            taken = rows.leaf_rows(asked, grown.trees)
             sums = leaf_sums(rows, part.solving, grown.trees)
-            regression, leaves = SumRegression(sums, rows.kinds, taken), taken.leaves
-        places = torch.from_numpy(np.searchsorted(rows.sample, asked)).to(leaves.device)
-        yield GrownDivision(grown, regression, places, leaves)
+            regression = SumRegression(sums, rows.kinds, rows.leaf_rows(asked, grown.trees))
+        places = torch.from_numpy(np.searchsorted(rows.sample, asked))
+        yield GrownDivision(grown, regression, places.to(regression.leaves.device))
 
 
 def leaf_sums(rows: TaskRows, some: Indices, trees: Trees) -> LeafSums:
     """Sums over some rows, as many at a time as are looked at together."""
     chunks = (rows.leaf_rows(chunk, trees) for chunk in rows.chunks(some))
-    return LeafSums.over(chunks, trees.num_leaves)
+    return reduce(LeafSums.plus, (LeafSums.of(chunk, trees.num_leaves) for chunk in chunks))
 
 
 def grow_on(rows: TaskRows, growing: Indices, *, seeds: Sequence[int]) -> Grown:
@@ -230,18 +263,16 @@ def solve_divisions(
         is_short: Whether rows are few, so that more is tried.
     """
     searches = [
-        PenaltySearch(deviation, targets, count)
+        evidence.PenaltySearch(deviation, targets, count, narrow=not is_short)
         for deviation in (DEVIATIONS_OF_FEW if is_short else DEVIATIONS)
     ]
     grown, scores = list[Grown](), evidence.OutOfFold.empty(targets)
-    for number, part in enumerate(divided):
-        grown.append(part.grown)
-        scores.add_(part.places, F.embedding_bag(part.leaves, part.grown.steps, mode="sum"))
+    for division in divided:
+        grown.append(division.grown)
+        leaves, steps = division.regression.leaves, division.grown.steps
+        scores.add_(division.places, F.embedding_bag(leaves, steps, mode="sum"))
         for search in searches:
-            if number == 0:
-                search.start(part.regression, part.places, narrow=not is_short)
-            else:
-                search.add(part.regression, part.places)
+            search.add(division.regression, division.places)
     solutions, out_of_fold = zip(*(search.best() for search in searches), strict=True)
     each_division = [_mean(of_division) for of_division in zip(*solutions, strict=True)]
     pairs = zip(each_division[::2], each_division[1::2], strict=True)
@@ -252,9 +283,9 @@ def solve_divisions(
         torch.stack([solution.offset for solution in each_division]).mean(0),
         torch.stack([each.mean() for each in out_of_fold]).mean(0),
     )
-    steps = torch.cat([each.steps for each in grown]) / count
     trees = side_by_side([each.trees for each in grown])
-    return Boosted(trees, steps, scores.mean()), mean
+    mean_steps = torch.cat([each.steps for each in grown]) / count
+    return Boosted(trees, mean_steps, scores.mean()), mean
 
 
 def _mean(solutions: Sequence[Solution]) -> Solution:

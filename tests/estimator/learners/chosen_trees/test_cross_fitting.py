@@ -6,8 +6,8 @@ import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import ROUNDING, assert_close
 
+from tabicl_linear.estimator.learners.chosen_trees import boosting, task_fit
 from tabicl_linear.estimator.learners.chosen_trees import divisions as divisions_module
-from tabicl_linear.estimator.learners.chosen_trees import growth, task_fit
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.ridge_inputs import RidgeOptions
@@ -105,16 +105,16 @@ def test_trees_that_are_grown_twice_are_solved_together(monkeypatch, queries):
     """Boosting is the mean of both, and neither is the other."""
     monkeypatch.setattr(divisions_module, "FEW_ROWS", 200)
     monkeypatch.setattr(task_fit, "FEW_ROWS", 200)
-    grown = list[growth.Grown]()
+    grown = list[boosting.Grown]()
 
     def grow(*arguments, **options):
-        grown.append(growth.grow(*arguments, **options))
+        grown.append(boosting.grow(*arguments, **options))
         return grown[-1]
 
     monkeypatch.setattr(task_fit, "grow", grow)
     predictor = fitted(300).predictors[0]
     assert len(grown) == 8
-    assert len(predictor.trees.roots) == 8 * growth.NUM_TREES
+    assert len(predictor.trees.roots) == 8 * boosting.NUM_TREES
     thresholds = [each.trees.thresholds for each in grown]
     assert_close(predictor.trees.thresholds, torch.cat(thresholds), ROUNDING)
     assert not torch.equal(thresholds[0], thresholds[1])

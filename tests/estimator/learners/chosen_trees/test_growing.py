@@ -8,7 +8,7 @@ import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import ROUNDING, assert_close
 
-from tabicl_linear.estimator.learners.chosen_trees import context, divisions, growing, growth
+from tabicl_linear.estimator.learners.chosen_trees import boosting, context, divisions, growing
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.kernels.state import num_bytes, tensors
 from tabicl_linear.ridge_inputs import RidgeOptions
@@ -24,7 +24,7 @@ SUMMED_TWICE = 1e-5
 @pytest.fixture(scope="module", autouse=True)
 def few_rows_are_many():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growth, "NUM_TREES", 8)
+        patch.setattr(boosting, "NUM_TREES", 8)
         patch.setattr(divisions, "MOST_GROWING", FIRST // 2)
         patch.setattr(growing, "MOST_SAMPLED", 150)
         yield

@@ -1,13 +1,19 @@
 """Regressions with one-hot leaves: rows left out by hand, and two ways to solve one regression."""
 
+from functools import reduce
+
 import pytest
 import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import RMS, assert_close
 
-from tabicl_linear.estimator.learners.chosen_trees.growth import grow
-from tabicl_linear.estimator.learners.chosen_trees.solving import RowRegression, SumRegression
-from tabicl_linear.estimator.learners.chosen_trees.sums import LeafRows, LeafSums
+from tabicl_linear.estimator.learners.chosen_trees.boosting import grow
+from tabicl_linear.estimator.learners.chosen_trees.solving import (
+    LeafRows,
+    LeafSums,
+    RowRegression,
+    SumRegression,
+)
 
 FIXED = 0.5
 KINDS = [slice(0, 4), slice(4, 7)]
@@ -68,7 +74,7 @@ def test_sums_over_chunks_are_solved_as_products_of_rows(trees_and_rows):
     of_rows = RowRegression(rows, trees.num_leaves, KINDS, asked).solve(0.3, FIXED)
     chunks = (LeafRows(*parts) for parts in zip(*(part.split(33) for part in rows), strict=True))
     taken = LeafRows(*(part[asked] for part in rows))
-    sums = LeafSums.over(chunks, trees.num_leaves)
+    sums = reduce(LeafSums.plus, (LeafSums.of(chunk, trees.num_leaves) for chunk in chunks))
     of_sums = SumRegression(sums, KINDS, taken).solve(0.3, FIXED)
     assert_close(of_rows.left_out, of_sums.left_out, SOLVED_IN_FLOAT32)
     one, other = of_rows.solution(), of_sums.solution()

@@ -5,9 +5,9 @@ import pytest
 import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 
-from tabicl_linear.estimator.learners.chosen_trees import growth
+from tabicl_linear.estimator.learners.chosen_trees import boosting
 from tabicl_linear.estimator.learners.chosen_trees import trees as trees_module
-from tabicl_linear.estimator.learners.chosen_trees.growth import (
+from tabicl_linear.estimator.learners.chosen_trees.boosting import (
     NUM_TREES,
     binned,
     grow,
@@ -31,20 +31,20 @@ def test_numbers_keep_the_order_of_values(rows, values):
     assert (numbers.diff() >= 0).all()
     alike = z[order].diff() == 0
     assert (numbers.diff()[alike] == 0).all()
-    assert len(numbers.unique()) == min(values, growth.NUMBERS)
+    assert len(numbers.unique()) == min(values, boosting.NUMBERS)
     assert (found.lowest[0, numbers] <= z[order]).all()
     assert (found.highest[0, numbers] >= z[order]).all()
 
 
 def test_rows_fall_into_the_leaves_they_fell_into_while_trees_grew(monkeypatch):
     fallen = []
-    plain = growth.grown_tree
+    plain = boosting.grown_tree
 
     def watched(*arguments, **options):
         fallen.append(plain(*arguments, **options))
         return fallen[-1]
 
-    monkeypatch.setattr(growth, "grown_tree", watched)
+    monkeypatch.setattr(boosting, "grown_tree", watched)
     z, trees = grown(200)
     leaves = trees.of_rows(z)
     assert len(fallen) == len(trees.roots) == NUM_TREES

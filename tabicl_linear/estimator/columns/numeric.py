@@ -1,0 +1,154 @@
+"""Columns of numbers and dates: z-scores, and where values are missing.
+
+A column may arrive with another dtype at prediction time as long as its values still make sense;
+otherwise the error names it. This holds for all columns.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.stats import chi2_contingency
+
+from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
+from tabicl_linear.estimator.columns.reading import Reading, numbers, stamps
+
+CLIP = 100.0
+"""Largest z-score."""
+MIN_MISSING = 0.05
+"""Share of missing values from which a column of its own always says where they are."""
+SIGNIFICANCE = 0.01
+"""Chance of such a column where fewer values are missing and the classes do not differ."""
+
+Part: TypeAlias = Literal["days", "year", "month", "weekday", "hour"]
+
+_EPOCH = np.datetime64(0, "us")
+_DAY = np.timedelta64(1, "D")
+_READERS: dict[Part, Callable[[pd.Series], pd.Series]] = {
+    "days": lambda stamps: (stamps - _EPOCH) / _DAY,
+    "year": lambda stamps: stamps.dt.year,
+    "month": lambda stamps: stamps.dt.month,
+    "weekday": lambda stamps: stamps.dt.day_of_week,
+    "hour": lambda stamps: stamps.dt.hour + stamps.dt.minute / 60,
+}
+PARTS = tuple(_READERS)
+
+
+def date_part(stamps: pd.Series, part: Part) -> npt.NDArray[np.float64]:
+    """A part of time stamps in UTC as float64; NaN where missing.
+
+    It is days since 1970, year, month (1 to 12), weekday (0 for Monday), or hour of the day with
+    its minutes as a fraction.
+    """
+    return _READERS[part](stamps).to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+@dataclass(frozen=True)
+class NumericColumn:
+    """Standardises numbers, or a part of dates, with mean and deviation of the training rows.
+
+    Attributes:
+        low: Smallest finite training value.
+        high: Largest finite training value.
+        mean: Mean of the training values after mapping `low..high` to 0..1.
+        std: Their standard deviation (population).
+        text_format: How text is read, see `Reading`.
+        part: Part of the dates; None for numbers.
+    """
+
+    name: Hashable
+    position: int
+    kind: Literal["numeric", "datetime"]
+    low: float
+    high: float
+    mean: float
+    std: float
+    text_format: str
+    part: Part | None
+
+    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+        """Z-scores in float64, clipped at +-100; NaN where a value is missing or infinite."""
+        if self.part is None:
+            values = numbers(cells, self.text_format)
+        else:
+            values = date_part(stamps(cells, self.text_format), self.part)
+        # A huge query value may overflow here: infinity is then clipped like any other outlier.
+        with np.errstate(over="ignore"):
+            scores = (to_unit(values, self.low, self.high) - self.mean) / self.std
+        return np.clip(scores, -CLIP, CLIP)
+
+
+@dataclass(frozen=True)
+class MissingColumn:
+    """Says which values of a column of numbers or dates are missing."""
+
+    name: Hashable
+    position: int
+    kind: Literal["numeric", "datetime"]
+    text_format: str
+
+    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+        """1 where a value is missing or infinite, else 0."""
+        if self.kind == "numeric":
+            absent = np.isnan(numbers(cells, self.text_format))
+        else:
+            absent = stamps(cells, self.text_format).isna().to_numpy()
+        return absent.astype(np.float64)
+
+
+def fit_numeric(
+    cells: pd.Series, position: int, reading: Reading, labels: npt.NDArray[np.int64] | None
+) -> tuple[NumericColumn | MissingColumn | DroppedColumn, ...]:
+    """Learn a training column, as one column of numbers or several; `position` is in the table.
+
+    Class indices of the rows say whether it matters which values are missing.
+
+    Raises:
+        DataError: The column holds dates that cannot be read.
+    """
+    assert reading.kind in ("numeric", "datetime")
+    place = cells.name, position
+    if reading.kind == "numeric":
+        values: dict[Part | None, Any] = {None: numbers(cells, reading.text_format)}
+    else:
+        dates = stamps(cells, reading.text_format)
+        values = {part: date_part(dates, part) for part in PARTS}
+    absent = np.isnan(next(iter(values.values())))
+    if absent.all():
+        return (DroppedColumn(*place, EMPTY),)
+    columns = list[NumericColumn | MissingColumn]()
+    for part, numbers_of_part in values.items():
+        present = numbers_of_part[~absent]
+        low, high = float(present.min()), float(present.max())
+        if high / 2 - low / 2 == 0:
+            continue
+        unit = to_unit(present, low, high)
+        scale = low, high, float(unit.mean()), float(unit.std())
+        columns.append(NumericColumn(*place, reading.kind, *scale, reading.text_format, part))
+    if absent.any() and (not columns or _absence_tells(absent, labels)):
+        columns.append(MissingColumn(*place, reading.kind, reading.text_format))
+    return tuple(columns) or (DroppedColumn(*place, CONSTANT),)
+
+
+def _absence_tells(absent: npt.NDArray[np.bool_], labels: npt.NDArray[np.int64] | None) -> bool:
+    """Whether a column of its own says which values are missing.
+
+    It does if they are many, or if classes differ in their share by a chi-squared test.
+    """
+    if absent.mean() >= MIN_MISSING:
+        return True
+    if labels is None:
+        return False
+    counts = np.stack(
+        [np.bincount(labels[absent == side], minlength=labels.max() + 1) for side in (True, False)]
+    )
+    return bool(chi2_contingency(counts[:, counts.any(axis=0)]).pvalue < SIGNIFICANCE)
+
+
+def to_unit(values: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.float64]:
+    """Values mapped to 0..1 from `low..high`."""
+    # Halved before subtracting: the range of a float64 column may itself overflow.
+    return (values / 2 - low / 2) / (high / 2 - low / 2)
