@@ -3,8 +3,9 @@
 import pandas as pd
 import small_tables
 
+from experiments.growth import long_tables
 from experiments.growth import run as experiment
-from tabicl_linear.estimator.learners.chosen_trees import boosting
+from tabicl_linear.estimator.learners.chosen_trees import boosting, divisions
 
 
 def test_arms_are_grown_apart_and_compared(tmp_path, monkeypatch, capsys):
@@ -28,3 +29,19 @@ def test_arms_are_grown_apart_and_compared(tmp_path, monkeypatch, capsys):
 
 def test_arms_name_numbers_that_there_are():
     assert all(hasattr(boosting, name) for arm in experiment.ARMS.values() for name in arm)
+
+
+def test_long_tables_are_grown_with_more_or_fewer_rows(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(long_tables, "QUERIES", 200)
+    before = divisions.LEAST_GROWING, divisions.MOST_GROWING
+    command = ["--rows", "400", "--tables", "2", "--growing", "50", "150"]
+    command += ["--output", str(tmp_path)]
+    assert long_tables.main(command) == 0
+    assert "2 tables (400 rows)" in capsys.readouterr().out
+    assert before == (divisions.LEAST_GROWING, divisions.MOST_GROWING)
+    scores = pd.read_csv(tmp_path / "scores.csv")
+    assert scores["model"].tolist() == ["50 grow", "150 grow"] * 2
+    losses = scores.pivot(index="table", columns="model", values="log_loss")
+    assert (losses["50 grow"] != losses["150 grow"]).all()
+    monkeypatch.setattr(long_tables, "measure", None)
+    assert long_tables.main(command) == 0

@@ -185,7 +185,7 @@ def test_there_is_no_model_to_look_into(fitted, table):
 
 @pytest.fixture
 def few_rows_grow(monkeypatch):
-    monkeypatch.setattr(divisions, "MOST_GROWING", 50)
+    monkeypatch.setattr(divisions, "LEAST_GROWING", 50)
 
 
 def added(classifier, x, y, *ends):
@@ -213,7 +213,7 @@ def test_while_rows_are_held_they_are_fitted_as_those_of_a_table(table):
     np.testing.assert_array_equal(held.predict_proba(x), whole.predict_proba(x))
     assert all(view.row_seed is not None for view in held.ensemble_.views)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(divisions, "MOST_GROWING", 80)
+        patch.setattr(divisions, "LEAST_GROWING", 80)
         added(held, x[160:], y[160:])
         assert [view.row_seed for view in held.ensemble_.views] == [None]
 
@@ -242,7 +242,7 @@ def shops(num_rows, num_shops=40):
 
 def test_rates_of_categories_know_all_rows(monkeypatch):
     """While rows are held they are learnt anew, and later they are counted."""
-    monkeypatch.setattr(divisions, "MOST_GROWING", 200)
+    monkeypatch.setattr(divisions, "LEAST_GROWING", 200)
     x, y = shops(1200)
     fitted = TabICLLinearClassifier().partial_fit(x[:30], y[:30])
     kinds = [type(column) for column in fitted.preprocessor_.columns]
@@ -260,7 +260,7 @@ def test_rates_of_categories_know_all_rows(monkeypatch):
 
 def test_categories_that_come_late_are_told_apart(monkeypatch):
     """Half of the shops come after trees have been grown for good."""
-    monkeypatch.setattr(divisions, "MOST_GROWING", 200)
+    monkeypatch.setattr(divisions, "LEAST_GROWING", 200)
     x, y = shops(1600)
     number = x["shop"].str.removeprefix("shop ").astype(int)
     order = np.argsort((number >= 20).to_numpy() | (np.arange(1600) >= 1400), kind="stable")

@@ -5,8 +5,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-MOST_GROWING = 3000
-"""Rows that trees are grown on: more of them only take time, and solving takes all others."""
+LEAST_GROWING, MOST_GROWING = 3000, 25_000
+"""Rows of each half that trees are grown on; between them it is a quarter of the table.
+
+All others are solved. Of rows that come in pieces the first ones grow, twice the least."""
 FEWEST_ROWS = 50
 """Rows of a context in which trees are grown at all."""
 FEW_ROWS = 2000
@@ -58,27 +60,27 @@ def scheme(num_rows: int) -> Scheme:
 
 
 def rows_that_grow() -> int:
-    """The most first rows that grow trees, in both halves together."""
-    return 2 * MOST_GROWING
+    """How many first rows grow trees where rows come in pieces, in both halves together."""
+    return 2 * LEAST_GROWING
 
 
 def divisions(labels: npt.NDArray[np.int64], num_rounds: int, *, seed: int) -> tuple[Division, ...]:
     """Two divisions for each round: the rows of each half that grow, and all other rows.
 
-    A half has as many rows of each class as the other, up to one. Rows that come first grow, at
-    most `MOST_GROWING` of each half; so what a long table adds is solved only.
+    A half has as many rows of each class as the other, up to one. Rows that come first grow.
 
     Args:
         labels: Class index of each row.
         num_rounds: How many times to divide.
         seed: Of the halves.
     """
+    most = max(LEAST_GROWING, min(len(labels) // 4, MOST_GROWING))
     parts = []
     for number in range(num_rounds):
         draws = np.random.default_rng([seed, number]).random(len(labels))
         half = _halves(labels, draws)
         for side in (0, 1):
-            growing = np.flatnonzero(half == side)[:MOST_GROWING]
+            growing = np.flatnonzero(half == side)[:most]
             is_solving = np.ones(len(labels), dtype=bool)
             is_solving[growing] = False
             parts.append(Division(growing, np.flatnonzero(is_solving)))

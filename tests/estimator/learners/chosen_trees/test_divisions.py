@@ -26,14 +26,18 @@ def test_rounds_and_seeds_differ_and_repeat():
     assert not np.array_equal(parts[0].growing, divisions(LABELS, 1, seed=1)[0].growing)
 
 
-def test_of_a_long_table_the_first_rows_grow_and_all_others_are_solved(monkeypatch):
-    monkeypatch.setattr(module, "MOST_GROWING", 10)
-    labels = np.random.default_rng(0).integers(2, size=100)
+@pytest.mark.parametrize(("rows", "growing"), [(30, 10), (56, 14), (100, 20)])
+def test_of_a_long_table_a_quarter_of_first_rows_grows_and_all_others_are_solved(
+    monkeypatch, rows, growing
+):
+    monkeypatch.setattr(module, "LEAST_GROWING", 10)
+    monkeypatch.setattr(module, "MOST_GROWING", 20)
+    labels = np.random.default_rng(0).integers(2, size=rows)
     for part in divisions(labels, 2, seed=0):
-        assert len(part.growing) == 10
-        assert part.growing.max() < 50
-        assert np.array_equal(np.union1d(part.growing, part.solving), np.arange(100))
-        assert len(part.solving) == 90
+        assert len(part.growing) == growing
+        assert part.growing.max() < 3 * growing
+        assert np.array_equal(np.union1d(part.growing, part.solving), np.arange(rows))
+        assert len(part.solving) == rows - growing
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ SUMMED_TWICE = 1e-5
 def few_rows_are_many():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(boosting, "NUM_TREES", 8)
-        patch.setattr(divisions, "MOST_GROWING", FIRST // 2)
+        patch.setattr(divisions, "LEAST_GROWING", FIRST // 2)
         patch.setattr(growing, "MOST_SAMPLED", 150)
         yield
 
