@@ -1,11 +1,13 @@
 """Experiments run from their command, on the smallest scale, and leave what they promise."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from experiments.demo import run as demo
 from experiments.demo import scoring
@@ -26,6 +28,8 @@ def test_the_demo_trains_scores_draws_and_goes_on_where_it_was(tmp_path, monkeyp
     command += [part for path in [*SMALLEST, two] for part in ("--config", str(path))]
     monkeypatch.setattr(sys, "argv", command)
     monkeypatch.setattr(scoring, "TESTED_ROWS", 300)
+    forest = partial(RandomForestClassifier, 20, random_state=0)
+    monkeypatch.setattr(scoring, "RandomForestClassifier", lambda **_: forest())
     assert demo.main() == 0
     first = capsys.readouterr().out
     assert "| wine |" in first
