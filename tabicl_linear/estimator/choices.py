@@ -63,33 +63,21 @@ def check_blocks(num_blocks: int, num_rows: int, longest: int) -> None:
         )
 
 
-def better_context(
-    full_logits: Array,
-    blocks_logits: Array,
-    labels: npt.NDArray[np.int64],
-    *,
-    num_blocks: int,
-    temperature: float,
-    average_logits: bool,
-) -> LongContext:
+def better_context(full: Array, blocks: Array, num_blocks: int) -> LongContext:
     """Whether blocks predict rows held out better than one context, beyond what noise explains.
 
-    Logits after one context and after blocks are `[members, rows, classes]`. All rows of the table
-    take `num_blocks`. The temperature must not depend on the rows.
+    `full` and `blocks` are log-losses of these rows after one context and after blocks, at a
+    temperature that does not depend on the rows. All rows of the table take `num_blocks`.
     """
-    losses = [
-        log_losses(logits, labels, temperature=temperature, average_logits=average_logits)
-        for logits in (full_logits, blocks_logits)
-    ]
-    gains = losses[0] - losses[1]
+    gains = full - blocks
     error = float(gains.std(ddof=1) / np.sqrt(len(gains)))
     is_better = gains.mean() > STANDARD_ERRORS * error
     return LongContext(
         "blocks" if is_better else "full",
         num_blocks if is_better else 1,
         held_out_rows=len(gains),
-        full_log_loss=float(losses[0].mean()),
-        blocks_log_loss=float(losses[1].mean()),
+        full_log_loss=float(full.mean()),
+        blocks_log_loss=float(blocks.mean()),
         standard_error=error,
     )
 

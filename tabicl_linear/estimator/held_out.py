@@ -16,6 +16,7 @@ from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.learners.pretrained import longest_context
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
+from tabicl_linear.estimator.members.pooling import log_losses
 from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.estimator.refinement import refined
 
@@ -62,18 +63,21 @@ class Evidence:
         fewer = math.ceil(np.count_nonzero(~held_out) / longest)
         if fewer == 1:  # the rest is no long table
             return FULL
-        full = self._logits(learner, self.table, held_out)
-        blocks = self._logits(ContextBlocks(learner, fewer), self.table, held_out)
-        if full is None or blocks is None:
-            return FULL
-        return choices.better_context(
-            full,
-            blocks,
-            self.codes[held_out],
-            num_blocks=num_blocks,
-            temperature=plan.fixed_temperature,
-            average_logits=plan.average_logits,
-        )
+        losses = []
+        for each in (learner, ContextBlocks(learner, fewer)):
+            logits = self._logits(each, self.table, held_out)
+            if logits is None:
+                return FULL
+            losses.append(
+                log_losses(
+                    logits,
+                    self.codes[held_out],
+                    temperature=plan.fixed_temperature,
+                    average_logits=plan.average_logits,
+                )
+            )
+        full, blocks = losses
+        return choices.better_context(full, blocks, num_blocks)
 
     def temperature(self, learner: ContextLearner[Any]) -> float:
         """The temperature, calibrated where the plan says so and rows can be spared."""

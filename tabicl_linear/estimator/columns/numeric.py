@@ -71,10 +71,7 @@ class NumericColumn:
 
     def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
         """Z-scores in float64, clipped at +-100; NaN where a value is missing or infinite."""
-        if self.part is None:
-            values = numbers(cells, self.text_format)
-        else:
-            values = date_part(stamps(cells, self.text_format), self.part)
+        values = _values(cells, self.text_format, self.part)
         # A huge query value may overflow here: infinity is then clipped like any other outlier.
         with np.errstate(over="ignore"):
             scores = (to_unit(values, self.low, self.high) - self.mean) / self.std
@@ -92,11 +89,15 @@ class MissingColumn:
 
     def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
         """1 where a value is missing or infinite, else 0."""
-        if self.kind == "numeric":
-            absent = np.isnan(numbers(cells, self.text_format))
-        else:
-            absent = stamps(cells, self.text_format).isna().to_numpy()
-        return absent.astype(np.float64)
+        values = _values(cells, self.text_format, None if self.kind == "numeric" else "days")
+        return np.isnan(values).astype(np.float64)
+
+
+def _values(cells: pd.Series, text_format: str, part: Part | None) -> npt.NDArray[np.float64]:
+    """Numbers, or a part of dates; NaN where missing."""
+    if part is None:
+        return numbers(cells, text_format)
+    return date_part(stamps(cells, text_format), part)
 
 
 def fit_numeric(

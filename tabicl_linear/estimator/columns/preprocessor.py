@@ -76,8 +76,7 @@ class TablePreprocessor:
             if reading == PLAIN_NUMBERS and labels is not None:
                 reading = whole_numbers(cells, labels) or PLAIN_NUMBERS
                 by_evidence = by_evidence or bool(reading.note)
-                count = ids_among(cells, labels)
-                if count is not None:
+                if count := ids_among(cells, labels):
                     ids[name] = count
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
