@@ -92,7 +92,6 @@ def _in_pieces(options: argparse.Namespace) -> None:
 
     _check_streamable(options, "--stream")
     check_writable(options.output, (options.train, options.test))
-    classifier = _classifier(options)
     train, test = TableFile(options.train), TableFile(options.test)
     target = options.target
     train.require(target)
@@ -101,6 +100,7 @@ def _in_pieces(options: argparse.Namespace) -> None:
     num_rows = test.num_rows()
     if num_rows == 0:
         raise no_rows(test.name)
+    classifier = _classifier(options)
     classifier.fit(train.path, target)
     classifier.verbose = 0  # one bar for all pieces instead of one for each
     label_type = train.labels(target).dtype

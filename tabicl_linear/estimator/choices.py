@@ -3,11 +3,11 @@
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.members.pooling import Array, log_losses
+from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
+from tabicl_linear.estimator.members.pooling import log_losses
 
 LongContextMode = Literal["full", "blocks", "auto"]
 MODES = ("full", "blocks", "auto")
@@ -63,7 +63,7 @@ def check_blocks(num_blocks: int, num_rows: int, longest: int) -> None:
         )
 
 
-def better_context(full: Array, blocks: Array, num_blocks: int) -> LongContext:
+def better_context(full: FloatArray, blocks: FloatArray, num_blocks: int) -> LongContext:
     """Whether blocks predict rows held out better than one context, beyond what noise explains.
 
     `full` and `blocks` are log-losses of these rows after one context and after blocks, at a
@@ -83,7 +83,7 @@ def better_context(full: Array, blocks: Array, num_blocks: int) -> LongContext:
 
 
 def calibrated_temperature(
-    member_logits: Array, labels: npt.NDArray[np.int64], *, fixed: float, average_logits: bool
+    member_logits: FloatArray, labels: IntArray, *, fixed: float, average_logits: bool
 ) -> float:
     """The most probable temperature on rows that the members have not read.
 
@@ -106,12 +106,8 @@ def calibrated_temperature(
 
 
 def held_out_rows(
-    labels: npt.NDArray[np.int64],
-    seed: int,
-    *,
-    fraction: float = HELD_OUT_FRACTION,
-    most: int = MAX_HELD_OUT,
-) -> npt.NDArray[np.bool_]:
+    labels: IntArray, seed: int, *, fraction: float = HELD_OUT_FRACTION, most: int = MAX_HELD_OUT
+) -> BoolArray:
     """Which rows to hold out, of class indices: drawn at random, at most `most` of them.
 
     The last row of a class stays in the context.
