@@ -35,9 +35,6 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-# The classifier imports torch, which takes seconds: files and names are checked before.
-
-
 def _at_once(options: argparse.Namespace) -> None:
     """Read whole tables, and find what does not fit together before anything is computed."""
     from tabicl_linear.cli.predict_tables import read_tables, with_predictions
@@ -131,6 +128,7 @@ def _on_cluster(options: argparse.Namespace) -> None:
 
 
 def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
+    """Made once files and names are checked: it imports torch, which takes seconds."""
     with ended_at_once():
         from tabicl_linear.checkpoint import load_model
         from tabicl_linear.estimator.classifier import TabICLLinearClassifier
