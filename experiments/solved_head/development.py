@@ -62,7 +62,7 @@ def measure(
     learner = Arms(network, len(classes), MAX_COLUMNS)
     members = -(-matrix.shape[1] // MAX_COLUMNS)
     plan = replace(plan, num_members=members, fixed_temperature=1.0)
-    rows = Encoded(matrix, codes, columns.categorical, len(classes))
+    rows = Encoded(matrix, codes, columns, classes)
     ensemble = fit_ensemble(learner, rows, plan, seed=plan.drawn_seed())
     states = [state for kept in ensemble.states for state in kept.states]
     asked = columns.transform(table.x.iloc[queries])

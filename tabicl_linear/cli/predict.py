@@ -35,9 +35,6 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-# The classifier imports torch, which takes seconds: files and names are checked before.
-
-
 def _at_once(options: argparse.Namespace) -> None:
     """Read whole tables, and find what does not fit together before anything is computed."""
     from tabicl_linear.cli.predict_tables import read_tables, with_predictions
@@ -92,7 +89,6 @@ def _in_pieces(options: argparse.Namespace) -> None:
 
     _check_streamable(options, "--stream")
     check_writable(options.output, (options.train, options.test))
-    classifier = _classifier(options)
     train, test = TableFile(options.train), TableFile(options.test)
     target = options.target
     train.require(target)
@@ -101,6 +97,7 @@ def _in_pieces(options: argparse.Namespace) -> None:
     num_rows = test.num_rows()
     if num_rows == 0:
         raise no_rows(test.name)
+    classifier = _classifier(options)
     classifier.fit(train.path, target)
     classifier.verbose = 0  # one bar for all pieces instead of one for each
     label_type = train.labels(target).dtype
@@ -131,6 +128,7 @@ def _on_cluster(options: argparse.Namespace) -> None:
 
 
 def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
+    """Made once files and names are checked: it imports torch, which takes seconds."""
     with ended_at_once():
         from tabicl_linear.checkpoint import load_model
         from tabicl_linear.estimator.classifier import TabICLLinearClassifier

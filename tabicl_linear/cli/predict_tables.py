@@ -92,11 +92,9 @@ def read_tables(
             train[name], test[name] = read_dates_of(columns, name)
     suspects = _row_numbers(train)
     if suspects:
-        warnings.warn(
-            f"{train_file.name}: {', '.join(repr(name) for name in suspects)} looks like row "
-            "numbers; name such columns in --id-columns or --drop.",
-            UserWarning,
-            stacklevel=2,
+        warn_user(
+            f"{train_file.name}: {', '.join(map(repr, suspects))} looks like row numbers; name "
+            "such columns in --id-columns or --drop."
         )
     return PredictionTables(train, labels, test, ids)
 

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import fitting
+from tabicl_linear.estimator.arrays import FloatArray
 from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
@@ -120,7 +121,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             self.fitted_ = fitting.fit_pieces(counted, plan, self._learners(), classes)
         return self
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> FloatArray:
         """Class probabilities `[rows, classes]`, in the order of `classes_`.
 
         A row's probabilities do not depend on the other rows (up to rounding).
@@ -132,7 +133,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         plan = self._plan()
         return self.fitted_.probabilities(self._queries(X), plan)
 
-    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> FloatArray:
         """Logarithms of `predict_proba`; finite also where a probability rounds to 0.
 
         Raises:
@@ -141,7 +142,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         plan = self._plan()
         scores = self.fitted_.scores(self._queries(X), plan)
-        logarithms: npt.NDArray[np.float64] = log_softmax(scores, axis=1)
+        logarithms: FloatArray = log_softmax(scores, axis=1)
         return logarithms
 
     def predict(self, X: Any) -> npt.NDArray[Any]:

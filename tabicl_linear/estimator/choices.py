@@ -3,11 +3,11 @@
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.members.pooling import Array, log_losses
+from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
+from tabicl_linear.estimator.members.pooling import log_losses
 
 LongContextMode = Literal["full", "blocks", "auto"]
 MODES = ("full", "blocks", "auto")
@@ -63,39 +63,27 @@ def check_blocks(num_blocks: int, num_rows: int, longest: int) -> None:
         )
 
 
-def better_context(
-    full_logits: Array,
-    blocks_logits: Array,
-    labels: npt.NDArray[np.int64],
-    *,
-    num_blocks: int,
-    temperature: float,
-    average_logits: bool,
-) -> LongContext:
+def better_context(full: FloatArray, blocks: FloatArray, num_blocks: int) -> LongContext:
     """Whether blocks predict rows held out better than one context, beyond what noise explains.
 
-    Logits after one context and after blocks are `[members, rows, classes]`. All rows of the table
-    take `num_blocks`. The temperature must not depend on the rows.
+    `full` and `blocks` are log-losses of these rows after one context and after blocks, at a
+    temperature that does not depend on the rows. All rows of the table take `num_blocks`.
     """
-    losses = [
-        log_losses(logits, labels, temperature=temperature, average_logits=average_logits)
-        for logits in (full_logits, blocks_logits)
-    ]
-    gains = losses[0] - losses[1]
+    gains = full - blocks
     error = float(gains.std(ddof=1) / np.sqrt(len(gains)))
     is_better = gains.mean() > STANDARD_ERRORS * error
     return LongContext(
         "blocks" if is_better else "full",
         num_blocks if is_better else 1,
         held_out_rows=len(gains),
-        full_log_loss=float(losses[0].mean()),
-        blocks_log_loss=float(losses[1].mean()),
+        full_log_loss=float(full.mean()),
+        blocks_log_loss=float(blocks.mean()),
         standard_error=error,
     )
 
 
 def calibrated_temperature(
-    member_logits: Array, labels: npt.NDArray[np.int64], *, fixed: float, average_logits: bool
+    member_logits: FloatArray, labels: IntArray, *, fixed: float, average_logits: bool
 ) -> float:
     """The most probable temperature on rows that the members have not read.
 
@@ -118,12 +106,8 @@ def calibrated_temperature(
 
 
 def held_out_rows(
-    labels: npt.NDArray[np.int64],
-    seed: int,
-    *,
-    fraction: float = HELD_OUT_FRACTION,
-    most: int = MAX_HELD_OUT,
-) -> npt.NDArray[np.bool_]:
+    labels: IntArray, seed: int, *, fraction: float = HELD_OUT_FRACTION, most: int = MAX_HELD_OUT
+) -> BoolArray:
     """Which rows to hold out, of class indices: drawn at random, at most `most` of them.
 
     The last row of a class stays in the context.

@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.estimator.arrays import FloatArray, IntArray
 
 ClassWeight: TypeAlias = Mapping[Any, float] | Literal["balanced"] | None
 
 
 def class_weights(
-    class_weight: ClassWeight, classes: npt.NDArray[Any], counts: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float64]:
+    class_weight: ClassWeight, classes: npt.NDArray[Any], counts: IntArray
+) -> FloatArray:
     """A factor for the probability of each class; `counts` are its training rows.
 
     Raises:

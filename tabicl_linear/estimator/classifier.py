@@ -284,8 +284,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
                 Encoded(
                     fitted.columns.transform(table),
                     class_codes(labels, fitted.classes),
-                    fitted.columns.categorical,
-                    len(fitted.classes),
+                    fitted.columns,
+                    fitted.classes,
                 ),
                 row_orders=row_orders,
                 progress=plan.progress,

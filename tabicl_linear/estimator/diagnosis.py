@@ -11,7 +11,6 @@ import torch
 
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
-from tabicl_linear.estimator.learners.interface import State
 from tabicl_linear.estimator.learners.many_classes import problems
 from tabicl_linear.estimator.members.ensemble import (
     Encoded,
@@ -29,7 +28,7 @@ KEY = ["member", "digit", "layer", "head", "measure"]
 
 
 def diagnosis(
-    ensemble: FittedEnsemble[State], rows: Encoded, *, row_orders: int, progress: bool
+    ensemble: FittedEnsemble, rows: Encoded, *, row_orders: int, progress: bool
 ) -> pd.DataFrame:
     """Look into every member; see `TabICLLinearClassifier.diagnose` for the table.
 
@@ -45,7 +44,7 @@ def diagnosis(
             f"The table was read in {ensemble.model.num_blocks} blocks with states of their own, "
             "which diagnose does not look into: fit with long_context='full'."
         )
-    num_rows, first = len(rows.matrix), 0
+    num_rows, categorical, first = len(rows.matrix), rows.columns.categorical, 0
     if num_rows < MIN_ROWS:
         raise DataError(f"{num_rows} rows: give at least {MIN_ROWS} to look into states.")
     if row_orders < 2:
@@ -55,7 +54,7 @@ def diagnosis(
     with progress_bar("diagnose", len(ensemble.views) * num_rows, progress) as bar:
         for views, state in readable.batches():
             x, y = as_seen(ensemble, views, rows)
-            mask = torch.from_numpy(np.stack([rows.categorical[view.columns] for view in views]))
+            mask = torch.from_numpy(np.stack([categorical[view.columns] for view in views]))
             for digit, problem in enumerate(problems(ensemble.model, state, y), start=1):
                 model = problem.learner
                 parts = [_of_states(model, problem.state, len(views))]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import softmax
 
+from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.choices import FULL, LongContext
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
@@ -33,7 +34,7 @@ class FittedCompanion:
         weight: Of their logits; those of the first members weigh the rest of one.
     """
 
-    members: FittedEnsemble[Any]
+    members: FittedEnsemble
     temperature: float
     weight: float
 
@@ -57,9 +58,9 @@ class Fitted:
     """
 
     columns: TablePreprocessor
-    members: FittedEnsemble[Any]
+    members: FittedEnsemble
     classes: npt.NDArray[Any]
-    counts: npt.NDArray[np.int64]
+    counts: IntArray
     temperature: float
     num_rows: int
     long_context: LongContext = FULL
@@ -73,7 +74,7 @@ class Fitted:
         """Bytes of the states of all members."""
         return self.members.nbytes + (self.companion.members.nbytes if self.companion else 0)
 
-    def scores(self, table: Table, plan: Plan) -> npt.NDArray[np.float64]:
+    def scores(self, table: Table, plan: Plan) -> FloatArray:
         """Logarithms of the probabilities `[rows, classes]`, up to a constant for each row.
 
         The table has the columns of the training table. The temperature is that of the plan, unless
@@ -90,12 +91,8 @@ class Fitted:
         return logs + np.log(weights)
 
     def _scores_of(
-        self,
-        members: FittedEnsemble[Any],
-        temperature: float,
-        matrix: npt.NDArray[np.float32],
-        plan: Plan,
-    ) -> npt.NDArray[np.float64]:
+        self, members: FittedEnsemble, temperature: float, matrix: Float32Array, plan: Plan
+    ) -> FloatArray:
         plan = plan.suited(members.model, self.num_rows, matrix.shape[1])
         pool = partial(
             pooled,
@@ -104,9 +101,9 @@ class Fitted:
         )
         return members.scores(matrix, pool, plan)
 
-    def probabilities(self, table: Table, plan: Plan) -> npt.NDArray[np.float64]:
+    def probabilities(self, table: Table, plan: Plan) -> FloatArray:
         """Class probabilities `[rows, classes]`; see `scores`."""
-        probabilities: npt.NDArray[np.float64] = softmax(self.scores(table, plan), axis=1)
+        probabilities: FloatArray = softmax(self.scores(table, plan), axis=1)
         return probabilities
 
     def on(self, device: str) -> "Fitted":

@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.class_weights import class_weights
-from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
+from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
@@ -52,14 +53,14 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     _check_several(classes)
     columns = plan.new_columns(pairs=learners.compares_columns)
     matrix = columns.fit_transform(rows.table, codes)
-    encoded = Encoded(matrix, codes, columns.categorical, len(classes))
+    encoded = Encoded(matrix, codes, columns, classes)
     learner = learners.for_table(len(classes), len(codes))
-    fitted = _fit_members(encoded, columns, classes, plan, learner, table=rows.table)
+    fitted = _fit_members(encoded, plan, learner, table=rows.table)
     companion = learners.companion(len(classes), len(codes))
     if companion is None:
         return fitted
     learner, weight = companion
-    other = _fit_members(encoded, columns, classes, plan, learner, table=rows.table)
+    other = _fit_members(encoded, plan, learner, table=rows.table)
     return replace(fitted, companion=FittedCompanion(other.members, other.temperature, weight))
 
 
@@ -92,9 +93,9 @@ def fit_pieces(
         return replace(fitted, members=coefficients_alone(fitted.members))
     plan.check_pieces(in_order=False)
     folder = Path(tempfile.gettempdir())
-    encoded, columns, classes = _rows_in_file(first, others, plan, classes, folder)
-    learner = learners.for_table(len(classes), len(encoded.codes))
-    return _fit_members(encoded, columns, classes, plan, learner, spill=folder)
+    encoded = _rows_in_file(first, others, plan, classes, folder)
+    learner = learners.for_table(encoded.num_classes, len(encoded.codes))
+    return _fit_members(encoded, plan, learner, spill=folder)
 
 
 def start(
@@ -138,7 +139,7 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
         every, learner = joined_rows(fitted.held, rows), fitted.members.model
         fitted_anew = _fit_first_rows(every, fitted.classes, plan, learner)
         return replace(fitted_anew, prequential=scores)
-    encoded = Encoded(matrix, codes, columns.categorical, len(fitted.classes))
+    encoded = Encoded(matrix, codes, columns, fitted.classes)
     with threads(plan.n_jobs):
         members = extended_ensemble(fitted.members, encoded, plan)
     return replace(
@@ -152,7 +153,7 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
 
 
 def _fit_first_rows(
-    rows: Rows, classes: npt.NDArray[Any], plan: Plan, learner: ContextLearner[Any]
+    rows: Rows, classes: npt.NDArray[Any], plan: Plan, learner: ContextLearner
 ) -> Fitted:
     """Fit on all rows so far; the first ones teach the columns, and are held until enough do."""
     num_held = _rows_held(learner)
@@ -165,15 +166,15 @@ def _fit_first_rows(
     else:
         # Without labels it has no rates of classes: those of the first rows alone are poor.
         matrix = columns.fit(first.table).transform(first.table)
-    encoded = Encoded(matrix, codes, columns.categorical, len(classes))
-    fitted = _fit_members(encoded, columns, classes, plan, learner, in_order=True)
+    encoded = Encoded(matrix, codes, columns, classes)
+    fitted = _fit_members(encoded, plan, learner, in_order=True)
     if len(codes) < num_held:
         return replace(fitted, held=first)
     later = rows.part(slice(len(codes), None))
     return extended(fitted, later, plan) if len(later.labels) else fitted
 
 
-def _rows_held(learner: ContextLearner[Any]) -> int:
+def _rows_held(learner: ContextLearner) -> int:
     """How many first rows are held to learn the columns from; 0 where the first piece is enough."""
     return rows_that_grow() if isinstance(learner, ChosenTrees) else 0
 
@@ -188,13 +189,13 @@ def _check_several(classes: npt.NDArray[Any]) -> None:
 
 def _rows_in_file(
     first: Rows, others: Pieces, plan: Plan, classes: npt.NDArray[Any] | None, folder: Path
-) -> tuple[Encoded, TablePreprocessor, npt.NDArray[Any]]:
-    """Rows in pieces as numbers in a temporary file, what encoded them, and all classes."""
+) -> Encoded:
+    """Rows in pieces as numbers in a temporary file."""
     # Without labels it has no rates of classes, which would tell the labels of the first rows.
     columns = plan.new_columns().fit(first.table)
     labels: list[npt.NDArray[Any]] = []
 
-    def parts() -> Iterator[npt.NDArray[np.float32]]:
+    def parts() -> Iterator[Float32Array]:
         for rows in chain([first], others):
             # The codes of a long table are smaller than its labels.
             labels.append(rows.labels if classes is None else class_codes(rows.labels, classes))
@@ -206,15 +207,13 @@ def _rows_in_file(
     else:
         codes = np.concatenate(labels)
     _check_several(classes)
-    return Encoded(matrix, codes, columns.categorical, len(classes)), columns, classes
+    return Encoded(matrix, codes, columns, classes)
 
 
 def _fit_members(
     rows: Encoded,
-    columns: TablePreprocessor,
-    classes: npt.NDArray[Any],
     plan: Plan,
-    learner: ContextLearner[Any],
+    learner: ContextLearner,
     *,
     table: Table | None = None,
     in_order: bool = False,
@@ -224,8 +223,6 @@ def _fit_members(
 
     Args:
         rows: The rows as numbers.
-        columns: What encoded them.
-        classes: Class labels, sorted.
         plan: What the classifier is asked to do.
         learner: What reads the rows.
         table: The rows as they were given; None where they came in pieces.
@@ -233,18 +230,18 @@ def _fit_members(
             all are held.
         spill: Folder for temporary files that hold what grows with the rows, instead of memory.
     """
-    counts = np.bincount(rows.codes, minlength=len(classes))
-    class_weights(plan.class_weight, classes, counts)  # refuses others, before the work
+    counts = np.bincount(rows.codes, minlength=rows.num_classes)
+    class_weights(plan.class_weight, rows.classes, counts)  # refuses others, before the work
     learner = learner.to(plan.device)
     plan = plan.suited(learner, *rows.matrix.shape)
     if in_order and not learner.is_causal:
         raise DataError(
-            f"y has {len(classes)} classes, more than a model can take that reads a table "
+            f"y has {rows.num_classes} classes, more than a model can take that reads a table "
             "piece by piece: join classes, or fit all rows at once."
         )
     seed = plan.drawn_seed()
     with threads(plan.n_jobs):
-        evidence = Evidence(table, rows.codes, plan, seed)
+        evidence = Evidence(table, rows, plan, seed)
         long_context = evidence.long_context(learner)
         if long_context.num_blocks > 1:
             learner = ContextBlocks(learner, long_context.num_blocks)
@@ -258,9 +255,9 @@ def _fit_members(
     # States that no row will be added to are only read from here on.
     members = members if learner.is_causal else members.halved()
     return Fitted(
-        columns,
+        rows.columns,
         members,
-        classes,
+        rows.classes,
         counts,
         temperature,
         len(rows.codes),
@@ -269,9 +266,7 @@ def _fit_members(
     )
 
 
-def _score(
-    probabilities: npt.NDArray[np.float64], codes: npt.NDArray[np.int64], rows_seen: int
-) -> pd.DataFrame:
+def _score(probabilities: FloatArray, codes: IntArray, rows_seen: int) -> pd.DataFrame:
     """A row of `Fitted.prequential`."""
     # A probability of 0 costs as much as the smallest step from 1, as in scikit-learn.
     of_label = probabilities[np.arange(len(codes)), codes].clip(np.finfo(np.float64).eps)

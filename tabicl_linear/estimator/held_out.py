@@ -3,19 +3,19 @@
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import choices
+from tabicl_linear.estimator.arrays import BoolArray, FloatArray
 from tabicl_linear.estimator.choices import FULL, LongContext, held_out_rows
 from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.learners.pretrained import longest_context
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
+from tabicl_linear.estimator.members.pooling import log_losses
 from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.estimator.refinement import refined
 
@@ -29,11 +29,11 @@ class Evidence:
     """
 
     table: Table | None
-    codes: npt.NDArray[np.int64]
+    rows: Encoded
     plan: Plan
     seed: int
 
-    def long_context(self, learner: ContextLearner[Any]) -> LongContext:
+    def long_context(self, learner: ContextLearner) -> LongContext:
         """In how many contexts the learner is to read the rows.
 
         Raises:
@@ -45,9 +45,9 @@ class Evidence:
         if plan.long_context == "full":
             return FULL
         longest = longest_context(learner, plan.long_context)
-        num_blocks = math.ceil(len(self.codes) / longest)
+        num_blocks = math.ceil(len(self.rows.codes) / longest)
         if plan.long_context == "blocks":
-            choices.check_blocks(num_blocks, len(self.codes), longest)
+            choices.check_blocks(num_blocks, len(self.rows.codes), longest)
             return LongContext("blocks" if num_blocks > 1 else "full", num_blocks)
         if not 1 < num_blocks <= choices.MAX_BLOCKS:
             return FULL
@@ -57,43 +57,49 @@ class Evidence:
                 "a table that is read in pieces."
             )
         held_out = held_out_rows(
-            self.codes, self.seed, fraction=choices.COMPARED_FRACTION, most=choices.MAX_COMPARED
+            self.rows.codes,
+            self.seed,
+            fraction=choices.COMPARED_FRACTION,
+            most=choices.MAX_COMPARED,
         )
         fewer = math.ceil(np.count_nonzero(~held_out) / longest)
         if fewer == 1:  # the rest is no long table
             return FULL
-        full = self._logits(learner, self.table, held_out)
-        blocks = self._logits(ContextBlocks(learner, fewer), self.table, held_out)
-        if full is None or blocks is None:
-            return FULL
-        return choices.better_context(
-            full,
-            blocks,
-            self.codes[held_out],
-            num_blocks=num_blocks,
-            temperature=plan.fixed_temperature,
-            average_logits=plan.average_logits,
-        )
+        losses = []
+        for each in (learner, ContextBlocks(learner, fewer)):
+            logits = self._logits(each, self.table, held_out)
+            if logits is None:
+                return FULL
+            losses.append(
+                log_losses(
+                    logits,
+                    self.rows.codes[held_out],
+                    temperature=plan.fixed_temperature,
+                    average_logits=plan.average_logits,
+                )
+            )
+        full, blocks = losses
+        return choices.better_context(full, blocks, num_blocks)
 
-    def temperature(self, learner: ContextLearner[Any]) -> float:
+    def temperature(self, learner: ContextLearner) -> float:
         """The temperature, calibrated where the plan says so and rows can be spared."""
         fixed = self.plan.fixed_temperature
         if not self.plan.is_calibrated or self.table is None:
             return fixed
-        held_out = held_out_rows(self.codes, self.seed)
+        held_out = held_out_rows(self.rows.codes, self.seed)
         logits = self._logits(learner, self.table, held_out) if held_out.any() else None
         if logits is None:
             return fixed
         return choices.calibrated_temperature(
             logits,
-            self.codes[held_out],
+            self.rows.codes[held_out],
             fixed=fixed,
             average_logits=self.plan.average_logits,
         )
 
     def _logits(
-        self, learner: ContextLearner[Any], table: Table, held_out: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.float64] | None:
+        self, learner: ContextLearner, table: Table, held_out: BoolArray
+    ) -> FloatArray | None:
         """Logits `[members, rows, classes]` of the rows held out after a fit on the others.
 
         None if the others do not make a table, or not one that these rows fit into.
@@ -101,10 +107,10 @@ class Evidence:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the fit on all rows warns
             try:
-                columns, codes = self.plan.new_columns(), self.codes[~held_out]
+                columns, codes = self.plan.new_columns(), self.rows.codes[~held_out]
                 matrix = columns.fit_transform(table[~held_out], codes)
-                num_classes = int(codes.max()) + 1  # the last row of a class is never held out
-                rows = Encoded(matrix, codes, columns.categorical, num_classes)
+                # The last row of a class is never held out: there are as many.
+                rows = Encoded(matrix, codes, columns, self.rows.classes)
                 members = fit_ensemble(learner, rows, self.plan, seed=self.seed)
                 if self.plan.refine:
                     members, _ = refined(members, rows, self.plan, seed=self.seed)

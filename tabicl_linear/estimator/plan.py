@@ -9,11 +9,11 @@ from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.utils import check_random_state
 
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.estimator.arrays import Float32Array
 from tabicl_linear.estimator.choices import MODES, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
@@ -90,7 +90,7 @@ class Plan:
     is_given_members: bool = True
     is_given_temperature: bool = True
 
-    def suited(self, learner: ContextLearner[Any], num_rows: int, num_columns: int) -> "Plan":
+    def suited(self, learner: ContextLearner, num_rows: int, num_columns: int) -> "Plan":
         """The plan for a learner, whose presets may be others.
 
         Trees that are chosen on the table divide the rows several times by themselves, and their
@@ -118,7 +118,7 @@ class Plan:
         self,
         compute: Callable[[int], Result],
         doing: str,
-        matrix: npt.NDArray[np.float32],
+        matrix: Float32Array,
         most: int | None = None,
     ) -> Result:
         """What `compute` makes of a matrix, given how many rows to have in the network at a time.

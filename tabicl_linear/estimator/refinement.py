@@ -56,8 +56,8 @@ def check_refinable(model: InContextModel) -> None:
 
 
 def refined(
-    ensemble: FittedEnsemble[Any], rows: Encoded, plan: Plan, *, seed: int
-) -> tuple[FittedEnsemble[Any], pd.DataFrame]:
+    ensemble: FittedEnsemble, rows: Encoded, plan: Plan, *, seed: int
+) -> tuple[FittedEnsemble, pd.DataFrame]:
     """Members whose states predict rows held out from them better than the states they start from.
 
     Members were fitted one at a time on `rows`. Each holds out other rows (never the last of a
@@ -82,8 +82,8 @@ def refined(
 
 
 def _refined_members(
-    ensemble: FittedEnsemble[Any], rows: Encoded, plan: Plan, seed: int, gradient_rows: int
-) -> tuple[FittedEnsemble[Any], pd.DataFrame]:
+    ensemble: FittedEnsemble, rows: Encoded, plan: Plan, seed: int, gradient_rows: int
+) -> tuple[FittedEnsemble, pd.DataFrame]:
     """`refined`, with the gradients of so many rows at a time."""
     states, curves, num_rows = list[Any](), list[pd.DataFrame](), len(rows.codes)
     with progress_bar("refine", len(ensemble.views) * num_rows, plan.progress) as bar:

@@ -88,7 +88,7 @@ def test_the_loss_is_that_of_the_states_in_use_on_rows_of_each_members_own():
     matrix = result.preprocessor_.fit_transform(x, codes)
     held_out = []
     for member, (view, state) in enumerate(zip(ensemble.views, ensemble.states, strict=True)):
-        encoded = Encoded(matrix, codes, result.preprocessor_.categorical, codes.max() + 1)
+        encoded = Encoded(matrix, codes, result.preprocessor_, result.classes_)
         rows, labels = as_seen(ensemble, (view,), encoded)
         mask = held_out_rows(
             codes, result._plan().drawn_seed() + member, fraction=HELD_OUT_FRACTION
@@ -133,13 +133,14 @@ def test_starts_do_not_know_the_label_of_a_row_held_out(monkeypatch):
     """The probabilities that they give the labels a row might have add up to one."""
     x, y = table(12, classes=4)
     codes = np.unique(y, return_inverse=True)[1]
-    matrix = TablePreprocessor().fit(x).transform(x)
+    columns = TablePreprocessor().fit(x)
+    matrix = columns.transform(x)
     monkeypatch.setattr(refinement, "held_out_rows", lambda labels, *_, **__: np.arange(12) == 7)
     plan = TabICLLinearClassifier(n_estimators=1, rows_per_batch=12, device="cpu")._plan()
     total = 0.0
     for label in range(4):
         codes[7] = label
-        rows = Encoded(matrix, codes, np.zeros(matrix.shape[1], dtype=bool), 4)
+        rows = Encoded(matrix, codes, columns, np.arange(4))
         model = make("DeltaNet", "final_state", axis="coded_row")
         _, curve = refined(fit_ensemble(model, rows, plan, seed=0), rows, plan, seed=0)
         total += np.exp(-curve["held_out_loss"].iloc[0])

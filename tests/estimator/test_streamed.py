@@ -59,7 +59,7 @@ def test_many_rows_are_the_whole_with_the_columns_of_the_first(kind, checkpoint,
         matrix = columns.transform(x)
         codes = np.unique(y, return_inverse=True)[1]
         learner, seed = whole._learners().for_table(3, len(y)), plan.drawn_seed()
-        rows = Encoded(matrix, codes, columns.categorical, 3)
+        rows = Encoded(matrix, codes, columns, np.arange(3))
         members = fit_ensemble(learner, rows, plan, seed=seed)
         whole.fitted_ = replace(whole.fitted_, members=members.halved())
         np.testing.assert_array_equal(pieces.predict_proba(x), whole.predict_proba(x))

@@ -10,6 +10,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.category_names import (
     category_names,
     date_of,
@@ -46,7 +47,7 @@ class CategoryColumn:
     other: int
     missing: int | None
 
-    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+    def encode(self, cells: pd.Series) -> FloatArray:
         """Ordinal codes; `other` where the category is unknown, NaN if missing was never seen."""
         names = category_names(cells, boolean=self.kind == "boolean")
         codes = looked_up(names, self.codes)
@@ -59,7 +60,7 @@ class CategoryColumn:
         return codes
 
     def _refuse_other_dtype(
-        self, cells: pd.Series, names: npt.NDArray[Any], unknown: npt.NDArray[np.bool_]
+        self, cells: pd.Series, names: npt.NDArray[Any], unknown: BoolArray
     ) -> None:
         if not unknown.any():
             return
@@ -90,7 +91,7 @@ class CategoryColumn:
 
 
 def fit_categories(
-    cells: pd.Series, position: int, reading: Reading, labels: npt.NDArray[np.int64] | None
+    cells: pd.Series, position: int, reading: Reading, labels: IntArray | None
 ) -> tuple[CategoryColumn | RateColumn | DroppedColumn, ...]:
     """Learn a training column of categories; `position` is in the table.
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
+from tabicl_linear.estimator.arrays import FloatArray
 from tabicl_linear.estimator.columns.reading import missing
 
 _BOOLEANS = {"0": "False", "1": "True", "false": "False", "true": "True"}
@@ -39,9 +40,7 @@ def text_of(value: object) -> str:
     return str(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
-def looked_up(
-    names: npt.NDArray[np.object_], values: Mapping[str, float]
-) -> npt.NDArray[np.float64]:
+def looked_up(names: npt.NDArray[np.object_], values: Mapping[str, float]) -> FloatArray:
     """The value of each category by its name; NaN where there is none.
 
     A name that is not there counts as the one that is the same number, truth value or time: files

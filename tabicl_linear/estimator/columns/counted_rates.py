@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up
 from tabicl_linear.estimator.columns.target_rates import RateColumn, shrunk
 
@@ -38,22 +39,20 @@ class CountedRateColumn:
     position: int
     label: int
     places: dict[str, int]
-    rows: npt.NDArray[np.int64]
-    hits: npt.NDArray[np.int64]
+    rows: IntArray
+    hits: IntArray
     mean: float
     strength: float
 
     @classmethod
-    def of(
-        cls, column: RateColumn, cells: pd.Series, labels: npt.NDArray[np.int64]
-    ) -> "CountedRateColumn":
+    def of(cls, column: RateColumn, cells: pd.Series, labels: IntArray) -> "CountedRateColumn":
         """A counting column after the rows that a column of rates was learnt on."""
         zero = np.zeros(1, dtype=np.int64)
         place = column.name, column.position, column.label
         empty = cls(*place, {}, zero, zero, column.mean, column.strength)
         return empty.read(cells, labels)[1]
 
-    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+    def encode(self, cells: pd.Series) -> FloatArray:
         """Rates in float64; the mean rate where the category is unknown."""
         names = category_names(cells)
         places = _indices(looked_up(names, self.places))
@@ -61,9 +60,7 @@ class CountedRateColumn:
         rows, hits = (np.where(places >= 0, counts[places], 0) for counts in (self.rows, self.hits))
         return shrunk(hits, rows, self.mean, self.strength)
 
-    def read(
-        self, cells: pd.Series, labels: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.float64], "CountedRateColumn"]:
+    def read(self, cells: pd.Series, labels: IntArray) -> tuple[FloatArray, "CountedRateColumn"]:
         """Rates of the next labelled rows by the rows before each, and the column after them."""
         column, places = self._with_places(category_names(cells))
         is_hit = (labels == self.label).astype(np.int64)
@@ -82,9 +79,7 @@ class CountedRateColumn:
         )
         return rates, replace(column, rows=column.rows + counts[0], hits=column.hits + counts[1])
 
-    def _with_places(
-        self, names: npt.NDArray[np.object_]
-    ) -> tuple["CountedRateColumn", npt.NDArray[np.int64]]:
+    def _with_places(self, names: npt.NDArray[np.object_]) -> tuple["CountedRateColumn", IntArray]:
         """The column with room for new categories, and where rows are counted; -1: nowhere.
 
         Names are told apart as they are written, as in a table at once.
@@ -108,6 +103,6 @@ class CountedRateColumn:
         return column, places
 
 
-def _indices(places: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _indices(places: FloatArray) -> IntArray:
     """Places as integers; -1 for NaN, where there is none."""
     return np.where(np.isnan(places), -1, places).astype(np.int64)

@@ -8,10 +8,10 @@ and stays so: its owner is told.
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
+from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, missing
 from tabicl_linear.estimator.columns.target_rates import of_other_folds, shrunk
 
@@ -31,10 +31,8 @@ TIMES_AS_MUCH, LEAST_GAIN = 3.0, 0.01
 MOST_COMMON = 0.5
 """Share of rows of a single number: more is a count or an amount that is mostly nothing."""
 
-Codes = npt.NDArray[np.int64]
 
-
-def whole_numbers(cells: pd.Series, labels: Codes) -> Reading | None:
+def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
     """How a training column of whole numbers as text is read; None for others, or few rows."""
     if not (dtypes.is_object_dtype(cells.dtype) or dtypes.is_string_dtype(cells.dtype)):
         return None
@@ -54,7 +52,7 @@ def whole_numbers(cells: pd.Series, labels: Codes) -> Reading | None:
     return Reading("categorical", note=f"{distinct[0]!r} as a name")
 
 
-def ids_among(cells: pd.Series, labels: Codes) -> int | None:
+def ids_among(cells: pd.Series, labels: IntArray) -> int | None:
     """How many different numbers a column of a numeric dtype holds, if they are ids by evidence."""
     if not dtypes.is_numeric_dtype(cells.dtype) or dtypes.is_bool_dtype(cells.dtype):
         return None
@@ -83,7 +81,7 @@ class _Errors(NamedTuple):
     nothing: float
 
 
-def _errors(values: npt.NDArray[np.float64], names: Codes, labels: Codes) -> _Errors:
+def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> _Errors:
     if len(values) > MOST_ROWS:
         rows = np.random.default_rng(0).choice(len(values), MOST_ROWS, replace=False)
         values, names, labels = values[rows], names[rows], labels[rows]
@@ -95,7 +93,7 @@ def _errors(values: npt.NDArray[np.float64], names: Codes, labels: Codes) -> _Er
     )
 
 
-def _error(groups: Codes, labels: Codes) -> float:
+def _error(groups: IntArray, labels: IntArray) -> float:
     """Squared error of class rates of groups, on rows of other folds; of the best strength."""
     frequent = np.argsort(-np.bincount(labels), kind="stable")[:MOST_CLASSES]
     hits = [(labels == label).astype(np.float64) for label in frequent]

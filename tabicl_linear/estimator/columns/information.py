@@ -1,12 +1,11 @@
 """How much a column tells about the classes."""
 
 import numpy as np
-import numpy.typing as npt
 
-Codes = npt.NDArray[np.int64]
+from tabicl_linear.estimator.arrays import IntArray
 
 
-def information(bins: Codes, classes: Codes) -> float:
+def information(bins: IntArray, classes: IntArray) -> float:
     """Mutual information in nats, less what a column that says nothing has on average.
 
     Bins (or categories) and classes are counted from 0; some bins may be empty.
@@ -21,7 +20,7 @@ def information(bins: Codes, classes: Codes) -> float:
     return float((table * np.log(ratio)).sum() - freedom / 2) / len(bins)
 
 
-def chance(bins: Codes, classes: Codes) -> float:
+def chance(bins: IntArray, classes: IntArray) -> float:
     """Standard deviation of `information` where a column says nothing."""
     freedom = (len(np.unique(bins)) - 1) * (len(np.unique(classes)) - 1)
     return float((2 * freedom) ** 0.5 / (2 * len(bins)))

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.stats import chi2_contingency
 
+from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading, numbers, stamps
 
@@ -37,7 +37,7 @@ _READERS: dict[Part, Callable[[pd.Series], pd.Series]] = {
 PARTS = tuple(_READERS)
 
 
-def date_part(stamps: pd.Series, part: Part) -> npt.NDArray[np.float64]:
+def date_part(stamps: pd.Series, part: Part) -> FloatArray:
     """A part of time stamps in UTC as float64; NaN where missing.
 
     It is days since 1970, year, month (1 to 12), weekday (0 for Monday), or hour of the day with
@@ -69,12 +69,9 @@ class NumericColumn:
     text_format: str
     part: Part | None
 
-    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+    def encode(self, cells: pd.Series) -> FloatArray:
         """Z-scores in float64, clipped at +-100; NaN where a value is missing or infinite."""
-        if self.part is None:
-            values = numbers(cells, self.text_format)
-        else:
-            values = date_part(stamps(cells, self.text_format), self.part)
+        values = _values(cells, self.text_format, self.part)
         # A huge query value may overflow here: infinity is then clipped like any other outlier.
         with np.errstate(over="ignore"):
             scores = (to_unit(values, self.low, self.high) - self.mean) / self.std
@@ -90,17 +87,21 @@ class MissingColumn:
     kind: Literal["numeric", "datetime"]
     text_format: str
 
-    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+    def encode(self, cells: pd.Series) -> FloatArray:
         """1 where a value is missing or infinite, else 0."""
-        if self.kind == "numeric":
-            absent = np.isnan(numbers(cells, self.text_format))
-        else:
-            absent = stamps(cells, self.text_format).isna().to_numpy()
-        return absent.astype(np.float64)
+        values = _values(cells, self.text_format, None if self.kind == "numeric" else "days")
+        return np.isnan(values).astype(np.float64)
+
+
+def _values(cells: pd.Series, text_format: str, part: Part | None) -> FloatArray:
+    """Numbers, or a part of dates; NaN where missing."""
+    if part is None:
+        return numbers(cells, text_format)
+    return date_part(stamps(cells, text_format), part)
 
 
 def fit_numeric(
-    cells: pd.Series, position: int, reading: Reading, labels: npt.NDArray[np.int64] | None
+    cells: pd.Series, position: int, reading: Reading, labels: IntArray | None
 ) -> tuple[NumericColumn | MissingColumn | DroppedColumn, ...]:
     """Learn a training column, as one column of numbers or several; `position` is in the table.
 
@@ -133,7 +134,7 @@ def fit_numeric(
     return tuple(columns) or (DroppedColumn(*place, CONSTANT),)
 
 
-def _absence_tells(absent: npt.NDArray[np.bool_], labels: npt.NDArray[np.int64] | None) -> bool:
+def _absence_tells(absent: BoolArray, labels: IntArray | None) -> bool:
     """Whether a column of its own says which values are missing.
 
     It does if they are many, or if classes differ in their share by a chi-squared test.
@@ -148,7 +149,7 @@ def _absence_tells(absent: npt.NDArray[np.bool_], labels: npt.NDArray[np.int64] 
     return bool(chi2_contingency(counts[:, counts.any(axis=0)]).pvalue < SIGNIFICANCE)
 
 
-def to_unit(values: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.float64]:
+def to_unit(values: FloatArray, low: float, high: float) -> FloatArray:
     """Values mapped to 0..1 from `low..high`."""
     # Halved before subtracting: the range of a float64 column may itself overflow.
     return (values / 2 - low / 2) / (high / 2 - low / 2)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up, place_of
 from tabicl_linear.estimator.columns.information import chance, information
@@ -37,7 +38,6 @@ DEVIATIONS = 3.0
 """Of chance, by which a comparison has to tell more than both columns."""
 
 Says = Literal["equality", "difference"]
-Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class PairColumn:
     text_formats: tuple[str, str]
     codes: dict[str, int]
 
-    def encode(self, cells: pd.Series, others: pd.Series) -> Values:
+    def encode(self, cells: pd.Series, others: pd.Series) -> FloatArray:
         """The comparison in float64; NaN where a cell is missing, or has no place in the order."""
         if self.codes:
             first, second = category_names(cells), category_names(others)
@@ -81,12 +81,12 @@ class _Compared(NamedTuple):
 
     column: NumericColumn | CategoryColumn
     cells: pd.Series
-    values: npt.NDArray[np.float64] | npt.NDArray[np.object_]
+    values: FloatArray | npt.NDArray[np.object_]
     distinct: frozenset[float] | frozenset[str]
 
 
 def fit_pairs(
-    frame: pd.DataFrame, columns: Sequence[object], labels: npt.NDArray[np.int64]
+    frame: pd.DataFrame, columns: Sequence[object], labels: IntArray
 ) -> tuple[PairColumn, ...]:
     """The comparisons that tell more about the classes than the columns compared do."""
     if len(frame) > MOST_ROWS:
@@ -147,12 +147,12 @@ def _pairs(one: _Compared, other: _Compared) -> Iterator[PairColumn]:
     yield PairColumn(*places, "difference", formats, codes)
 
 
-def _equal(first: npt.NDArray[np.generic], second: npt.NDArray[np.generic]) -> Values:
+def _equal(first: npt.NDArray[np.generic], second: npt.NDArray[np.generic]) -> FloatArray:
     equal = (first == second).astype(np.float64)
     equal[pd.isna(first) | pd.isna(second)] = np.nan
     return equal
 
 
-def _bins(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
+def _bins(values: npt.NDArray[np.generic]) -> IntArray:
     """A number for each value, and one for missing values."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.arrays import BoolArray, Float32Array, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn, fit_categories
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.dropped import DroppedColumn
@@ -27,7 +28,7 @@ UsedColumn: TypeAlias = (
 Column: TypeAlias = UsedColumn | DroppedColumn
 Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
 CategoricalFeatures: TypeAlias = (
-    Sequence[int] | Sequence[str] | npt.NDArray[np.bool_] | pd.Index | pd.Series | None
+    Sequence[int] | Sequence[str] | BoolArray | pd.Index | pd.Series | None
 )
 
 
@@ -56,7 +57,7 @@ class TablePreprocessor:
         self.categorical_features = categorical_features
         self.pairs = pairs
 
-    def fit(self, table: Table, labels: npt.NDArray[np.int64] | None = None) -> "TablePreprocessor":
+    def fit(self, table: Table, labels: IntArray | None = None) -> "TablePreprocessor":
         """Learn every column from the training rows.
 
         Without class indices of the rows, columns of many categories get no rates, and few missing
@@ -76,8 +77,7 @@ class TablePreprocessor:
             if reading == PLAIN_NUMBERS and labels is not None:
                 reading = whole_numbers(cells, labels) or PLAIN_NUMBERS
                 by_evidence = by_evidence or bool(reading.note)
-                count = ids_among(cells, labels)
-                if count is not None:
+                if count := ids_among(cells, labels):
                     ids[name] = count
             if reading.note:
                 notes.append(f"{name!r} ({reading.note})")
@@ -98,7 +98,7 @@ class TablePreprocessor:
             )
         return self
 
-    def fit_transform(self, table: Table, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    def fit_transform(self, table: Table, labels: IntArray) -> Float32Array:
         """Learn every column, and return the matrix of the training rows.
 
         It differs from that of `transform` in the rates of classes: here they leave out the row
@@ -111,7 +111,7 @@ class TablePreprocessor:
                 matrix[:, index] = column.cross_fitted(frame.iloc[:, column.position], labels)
         return matrix
 
-    def transform(self, table: Table) -> npt.NDArray[np.float32]:
+    def transform(self, table: Table) -> Float32Array:
         """The matrix of a table, NaN where a value is missing.
 
         A frame has the training columns in any order, an array in the training order.
@@ -129,7 +129,7 @@ class TablePreprocessor:
             matrix[:, index] = column.encode(*cells)
         return matrix
 
-    def counting(self, table: Table, labels: npt.NDArray[np.int64]) -> "TablePreprocessor":
+    def counting(self, table: Table, labels: IntArray) -> "TablePreprocessor":
         """A preprocessor whose rates of classes are counted on as `read` adds rows.
 
         `table` and `labels` are the training rows that `fit_transform` was given.
@@ -142,9 +142,7 @@ class TablePreprocessor:
             for column in self.columns
         )
 
-    def read(
-        self, table: Table, labels: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.float32], "TablePreprocessor"]:
+    def read(self, table: Table, labels: IntArray) -> tuple[Float32Array, "TablePreprocessor"]:
         """The matrix of labelled rows, and what is known of the columns after them.
 
         It differs from that of `transform` in the rates of classes that go on (`counting`): each
@@ -179,7 +177,7 @@ class TablePreprocessor:
         return tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
 
     @property
-    def categorical(self) -> npt.NDArray[np.bool_]:
+    def categorical(self) -> BoolArray:
         """For each column of the matrix, whether it holds category codes."""
         return np.array([isinstance(c, CategoryColumn | MissingColumn) for c in self.used])
 
@@ -206,7 +204,7 @@ class TablePreprocessor:
         other.columns = tuple(columns)
         return other
 
-    def _are_categorical(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    def _are_categorical(self, frame: pd.DataFrame) -> BoolArray:
         width = frame.shape[1]
         are_categorical = np.zeros(width, dtype=bool)
         if self.categorical_features is None:

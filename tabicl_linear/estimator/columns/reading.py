@@ -8,11 +8,11 @@ from datetime import time
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.arrays import BoolArray, FloatArray
 from tabicl_linear.estimator.columns.text_formats import (
     ISO,
     NO_UNIT,
@@ -164,7 +164,7 @@ def _refuse_free_text(present: pd.Series) -> None:
     )
 
 
-def missing(cells: pd.Series) -> npt.NDArray[np.bool_]:
+def missing(cells: pd.Series) -> BoolArray:
     """Which cells count as missing: None, NaN, NA, NaT, +-infinity and the texts '' and 'nan'."""
     if dtypes.is_numeric_dtype(cells.dtype):
         return ~np.isfinite(cells.to_numpy(dtype=np.float64, na_value=np.nan))
@@ -176,7 +176,7 @@ def missing(cells: pd.Series) -> npt.NDArray[np.bool_]:
     return absent | cells.isin(MISSING_TEXT).to_numpy(dtype=bool)
 
 
-def numbers(cells: pd.Series, text_format: str) -> npt.NDArray[np.float64]:
+def numbers(cells: pd.Series, text_format: str) -> FloatArray:
     """The cells as float64; NaN where missing or infinite.
 
     Args:
@@ -280,7 +280,7 @@ def _holds_dates(cells: pd.Series) -> bool:
     )
 
 
-def _parsed(cells: pd.Series, decimal: str) -> npt.NDArray[np.float64]:
+def _parsed(cells: pd.Series, decimal: str) -> FloatArray:
     """The numbers that texts and objects stand for; NaN where they are not numbers.
 
     Without a decimal sign only what pandas reads counts as a number.
@@ -299,7 +299,7 @@ def _parsed(cells: pd.Series, decimal: str) -> npt.NDArray[np.float64]:
     return values
 
 
-def decimals(values: npt.NDArray[np.float64], dtype: Any) -> npt.NDArray[np.float64]:
+def decimals(values: FloatArray, dtype: Any) -> FloatArray:
     """The decimals of few digits that values of a dtype stand for, so 5.1 in float32 is 5.1.
 
     Learners compare values with those of the context, so that 5.0999999 and 5.1 may be told apart.

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import f as f_distribution
 
+from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up
 
 MIN_CATEGORIES = 12
@@ -53,7 +54,7 @@ class RateColumn:
     mean: float
     strength: float
 
-    def encode(self, cells: pd.Series) -> npt.NDArray[np.float64]:
+    def encode(self, cells: pd.Series) -> FloatArray:
         """Rates in float64; the mean rate where the category is unknown."""
         names = category_names(cells)
         rates = looked_up(names, self.rates)
@@ -62,18 +63,14 @@ class RateColumn:
         rates[absent] = self.missing
         return rates
 
-    def cross_fitted(
-        self, cells: pd.Series, labels: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float64]:
+    def cross_fitted(self, cells: pd.Series, labels: IntArray) -> FloatArray:
         """Rates of the training rows, each without the rows of its own fold."""
         codes, _ = _numbered(category_names(cells))
         counts, sums = of_other_folds(codes, None, labels == self.label)
         return shrunk(sums, counts, self.mean, self.strength)
 
 
-def fit_rates(
-    cells: pd.Series, position: int, labels: npt.NDArray[np.int64]
-) -> tuple[RateColumn, ...]:
+def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateColumn, ...]:
     """Rates of the classes in the categories of a training column; none if they say nothing."""
     names = category_names(cells)
     codes, num_categories = _numbered(names)
@@ -102,14 +99,12 @@ def fit_rates(
 
 def shrunk(
     hits: npt.NDArray[Any], rows: npt.NDArray[Any], mean: float, strength: float
-) -> npt.NDArray[np.float64]:
+) -> FloatArray:
     """Rates of hits among rows, to which `strength` rows of the mean rate are added."""
     return np.asarray((hits + strength * mean) / (rows + strength))
 
 
-def of_other_folds(
-    groups: npt.NDArray[np.int64], *weights: npt.NDArray[np.generic] | None
-) -> list[npt.NDArray[np.float64]]:
+def of_other_folds(groups: IntArray, *weights: npt.NDArray[np.generic] | None) -> list[FloatArray]:
     """For each row, sums over the rows of its group that are not in its own fold.
 
     Groups are numbered from 0. Weights are what is summed; None counts rows.
@@ -122,13 +117,13 @@ def of_other_folds(
     ]
 
 
-def _numbered(names: npt.NDArray[np.object_]) -> tuple[npt.NDArray[np.int64], int]:
+def _numbered(names: npt.NDArray[np.object_]) -> tuple[IntArray, int]:
     """Numbers of the categories, of which missing is one, and how many there are."""
     codes, distinct = pd.factorize(pd.Series(names, dtype=object), use_na_sentinel=False)
     return codes.astype(np.int64), len(distinct)
 
 
-def _strength(sums: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> float | None:
+def _strength(sums: FloatArray, counts: IntArray) -> float | None:
     """Variance within categories over that between them; None if they differ by chance only."""
     rows, size = int(counts.sum()), len(counts)
     if rows == size:

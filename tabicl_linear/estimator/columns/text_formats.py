@@ -4,9 +4,10 @@ import re
 import warnings
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pandas.tseries.api import guess_datetime_format
+
+from tabicl_linear.estimator.arrays import BoolArray
 
 ISO = "ISO8601"
 """The format of pandas for all dates of ISO 8601, with or without time."""
@@ -29,7 +30,7 @@ _UNIT = re.compile(
 )
 
 
-def placeholder(cells: pd.Series) -> npt.NDArray[np.bool_]:
+def placeholder(cells: pd.Series) -> BoolArray:
     """Which cells are text that stands for a missing number or date."""
     return np.array([isinstance(v, str) and v.strip().lower() in PLACEHOLDERS for v in cells], bool)
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tabicl_linear.estimator.learners.interface import ComposedLearner, ContextLearner, State
+from tabicl_linear.estimator.learners.interface import ComposedLearner, ContextLearner
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
@@ -15,7 +15,7 @@ class BlockStates(NamedTuple):
     present: Bool[Tensor, "b k y"]
 
 
-class ContextBlocks(ComposedLearner[State]):
+class ContextBlocks(ComposedLearner):
     """A learner that reads a long context as several short ones (section 4.1 of the paper, "3K").
 
     Other than in `learner.BlockEnsemble`, where rows are dealt to blocks at random, each class is
@@ -23,7 +23,7 @@ class ContextBlocks(ComposedLearner[State]):
     lengths of blocks differ by at most one row.
     """
 
-    def __init__(self, learner: ContextLearner[State], num_blocks: int) -> None:
+    def __init__(self, learner: ContextLearner, num_blocks: int) -> None:
         super().__init__(learner)
         self.num_blocks = num_blocks
 

@@ -2,17 +2,18 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, NoReturn, Protocol, Self, TypeAlias
 
 import torch
 
 from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
-State = TypeVar("State")
+State: TypeAlias = Any
+"""What a learner has read: a tree of tensors, whose form it alone knows."""
 
 
-class ContextLearner(Protocol[State]):
+class ContextLearner(Protocol):
     """Reads labelled rows into a state, a tree of tensors, and predicts other rows from it."""
 
     @property
@@ -81,14 +82,10 @@ class Learners(ABC):
         return False
 
     @abstractmethod
-    def for_table(
-        self, num_classes: int, num_rows: int, *, grows: bool = False
-    ) -> ContextLearner[Any]:
+    def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
         """The learner for so many classes and rows, to which others are added if it grows."""
 
-    def companion(
-        self, num_classes: int, num_rows: int
-    ) -> tuple[ContextLearner[Any], float] | None:
+    def companion(self, num_classes: int, num_rows: int) -> tuple[ContextLearner, float] | None:
         """What is fitted beside that learner where no rows will be added; nothing by default.
 
         With it the weight of its logits; those of the first learner weigh the rest of one.
@@ -96,12 +93,12 @@ class Learners(ABC):
         return None
 
 
-class ComposedLearner(Generic[State]):
+class ComposedLearner:
     """Base of learners that use another one several times, as for blocks or digits."""
 
     is_causal = False
 
-    def __init__(self, learner: ContextLearner[State]) -> None:
+    def __init__(self, learner: ContextLearner) -> None:
         self.learner = learner
 
     @property

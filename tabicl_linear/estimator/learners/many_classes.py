@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator.learners.interface import ComposedLearner, ContextLearner, State
+from tabicl_linear.estimator.learners.interface import ComposedLearner, ContextLearner
 from tabicl_linear.types import Float, Int, Tensor
 
 NUM_ORDERS = 2
@@ -38,7 +38,7 @@ class Problem(NamedTuple):
     y: Int[Tensor, "b c"]
 
 
-class ManyClasses(ComposedLearner[State]):
+class ManyClasses(ComposedLearner):
     """A learner of any number of classes, from one that takes few and predicts single digits.
 
     Attributes:
@@ -49,9 +49,7 @@ class ManyClasses(ComposedLearner[State]):
         ConfigError: The learner takes fewer than two classes.
     """
 
-    def __init__(
-        self, learner: ContextLearner[State], *, num_classes: int, max_classes: int
-    ) -> None:
+    def __init__(self, learner: ContextLearner, *, num_classes: int, max_classes: int) -> None:
         if max_classes < 2:
             raise ConfigError(
                 f"max_classes={max_classes}: a learner must take at least 2 classes; give another "
@@ -110,7 +108,7 @@ def digit_code(num_classes: int, max_values: int) -> Int[Tensor, "p c"]:
     return torch.from_numpy(np.stack(rows))
 
 
-def problems(learner: ContextLearner[Any], state: Any, y: Int[Tensor, "b c"]) -> list[Problem]:
+def problems(learner: ContextLearner, state: Any, y: Int[Tensor, "b c"]) -> list[Problem]:
     """The problem of all classes, or those of the digits, of rows with class indices `y`."""
     if not isinstance(learner, ManyClasses):
         return [Problem(learner, state, y)]
@@ -118,6 +116,6 @@ def problems(learner: ContextLearner[Any], state: Any, y: Int[Tensor, "b c"]) ->
     return [Problem(learner.learner, digit, values.to(y.device)[y]) for digit, values in pairs]
 
 
-def rejoined(learner: ContextLearner[Any], states: Sequence[Any]) -> Any:
+def rejoined(learner: ContextLearner, states: Sequence[Any]) -> Any:
     """The state of a learner from those of its `problems`."""
     return DigitStates(tuple(states)) if isinstance(learner, ManyClasses) else states[0]

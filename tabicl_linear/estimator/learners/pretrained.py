@@ -3,7 +3,6 @@
 import copy
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
@@ -24,9 +23,7 @@ class PretrainedLearners(Learners):
         """Whether rows can be added to states."""
         return self.model.is_causal
 
-    def for_table(
-        self, num_classes: int, num_rows: int, *, grows: bool = False
-    ) -> ContextLearner[Any]:
+    def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
         """The model, or what asks it for digits where it takes fewer classes."""
         limit = self.model.architecture.num_classes
         if num_classes > limit:
@@ -57,7 +54,7 @@ def load(model: str | os.PathLike[str] | InContextModel) -> InContextModel:
     return load_model(path).eval()
 
 
-def longest_context(learner: ContextLearner[Any], long_context: str) -> int:
+def longest_context(learner: ContextLearner, long_context: str) -> int:
     """Rows of the longest table that the model of a learner was pretrained on.
 
     Raises:

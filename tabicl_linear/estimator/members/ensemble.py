@@ -4,16 +4,17 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from tabicl_linear.embedding.inputs import chunk_rows
+from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
     ChosenTrees,
-    ChosenTreesState,
 )
 from tabicl_linear.estimator.learners.interface import ContextLearner, State
 from tabicl_linear.estimator.members import half_precision
@@ -38,19 +39,24 @@ class Encoded(NamedTuple):
     Attributes:
         matrix: The rows `[rows, columns]` as `TablePreprocessor` gives them; of a file in the
             temporary folder where they are many.
-        codes: Class index of each row.
-        categorical: Which columns hold category codes.
-        num_classes: Classes of the table.
+        codes: Index of the class of each row.
+        columns: What encoded them.
+        classes: Class labels of the table, sorted.
     """
 
-    matrix: npt.NDArray[np.float32]
-    codes: npt.NDArray[np.int64]
-    categorical: npt.NDArray[np.bool_]
-    num_classes: int
+    matrix: Float32Array
+    codes: IntArray
+    columns: TablePreprocessor
+    classes: npt.NDArray[Any]
+
+    @property
+    def num_classes(self) -> int:
+        """Classes of the table."""
+        return len(self.classes)
 
 
 @dataclass(frozen=True)
-class FittedEnsemble(Generic[State]):
+class FittedEnsemble:
     """Views of a table, and the states into which a learner has read them; no training rows.
 
     Attributes:
@@ -63,14 +69,14 @@ class FittedEnsemble(Generic[State]):
         num_classes: Classes of the table.
     """
 
-    model: ContextLearner[State]
+    model: ContextLearner
     views: tuple[View, ...]
     power: PowerColumns
     states: tuple[State, ...]
     group_size: int
     num_classes: int
 
-    def halved(self) -> "FittedEnsemble[State]":
+    def halved(self) -> "FittedEnsemble":
         """The same ensemble with matrix states in half precision, for reading only.
 
         Probabilities move by about 1e-4 at most (docs/decisions.md, decision 130).
@@ -100,11 +106,8 @@ class FittedEnsemble(Generic[State]):
         ]
 
     def scores(
-        self,
-        matrix: npt.NDArray[np.float32],
-        pool: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
-        plan: Plan,
-    ) -> npt.NDArray[np.float64]:
+        self, matrix: Float32Array, pool: Callable[[FloatArray], FloatArray], plan: Plan
+    ) -> FloatArray:
         """What `pool` makes of the members' logits, for all rows: `[..., rows, classes]`.
 
         Args:
@@ -113,11 +116,11 @@ class FittedEnsemble(Generic[State]):
                 `[rows, classes]`.
             plan: Where to compute; model and states are moved there.
         """
-        # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
-        model = self.model if self.model.device == plan.device else self.model.to(plan.device)
         work = len(self.views) * len(matrix)
 
-        def scores(rows_per_batch: int) -> npt.NDArray[np.float64]:
+        def scores(rows_per_batch: int) -> FloatArray:
+            # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
+            model = self.model if self.model.device == plan.device else self.model.to(plan.device)
             batches = replace(self, states=self.in_full(plan.device)).batches()
             pooled = []
             step = max(1, rows_per_batch // self.group_size)
@@ -136,7 +139,7 @@ class FittedEnsemble(Generic[State]):
 
         return plan.in_memory(scores, "predicting", matrix)
 
-    def on(self, device: str) -> "FittedEnsemble[State]":
+    def on(self, device: str) -> "FittedEnsemble":
         """The same ensemble with its model and states on `device`."""
         target = torch.device(device)
         # Prediction may have moved the model to another device than the states.
@@ -149,14 +152,14 @@ class FittedEnsemble(Generic[State]):
 
 
 def fit_ensemble(
-    model: ContextLearner[State],
+    model: ContextLearner,
     rows: Encoded,
     plan: Plan,
     *,
     seed: int,
     in_order: bool = False,
     spill: Path | None = None,
-) -> FittedEnsemble[State]:
+) -> FittedEnsemble:
     """Let a learner, on the device to compute on, read training rows as every member sees them.
 
     The seed is that of the views. With `in_order` all members write the rows in the order of the
@@ -167,7 +170,7 @@ def fit_ensemble(
     width = min(num_columns, model.max_columns)
     chosen = None
     if num_columns > width:
-        scores = relevance(rows.matrix, rows.codes, rows.categorical)
+        scores = relevance(rows.matrix, rows.codes, rows.columns.categorical)
         chosen = choose_columns(scores, num_members=num_members, width=width, seed=seed)
         _warn_of_width(num_columns, width, num_members)
     views = draw_views(
@@ -178,12 +181,12 @@ def fit_ensemble(
     power = PowerColumns()
     powered = [view.columns for view in views if view.power]
     if powered:
-        power.fit(rows.matrix, rows.categorical, np.unique(np.concatenate(powered)))
+        power.fit(rows.matrix, rows.columns.categorical, np.unique(np.concatenate(powered)))
 
-    def fitted(rows_per_batch: int) -> FittedEnsemble[State]:
+    def fitted(rows_per_batch: int) -> FittedEnsemble:
         group_size = min(num_members, max(1, rows_per_batch // num_rows))
         unread = (None,) * -(-num_members // group_size)
-        members = FittedEnsemble[Any](model, views, power, unread, group_size, rows.num_classes)
+        members = FittedEnsemble(model, views, power, unread, group_size, rows.num_classes)
         return _with_rows(members, rows, plan, rows_per_batch, spill)
 
     return plan.in_memory(fitted, "fitting", rows.matrix)
@@ -200,9 +203,7 @@ def _warn_of_width(num_columns: int, width: int, num_members: int) -> None:
     warn_user(text)
 
 
-def extended_ensemble(
-    ensemble: FittedEnsemble[Any], rows: Encoded, plan: Plan
-) -> FittedEnsemble[Any]:
+def extended_ensemble(ensemble: FittedEnsemble, rows: Encoded, plan: Plan) -> FittedEnsemble:
     """The ensemble after more rows, which all members write in the order given.
 
     The given one does not change, except that its model is moved to the device of the plan.
@@ -211,9 +212,9 @@ def extended_ensemble(
         UnsupportedReadout: The learner cannot be extended.
     """
     ensemble.model.check_extensible()
-    model = ensemble.model.to(plan.device)
 
-    def extended(rows_per_batch: int) -> FittedEnsemble[Any]:
+    def extended(rows_per_batch: int) -> FittedEnsemble:
+        model = ensemble.model.to(plan.device)
         moved = map_tensors(lambda tensor: tensor.to(plan.device), ensemble.states)
         members = replace(ensemble, model=model, states=moved)
         return _with_rows(members, rows, plan, rows_per_batch)
@@ -222,12 +223,12 @@ def extended_ensemble(
 
 
 def _with_rows(
-    ensemble: FittedEnsemble[Any],
+    ensemble: FittedEnsemble,
     rows: Encoded,
     plan: Plan,
     rows_per_batch: int,
     spill: Path | None = None,
-) -> FittedEnsemble[Any]:
+) -> FittedEnsemble:
     """The ensemble once all members have read rows, their first ones where there is no state yet.
 
     Those of a batch are in memory only while they are written.
@@ -238,7 +239,7 @@ def _with_rows(
         for group, state in ensemble.batches():
             views, mask = _in_order(group), None
             if state is None:
-                views, every = group, [rows.categorical[view.columns] for view in group]
+                views, every = group, [rows.columns.categorical[view.columns] for view in group]
                 mask = torch.from_numpy(np.stack(every)).to(model.device)
             x, y = as_seen(ensemble, views, rows, spill)
             most = min(chunk_rows(model.device), max(1, rows_per_batch // len(group)))
@@ -255,8 +256,8 @@ def _in_order(views: tuple[View, ...]) -> tuple[View, ...]:
 
 
 def coefficients_alone(
-    ensemble: FittedEnsemble[ChosenTreesState],
-) -> FittedEnsemble[ChosenTreesState]:
+    ensemble: FittedEnsemble,
+) -> FittedEnsemble:
     """Trees to which no more rows will be added, without the sums that they were solved from."""
     model = ensemble.model
     assert isinstance(model, ChosenTrees), "other learners keep nothing beside what predicts"
@@ -266,7 +267,7 @@ def coefficients_alone(
 
 
 def as_seen(
-    ensemble: FittedEnsemble[State],
+    ensemble: FittedEnsemble,
     views: tuple[View, ...],
     rows: Encoded,
     spill: Path | None = None,
@@ -289,15 +290,13 @@ def as_seen(
     return _joined(tables).to(device), _joined(labels).to(device)
 
 
-def _seen(
-    power: PowerColumns, view: View, matrix: npt.NDArray[np.float32], rows: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float32]:
+def _seen(power: PowerColumns, view: View, matrix: Float32Array, rows: IntArray) -> Float32Array:
     """Some rows as one member sees them."""
     table = matrix[np.ix_(rows, view.columns)]
     return power.transform(table, view.columns, in_place=True) if view.power else table
 
 
-def _read(model: ContextLearner[State], state: State, x: torch.Tensor) -> torch.Tensor:
+def _read(model: ContextLearner, state: State, x: torch.Tensor) -> torch.Tensor:
     """Logits of rows; few rows are padded to `MIN_ROWS`."""
     num_rows = x.shape[1]
     if num_rows < MIN_ROWS:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.arrays import Float32Array
 
 MAX_ROWS = 16384
 MIN_ROWS = 256
@@ -96,9 +96,7 @@ def is_out_of_memory(error: Exception) -> bool:
     )
 
 
-def stored(
-    parts: Iterable[npt.NDArray[np.float32]], width: int, folder: Path
-) -> npt.NDArray[np.float32]:
+def stored(parts: Iterable[Float32Array], width: int, folder: Path) -> Float32Array:
     """An array of rows that come in parts, in an unnamed temporary file that goes with it.
 
     Raises:

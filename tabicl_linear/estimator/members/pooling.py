@@ -1,13 +1,12 @@
 """From the members' logits to one distribution of classes."""
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import log_softmax, logsumexp
 
-Array = npt.NDArray[np.float64]
+from tabicl_linear.estimator.arrays import FloatArray, IntArray
 
 
-def pooled(member_logits: Array, *, temperature: float, average_logits: bool) -> Array:
+def pooled(member_logits: FloatArray, *, temperature: float, average_logits: bool) -> FloatArray:
     """Logarithms of the ensemble's probabilities `[rows, classes]`, up to a constant for each row.
 
     Logits `[members, rows, classes]` are divided by the temperature; their mean is taken, or else
@@ -20,12 +19,8 @@ def pooled(member_logits: Array, *, temperature: float, average_logits: bool) ->
 
 
 def log_losses(
-    member_logits: Array,
-    labels: npt.NDArray[np.int64],
-    *,
-    temperature: float,
-    average_logits: bool,
-) -> Array:
+    member_logits: FloatArray, labels: IntArray, *, temperature: float, average_logits: bool
+) -> FloatArray:
     """Negative log-likelihood of the class index of each row, in nats."""
     scores = pooled(member_logits, temperature=temperature, average_logits=average_logits)
     logs = log_softmax(scores, axis=-1)

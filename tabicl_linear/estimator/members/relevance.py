@@ -3,8 +3,8 @@
 import random
 
 import numpy as np
-import numpy.typing as npt
 
+from tabicl_linear.estimator.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.columns.information import information
 
 MAX_ROWS = 10_000
@@ -13,11 +13,7 @@ NUM_BINS = 16
 """Equally frequent intervals into which numbers are sorted to be judged."""
 
 
-def relevance(
-    matrix: npt.NDArray[np.float32],
-    labels: npt.NDArray[np.int64],
-    categorical: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.float64]:
+def relevance(matrix: Float32Array, labels: IntArray, categorical: BoolArray) -> FloatArray:
     """Information of every column alone about the class, in nats, up to its own noise.
 
     This is the mutual information of the class and the column's bin or category, less what it is
@@ -37,8 +33,8 @@ def relevance(
 
 
 def choose_columns(
-    scores: npt.NDArray[np.float64], *, num_members: int, width: int, seed: int
-) -> list[npt.NDArray[np.int64]]:
+    scores: FloatArray, *, num_members: int, width: int, seed: int
+) -> list[IntArray]:
     """The columns of each member, in ascending order; each has `width`, fewer than there are.
 
     Half of a member's places (fewer if not all columns would find a place otherwise) go to the
@@ -73,7 +69,7 @@ def _drawn(start: int, stop: int, rng: random.Random) -> list[int]:
     return sorted(keys, key=keys.__getitem__)
 
 
-def _bins(values: npt.NDArray[np.float32], *, categorical: bool) -> npt.NDArray[np.int64]:
+def _bins(values: Float32Array, *, categorical: bool) -> IntArray:
     absent = np.isnan(values)
     if categorical:
         bins = np.unique(np.where(absent, np.inf, values), return_inverse=True)[1]

@@ -14,10 +14,10 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import yeojohnson
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
+from tabicl_linear.estimator.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.columns.numeric import CLIP
 
 _log = logging.getLogger(__name__)
@@ -36,12 +36,12 @@ class View(NamedTuple):
         row_seed: Seed of the order in which the context rows are written; None for their own.
     """
 
-    columns: npt.NDArray[np.int64]
+    columns: IntArray
     power: bool
     class_shift: int
     row_seed: int | None
 
-    def row_order(self, num_rows: int) -> npt.NDArray[np.int64]:
+    def row_order(self, num_rows: int) -> IntArray:
         """A permutation of the context rows; the same at every call."""
         if self.row_seed is None:
             return np.arange(num_rows)
@@ -54,7 +54,7 @@ def draw_views(
     num_columns: int,
     num_classes: int,
     seed: int,
-    chosen: Sequence[npt.NDArray[np.int64]] | None = None,
+    chosen: Sequence[IntArray] | None = None,
 ) -> tuple[View, ...]:
     """Draw the members of an ensemble, all with the same number of columns.
 
@@ -85,11 +85,11 @@ class PowerColumn(NamedTuple):
     mean: float
     scale: float
 
-    def transform(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def transform(self, values: FloatArray) -> FloatArray:
         """Transformed and standardised values; NaN stays."""
         # A query far outside the training range may overflow; the caller clips it.
         with np.errstate(over="ignore", invalid="ignore"):
-            powered: npt.NDArray[np.float64] = yeojohnson(values, self.exponent)
+            powered: FloatArray = yeojohnson(values, self.exponent)
             return (powered - self.mean) / self.scale
 
 
@@ -107,10 +107,7 @@ class PowerColumns:
         self.skipped: dict[int, str] = {}
 
     def fit(
-        self,
-        matrix: npt.NDArray[np.float32],
-        categorical: npt.NDArray[np.bool_],
-        columns: npt.NDArray[np.int64] | None = None,
+        self, matrix: Float32Array, categorical: BoolArray, columns: IntArray | None = None
     ) -> "PowerColumns":
         """Fit one transform for each of `columns` (None: all) that holds no category codes.
 
@@ -132,12 +129,8 @@ class PowerColumns:
         return self
 
     def transform(
-        self,
-        matrix: npt.NDArray[np.float32],
-        columns: npt.NDArray[np.int64] | None = None,
-        *,
-        in_place: bool = False,
-    ) -> npt.NDArray[np.float32]:
+        self, matrix: Float32Array, columns: IntArray | None = None, *, in_place: bool = False
+    ) -> Float32Array:
         """Rows with numeric columns transformed, clipped at +-100; NaN stays.
 
         Args:
@@ -155,7 +148,7 @@ class PowerColumns:
         return out
 
 
-def _fit_or_reason(values: npt.NDArray[np.float64]) -> PowerColumn | str:
+def _fit_or_reason(values: FloatArray) -> PowerColumn | str:
     """The transform that suits a column `[rows, 1]`, or why none is usable."""
     transform = PowerTransformer(method="yeo-johnson", standardize=False)
     scaler = StandardScaler()
@@ -175,9 +168,7 @@ def _fit_or_reason(values: npt.NDArray[np.float64]) -> PowerColumn | str:
     return PowerColumn(*(float(a[0]) for a in (transform.lambdas_, scaler.mean_, scaler.scale_)))
 
 
-def in_class_order(
-    member_logits: npt.NDArray[np.float64], views: Sequence[View]
-) -> npt.NDArray[np.float64]:
+def in_class_order(member_logits: FloatArray, views: Sequence[View]) -> FloatArray:
     """Logits `[member, row, class]` with each member's class shift undone."""
     pairs = zip(member_logits, views, strict=True)
     return np.stack([np.roll(logits, -view.class_shift, axis=-1) for logits, view in pairs])

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.arrays import IntArray
 
 MISSING_WORDS = (
     *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
@@ -92,7 +93,7 @@ def typed_labels(labels: pd.Series) -> pd.Series:
     return labels
 
 
-def class_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def class_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
     """The index of each label among the classes.
 
     Raises:

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from tabicl_linear.estimator.arrays import Float32Array, IntArray
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import NUMBERS, Questions, grown_tree
@@ -160,12 +160,12 @@ def _with_thresholds(grown: list[Questions], columns: Binned) -> tuple[Trees, Bo
     return trees, torch.from_numpy(is_leaf)
 
 
-def midway(low: npt.NDArray[np.float32], high: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def midway(low: Float32Array, high: Float32Array) -> Float32Array:
     """The middle in float32, never as large as the larger value: it may be the next one."""
     middle = (low.astype(np.float64) + high) / 2
     short = middle.astype(np.float32)
     return np.where(short > middle, np.nextafter(short, np.float32(-np.inf)), short)
 
 
-def _int32(values: npt.NDArray[np.int64]) -> Int[Tensor, "..."]:
+def _int32(values: IntArray) -> Int[Tensor, "..."]:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int32))

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from tabicl_linear.embedding.statistics import ContextStatistics, standardise
+from tabicl_linear.estimator.arrays import IntArray
 from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import (
     FixedAlone,
     Penalties,
@@ -16,7 +16,7 @@ from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.ridge_inputs import RidgeRegressions
 from tabicl_linear.types import Float, Int, Tensor
 
-Indices = npt.NDArray[np.int64]
+Indices = IntArray
 MOST_SAMPLED = 2048
 """Rows, evenly spread over the context, that are left out to choose penalties and make logits."""
 

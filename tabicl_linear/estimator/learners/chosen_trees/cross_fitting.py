@@ -220,9 +220,7 @@ class ChosenTreesLearners(Learners):
 
     takes_pieces = compares_columns = True
 
-    def for_table(
-        self, num_classes: int, num_rows: int, *, grows: bool = False
-    ) -> ContextLearner[Any]:
+    def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
         """The learner for so many classes and rows; trees where rows will be added.
 
         Raises:
@@ -235,9 +233,7 @@ class ChosenTreesLearners(Learners):
             self.options, max_columns=self.max_columns, num_classes=num_classes, grows=grows
         )
 
-    def companion(
-        self, num_classes: int, num_rows: int
-    ) -> tuple[ContextLearner[Any], float] | None:
+    def companion(self, num_classes: int, num_rows: int) -> tuple[ContextLearner, float] | None:
         """What reads tables without trees, where there are trees, but few rows for them."""
         weight = next((weight for most, weight in WEIGHTS_BESIDE if num_rows <= most), 0.0)
         if self.others is None or num_rows < FEWEST_ROWS or not weight:

@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from tabicl_linear.estimator.arrays import FloatArray, IntArray
 
 LEAST_GROWING, MOST_GROWING = 3000, 25_000
 """Rows of each half that trees are grown on; between them it is a quarter of the table.
@@ -39,8 +40,8 @@ class Division(NamedTuple):
         solving: Indices of all others, in order.
     """
 
-    growing: npt.NDArray[np.int64]
-    solving: npt.NDArray[np.int64]
+    growing: IntArray
+    solving: IntArray
 
 
 def scheme(num_rows: int) -> Scheme:
@@ -64,7 +65,7 @@ def rows_that_grow() -> int:
     return 2 * LEAST_GROWING
 
 
-def divisions(labels: npt.NDArray[np.int64], num_rounds: int, *, seed: int) -> tuple[Division, ...]:
+def divisions(labels: IntArray, num_rounds: int, *, seed: int) -> tuple[Division, ...]:
     """Two divisions for each round: the rows of each half that grow, and all other rows.
 
     A half has as many rows of each class as the other, up to one. Rows that come first grow.
@@ -87,7 +88,7 @@ def divisions(labels: npt.NDArray[np.int64], num_rounds: int, *, seed: int) -> t
     return tuple(parts)
 
 
-def _halves(labels: npt.NDArray[np.int64], draws: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _halves(labels: IntArray, draws: FloatArray) -> IntArray:
     """0 or 1 for each row: by turns, through the classes one after the other in random order."""
     half = np.empty(len(labels), dtype=np.int64)
     half[np.lexsort((draws, labels))] = np.arange(len(labels)) % 2

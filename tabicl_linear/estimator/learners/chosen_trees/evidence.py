@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.optimize import minimize
 
+from tabicl_linear.estimator.arrays import FloatArray
 from tabicl_linear.estimator.learners.chosen_trees.solving import Regression, Solution, Trial
 from tabicl_linear.estimator.learners.closed_form import MOST_MAPPED
 from tabicl_linear.ridge_inputs.class_map import (
@@ -202,7 +202,7 @@ def _map_of_many(
     penalty = torch.full_like(start[0], SHARE_PENALTY)
     penalty[-1] = BIAS_PENALTY
 
-    def loss(point: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+    def loss(point: FloatArray) -> tuple[float, FloatArray]:
         away = torch.from_numpy(point).to(start).view_as(start)
         logits = x @ (start + away).T
         log_shares = logits.masked_fill(~present, -torch.inf).log_softmax(1)
@@ -233,7 +233,7 @@ def factors(
     """
     both, alone = torch.stack([solved, boosted]), np.array([1.0, 0.0])
 
-    def loss(point: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+    def loss(point: FloatArray) -> tuple[float, FloatArray]:
         weights = torch.from_numpy(point).to(both)
         log_shares = torch.einsum("k,kny->ny", weights, both).log_softmax(1)
         slope = torch.einsum("kny,ny->k", both, log_shares.exp() - targets).cpu().numpy()

@@ -22,7 +22,7 @@ class Trees(NamedTuple):
         columns: Column that each node asks about.
         thresholds: What it compares with: midway between two values that training rows have.
         following: Nodes after the answers no and yes.
-        leaves: Number of each leaf, counted through all trees; 0 for other nodes.
+        leaves: Number of each leaf, counted through all trees; without meaning for other nodes.
         roots: First node of each tree.
         depth: Steps from a root to the furthest leaf.
         num_leaves: Leaves of all trees.
@@ -63,18 +63,11 @@ def side_by_side(parts: Sequence[Trees]) -> Trees:
     """Several as one: nodes and leaves of each are numbered after those of the ones before."""
     nodes = [0, *accumulate(len(part.columns) for part in parts)]
     leaves = [0, *accumulate(part.num_leaves for part in parts)]
-    every = [torch.arange(len(part.columns), device=part.columns.device) for part in parts]
-    is_leaf = [part.following[:, 0] == each for part, each in zip(parts, every, strict=True)]
     return Trees(
         columns=torch.cat([part.columns for part in parts]),
         thresholds=torch.cat([part.thresholds for part in parts]),
         following=torch.cat([part.following + at for part, at in zip(parts, nodes, strict=False)]),
-        leaves=torch.cat(
-            [
-                part.leaves + at * leaf
-                for part, at, leaf in zip(parts, leaves, is_leaf, strict=False)
-            ]
-        ),
+        leaves=torch.cat([part.leaves + at for part, at in zip(parts, leaves, strict=False)]),
         roots=torch.cat([part.roots + at for part, at in zip(parts, nodes, strict=False)]),
         depth=max(part.depth for part in parts),
         num_leaves=leaves[-1],
