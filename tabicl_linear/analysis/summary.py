@@ -98,6 +98,8 @@ def _scores(one: Inspection, plan: Plan) -> str:
     if "scores" not in one.tables:
         return "not looked at"
     means = one.tables["scores"].groupby("length")["roc_auc"].mean()
+    if means.isna().all():
+        return "not defined: the queries have one class"
     best = means.idxmax()
     last = plan.lengths[-1]
     return (

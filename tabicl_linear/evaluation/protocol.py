@@ -159,7 +159,7 @@ def prepare(table: BenchmarkTable, protocol: Protocol) -> BenchmarkTable:
     if len(columns) > protocol.max_columns:
         columns = _chosen(len(columns), protocol.max_columns, table, protocol.seed, COLUMNS)
     prepared = replace(table, x=table.x.iloc[rows, columns], y=table.y[rows])
-    _check(prepared, protocol)
+    _check(prepared, protocol, num_classes=len(names))
     return prepared
 
 
@@ -178,11 +178,14 @@ def _chosen(size: int, number: int, table: BenchmarkTable, seed: int, draw: int)
     return np.sort(rng.choice(size, number, replace=False))
 
 
-def _check(table: BenchmarkTable, protocol: Protocol) -> None:
+def _check(table: BenchmarkTable, protocol: Protocol, *, num_classes: int) -> None:
     if len(table.y) < MIN_ROWS:
+        most, kept = protocol.max_classes, ""
+        if num_classes > most:
+            kept = f" of the {most} most frequent of its {num_classes} classes"
         raise DataError(
-            f"The table {table.name} has {len(table.y)} rows; the protocol takes tables of at "
-            f"least {MIN_ROWS}, so leave it out."
+            f"The table {table.name} has {len(table.y)} rows{kept}; the protocol takes tables of "
+            f"at least {MIN_ROWS}, so leave it out."
         )
     names, counts = np.unique(table.y, return_counts=True)
     if len(names) < 2:

@@ -10,6 +10,9 @@ from multiprocessing.process import BaseProcess
 from threading import Thread
 from typing import Generic, TypeVar
 
+PATIENCE = 10.0
+"""Seconds in which a process that has nothing to do ends itself, as its libraries tidy up then."""
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -67,7 +70,7 @@ def finished(
                 task, result = worker.task, _received(worker)
                 if isinstance(result, Death) or not waiting:
                     workers.remove(worker)
-                    _end(worker)
+                    _end(worker, PATIENCE)
                 else:
                     worker.task = waiting.pop()
                     worker.connection.send(worker.task)
@@ -97,8 +100,9 @@ def _received(worker: _Worker[Task]) -> Result | Death:
     return result
 
 
-def _end(worker: _Worker[Task]) -> None:
+def _end(worker: _Worker[Task], patience: float = 0) -> None:
     worker.connection.close()
+    worker.process.join(patience)
     worker.process.terminate()
     worker.process.join()
 

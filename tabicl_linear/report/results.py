@@ -101,7 +101,10 @@ def read(
 
 def _read_csv(path: Path) -> pd.DataFrame:
     if not path.is_file():
-        raise DataError(f"{path.parent} holds no results.csv; {FOLDERS_REMEDY}")
+        raise DataError(
+            f"{path.parent} holds no results.csv; {FOLDERS_REMEDY} One that was killed before its "
+            "end writes the file when it is repeated."
+        )
     try:
         # As text: a table may be called NA.
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)

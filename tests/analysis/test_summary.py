@@ -1,5 +1,6 @@
 """The lines of a summary, from tables made by hand; `cli/test_inspect.py` has whole inspections."""
 
+import math
 from types import SimpleNamespace
 
 import pandas as pd
@@ -12,6 +13,7 @@ from tabicl_linear.analysis.summary import (
     _drifts_most,
     _remembers,
     _saturated,
+    _scores,
     _write_rates,
     saturated_layers,
 )
@@ -107,3 +109,11 @@ def test_half_of_the_weight_of_a_state():
     rows = [(1, 0, 0, 3.0), (1, 1, 4, 1.0), (2, 0, 0, 0.0), (2, 1, 4, 0.0)]
     one = seen(contribution=pd.DataFrame(rows, columns=columns))
     assert "of the last 0 (layer 2) to 5 tokens (layer 1)" in _remembers(one, PLAN)
+
+
+def test_scores_of_queries_of_one_class_are_not_defined():
+    """The queries of a small table, which are the same at every length."""
+    table = pd.DataFrame({"length": [50, 100, 200, 400], "roc_auc": 4 * [math.nan]})
+    assert _scores(seen(scores=table), PLAN) == "not defined: the queries have one class"
+    table["roc_auc"] = [0.5, 0.75, 0.625, 0.5]
+    assert "best 0.7500 at 100" in _scores(seen(scores=table), PLAN)

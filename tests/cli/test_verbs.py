@@ -1,6 +1,7 @@
 """The table of verbs: every one is there, helps, refuses, and is imported alone."""
 
 import inspect
+import os
 import subprocess
 import sys
 from pkgutil import resolve_name
@@ -111,3 +112,18 @@ def test_only_training_imports_lightning():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_seen_enough_ends_it_without_a_word(unbuffered):
+    """As `tabicl-linear --help | head -1` does; Python's own exit code would be 1 or 120."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "tabicl_linear", "--help"],
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -116,10 +116,14 @@ class TestCaps:
         assert set(result.y) == {f"k{n:02}" for n in range(13)} - {"k03", "k07", "k12"}
         assert len(result.y) == 1000
 
+    def test_a_table_with_another_number_in_each_row_as_target(self):
+        with pytest.raises(DataError, match="10 rows of the 10 most frequent of its 300 classes;"):
+            prepare(table(300, classes=300), TABARENA)
+
     @pytest.mark.parametrize(
         ("made", "words"),
         [
-            (table(99), "has 99 rows"),
+            (table(99), "has 99 rows;"),
             (table(200, classes=1), r"is constant \('k00'\)"),
             (table(200, classes=100), "fewer than 5 rows"),
         ],

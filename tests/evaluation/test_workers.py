@@ -1,5 +1,6 @@
 """Tasks in processes: all are done, and one that dies is told of."""
 
+import atexit
 import os
 import signal
 import subprocess
@@ -23,6 +24,11 @@ def identity(number):
     return number, os.getpid()
 
 
+def touch_at_exit(path):
+    """Leaves a file when the process ends by itself."""
+    atexit.register(path.touch)
+
+
 def test_one_job_works_here():
     result = list(finished([1, 2], identity, 1))
     assert result == [(n, (n, os.getpid())) for n in (1, 2)]
@@ -43,6 +49,13 @@ def test_processes_end_with_whoever_asks():
     stream.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_processes_with_nothing_to_do_end_by_themselves(tmp_path):
+    """What a library shares with others is removed, of which Python else warns."""
+    paths = [tmp_path / str(number) for number in range(3)]
+    list(finished(paths, touch_at_exit, 2))
+    assert all(path.exists() for path in paths)
 
 
 ASKS = """

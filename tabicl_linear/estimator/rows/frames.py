@@ -4,6 +4,7 @@ import math
 import re
 import sys
 from collections.abc import Hashable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,9 @@ def _unreadable(what: str, error: Exception) -> DataError:
 def computable(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with cells that pandas can compute with.
 
-    Integers beyond float64 become infinite, which counts as missing, and lone surrogates in text
-    become their escapes. Of Arrow's types all but numbers become those of pandas and Python.
+    Integers beyond float64 become infinite and signalling NaNs of `Decimal` plain ones, which count
+    as missing, and lone surrogates in text become their escapes. Of Arrow's types all but numbers
+    become those of pandas and Python.
 
     Raises:
         DataError: Two columns of one name, one without a name, names of several types, or a column
@@ -136,16 +138,20 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _is_odd(cell: object) -> bool:
-    """Whether a cell is an integer beyond float64, or text that is no Unicode."""
+    """Whether a cell is an integer beyond float64, a signalling NaN, or text that is no Unicode."""
     if isinstance(cell, str):
         return not cell.isascii() and _LONE_SURROGATES.search(cell) is not None
+    if isinstance(cell, Decimal):
+        return cell.is_snan()
     return isinstance(cell, int) and abs(cell) > LARGEST
 
 
 def _plain(cell: Any) -> Any:
-    """The cell; infinity of its sign, or text with escapes, in place of an odd one."""
+    """The cell; infinity of its sign, NaN, or text with escapes, in place of an odd one."""
     if not _is_odd(cell):
         return cell
+    if isinstance(cell, Decimal):
+        return math.nan
     if isinstance(cell, str):
         return cell.encode(errors="backslashreplace").decode()
     return math.inf if cell > 0 else -math.inf

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 from pandas.api import types as dtypes
 
@@ -31,8 +32,10 @@ STANDARD_INPUT = Path("-")
 ROWS_PER_PIECE = 50_000
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_OR_COMMAS = ", or write commas between fields if there are other separators (or give --sep)"
-_OR_SEP = ", or name the separator if it is another (--sep)"
+_OR_COMMAS = (
+    ", or write commas between fields if there are other separators (or give `predict` --sep)"
+)
+_OR_SEP = ", or name the separator if it is another (--sep of `predict`)"
 
 
 @dataclass(frozen=True)
@@ -116,26 +119,36 @@ class TableFile:
                 return typed_labels(pd.read_csv(stream, usecols=[name], **options)[name])
 
     def texts(self) -> list[str]:
-        """Columns whose first piece holds text."""
+        """Columns whose first piece holds text, or ids that are read as text (see `frame`)."""
         # Closed here: a signal while Python drops the iterator would be lost.
         with closing(self.pieces(texts=())) as pieces:
             first = next(pieces, None)
-        return [] if first is None else [name for name in self.columns if is_text(first[name])]
+        if first is None:
+            return []
+        rounded = set(_rounded(first))
+        return [name for name in self.columns if name in rounded or is_text(first[name])]
 
     def frame(self, texts: Sequence[str] = ()) -> pd.DataFrame:
         """All rows, of which there must be one.
 
-        `texts` are columns of a file of text that are text whatever they look like.
+        `texts` are columns of a file of text that are text whatever they look like. So are whole
+        numbers beyond 2**53 with gaps among them: pandas makes of them floats of fewer digits.
         """
         with self._faults():
             if self.is_typed:
                 with self._parquet() as file:
                     frame = self._frame_of(file.read(self.columns))
             else:
-                with self._bytes() as stream:
-                    frame = pd.read_csv(stream, **self._options(texts, self._text.as_written))
+                frame = self._text_frame(texts)
+                if rounded := _rounded(frame):
+                    frame = self._text_frame((*texts, *rounded))
         if len(frame) == 0:
             raise no_rows(self.name)
+        return frame
+
+    def _text_frame(self, texts: Sequence[str]) -> pd.DataFrame:
+        with self._bytes() as stream:
+            frame: pd.DataFrame = pd.read_csv(stream, **self._options(texts, self._text.as_written))
         return frame
 
     def pieces(
@@ -267,6 +280,12 @@ def _csv_fault(error: Exception) -> str:
     counts = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason)
     if counts:
         expected, line, fields = counts.groups()
+        if line == "2" and int(fields) == int(expected) + 1 > 2:
+            return (
+                f": line 2 has {fields} fields and the header {expected}; if the first ones are "
+                "names of rows, as R writes them, write the file without (row.names = FALSE); else "
+                "put quotes around fields that hold the separator"
+            )
         return (
             f": line {line} has {fields} fields and the header {expected}; put quotes around "
             "fields that hold the separator"
@@ -309,6 +328,15 @@ def is_text(column: "pd.Series[Any]") -> bool:
     """Whether a column of a table that was read holds text."""
     values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
     return bool(dtypes.infer_dtype(values, skipna=True) == "string")
+
+
+def _rounded(table: pd.DataFrame) -> list[str]:
+    """Columns of floats that were whole numbers in the file, of more digits than floats have."""
+    return [
+        name
+        for name, cells in table.select_dtypes(np.float64).items()
+        if cells.hasnans and (cells.abs() >= 2**53).any() and (cells.dropna() % 1 == 0).all()
+    ]
 
 
 def check_present(labels: "pd.Series[Any]", name: str) -> None:

@@ -1,6 +1,7 @@
 """Tables of other libraries, and cells that pandas cannot compute with."""
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -172,9 +173,11 @@ class TestCellsOfObjects:
         array = np.array([cells, [None, "x", 3]], dtype=object)
         assert computable_array(array).tolist() == [expected, [None, "x", 3]]
 
+    @pytest.mark.parametrize("cell", [HUGE, Decimal("sNaN")], ids=["huge", "sNaN"])
     @pytest.mark.parametrize("wrap", [pd.DataFrame, np.array, list], ids=["frame", "array", "list"])
-    def test_they_count_as_missing(self, wrap):
-        rows = [[HUGE if i == 3 else i % 2, i] for i in range(ROWS)]
+    def test_they_count_as_missing(self, wrap, cell):
+        """pandas cannot tell whether a signalling NaN is one."""
+        rows = [[cell if i == 3 else i % 2, i] for i in range(ROWS)]
         missing = [[np.nan if i == 3 else i % 2, i] for i in range(ROWS)]
         table = pd.DataFrame(rows, dtype=object) if wrap is pd.DataFrame else wrap(rows)
         expected = fitted(missing).predict_proba(missing)
