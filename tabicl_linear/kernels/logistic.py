@@ -64,7 +64,8 @@ def left_out(problem: LogisticProblem, inverse: Float[Tensor, "b i i"]) -> Float
     residuals = (p - targets).unsqueeze(-1)
     # Never singular: the curvature holds that of the row itself.
     change = own @ torch.linalg.solve_ex(identity - spread @ own, residuals).result
-    return logits + change.squeeze(-1)
+    moved: Tensor = logits + change.squeeze(-1)
+    return moved
 
 
 def is_looked_at_freely(device: torch.device) -> bool:

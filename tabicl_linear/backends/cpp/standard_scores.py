@@ -38,10 +38,11 @@ def standard_scores(
     by = fill, lower, upper, mean, factor, row_scale
     if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
         return plain.standard_scores(x, *by)
-    x, by = x.contiguous(), tuple(part.contiguous() for part in by)
+    # Named, so that copies outlive the call, which only gets their addresses.
+    x, *columns = (part.contiguous() for part in (x, *by))
     out = torch.empty_like(x)
     problem = _Scores(
-        *map(pointer, (x, out, *by)),
+        *map(pointer, (x, out, *columns)),
         *(*x.shape, min(PIECES, max(1, x.shape[1]))),
         *(plain.MAX_STANDARDISED, plain.LARGEST, x.dtype == torch.float64),
     )
