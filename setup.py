@@ -22,12 +22,16 @@ KERNELS = Extension(
         f"{SOURCES}/{name}.cpp"
         for name in (
             *("scan_forward", "scan_backward", "additive_forward", "additive_backward"),
-            *("tokenwise", "cells", "trees", "triangular", "random", "ranks"),
+            *("tokenwise", "cells", "scores", "trees", "triangular", "logistic"),
+            *("random", "ranks"),
         )
     ],
     depends=[
         f"{SOURCES}/{name}.h"
-        for name in ("additive", "numbers", "problem", "products", "scan", "share", "vectors")
+        for name in (
+            *("additive", "numbers", "problem", "products"),
+            *("scan", "share", "triangular", "vectors"),
+        )
     ],
     extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP],
     extra_link_args=OPENMP,

@@ -249,10 +249,10 @@ class InContextModel(PlacedModule):
         rows = slice(None), slice(None, num_context)
         statistics = self.statistics(batch.x[rows], batch.y[rows], batch.categorical)
         tables = self.tables(statistics)
+        num_cells = tables.num_cells
         with self.computing():
-            ridge_predictions, num_cells = tables.training_predictions(batch), tables.num_cells
-        written, queries = tables.training_tokens(batch, ridge_predictions)
-        with self.computing():
+            ridge_predictions = tables.training_predictions(batch)
+            written, queries = tables.training_tokens(batch, ridge_predictions)
             if self.strategy.target == "multi":
                 outputs, layers = self.backbone.fit(written, initial, num_cells=num_cells)
             else:

@@ -16,6 +16,8 @@ import torch
 from tabicl_linear.backends import fla
 from tabicl_linear.backends.cpp import loader, rules
 from tabicl_linear.backends.cpp.cell_attention import CELLS
+from tabicl_linear.backends.cpp.logistic import LOGISTIC
+from tabicl_linear.backends.cpp.standard_scores import SCORES
 from tabicl_linear.backends.cpp.tokenwise import TOKENWISE
 from tabicl_linear.backends.cpp.tree_growth import TREES
 from tabicl_linear.backends.cpp.triangular import TRIANGULAR
@@ -64,7 +66,7 @@ IMPLEMENTATIONS = {
     "cpp": _Implementation(
         "cpu",
         {DeltaRule: rules.DELTA, AdditiveRule: rules.ADDITIVE},
-        {**TOKENWISE, **CELLS, **TREES, **TRIANGULAR},
+        {**TOKENWISE, **CELLS, **TREES, **TRIANGULAR, **LOGISTIC, **SCORES},
         loader.unavailable,
         is_foreign=False,
     ),

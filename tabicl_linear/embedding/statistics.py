@@ -15,16 +15,14 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.kernels.chosen import chosen
+from tabicl_linear.kernels.standard_scores import filled, readable, soft_clip, standard_scores
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 CLIP_SIGMAS = 4.0
 """Values further than this many standard deviations from the mean are clipped softly."""
 MAX_RAW_CATEGORIES = 10
 """Categorical columns with more distinct values than this are standardised like numbers."""
-MAX_STANDARDISED = 100.0
-"""Bound on standardised values."""
-LARGEST = 1e100
-"""Larger values are replaced by this, so that sums of squares stay finite in float64."""
 
 
 class ContextStatistics(NamedTuple):
@@ -83,7 +81,7 @@ def context_statistics(
 
     def parts() -> Iterator[Tensor]:
         for rows in x.split(size, dim=1):
-            yield _encode(_readable(rows), categorical, categories)
+            yield _encode(readable(rows), categorical, categories)
 
     present = _moments((part, part.isfinite()) for part in parts())
     fill, num_rows = present.mean, present.square.new_full((), x.shape[1])
@@ -93,7 +91,7 @@ def context_statistics(
     reach = CLIP_SIGMAS * _deviation(inner.square, inner.rows)
     lower = (inner.mean - reach).masked_fill(categorical, -math.inf)
     upper = (inner.mean + reach).masked_fill(categorical, math.inf)
-    clipped = _moments((_soft_clip(_filled(part, fill), lower, upper), None) for part in parts())
+    clipped = _moments((soft_clip(filled(part, fill), lower, upper), None) for part in parts())
     deviation = _deviation(clipped.square, num_rows)
     # The second condition: a deviation so small that its reciprocal would be infinite in float64.
     constant = _is_constant(x.split(size, dim=1)) | (deviation == 0)
@@ -117,10 +115,10 @@ def standardise(x: Float[Tensor, "b n m"], by: ContextStatistics) -> Float[Tenso
 
     Computed in float64, returned in the dtype of `x`.
     """
-    rows = _filled(_encode(_readable(x), by.categorical, by.categories), by.fill)
-    rows = (_soft_clip(rows, by.lower, by.upper) - by.mean[:, None]) * by.factor[:, None]
-    rows = rows.clamp(-MAX_STANDARDISED, MAX_STANDARDISED) * by.row_scale[:, None, None]
-    return rows.to(x.dtype)
+    has_categories = by.categories.shape[-1] > 0
+    rows = _encode(readable(x), by.categorical, by.categories) if has_categories else x
+    of_columns = by.fill, by.lower, by.upper, by.mean, by.factor
+    return chosen(standard_scores)(rows, *of_columns, by.row_scale).to(x.dtype)
 
 
 class _Moments(NamedTuple):
@@ -173,20 +171,9 @@ def _deviation(square: Tensor, count: Tensor) -> Tensor:
     return deviation
 
 
-def _readable(x: Tensor) -> Tensor:
-    """The values in float64, bounded; missing ones stay NaN or infinite."""
-    if x.dtype != torch.float64:
-        return x.double()
-    return torch.where(x.isfinite(), x.clamp(-LARGEST, LARGEST), math.nan)
-
-
-def _filled(x: Tensor, fill: Tensor) -> Tensor:
-    return x.where(x.isfinite(), fill[:, None])
-
-
 def _inside(x: Tensor, fill: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
     """Imputed values, and which of them lie within `reach` of the mean."""
-    x = _filled(x, fill)
+    x = filled(x, fill)
     return x, (x - fill[:, None]).abs() <= reach[:, None]
 
 
@@ -204,7 +191,7 @@ def _categories(
         # Pieces grow with the number of categories found, so that sorting takes n log n in total
         # even if nearly all codes are distinct.
         stop = start + max(size, union.shape[-1])
-        values = _readable(x[:, start:stop, columns])
+        values = readable(x[:, start:stop, columns])
         values = values.where(values.isfinite() & mask, math.inf).transpose(1, 2)
         union = _distinct(torch.cat([union, values], dim=-1))
         start = stop
@@ -241,11 +228,3 @@ def _encode(
 def _row_scale(constant: Bool[Tensor, "b m"], num_features: int | None) -> Float[Tensor, " b"]:
     count = (~constant).sum(1).clamp(min=1).double()
     return torch.ones_like(count) if num_features is None else (num_features / count).sqrt()
-
-
-def _soft_clip(
-    x: Float[Tensor, "b n m"], lower: Float[Tensor, "b m"], upper: Float[Tensor, "b m"]
-) -> Float[Tensor, "b n m"]:
-    """Let values exceed a bound by at most the logarithm of their size."""
-    excess = x.abs().log1p()
-    return torch.minimum(torch.maximum(x, lower[:, None] - excess), upper[:, None] + excess)

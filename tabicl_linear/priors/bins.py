@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from tabicl_linear.backends.cpp import random
 from tabicl_linear.types import Float, Int, Tensor
 
 
@@ -13,8 +14,8 @@ def count_below(
 ) -> Float[Tensor, "c n"]:
     """Return how many boundaries lie below each value; comparisons with NaN are false.
 
-    Makes one pass over the values per boundary: there are few boundaries, and such a pass is
-    vectorised if it does not write booleans, whereas a binary search for each value is not.
+    Compares each value with every boundary: there are few of them, and that is vectorised, in
+    PyTorch if it does not write booleans, whereas a binary search for each value is not.
 
     Args:
         values: The values to place, row by row.
@@ -22,6 +23,9 @@ def count_below(
         number: Only the first `number` boundaries of each row count; must not increase from row to
             row. All count if None.
     """
+    if random.serves(values.device) and values.dtype == boundaries.dtype == torch.float32:
+        numbers = None if number is None else torch.from_numpy(number.astype(np.int64))
+        return random.count_below(values, boundaries, numbers)
     count = torch.zeros_like(values)
     step = torch.empty_like(values)
     most = values.shape[0]

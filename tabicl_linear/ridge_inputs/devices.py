@@ -19,11 +19,6 @@ def most_at_once(device: torch.device, numbers: int) -> int:
     return max(1, most // max(1, numbers))
 
 
-def is_looked_at_freely(device: torch.device) -> bool:
-    """Whether the host can look at a value without waiting for a queue of work on a device."""
-    return device.type == "cpu"
-
-
 def has_slow_float64(device: torch.device) -> bool:
     """Whether float64 costs so much more than float32 that refinement from float32 is cheaper."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) not in FAST_FLOAT64

@@ -167,8 +167,8 @@ class RidgeFeatures(nn.Module):
         yes = torch.where(categorical[:, None, columns], values == limits, values >= limits)
         place = 2 ** torch.arange(depth, device=z.device)
         leaf = (yes.unflatten(-1, (-1, depth)) * place).sum(-1)
-        leaves = leaf.unsqueeze(-1) == torch.arange(2**depth, device=z.device)
-        return leaves.flatten(-2).to(z.dtype)
+        leaves = z.new_zeros(*leaf.shape, 2**depth).scatter_(-1, leaf.unsqueeze(-1), 1.0)
+        return leaves.flatten(-2)
 
 
 def _value_features(z: Float[Tensor, "b n m"]) -> Float[Tensor, "b n f"]:

@@ -190,7 +190,8 @@ def _choose(
 def _solution(regressions: Sequence[Regression], choice: _Choice) -> Solution:
     """What predicts other rows, from the regression on each set with the penalty chosen."""
     linear = [regression.linear() for regression in regressions]
-    assert_solved([weights for weights, _ in linear])
+    # Sums of all weights: they are finite only where every weight is.
+    assert_solved([offsets for _, offsets in linear])
     return Solution(
         weights=tuple(weights[0] for weights, _ in linear),
         offsets=torch.stack([offsets[0] for _, offsets in linear], dim=1),

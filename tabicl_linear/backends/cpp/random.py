@@ -66,6 +66,13 @@ class _Ranks(ctypes.Structure):
     )
 
 
+class _Bins(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("values", "boundaries", "out", "number")),
+        *((name, _count) for name in ("rows", "columns", "most")),
+    )
+
+
 def serves(device: torch.device) -> bool:
     """Whether these functions are there and give PyTorch's bits on a device."""
     return device.type == "cpu" and _gives_the_bits_of_torch()
@@ -144,6 +151,21 @@ def ranks(x: Float[Tensor, "c n"]) -> Float[Tensor, "c n"]:
     return out
 
 
+def count_below(
+    values: Float[Tensor, "c n"],
+    boundaries: Float[Tensor, "c k"],
+    number: Int[Tensor, " c"] | None,
+) -> Float[Tensor, "c n"]:
+    """How many of the first `number` boundaries of a row, or of all, lie below each value."""
+    values, boundaries = values.contiguous(), boundaries.contiguous()
+    out = torch.empty_like(values)
+    problem = _Bins(
+        *map(pointer, (values, boundaries, out, number)), *values.shape, boundaries.shape[1]
+    )
+    _functions()["count_below"](ctypes.byref(problem))
+    return out
+
+
 def _empty(*shape: int) -> Tensor:
     # Whatever the default device: addresses of others mean nothing here.
     return torch.empty(shape, dtype=torch.float32, device="cpu")
@@ -173,8 +195,11 @@ def _gives_the_bits_of_torch() -> bool:
 
 @cache
 def _functions() -> dict[str, Any]:
-    numbers, made, ranked = (library()[f"tabicl_{name}"] for name in ("numbers", "maps", "ranks"))
+    numbers, made, ranked, counted = (
+        library()[f"tabicl_{name}"] for name in ("numbers", "maps", "ranks", "count_below")
+    )
     numbers.argtypes, numbers.restype = [ctypes.POINTER(_Numbers)], None
     made.argtypes, made.restype = [ctypes.POINTER(_Maps), _address], None
     ranked.argtypes, ranked.restype = [ctypes.POINTER(_Ranks)], ctypes.c_bool
-    return {"numbers": numbers, "maps": made, "ranks": ranked}
+    counted.argtypes, counted.restype = [ctypes.POINTER(_Bins)], None
+    return {"numbers": numbers, "maps": made, "ranks": ranked, "count_below": counted}

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tabicl_linear.backends.cpp import random
-from tabicl_linear.priors import TabPFNv1Prior, TaskShape
+from tabicl_linear.priors import TabPFNv1Prior, TaskShape, bins
 from tabicl_linear.priors.tabpfn_v1 import columns
 from tabicl_linear.priors.tabpfn_v1.hyperparameters import draw_network_parameters
 from tabicl_linear.priors.tabpfn_v1.layers import draw_maps
@@ -117,3 +117,17 @@ def test_tables_do_not_depend_on_who_computes_them(sharing, num_features, plainl
 
     for ours, theirs in zip(drawn(), plainly(drawn), strict=True):
         assert torch.equal(ours.nan_to_num(-9.0), theirs.nan_to_num(-9.0))
+
+
+@pytest.mark.parametrize("columns", [1, 15, 16, 40])
+def test_boundaries_are_counted_as_pytorch_counts_them(columns, monkeypatch):
+    g = torch.Generator().manual_seed(columns)
+    values = torch.randn(6, columns, generator=g)
+    values[1, 0], values[2, 0] = torch.nan, torch.inf
+    boundaries = torch.cat([values[:, :1], torch.randn(6, 4, generator=g)], dim=1)
+    boundaries[3, 1] = torch.nan
+    numbers = np.array([5, 5, 3, 2, 1, 0])
+    with_number, with_all = (bins.count_below(values, boundaries, n) for n in (numbers, None))
+    monkeypatch.setattr(bins.random, "serves", lambda device: False)
+    assert torch.equal(with_number, bins.count_below(values, boundaries, numbers))
+    assert torch.equal(with_all, bins.count_below(values, boundaries))

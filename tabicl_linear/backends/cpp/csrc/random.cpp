@@ -215,12 +215,28 @@ INLINE void normal(Twister &g, float *out, int64_t count) {
     }
 }
 
+// Vectors first, here and below: compilers leave these loops scalar.
 INLINE void multiply(float *x, int64_t count, float by) {
-    for (int64_t i = 0; i < count; ++i) x[i] *= by;
+    int64_t i = 0;
+    for (; i + WIDTH <= count; i += WIDTH) *reinterpret_cast<loose *>(x + i) *= by;
+    for (; i < count; ++i) x[i] *= by;
 }
 
 INLINE void add(float *x, int64_t count, float more) {
-    for (int64_t i = 0; i < count; ++i) x[i] += more;
+    int64_t i = 0;
+    for (; i + WIDTH <= count; i += WIDTH) *reinterpret_cast<loose *>(x + i) += more;
+    for (; i < count; ++i) x[i] += more;
+}
+
+// Zeros, with their signs, for weights whose uniform number is below the probability.
+INLINE void keep(float *weight, const float *uniform, int64_t count, float dropout) {
+    int64_t i = 0;
+    for (; i + WIDTH <= count; i += WIDTH) {
+        loose &some = *reinterpret_cast<loose *>(weight + i);
+        const vec drawn = *reinterpret_cast<const loose *>(uniform + i);
+        some *= (vec)((drawn >= dropout) & (ints)(vec{} + 1.0f));
+    }
+    for (; i < count; ++i) weight[i] *= uniform[i] >= dropout ? 1.0f : 0.0f;
 }
 
 CLONED void draw_numbers(const Numbers &f) {
@@ -261,7 +277,7 @@ CLONED void draw_maps(const Maps &f, float *room) {
         multiply(f.weight, count, f.std);
         if (f.has_dropout) {
             uniform(g, room, count);
-            for (int64_t i = 0; i < count; ++i) f.weight[i] *= room[i] >= f.dropout ? 1.0f : 0.0f;
+            keep(f.weight, room, count, f.dropout);
         }
     }
     uniform(g, f.bias, f.outputs);

@@ -1,5 +1,5 @@
-// Ranks within rows of floats; called by backends/cpp/random.py. Rows are sorted by their bits, one byte after
-// the other: comparisons would take longer.
+// Ranks of floats within rows and among boundaries; called by backends/cpp/random.py. Rows are sorted by their bits,
+// one byte after the other: comparisons would take longer.
 
 #include "vectors.h"
 
@@ -11,6 +11,13 @@ struct Ranks {
     const float *values;
     float *out;
     int64_t rows, columns;
+};
+
+struct Bins {
+    const float *values, *boundaries;  // [rows, columns], [rows, most]
+    float *out;
+    const int64_t *number;  // [rows]: boundaries that count, the first ones; null for all
+    int64_t rows, columns, most;
 };
 
 struct Entry {
@@ -55,9 +62,32 @@ INLINE void rank(const float *x, float *out, int64_t count, Entry *from, Entry *
     }
 }
 
+CLONED void count_below(const Bins &f) {
+    typedef int32_t ints __attribute__((vector_size(4 * WIDTH)));
+    for (int64_t row = 0; row < f.rows; ++row) {
+        const float *values = f.values + row * f.columns, *boundaries = f.boundaries + row * f.most;
+        float *out = f.out + row * f.columns;
+        const int64_t number = f.number ? f.number[row] : f.most;
+        int64_t i = 0;
+        for (; i + WIDTH <= f.columns; i += WIDTH) {
+            const vec value = *reinterpret_cast<const loose *>(values + i);
+            ints below = {};
+            for (int64_t j = 0; j < number; ++j) below -= value > boundaries[j];
+            *reinterpret_cast<loose *>(out + i) = __builtin_convertvector(below, vec);
+        }
+        for (; i < f.columns; ++i) {
+            out[i] = 0;
+            for (int64_t j = 0; j < number; ++j) out[i] += values[i] > boundaries[j];
+        }
+    }
+}
+
 }  // namespace
 
 extern "C" {
+
+// How many boundaries of a row lie below each of its values; comparisons with NaN are false.
+void tabicl_count_below(const Bins *f) { count_below(*f); }
 
 // How many values of a row are at most as large as each of them, NaN being the largest; 0 for NaN.
 // False if memory ran out.

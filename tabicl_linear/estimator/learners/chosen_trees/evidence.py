@@ -9,9 +9,9 @@ from scipy.optimize import minimize
 from tabicl_linear.estimator.arrays import FloatArray
 from tabicl_linear.estimator.learners.chosen_trees.solving import Regression, Solution, Trial
 from tabicl_linear.estimator.learners.closed_form import MOST_MAPPED
+from tabicl_linear.kernels.logistic import ENOUGH
 from tabicl_linear.ridge_inputs.class_map import (
     BIAS_PENALTY,
-    ENOUGH,
     SHARE_PENALTY,
     fit_class_map,
     scaled,

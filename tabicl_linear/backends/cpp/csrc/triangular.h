@@ -1,0 +1,133 @@
+// Triangular matrices in float and double: Cholesky factors, and solutions of a few columns at a time in tiles
+// that lie in registers.
+
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <type_traits>
+
+#include "vectors.h"
+
+namespace {
+
+typedef double vec_double __attribute__((vector_size(4 * WIDTH)));
+template <typename T>
+using Vec = std::conditional_t<std::is_same_v<T, double>, vec_double, vec>;
+template <typename T>
+constexpr int64_t LANES = sizeof(vec) / sizeof(T);
+
+#define ROWS(m) _Pragma("GCC unroll 8") for (int m = 0; m < M; ++m)
+
+struct Free {
+    void operator()(void *memory) const { ::operator delete(memory, std::align_val_t{64}); }
+};
+template <typename T>
+using Room = std::unique_ptr<T[], Free>;
+
+template <typename T>
+Room<T> room(int64_t count) {
+    return Room<T>(static_cast<T *>(::operator new(count * sizeof(T), std::align_val_t{64})));
+}
+
+// L in stripes of M rows, each column by column: [stripe][column][M]. A stripe ends with the columns of its
+// own rows, and a diagonal holds its reciprocals. Rows beyond the last are those of the identity.
+template <typename T, int M>
+struct Stripes {
+    int64_t count;
+    Room<T> data;
+
+    explicit Stripes(int64_t size)
+        : count((size + M - 1) / M), data(room<T>(count * (count + 1) / 2 * M * M)) {}
+
+    T *stripe(int64_t s) const { return data.get() + s * (s + 1) / 2 * M * M; }
+};
+
+// total -= F' P over some rows: F has M numbers a row, `step` apart, and P is N vectors wide.
+template <typename T, int M, int N>
+INLINE void subtract(Vec<T> (&total)[M][N], const T *factor, int64_t step, const Vec<T> *panel,
+                     int64_t rows) {
+    for (int64_t p = 0; p < rows; ++p) {
+        Vec<T> row[N];
+        EACH(n) row[n] = panel[p * N + n];
+        ROWS(m) {
+            const T from = factor[p * step + m];
+            EACH(n) total[m][n] -= from * row[n];
+        }
+    }
+}
+
+// L^-1 in place of a panel, stripe by stripe; above the first one it is zero.
+template <typename T, int M, int N>
+INLINE void solve_stripes(const Stripes<T, M> &stripes, Vec<T> *panel, int64_t first, int64_t last) {
+    for (int64_t s = first; s < last; ++s) {
+        const T *factor = stripes.stripe(s);
+        Vec<T> *own = panel + s * M * N, total[M][N];
+        ROWS(m) EACH(n) total[m][n] = own[m * N + n];
+        subtract<T, M, N>(total, factor + first * M * M, M, panel + first * M * N, (s - first) * M);
+        const T *corner = factor + s * M * M;
+        ROWS(l) {
+            const T reciprocal = corner[l * M + l];
+            EACH(n) total[l][n] *= reciprocal;
+            _Pragma("GCC unroll 8") for (int m = 0; m < M; ++m) if (m > l) {
+                const T from = corner[l * M + m];
+                EACH(n) total[m][n] -= from * total[l][n];
+            }
+        }
+        ROWS(m) EACH(n) own[m * N + n] = total[m][n];
+    }
+}
+
+// The Cholesky factor of G + c I; false if it is not positive definite. Rows of L are found a panel at a
+// time: its columns are those rows, so that solving with the rows before gives the first part of each.
+template <int M, int N>
+INLINE bool factorise(const double *gram, double added, int64_t size, const Stripes<double, M> &stripes,
+                      double *panel) {
+    constexpr int64_t wide = N * LANES<double>;
+    Vec<double> *vectors = reinterpret_cast<Vec<double> *>(panel);
+    for (int64_t first = 0; first < size; first += wide) {
+        const int64_t last = std::min(first / M + wide / M, stripes.count);
+        for (int64_t p = 0; p < last * M; ++p)
+            for (int64_t c = 0; c < wide; ++c) {
+                const bool inside = p < size && first + c < size;
+                const double entry = inside ? gram[p * size + first + c] : 0.0;
+                panel[p * wide + c] = p != first + c ? entry : inside ? entry + added : 1.0;
+            }
+        solve_stripes<double, M, N>(stripes, vectors, 0, first / M);
+        for (int64_t s = first / M; s < last; ++s) {
+            const int64_t row = s * M, column = row - first;
+            Vec<double> *own = vectors + row * N, total[M][N];
+            ROWS(m) EACH(n) total[m][n] = own[m * N + n];
+            subtract<double, M, N>(total, panel + column, wide, vectors, row);
+            ROWS(l) {
+                // Through memory: which lane it is depends on the stripe.
+                EACH(n) own[l * N + n] = total[l][n];
+                const double *pivots = panel + (row + l) * wide + column;
+                if (!(pivots[l] > 0)) return false;
+                const double reciprocal = 1 / std::sqrt(pivots[l]);
+                EACH(n) own[l * N + n] = total[l][n] *= reciprocal;
+                _Pragma("GCC unroll 8") for (int m = 0; m < M; ++m) if (m > l) {
+                    const double from = pivots[m];
+                    EACH(n) total[m][n] -= from * total[l][n];
+                }
+            }
+            double *to = stripes.stripe(s);
+            for (int64_t p = 0; p < row + M; ++p)
+                for (int64_t m = 0; m < M; ++m)
+                    to[p * M + m] = p < row + m ? panel[p * wide + column + m] : 0.0;
+            ROWS(m) to[(row + m) * M + m] = 1 / panel[(row + m) * wide + column + m];
+        }
+    }
+    return true;
+}
+
+// Whether tiles of 8 x 3 vectors fit into registers (AVX-512); else those of 4 x 1 do.
+bool many_registers() {
+#if defined(__x86_64__) && defined(__GNUC__)
+    return __builtin_cpu_supports("avx512f");
+#else
+    return false;
+#endif
+}
+
+}  // namespace

@@ -1,0 +1,77 @@
+"""Logistic regressions of a few classes in C++ (`csrc/logistic.cpp`): float64 on the CPU."""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+
+from tabicl_linear.backends.cpp.loader import library, pointer
+from tabicl_linear.kernels import logistic
+from tabicl_linear.kernels.chosen import Choice
+from tabicl_linear.kernels.logistic import ENOUGH, ITERATIONS, LogisticProblem
+from tabicl_linear.types import Float, Tensor
+
+_address, _count = ctypes.c_void_p, ctypes.c_int64
+
+
+class _Problem(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("x", "targets", "present", "map", "penalty")),
+        *((name, _address) for name in ("inverse", "out")),
+        *((name, _count) for name in ("tasks", "rows", "classes", "width", "iterations")),
+        ("enough", ctypes.c_double),
+    )
+
+
+def fitted(problem: LogisticProblem) -> Float[Tensor, "b k w"]:
+    """`logistic.fitted`."""
+    if not _takes(problem):
+        return logistic.fitted(problem)
+    return _called("", problem, problem.map.shape)
+
+
+def inverse_curvature(problem: LogisticProblem) -> Float[Tensor, "b i i"]:
+    """`logistic.inverse_curvature`."""
+    if not _takes(problem):
+        return logistic.inverse_curvature(problem)
+    tasks, classes, width = problem.map.shape
+    return _called("_inverse", problem, (tasks, classes * width, classes * width))
+
+
+def left_out(problem: LogisticProblem, inverse: Float[Tensor, "b i i"]) -> Float[Tensor, "b n k"]:
+    """`logistic.left_out`."""
+    if not _takes(problem):
+        return logistic.left_out(problem, inverse)
+    return _called("_left_out", problem, problem.targets.shape, inverse.contiguous())
+
+
+LOGISTIC: Choice = {
+    logistic.fitted: fitted,
+    logistic.inverse_curvature: inverse_curvature,
+    logistic.left_out: left_out,
+}
+"""They replace the functions in PyTorch."""
+
+
+def _takes(problem: LogisticProblem) -> bool:
+    return problem.x.device.type == "cpu" and problem.x.dtype == torch.float64
+
+
+def _called(
+    name: str, problem: LogisticProblem, shape: tuple[int, ...], inverse: Tensor | None = None
+) -> Tensor:
+    parts = [part.contiguous() for part in problem]
+    out = problem.x.new_empty(shape)
+    sizes = *problem.x.shape[:2], *problem.map.shape[1:], ITERATIONS
+    given = _Problem(*map(pointer, (*parts, inverse, out)), *sizes, ENOUGH)
+    if not _function(name)(ctypes.byref(given), torch.get_num_threads()):
+        raise MemoryError(f"No memory is left for logistic regressions of shape {tuple(shape)}.")
+    return out
+
+
+@cache
+def _function(name: str) -> Any:
+    function = library()[f"tabicl_logistic{name}"]
+    function.argtypes, function.restype = [ctypes.POINTER(_Problem), _count], ctypes.c_bool
+    return function
