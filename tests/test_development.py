@@ -271,6 +271,12 @@ class TestCommand:
         assert development.main([*options[:1], f"renamed={other}", *options[2:]]) == 0
         assert len(pd.read_csv(output / "results.csv")) == rows + 4
 
+    def test_a_file_that_is_no_checkpoint_is_one_line(self, folder, tmp_path, capsys):
+        (tmp_path / "none.ckpt").write_text("no checkpoint")
+        options = ["--model", f"none={tmp_path / 'none.ckpt'}", "--tables", str(folder)]
+        assert development.main([*options, "--output", str(tmp_path / "out")]) == 2
+        assert "none.ckpt cannot be read as a checkpoint" in capsys.readouterr().err
+
     def test_two_folders_are_compared_apart_and_together(self, folder, tmp_path, capsys):
         large = small_tables.write(tmp_path / "large")
         options = ["--baseline", "logistic_regression", "--output", str(tmp_path / "out")]

@@ -24,6 +24,7 @@ from experiments.pretrain_default import run as run_module
 from experiments.pretrain_default.budget import Budget, Spent
 from experiments.pretrain_default.conclude import DEVELOPMENT, WEIGHTS
 from experiments.pretrain_default.evaluate import evaluate
+from experiments.pretrain_default.evaluate import main as evaluate_main
 from experiments.pretrain_default.legs import Leg
 from experiments.pretrain_default.run import TooShort, main, train
 from experiments.pretrain_default.training import newest_checkpoint, newest_step
@@ -203,6 +204,11 @@ def test_synthetic_scores_of_any_architecture(sizes):
     assert list(table.index) == ["64", "mean"]
     assert 0 < table.loc["mean", "loss"] < 10
     assert 0 <= table.loc["mean", "roc_auc"] <= 1
+
+
+def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path, capsys):
+    assert evaluate_main([str(tmp_path / "last.ckpt")]) == 2
+    assert capsys.readouterr().err.startswith("There is no checkpoint file ")
 
 
 def leg(*options):

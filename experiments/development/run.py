@@ -28,7 +28,7 @@ from experiments.development.tables import (
     with_context,
 )
 from tabicl_linear import TabICLLinearClassifier
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.evaluation.arguments import identified, read_arguments
 from tabicl_linear.evaluation.baselines import baseline_version
 from tabicl_linear.files import written_whole
@@ -176,7 +176,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parse(argv)
     try:
         text = run(arguments)
-    except (ConfigError, DataError) as error:
+    except (CheckpointError, ConfigError, DataError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     print(f"{text}\n\ntables  {arguments.output / 'tables.csv'}")

@@ -16,6 +16,7 @@ import torch
 
 from tabicl_linear import load_model
 from tabicl_linear.config import build_data
+from tabicl_linear.errors import CheckpointError
 from tabicl_linear.files import written_whole
 from tabicl_linear.model import InContextModel
 from tabicl_linear.training.scores import MeanScores, score
@@ -82,7 +83,7 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the scores of a checkpoint, and optionally write them to a file."""
+    """Print the scores of a checkpoint, and optionally write them to a file; 2 if it is none."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--tasks", type=int, default=TASKS, help="for each length")
@@ -90,8 +91,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--output", type=Path, help="also write the scores here, as JSON")
     arguments = parser.parse_args(argv)
+    try:
+        model = load_model(arguments.checkpoint)
+    except CheckpointError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     table = evaluate(
-        load_model(arguments.checkpoint),
+        model,
         lengths=tuple(arguments.lengths),
         tasks=arguments.tasks,
         device=arguments.device,
