@@ -61,9 +61,9 @@ def measure(
     matrix = columns.fit_transform(table.x.iloc[context], codes)
     learner = Arms(network, len(classes), MAX_COLUMNS)
     members = -(-matrix.shape[1] // MAX_COLUMNS)
-    plan = replace(plan, num_members=members, fixed_temperature=1.0)
+    plan = replace(plan, num_members=members, fixed_temperature=1.0).drawn()
     rows = Encoded(matrix, codes, columns, classes)
-    ensemble = fit_ensemble(learner, rows, plan, seed=plan.drawn_seed())
+    ensemble = fit_ensemble(learner, rows, plan)
     states = [state for kept in ensemble.states for state in kept.states]
     asked = columns.transform(table.x.iloc[queries])
     outcome: dict[str, Any] = {

@@ -233,25 +233,24 @@ def _fit_members(
     counts = np.bincount(rows.codes, minlength=rows.num_classes)
     class_weights(plan.class_weight, rows.classes, counts)  # refuses others, before the work
     learner = learner.to(plan.device)
-    plan = plan.suited(learner, *rows.matrix.shape)
     if in_order and not learner.is_causal:
         raise DataError(
             f"y has {rows.num_classes} classes, more than a model can take that reads a table "
             "piece by piece: join classes, or fit all rows at once."
         )
-    seed = plan.drawn_seed()
+    plan = plan.suited(learner, *rows.matrix.shape).drawn()
     with threads(plan.n_jobs):
-        evidence = Evidence(table, rows, plan, seed)
+        evidence = Evidence(table, rows, plan)
         long_context = evidence.long_context(learner)
         if long_context.num_blocks > 1:
             learner = ContextBlocks(learner, long_context.num_blocks)
         temperature = evidence.temperature(learner)
         # Rows that are held are read anew with those to come: their order is free until then.
         in_order = in_order and len(rows.codes) >= _rows_held(learner)
-        members = fit_ensemble(learner, rows, plan, seed=seed, in_order=in_order, spill=spill)
+        members = fit_ensemble(learner, rows, plan, in_order=in_order, spill=spill)
         passes = None
         if plan.refine:
-            members, passes = refined(members, rows, plan, seed=seed)
+            members, passes = refined(members, rows, plan)
     # States that no row will be added to are only read from here on.
     members = members if learner.is_causal else members.halved()
     return Fitted(

@@ -24,14 +24,12 @@ from tabicl_linear.estimator.refinement import refined
 class Evidence:
     """Training rows, some of which are held out to judge fits on the others.
 
-    The table is None where rows come in pieces and cannot be read twice. The seed is that of the
-    ensemble, and of the rows held out.
+    The table is None where rows come in pieces and cannot be read twice.
     """
 
     table: Table | None
     rows: Encoded
     plan: Plan
-    seed: int
 
     def long_context(self, learner: ContextLearner) -> LongContext:
         """In how many contexts the learner is to read the rows.
@@ -58,7 +56,7 @@ class Evidence:
             )
         held_out = held_out_rows(
             self.rows.codes,
-            self.seed,
+            plan.seed,
             fraction=choices.COMPARED_FRACTION,
             most=choices.MAX_COMPARED,
         )
@@ -86,7 +84,7 @@ class Evidence:
         fixed = self.plan.fixed_temperature
         if not self.plan.is_calibrated or self.table is None:
             return fixed
-        held_out = held_out_rows(self.rows.codes, self.seed)
+        held_out = held_out_rows(self.rows.codes, self.plan.seed)
         logits = self._logits(learner, self.table, held_out) if held_out.any() else None
         if logits is None:
             return fixed
@@ -111,9 +109,9 @@ class Evidence:
                 matrix = columns.fit_transform(table[~held_out], codes)
                 # The last row of a class is never held out: there are as many.
                 rows = Encoded(matrix, codes, columns, self.rows.classes)
-                members = fit_ensemble(learner, rows, self.plan, seed=self.seed)
+                members = fit_ensemble(learner, rows, self.plan)
                 if self.plan.refine:
-                    members, _ = refined(members, rows, self.plan, seed=self.seed)
+                    members, _ = refined(members, rows, self.plan)
                 queries = columns.transform(table[held_out])
             except DataError:  # of columns that hold their only other values in these few rows
                 return None

@@ -64,7 +64,8 @@ class Plan:
         class_weight: Factors for the probabilities of classes.
         new_columns: Makes what learns the columns; `pairs` says whether to compare them.
         device: Where to compute.
-        random_state: Seed of the ensemble, or a generator of seeds.
+        seed: Of views, rows held out and minibatches: `random_state`, which may be a generator of
+            seeds; a number in the plan of one fit (`drawn`).
         n_jobs: CPU threads, -1 for all; None leaves torch's setting.
         rows_per_batch: Most rows in the network at a time; None for what memory has room for.
         progress: Whether to show progress.
@@ -81,7 +82,7 @@ class Plan:
     class_weight: ClassWeight
     new_columns: Callable[..., TablePreprocessor]
     device: torch.device
-    random_state: Any
+    seed: Any
     n_jobs: int | None
     rows_per_batch: int | None
     progress: bool
@@ -110,9 +111,9 @@ class Plan:
             fixed_temperature=self.fixed_temperature if self.is_given_temperature else 1.0,
         )
 
-    def drawn_seed(self) -> int:
-        """The seed of a fit; a generator gives another one each time."""
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+    def drawn(self) -> "Plan":
+        """The plan of one fit, with a number for its seed; a generator gives another each time."""
+        return replace(self, seed=int(check_random_state(self.seed).randint(2**31 - 1)))
 
     def in_memory(
         self,
@@ -198,7 +199,7 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
         average_logits=average_logits,
         class_weight=arguments["class_weight"],
         new_columns=partial(TablePreprocessor, arguments["categorical_features"]),
-        random_state=arguments["random_state"],
+        seed=arguments["random_state"],
         n_jobs=n_jobs,
         rows_per_batch=rows_per_batch,
         is_given_members=members is not None,

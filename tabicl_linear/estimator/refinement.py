@@ -56,14 +56,14 @@ def check_refinable(model: InContextModel) -> None:
 
 
 def refined(
-    ensemble: FittedEnsemble, rows: Encoded, plan: Plan, *, seed: int
+    ensemble: FittedEnsemble, rows: Encoded, plan: Plan
 ) -> tuple[FittedEnsemble, pd.DataFrame]:
     """Members whose states predict rows held out from them better than the states they start from.
 
     Members were fitted one at a time on `rows`. Each holds out other rows (never the last of a
     class). Where no pass lowers the loss on them, the member keeps its state of all rows, as if not
     refined; so do all where no row can be spared. Column statistics and ridge solutions are those
-    of all rows in either case. The seed is that of the rows held out and of the minibatches.
+    of all rows in either case.
 
     Returns:
         The members, and a table with a row for each pass:
@@ -77,23 +77,24 @@ def refined(
         - best: whether its state is the one kept, with the least loss on the held-out rows.
         - used: whether the member uses a refined state for this digit.
     """
-    attempt = partial(_refined_members, ensemble, rows, plan, seed)
+    attempt = partial(_refined_members, ensemble, rows, plan)
     return plan.in_memory(attempt, "refining states of", rows.matrix, most=BATCH_ROWS)
 
 
 def _refined_members(
-    ensemble: FittedEnsemble, rows: Encoded, plan: Plan, seed: int, gradient_rows: int
+    ensemble: FittedEnsemble, rows: Encoded, plan: Plan, gradient_rows: int
 ) -> tuple[FittedEnsemble, pd.DataFrame]:
     """`refined`, with the gradients of so many rows at a time."""
     states, curves, num_rows = list[Any](), list[pd.DataFrame](), len(rows.codes)
     with progress_bar("refine", len(ensemble.views) * num_rows, plan.progress) as bar:
         for member, (view, state) in enumerate(zip(ensemble.views, ensemble.states, strict=True)):
-            held_out = held_out_rows(rows.codes, seed + member, fraction=HELD_OUT_FRACTION)
+            seed = plan.seed + member
+            held_out = held_out_rows(rows.codes, seed, fraction=HELD_OUT_FRACTION)
             positions = torch.from_numpy(held_out[view.row_order(num_rows)]).nonzero().squeeze(1)
             x, y = as_seen(ensemble, (view,), rows)
             better = []
             for digit, problem in enumerate(problems(ensemble.model, state, y)):
-                improved, epochs = _refined(problem, x, positions, seed + member, gradient_rows)
+                improved, epochs = _refined(problem, x, positions, seed, gradient_rows)
                 better.append(improved)
                 curves.append(_curve(member + 1, digit + 1, epochs))
             states.append(rejoined(ensemble.model, better))

@@ -146,3 +146,14 @@ def test_weights_of_rows_are_refused_for_pieces():
         causal().fit(pieces(*table()), sample_weight=np.ones(120))
     with pytest.raises(TypeError, match="unexpected keyword argument 'weight'"):
         causal().fit(pieces(*table()), weight=1)
+
+
+def test_a_fit_draws_one_seed_from_a_generator_and_a_prediction_none():
+    x, y = table()
+    generator, other = np.random.RandomState(0), np.random.RandomState(0)
+    classifier = RandomFeatureRidge(FEW, **OPTIONS, random_state=generator)
+    first, second = (classifier.fit(x, y).predict_proba(x) for _ in range(2))
+    assert (first != second).any()
+    for _ in range(2):
+        other.randint(2**31 - 1)
+    assert generator.randint(1000, size=9).tolist() == other.randint(1000, size=9).tolist()

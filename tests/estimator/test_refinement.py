@@ -90,9 +90,8 @@ def test_the_loss_is_that_of_the_states_in_use_on_rows_of_each_members_own():
     for member, (view, state) in enumerate(zip(ensemble.views, ensemble.states, strict=True)):
         encoded = Encoded(matrix, codes, result.preprocessor_, result.classes_)
         rows, labels = as_seen(ensemble, (view,), encoded)
-        mask = held_out_rows(
-            codes, result._plan().drawn_seed() + member, fraction=HELD_OUT_FRACTION
-        )
+        seed = result._plan().drawn().seed + member
+        mask = held_out_rows(codes, seed, fraction=HELD_OUT_FRACTION)
         held_out.append(mask)
         shown = mask[view.row_order(len(codes))]
         with torch.no_grad():
@@ -120,9 +119,8 @@ def test_starts_are_written_from_the_other_rows(axis, monkeypatch):
     assert len(written) == 4
     pairs = zip(written[:2], written[2:], strict=True)
     for member, ((rows, labels), (some, of_some)) in enumerate(pairs):
-        mask = held_out_rows(
-            codes, result._plan().drawn_seed() + member, fraction=HELD_OUT_FRACTION
-        )
+        seed = result._plan().drawn().seed + member
+        mask = held_out_rows(codes, seed, fraction=HELD_OUT_FRACTION)
         kept = ~mask[result.ensemble_.views[member].row_order(60)]
         assert kept.sum() == 54
         assert torch.equal(rows[kept], some)
@@ -136,13 +134,13 @@ def test_starts_do_not_know_the_label_of_a_row_held_out(monkeypatch):
     columns = TablePreprocessor().fit(x)
     matrix = columns.transform(x)
     monkeypatch.setattr(refinement, "held_out_rows", lambda labels, *_, **__: np.arange(12) == 7)
-    plan = TabICLLinearClassifier(n_estimators=1, rows_per_batch=12, device="cpu")._plan()
+    plan = TabICLLinearClassifier(n_estimators=1, rows_per_batch=12, device="cpu")._plan().drawn()
     total = 0.0
     for label in range(4):
         codes[7] = label
         rows = Encoded(matrix, codes, columns, np.arange(4))
         model = make("DeltaNet", "final_state", axis="coded_row")
-        _, curve = refined(fit_ensemble(model, rows, plan, seed=0), rows, plan, seed=0)
+        _, curve = refined(fit_ensemble(model, rows, plan), rows, plan)
         total += np.exp(-curve["held_out_loss"].iloc[0])
     assert total == pytest.approx(1.0, rel=1e-9)
 

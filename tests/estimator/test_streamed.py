@@ -55,12 +55,12 @@ def test_many_rows_are_the_whole_with_the_columns_of_the_first(kind, checkpoint,
     for rows_per_batch in (32, 16384):
         pieces = make(kind, checkpoint, rows_per_batch=rows_per_batch).fit(cut(x, y, 41, 60))
         whole = make(kind, checkpoint, rows_per_batch=rows_per_batch).fit(x[:41], y[:41])
-        columns, plan = whole.preprocessor_, whole._plan()
+        columns, plan = whole.preprocessor_, whole._plan().drawn()
         matrix = columns.transform(x)
         codes = np.unique(y, return_inverse=True)[1]
-        learner, seed = whole._learners().for_table(3, len(y)), plan.drawn_seed()
+        learner = whole._learners().for_table(3, len(y))
         rows = Encoded(matrix, codes, columns, np.arange(3))
-        members = fit_ensemble(learner, rows, plan, seed=seed)
+        members = fit_ensemble(learner, rows, plan)
         whole.fitted_ = replace(whole.fitted_, members=members.halved())
         np.testing.assert_array_equal(pieces.predict_proba(x), whole.predict_proba(x))
         assert pieces.n_samples_seen_ == 90

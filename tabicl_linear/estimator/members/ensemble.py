@@ -156,25 +156,23 @@ def fit_ensemble(
     rows: Encoded,
     plan: Plan,
     *,
-    seed: int,
     in_order: bool = False,
     spill: Path | None = None,
 ) -> FittedEnsemble:
     """Let a learner, on the device to compute on, read training rows as every member sees them.
 
-    The seed is that of the views. With `in_order` all members write the rows in the order of the
-    table, not each in its own. `spill` is a folder for temporary files that hold what grows with
-    the rows, instead of memory.
+    With `in_order` all members write the rows in the order of the table, not each in its own.
+    `spill` is a folder for temporary files that hold what grows with the rows, instead of memory.
     """
     num_members, (num_rows, num_columns) = plan.num_members, rows.matrix.shape
     width = min(num_columns, model.max_columns)
     chosen = None
     if num_columns > width:
         scores = relevance(rows.matrix, rows.codes, rows.columns.categorical)
-        chosen = choose_columns(scores, num_members=num_members, width=width, seed=seed)
+        chosen = choose_columns(scores, num_members=num_members, width=width, seed=plan.seed)
         _warn_of_width(num_columns, width, num_members)
     views = draw_views(
-        num_members, num_columns=width, num_classes=rows.num_classes, seed=seed, chosen=chosen
+        num_members, num_columns=width, num_classes=rows.num_classes, seed=plan.seed, chosen=chosen
     )
     if in_order:
         views = _in_order(views)
