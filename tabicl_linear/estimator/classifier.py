@@ -18,11 +18,8 @@ from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
 from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.learners import pretrained
-from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
-    ChosenTrees,
-    ChosenTreesLearners,
-)
-from tabicl_linear.estimator.learners.interface import Learners
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTreesLearners
+from tabicl_linear.estimator.learners.interface import ComposedLearner, Learners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
 from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
@@ -271,7 +268,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
         """
         check_is_fitted(self)
         plan = self._plan()
-        if isinstance(self.fitted_.members.model, ChosenTrees):
+        if not isinstance(self.fitted_.members.model, InContextModel | ComposedLearner):
             raise ConfigError(
                 "Trees that were chosen on the table predict it, and there is no model to look "
                 "into: fit with trees=False."

@@ -24,15 +24,8 @@ from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
-from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
-from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
-from tabicl_linear.estimator.members.ensemble import (
-    Encoded,
-    coefficients_alone,
-    extended_ensemble,
-    fit_ensemble,
-)
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners, OwnPreset
+from tabicl_linear.estimator.members.ensemble import Encoded, extended_ensemble, fit_ensemble
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
 from tabicl_linear.estimator.refinement import refined
@@ -90,7 +83,8 @@ def fit_pieces(
         # What is chosen by rows left out is chosen once for each call: let it read many.
         for piece in others:
             fitted = extended(fitted, first_rows(chain([piece], others)), plan)
-        return replace(fitted, members=coefficients_alone(fitted.members))
+        model, states = learners.finished(fitted.members.model, fitted.members.states)
+        return replace(fitted, members=replace(fitted.members, model=model, states=states))
     plan.check_pieces(in_order=False)
     folder = Path(tempfile.gettempdir())
     encoded = _rows_in_file(first, others, plan, classes, folder)
@@ -156,7 +150,7 @@ def _fit_first_rows(
     rows: Rows, classes: npt.NDArray[Any], plan: Plan, learner: ContextLearner
 ) -> Fitted:
     """Fit on all rows so far; the first ones teach the columns, and are held until enough do."""
-    num_held = _rows_held(learner)
+    num_held = learner.rows_held if isinstance(learner, OwnPreset) else 0
     first = rows.part(slice(num_held)) if num_held else rows
     codes = class_codes(first.labels, classes)
     columns = plan.new_columns(pairs=num_held > 0)
@@ -167,16 +161,12 @@ def _fit_first_rows(
         # Without labels it has no rates of classes: those of the first rows alone are poor.
         matrix = columns.fit(first.table).transform(first.table)
     encoded = Encoded(matrix, codes, columns, classes)
-    fitted = _fit_members(encoded, plan, learner, in_order=True)
+    # Rows that are held are read anew with those to come: their order is free until then.
+    fitted = _fit_members(encoded, plan, learner, in_order=len(codes) >= num_held)
     if len(codes) < num_held:
         return replace(fitted, held=first)
     later = rows.part(slice(len(codes), None))
     return extended(fitted, later, plan) if len(later.labels) else fitted
-
-
-def _rows_held(learner: ContextLearner) -> int:
-    """How many first rows are held to learn the columns from; 0 where the first piece is enough."""
-    return rows_that_grow() if isinstance(learner, ChosenTrees) else 0
 
 
 def _check_several(classes: npt.NDArray[Any]) -> None:
@@ -226,8 +216,7 @@ def _fit_members(
         plan: What the classifier is asked to do.
         learner: What reads the rows.
         table: The rows as they were given; None where they came in pieces.
-        in_order: Whether rows will be added, so that members write them in their order, unless
-            all are held.
+        in_order: Whether rows will be added to the states: members write them in their order.
         spill: Folder for temporary files that hold what grows with the rows, instead of memory.
     """
     counts = np.bincount(rows.codes, minlength=rows.num_classes)
@@ -245,8 +234,6 @@ def _fit_members(
         if long_context.num_blocks > 1:
             learner = ContextBlocks(learner, long_context.num_blocks)
         temperature = evidence.temperature(learner)
-        # Rows that are held are read anew with those to come: their order is free until then.
-        in_order = in_order and len(rows.codes) >= _rows_held(learner)
         members = fit_ensemble(learner, rows, plan, in_order=in_order, spill=spill)
         passes = None
         if plan.refine:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,29 +17,11 @@ from tabicl_linear.estimator.arrays import Float32Array
 from tabicl_linear.estimator.choices import MODES, LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
-from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.divisions import scheme
-from tabicl_linear.estimator.learners.interface import ContextLearner
+from tabicl_linear.estimator.learners.interface import ContextLearner, OwnPreset, Preset
 from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows_that_fit
 
 EnsembleName = Literal["default", "paper"]
 TreesArgument = Literal["auto"] | bool
-
-
-class Preset(NamedTuple):
-    """An ensemble by name: what `None` stands for in the arguments of a classifier.
-
-    In all, members combine class and column shifts, write the rows in their own order, and every
-    second one sees power-transformed columns (`tabicl_linear.estimator.members.views`).
-
-    Attributes:
-        n_estimators: Members.
-        softmax_temperature: Divides the logits.
-    """
-
-    n_estimators: int
-    softmax_temperature: float
-
 
 PRESETS: dict[EnsembleName, Preset] = {
     "default": Preset(n_estimators=8, softmax_temperature=0.9),
@@ -92,23 +74,20 @@ class Plan:
     is_given_temperature: bool = True
 
     def suited(self, learner: ContextLearner, num_rows: int, num_columns: int) -> "Plan":
-        """The plan for a learner, whose presets may be others.
-
-        Trees that are chosen on the table divide the rows several times by themselves, and their
-        logits are calibrated: members are few, but see all columns, and nothing divides the logits.
+        """The plan for a learner, which may have a preset of its own.
 
         Args:
             learner: What reads the rows.
-            num_rows: Rows that decide what is grown and solved.
+            num_rows: Rows that it reads.
             num_columns: Usable columns of the table.
         """
-        if not isinstance(learner, ChosenTrees):
+        if not isinstance(learner, OwnPreset):
             return self
-        members = max(scheme(num_rows).members, -(-num_columns // learner.max_columns))
+        members, temperature = learner.preset(num_rows, num_columns)
         return replace(
             self,
             num_members=self.num_members if self.is_given_members else members,
-            fixed_temperature=self.fixed_temperature if self.is_given_temperature else 1.0,
+            fixed_temperature=self.fixed_temperature if self.is_given_temperature else temperature,
         )
 
     def drawn(self) -> "Plan":

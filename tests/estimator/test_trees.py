@@ -11,7 +11,6 @@ from estimator.learners.chosen_trees.tables import ruled_table
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.estimator import plan
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.learners.chosen_trees import (
@@ -75,7 +74,7 @@ def test_files_and_pickles_predict_the_same(make, table, tmp_path):
 def test_files_of_trees_that_were_divided_more_often_are_read(table, monkeypatch, tmp_path):
     x, y = table
     often = divisions.Scheme(members=1, rounds=4, growths=1)
-    for module in (cross_fitting, task_fit, plan):
+    for module in (cross_fitting, task_fit):
         monkeypatch.setattr(module, "scheme", lambda num_rows: often)
     classifier = TabICLLinearClassifier().fit(x[:160], y[:160])
     classifier.save(tmp_path / "a.state")

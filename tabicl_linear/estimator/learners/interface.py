@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias
 
 import torch
 
@@ -63,6 +63,34 @@ class ContextLearner(Protocol):
         """Logits of unlabelled rows, each independent of the others."""
 
 
+class Preset(NamedTuple):
+    """An ensemble: what `None` stands for in the arguments of a classifier.
+
+    In all, members combine class and column shifts, write the rows in their own order, and every
+    second one sees power-transformed columns (`tabicl_linear.estimator.members.views`).
+
+    Attributes:
+        n_estimators: Members.
+        softmax_temperature: Divides the logits.
+    """
+
+    n_estimators: int
+    softmax_temperature: float
+
+
+class OwnPreset(ABC):
+    """A learner that says itself how to fit it, where the arguments of a classifier do not."""
+
+    @property
+    @abstractmethod
+    def rows_held(self) -> int:
+        """How many first rows are held, where others will be added, to learn the columns from."""
+
+    @abstractmethod
+    def preset(self, num_rows: int, num_columns: int) -> Preset:
+        """Its ensemble for so many rows and usable columns."""
+
+
 class Learners(ABC):
     """Makes the learner of a table."""
 
@@ -84,6 +112,10 @@ class Learners(ABC):
     @abstractmethod
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
         """The learner for so many classes and rows, to which others are added if it grows."""
+
+    def finished(self, learner: Any, states: tuple[State, ...]) -> tuple[Any, tuple[State, ...]]:
+        """A learner that grew, and its states, without what only more rows would need."""
+        return learner, states
 
     def companion(self, num_classes: int, num_rows: int) -> tuple[ContextLearner, float] | None:
         """What is fitted beside that learner where no rows will be added; nothing by default.

@@ -13,9 +13,6 @@ import torch
 from tabicl_linear.embedding.inputs import chunk_rows
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
-from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
-    ChosenTrees,
-)
 from tabicl_linear.estimator.learners.interface import ContextLearner, State
 from tabicl_linear.estimator.members import half_precision
 from tabicl_linear.estimator.members.memory import stored
@@ -251,17 +248,6 @@ def _with_rows(
 def _in_order(views: tuple[View, ...]) -> tuple[View, ...]:
     """The members, each of which writes the rows in their own order."""
     return tuple(view._replace(row_seed=None) for view in views)
-
-
-def coefficients_alone(
-    ensemble: FittedEnsemble,
-) -> FittedEnsemble:
-    """Trees to which no more rows will be added, without the sums that they were solved from."""
-    model = ensemble.model
-    assert isinstance(model, ChosenTrees), "other learners keep nothing beside what predicts"
-    model = ChosenTrees(**{**model.arguments(), "grows": False}).to(model.device)
-    states = tuple(state._replace(growth=None) for state in ensemble.states)
-    return replace(ensemble, model=model, states=states)
 
 
 def as_seen(

@@ -23,7 +23,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor, cpu_kernels, fit_rows
 from tabicl_linear.estimator.learners.closed_form import check_budget
-from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners, OwnPreset, Preset
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
 from tabicl_linear.types import Bool, Float, Int, Tensor
@@ -52,7 +52,7 @@ class ChosenTreesState(NamedTuple):
     growth: Growth | None = None
 
 
-class ChosenTrees(nn.Module):
+class ChosenTrees(nn.Module, OwnPreset):
     """Predicts rows by ridge regressions on trees that are grown on other rows of the context.
 
     The context is divided into halves several times. Trees are grown by boosting on one half, and
@@ -94,6 +94,19 @@ class ChosenTrees(nn.Module):
     def is_causal(self) -> bool:
         """Whether rows can be added to its states."""
         return self.grows
+
+    @property
+    def rows_held(self) -> int:
+        """How many first rows are held: those that grow the trees."""
+        return rows_that_grow()
+
+    def preset(self, num_rows: int, num_columns: int) -> Preset:
+        """Few members, which see all columns together, and logits as they are.
+
+        Each divides the rows several times by itself, and its logits are calibrated.
+        """
+        members = max(scheme(num_rows).members, -(-num_columns // self.max_columns))
+        return Preset(members, softmax_temperature=1.0)
 
     def check_extensible(self) -> None:
         """Raise `UnsupportedReadout` if no rows can be added to its states."""
@@ -232,6 +245,13 @@ class ChosenTreesLearners(Learners):
         return ChosenTrees(
             self.options, max_columns=self.max_columns, num_classes=num_classes, grows=grows
         )
+
+    def finished(
+        self, learner: ChosenTrees, states: tuple[ChosenTreesState, ...]
+    ) -> tuple[ChosenTrees, tuple[ChosenTreesState, ...]]:
+        """Trees and their coefficients alone, without the sums that these were solved from."""
+        model = ChosenTrees(**{**learner.arguments(), "grows": False}).to(learner.device)
+        return model, tuple(state._replace(growth=None) for state in states)
 
     def companion(self, num_classes: int, num_rows: int) -> tuple[ContextLearner, float] | None:
         """What reads tables without trees, where there are trees, but few rows for them."""
