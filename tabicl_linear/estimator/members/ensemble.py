@@ -241,6 +241,7 @@ def _with_rows(
             states.append(
                 model.fit(x, y, categorical=mask, rows_per_chunk=most, spill=spill, state=state)
             )
+            del x, y  # before the rows of the next batch are there as well
             bar.update(len(group) * num_rows)
     return replace(ensemble, states=tuple(states))
 
