@@ -55,7 +55,8 @@ LOGISTIC: Choice = {
 
 
 def _takes(problem: LogisticProblem) -> bool:
-    return problem.x.device.type == "cpu" and problem.x.dtype == torch.float64
+    numbers = (part for part in problem if part.dtype != torch.bool)
+    return problem.x.device.type == "cpu" and all(x.dtype == torch.float64 for x in numbers)
 
 
 def _called(

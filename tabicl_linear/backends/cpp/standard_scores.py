@@ -36,7 +36,8 @@ def standard_scores(
 ) -> Float[Tensor, "b n m"]:
     """`standard_scores.standard_scores`."""
     by = fill, lower, upper, mean, factor, row_scale
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+    is_double = all(part.dtype == torch.float64 for part in by)
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or not is_double:
         return plain.standard_scores(x, *by)
     # Named, so that copies outlive the call, which only gets their addresses.
     x, *columns = (part.contiguous() for part in (x, *by))

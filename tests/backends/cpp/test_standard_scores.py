@@ -64,3 +64,10 @@ def test_half_precision_goes_to_pytorch():
     x, by = table()
     x = x.bfloat16()
     assert torch.equal(cpp.standard_scores(x, *by), plain.standard_scores(x, *by))
+
+
+def test_statistics_of_half_as_many_bits_go_to_pytorch():
+    """C++ would read two of them as one."""
+    x, by = table()
+    by = tuple(part.float() for part in by)
+    assert torch.equal(cpp.standard_scores(x, *by), plain.standard_scores(x, *by))
