@@ -11,6 +11,7 @@ from tabicl_linear.runs import RUNS
 _REMEDIED = "deltanet_fs_decay"
 
 _BEYOND: dict[str, tuple[str, ...]] = {
+    "deltanet_conv": ("mixer/delta_conv", "readout/causal", "strategy/comb_st"),
     "deltanet_fs_decay_log_uniform": (_REMEDIED, "length/log_uniform_8k"),
     "deltanet_fs_decay_batch_sharing": (_REMEDIED,),
     "deltanet_fs_decay_ridge_inputs": (_REMEDIED, "inputs/ridge"),
@@ -18,7 +19,8 @@ _BEYOND: dict[str, tuple[str, ...]] = {
     "deltanet_fs_decay_mixture": (_REMEDIED, "prior/mixture"),
     "deltanet_fs_decay_muon": (_REMEDIED, "learner/muon"),
 }
-"""Arms that the paper does not have: lengths that vary, sharing, and this project's additions."""
+"""Arms that the paper does not have: a control of Delta interleaved with a convolution, lengths that
+vary, sharing, and this project's additions."""
 
 _NEWER: dict[str, tuple[str, ...]] = {
     rule: (f"mixer/{rule}", "readout/causal", "strategy/comb_st")
