@@ -10,7 +10,6 @@ a change of code.
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from sklearn.base import ClassifierMixin
 from tqdm import tqdm
 
 from experiments.development.comparison import markdown
-from experiments.development.tables import LARGE, Rows, Table, load_tables, with_context
+from experiments.development.tables import LARGE, Rows, Table, load_tables, with_context_rows
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.evaluation import metrics
 from tabicl_linear.files import written_whole
@@ -59,9 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         scores = list[dict[str, object]]()
         work = [
             (table, number, split)
-            for table in (
-                replace(each, protocol=with_context(each.protocol, rows)) for each in tables
-            )
+            for table in with_context_rows(tables, rows)
             for number, split in enumerate(table.splits()[: arguments.splits])
         ]
         for table, number, split in tqdm(work, desc=f"{rows} rows", unit="split", disable=None):

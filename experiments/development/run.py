@@ -13,7 +13,6 @@ import argparse
 import hashlib
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from experiments.development.baselines import BASELINES, VERSIONS
@@ -25,7 +24,7 @@ from experiments.development.tables import (
     Table,
     folder_from_environment,
     load_tables,
-    with_context,
+    with_context_rows,
 )
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
@@ -128,14 +127,6 @@ def _without(tables: list[Table], names: Sequence[str]) -> list[Table]:
     return [table for table in tables if table.name not in names]
 
 
-def _with_context(tables: list[Table], rows: int | None) -> list[Table]:
-    if rows is None:
-        return tables
-    if rows < 2:
-        raise ConfigError(f"--context-rows {rows}: give at least 2.")
-    return [replace(table, protocol=with_context(table.protocol, rows)) for table in tables]
-
-
 def run(arguments: argparse.Namespace) -> str:
     """Score the given candidates; return the comparison as markdown.
 
@@ -157,7 +148,7 @@ def run(arguments: argparse.Namespace) -> str:
     if against not in names:
         raise ConfigError(f"--against {against}: give one of {', '.join(names)}.")
     tables = _without(_tables(arguments), arguments.without)
-    tables = _with_context(tables, arguments.context_rows)
+    tables = with_context_rows(tables, arguments.context_rows)
     output: Path = arguments.output
     output.mkdir(parents=True, exist_ok=True)
     scores = Results(output / "results.csv").complete(candidates, tables)

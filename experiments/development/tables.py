@@ -8,7 +8,7 @@ tables of few rows, and of larger ones.
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ def _many(rows: int) -> tuple[int, int]:
     return context, min(3000, rows - context)
 
 
-def with_context(protocol: Protocol, rows: int) -> Protocol:
+def _with_context(protocol: Protocol, rows: int) -> Protocol:
     """A protocol with fewer context rows, at most `rows`, and as many query rows."""
 
     def sizes(table_rows: int) -> tuple[int, int]:
@@ -92,6 +92,19 @@ class Table:
             SPLITS, train_size=context, test_size=queries, random_state=SEED
         )
         return list(splitter.split(self.x, self.y))
+
+
+def with_context_rows(tables: list[Table], rows: int | None) -> list[Table]:
+    """The same tables, of which at most so many rows are learnt from; None: their protocol's.
+
+    Raises:
+        ConfigError: Fewer than two rows.
+    """
+    if rows is None:
+        return tables
+    if rows < 2:
+        raise ConfigError(f"--context-rows {rows}: give at least 2.")
+    return [replace(table, protocol=_with_context(table.protocol, rows)) for table in tables]
 
 
 def folder_from_environment() -> Path | None:

@@ -28,7 +28,13 @@ from scipy.special import log_softmax, softmax
 
 from experiments.development.comparison import by_table, difference
 from experiments.development.scoring import METRICS
-from experiments.development.tables import LARGE, Rows, Table, load_tables
+from experiments.development.tables import (
+    LARGE,
+    Rows,
+    Table,
+    load_tables,
+    with_context_rows,
+)
 from experiments.solved_head.gate import Gate, described, kept_gates
 from experiments.solved_head.learners import FIXED, WITH_LEARNED, Arms, trained
 from tabicl_linear import TabICLLinearClassifier
@@ -171,6 +177,7 @@ def compared(scores: pd.DataFrame) -> str:
 def run(arguments: argparse.Namespace) -> str:
     """Measure what is missing; compare all that is there."""
     tables = load_tables(arguments.tables) + load_tables(arguments.large, protocol=LARGE)
+    tables = with_context_rows(tables, arguments.context_rows)
     base: Path = arguments.base or arguments.output
     for folder in (base, arguments.output):
         folder.mkdir(parents=True, exist_ok=True)
@@ -208,6 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tables", type=Path, required=True)
     parser.add_argument("--large", type=Path, required=True)
     parser.add_argument("--only", nargs="+", help="names of tables")
+    parser.add_argument("--context-rows", type=int, help="learn from at most as many rows")
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--base", type=Path, help="folder of arms without learned features")
     parser.add_argument("--output", type=Path, required=True)

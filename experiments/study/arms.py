@@ -19,8 +19,8 @@ _BEYOND: dict[str, tuple[str, ...]] = {
     "deltanet_fs_decay_mixture": (_REMEDIED, "prior/mixture"),
     "deltanet_fs_decay_muon": (_REMEDIED, "learner/muon"),
 }
-"""Arms that the paper does not have: a control of Delta interleaved with a convolution, lengths that
-vary, sharing, and this project's additions."""
+"""Arms that the paper does not have: a control of Delta interleaved with a convolution, lengths
+that vary, sharing, and this project's additions."""
 
 _NEWER: dict[str, tuple[str, ...]] = {
     rule: (f"mixer/{rule}", "readout/causal", "strategy/comb_st")
