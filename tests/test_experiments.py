@@ -31,9 +31,9 @@ def test_the_demo_trains_scores_draws_and_goes_on_where_it_was(tmp_path, monkeyp
     forest = partial(RandomForestClassifier, 20, random_state=0)
     monkeypatch.setattr(scoring, "RandomForestClassifier", lambda **_: forest())
     assert demo.main() == 0
-    first = capsys.readouterr().out
-    assert "| wine |" in first
-    assert "tensorboard --logdir" in first
+    printed = capsys.readouterr().out
+    assert "| wine |" in printed
+    assert "tensorboard --logdir" in printed
     scores = pd.read_csv(tmp_path / "demo" / "scores.csv")
     assert set(scores["table"]) == {"wine"}
     assert "closed form" in set(scores["model"])
@@ -48,9 +48,11 @@ def test_the_demo_trains_scores_draws_and_goes_on_where_it_was(tmp_path, monkeyp
     # The same command again: there is nothing left to train, and this process has its imports.
     here = SimpleNamespace(run=lambda command, **_: program(command[3:]))
     monkeypatch.setattr(demo, "subprocess", here)
-    assert demo.main() == 0
+    checkpoint = tmp_path / "demo" / "version_0" / "last.ckpt"
+    before = checkpoint.stat().st_mtime_ns
+    assert demo.pretrain([*SMALLEST, two], tmp_path / "demo", None) == checkpoint
+    assert checkpoint.stat().st_mtime_ns == before
     assert [p.name for p in (tmp_path / "demo").glob("version_*")] == ["version_0"]
-    assert capsys.readouterr().out.split("| wine |")[1] == first.split("| wine |")[1]
 
 
 def test_a_long_table_is_what_predict_takes(tmp_path, monkeypatch):

@@ -105,11 +105,12 @@ def _agreed_in_16_bit(row: Result) -> bool:
 
 def run(job: Job, options: Options, folder: Path, deadline: float) -> list[Result]:
     """The rows of a process, and one for each unit that it did not finish."""
-    seconds = min(job.seconds, deadline - time.monotonic())
-    if seconds < 5:
+    left = deadline - time.monotonic()
+    if left < 5:
         return [Result(unit, "skipped", "no time was left") for unit in job.units]
     stem = job.units[0].replace("/", "_")
     path, log = folder / f"{stem}.jsonl", folder / f"{stem}.log"
+    seconds = min(job.seconds, left)
     work = {"units": job.units, "options": options, "path": str(path)}
     command = [sys.executable, "-m", "tools.gpu_check", "--worker", json.dumps(work)]
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
