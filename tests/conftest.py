@@ -34,7 +34,10 @@ CHECKED = [
     "ridge_inputs.inputs",
     "ridge_inputs.leave_one_out",
     "ridge_inputs.predictions",
+    "ridge_inputs.feature_sets",
     "ridge_inputs.solve",
+    "ridge_inputs.solve_rows",
+    "ridge_inputs.sums",
     "data.batch",
 ]
 install()

@@ -27,9 +27,9 @@ from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
 )
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.kernels.chosen import using
+from tabicl_linear.ridge_inputs.feature_sets import FeatureSet, Part
 from tabicl_linear.ridge_inputs.leave_one_out import solve
 from tabicl_linear.ridge_inputs.predictions import Solution
-from tabicl_linear.ridge_inputs.solve import FeatureSet, Part
 from tabicl_linear.solved_head.class_statistics import ClassStatistics, class_slots, folds
 from tabicl_linear.solved_head.network import LearnedFeatures, LearnedOptions
 from tabicl_linear.types import Bool, Float, Int, Tensor

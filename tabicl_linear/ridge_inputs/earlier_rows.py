@@ -13,6 +13,7 @@ import torch
 
 from tabicl_linear.ridge_inputs.class_map import scaled
 from tabicl_linear.ridge_inputs.devices import most_at_once
+from tabicl_linear.ridge_inputs.feature_sets import FeatureSet
 from tabicl_linear.ridge_inputs.options import RidgeOptions
 from tabicl_linear.ridge_inputs.predictions import (
     CONFIDENCES,
@@ -21,12 +22,7 @@ from tabicl_linear.ridge_inputs.predictions import (
     best_mixture,
 )
 from tabicl_linear.ridge_inputs.recent_rows import RecentRows
-from tabicl_linear.ridge_inputs.solve import (
-    FeatureSet,
-    Moments,
-    RidgeSums,
-    solve_weights,
-)
+from tabicl_linear.ridge_inputs.solve import solve_weights
 from tabicl_linear.ridge_inputs.solved import assert_solved
 from tabicl_linear.ridge_inputs.stretches import (
     Candidates,
@@ -41,6 +37,7 @@ from tabicl_linear.ridge_inputs.stretches import (
     least_wrong,
     mixed,
 )
+from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
 from tabicl_linear.types import Float, Tensor
 
 FEWEST = 16

@@ -6,8 +6,8 @@ from itertools import accumulate
 import torch
 from torch import nn
 
+from tabicl_linear.ridge_inputs.feature_sets import Part
 from tabicl_linear.ridge_inputs.options import KINDS, Kind, RidgeOptions
-from tabicl_linear.ridge_inputs.solve import Part
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 CLIP = 8.0

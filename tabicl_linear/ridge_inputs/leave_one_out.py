@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 
 from tabicl_linear.ridge_inputs.class_map import FittedMap, fit_class_map, scaled
+from tabicl_linear.ridge_inputs.feature_sets import SMALLEST_VARIANCE, FeatureSet, of_set
 from tabicl_linear.ridge_inputs.options import Calibration
 from tabicl_linear.ridge_inputs.predictions import (
     RidgePredictions,
@@ -15,19 +16,15 @@ from tabicl_linear.ridge_inputs.predictions import (
     confidence_losses,
 )
 from tabicl_linear.ridge_inputs.solve import (
-    SMALLEST_VARIANCE,
-    FeatureSet,
-    Moments,
     OfSums,
     Regression,
-    RidgeSums,
     chosen_penalties,
-    of_set,
     solve_moments,
-    solve_rows,
     without_own,
 )
+from tabicl_linear.ridge_inputs.solve_rows import solve_rows
 from tabicl_linear.ridge_inputs.solved import assert_solved
+from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
 from tabicl_linear.types import Float, Int, Tensor
 
 MOST_SAMPLED = 2048

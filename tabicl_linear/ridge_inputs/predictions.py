@@ -8,7 +8,7 @@ import torch
 
 from tabicl_linear.embedding.constants import constants
 from tabicl_linear.ridge_inputs.class_map import mapped
-from tabicl_linear.ridge_inputs.solve import FeatureSet, of_set
+from tabicl_linear.ridge_inputs.feature_sets import FeatureSet, of_set
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 CONFIDENCES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 
 from tabicl_linear.ridge_inputs.class_map import mapped, scaled
+from tabicl_linear.ridge_inputs.feature_sets import SMALLEST_VARIANCE, FeatureSet, of_set
 from tabicl_linear.ridge_inputs.predictions import (
     RidgePredictions,
     Solution,
@@ -17,7 +18,6 @@ from tabicl_linear.ridge_inputs.predictions import (
     offset_shares,
 )
 from tabicl_linear.ridge_inputs.recent_rows import RecentRows
-from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, FeatureSet, of_set
 from tabicl_linear.types import Bool, Float, Tensor
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from tabicl_linear.ridge_inputs.solve import Part
+from tabicl_linear.ridge_inputs.feature_sets import Part
 
 KINDS = (Part(slice(0, 3), 0.5), Part(slice(5, 9), 2.0))
 """Of 9 features: those in between belong to no kind of the set."""

@@ -17,8 +17,9 @@ from tabicl_linear.model import Architecture, InContextModel
 from tabicl_linear.readouts import FinalState
 from tabicl_linear.ridge_inputs import RidgeOptions
 from tabicl_linear.ridge_inputs.class_map import BIAS_PENALTY, SHARE_PENALTY
+from tabicl_linear.ridge_inputs.feature_sets import of_set
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
-from tabicl_linear.ridge_inputs.solve import of_set, solve_rows
+from tabicl_linear.ridge_inputs.solve_rows import solve_rows
 from tabicl_linear.strategies.combined import Combined
 
 EXACT = RMS[torch.float64]

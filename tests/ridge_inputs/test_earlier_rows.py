@@ -17,8 +17,8 @@ from tabicl_linear.ridge_inputs import (
     recent_rows,
 )
 from tabicl_linear.ridge_inputs.earlier_rows import EarlierRows, Rules
+from tabicl_linear.ridge_inputs.feature_sets import Part
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, CONFIDENCES
-from tabicl_linear.ridge_inputs.solve import Part
 
 EXACT = RMS[torch.float64]
 MOVES = 1e-6

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from tolerances import RMS, assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tabicl_linear.ridge_inputs.feature_sets import Part
 from tabicl_linear.ridge_inputs.features import CLIP, RidgeFeatures
 from tabicl_linear.ridge_inputs.options import KINDS, RidgeOptions
-from tabicl_linear.ridge_inputs.solve import Part
 
 SMALL = RidgeOptions(num_tanh=3, num_cosine=5, num_trees=4, tree_depth=2)
 OPTIONS = replace(SMALL, sets=(dict.fromkeys(KINDS, 1.0),))

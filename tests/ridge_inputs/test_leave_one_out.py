@@ -13,8 +13,11 @@ from tabicl_linear.embedding.statistics import context_statistics
 from tabicl_linear.kernels.state import tensors
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, leave_one_out
 from tabicl_linear.ridge_inputs.class_map import FittedMap, fit_class_map, mapped, scaled
+from tabicl_linear.ridge_inputs.feature_sets import Part, of_set
 from tabicl_linear.ridge_inputs.predictions import CONFIDENCES
-from tabicl_linear.ridge_inputs.solve import Part, RidgeSums, of_set, solve_rows, solve_sums
+from tabicl_linear.ridge_inputs.solve import solve_sums
+from tabicl_linear.ridge_inputs.solve_rows import solve_rows
+from tabicl_linear.ridge_inputs.sums import RidgeSums
 
 EXACT = RMS[torch.float64]
 SETS = (

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from tolerances import CONTRACT, RMS, assert_close
 
+from tabicl_linear.ridge_inputs.feature_sets import Part
 from tabicl_linear.ridge_inputs.predictions import (
     ABSENT_LOGIT,
     CONFIDENCES,
@@ -15,7 +16,6 @@ from tabicl_linear.ridge_inputs.predictions import (
     best_mixture,
     confidence_losses,
 )
-from tabicl_linear.ridge_inputs.solve import Part
 
 
 def predictions(rows: int = 5) -> RidgePredictions:

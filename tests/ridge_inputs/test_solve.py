@@ -17,14 +17,10 @@ from ridge_inputs.by_hand import (
 from tolerances import CONTRACT, RMS, assert_close, relative_rms
 
 from tabicl_linear.kernels.state import tensors
-from tabicl_linear.ridge_inputs.solve import (
-    LARGEST_LEVERAGE,
-    Regression,
-    RidgeSums,
-    of_set,
-    solve_rows,
-    solve_sums,
-)
+from tabicl_linear.ridge_inputs.feature_sets import of_set
+from tabicl_linear.ridge_inputs.solve import LARGEST_LEVERAGE, Regression, solve_sums
+from tabicl_linear.ridge_inputs.solve_rows import solve_rows
+from tabicl_linear.ridge_inputs.sums import RidgeSums
 
 EXACT = RMS[torch.float64]
 

@@ -33,7 +33,7 @@ from tabicl_linear.ridge_inputs.earlier_rows import Candidates, EarlierRows
 from tabicl_linear.ridge_inputs.inputs import RidgeState
 from tabicl_linear.ridge_inputs.predictions import Solution
 from tabicl_linear.ridge_inputs.recent_rows import RecentRows
-from tabicl_linear.ridge_inputs.solve import RidgeSums
+from tabicl_linear.ridge_inputs.sums import RidgeSums
 
 RECORDS: Mapping[str, type] = {
     "BlockStates": BlockStates,

@@ -9,16 +9,12 @@ from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.ridge_inputs.feature_sets import FeatureSet, of_set
 from tabicl_linear.ridge_inputs.predictions import best_mixture
-from tabicl_linear.ridge_inputs.solve import (
-    FeatureSet,
-    Moments,
-    RidgeSums,
-    of_set,
-    solve_moments,
-    solve_rows,
-)
+from tabicl_linear.ridge_inputs.solve import solve_moments
+from tabicl_linear.ridge_inputs.solve_rows import solve_rows
 from tabicl_linear.ridge_inputs.solved import assert_solved
+from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
 from tabicl_linear.types import Float, Int, Tensor
 
 Penalties = Sequence[Sequence[float]]

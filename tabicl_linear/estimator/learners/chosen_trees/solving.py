@@ -18,8 +18,10 @@ from tabicl_linear.kernels.cholesky import factored_, solved
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import shared_leaves
 from tabicl_linear.kernels.triangular import squared_lengths
-from tabicl_linear.ridge_inputs.solve import SMALLEST_VARIANCE, Part, RidgeSums, solve_sums
+from tabicl_linear.ridge_inputs.feature_sets import SMALLEST_VARIANCE, Part
+from tabicl_linear.ridge_inputs.solve import solve_sums
 from tabicl_linear.ridge_inputs.solved import assert_solved
+from tabicl_linear.ridge_inputs.sums import RidgeSums
 from tabicl_linear.types import Float, Int, Tensor
 
 ROWS_OF_PRODUCTS = 320

@@ -5,8 +5,8 @@ import torch
 from tolerances import RMS, assert_close
 
 from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import solve_alone
+from tabicl_linear.ridge_inputs.feature_sets import Part, of_set
 from tabicl_linear.ridge_inputs.leave_one_out import solve
-from tabicl_linear.ridge_inputs.solve import Part, of_set
 
 SETS = [
     [Part(slice(0, 30), 1.0), Part(slice(30, 50), 1.0)],
