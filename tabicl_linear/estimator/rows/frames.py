@@ -13,9 +13,12 @@ import pyarrow as pa
 from pandas.api.types import is_scalar
 
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.category_names import place_of, text_of
 
 CONVERTED = ("polars", "pyarrow")
 """Libraries whose frames and columns are converted; polars is not imported for it."""
+WITH_GAPS = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+"""Types of pandas for whole numbers with gaps; floats, which it would take, have 16 digits."""
 LARGEST = int(sys.float_info.max)
 """Integers beyond this are infinite as float64."""
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
@@ -47,6 +50,8 @@ def from_other_library(values: Any) -> Any:
     except pa.ArrowInvalid as error:  # text that is no UTF-8
         raise _unreadable(what, error) from error
     try:
+        if kind.__name__ in ("DataFrame", "Table", "RecordBatch"):
+            return _as_pandas(values)
         return values.to_pandas()
     # Both libraries raise errors of many kinds, by the type of a column.
     except Exception as error:
@@ -60,6 +65,30 @@ def from_other_library(values: Any) -> Any:
         if kind.__name__ in ("Table", "RecordBatch"):
             return computable(_converted(values, what, {"types_mapper": pd.ArrowDtype}))
         raise _unreadable(what, error) from error
+
+
+def _as_pandas(values: Any) -> pd.DataFrame:
+    """A frame of polars, or a table of Arrow; whole numbers with gaps keep all their digits.
+
+    Categories that only say in which order values came are sorted as text is.
+    """
+    if isinstance(values, pa.Table | pa.RecordBatch):
+        metadata = values.schema.pandas_metadata or {}
+        index = metadata.get("index_columns", [])
+        named = zip(values.schema.names, values.columns, strict=True)
+        columns = [column for name, column in named if name not in index]
+    else:
+        metadata = {}
+        columns = [part.to_arrow() if part.dtype.is_integer() else None for part in values]
+    gaps = [i for i, c in enumerate(columns) if c and c.type in WITH_GAPS and c.null_count]
+    frame: pd.DataFrame = values.to_pandas(split_blocks=bool(gaps))
+    for place in gaps:
+        frame.isetitem(place, columns[place].to_pandas(types_mapper=WITH_GAPS.get).array)
+    for place, dtype in enumerate(() if metadata else frame.dtypes):
+        if isinstance(dtype, pd.CategoricalDtype) and not dtype.ordered:
+            categories = sorted(dtype.categories, key=lambda value: place_of(text_of(value)))
+            frame.isetitem(place, frame.iloc[:, place].cat.set_categories(categories))
+    return frame
 
 
 def _converted(values: Any, what: str, options: dict[str, Any]) -> Any:

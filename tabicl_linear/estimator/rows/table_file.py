@@ -113,42 +113,39 @@ class TableFile:
         self.require(name)
         with self._faults():
             if self.is_typed:
-                return pd.read_parquet(self.path, columns=[name])[name]
+                with self._parquet() as file:
+                    return self._frame_of(file.read([name]))[name]
             with self._bytes() as stream:
                 options = self._options(texts=(), as_written=(name,))
                 return typed_labels(pd.read_csv(stream, usecols=[name], **options)[name])
 
     def texts(self) -> list[str]:
-        """Columns whose first piece holds text, or ids that are read as text (see `frame`)."""
+        """Columns whose first piece holds text."""
         # Closed here: a signal while Python drops the iterator would be lost.
         with closing(self.pieces(texts=())) as pieces:
             first = next(pieces, None)
-        if first is None:
-            return []
-        rounded = set(_rounded(first))
-        return [name for name in self.columns if name in rounded or is_text(first[name])]
+        return [] if first is None else [name for name in self.columns if is_text(first[name])]
 
     def frame(self, texts: Sequence[str] = ()) -> pd.DataFrame:
         """All rows, of which there must be one.
 
-        `texts` are columns of a file of text that are text whatever they look like. So are whole
-        numbers beyond 2**53 with gaps among them: pandas makes of them floats of fewer digits.
+        `texts` are columns of a file of text that are text whatever they look like.
         """
         with self._faults():
             if self.is_typed:
                 with self._parquet() as file:
                     frame = self._frame_of(file.read(self.columns))
             else:
-                frame = self._text_frame(texts)
-                if rounded := _rounded(frame):
-                    frame = self._text_frame((*texts, *rounded))
+                with self._bytes() as stream:
+                    frame = pd.read_csv(stream, **self._options(texts, self._text.as_written))
+                if long := [name for name in _long_numbers(frame) if frame[name].hasnans]:
+                    with self._bytes() as stream:
+                        options = self._options(long, ())
+                        columns = pd.read_csv(stream, usecols=long, **options)
+                    for name in long:
+                        frame[name] = _all_digits(columns[name])
         if len(frame) == 0:
             raise no_rows(self.name)
-        return frame
-
-    def _text_frame(self, texts: Sequence[str]) -> pd.DataFrame:
-        with self._bytes() as stream:
-            frame: pd.DataFrame = pd.read_csv(stream, **self._options(texts, self._text.as_written))
         return frame
 
     def pieces(
@@ -168,13 +165,31 @@ class TableFile:
                     for batch in file.iter_batches(ROWS_PER_PIECE, columns=names):
                         yield self._frame_of(batch)
                 return
-            # All columns, since `usecols` would cut rows that are too long.
-            options = self._options(texts, self._text.as_written)
-            with (
-                self._bytes() as stream,
-                pd.read_csv(stream, chunksize=ROWS_PER_PIECE, **options) as reader,
-            ):
-                yield from (piece[names] for piece in reader if len(piece))
+            yield from self._pieces_of_text(names, texts)
+
+    def _pieces_of_text(
+        self, names: Sequence[str], texts: Sequence[str], long: Sequence[str] | None = None
+    ) -> Generator[pd.DataFrame, None, None]:
+        """Pieces in which the columns of `_long_numbers` of the first one keep all digits."""
+        # All columns, since `usecols` would cut rows that are too long.
+        options = self._options((*texts, *(long or ())), self._text.as_written)
+        with (
+            self._bytes() as stream,
+            pd.read_csv(stream, chunksize=ROWS_PER_PIECE, **options) as reader,
+        ):
+            for piece in reader:
+                if long is None:
+                    # Later pieces may have gaps where the first has none.
+                    long = _long_numbers(piece)
+                    if long:
+                        break
+                for name in long:
+                    piece[name] = _all_digits(piece[name])
+                if len(piece):
+                    yield piece[names]
+            else:
+                return
+        yield from self._pieces_of_text(names, texts, long)
 
     def _options(self, texts: Sequence[str], as_written: Sequence[str]) -> dict[str, Any]:
         """Arguments of `pandas.read_csv`."""
@@ -235,6 +250,8 @@ class TableFile:
     def _frame_of(self, rows: "pa.Table | pa.RecordBatch") -> pd.DataFrame:
         try:
             frame: pd.DataFrame = from_other_library(rows)
+            # The file may also say that pandas had numbers or tuples as names.
+            frame.columns = rows.schema.names
             return frame
         except DataError as error:
             raise DataError(f"{self.name}: {error}") from error
@@ -330,13 +347,23 @@ def is_text(column: "pd.Series[Any]") -> bool:
     return bool(dtypes.infer_dtype(values, skipna=True) == "string")
 
 
-def _rounded(table: pd.DataFrame) -> list[str]:
-    """Columns of floats that were whole numbers in the file, of more digits than floats have."""
+def _long_numbers(table: pd.DataFrame) -> list[str]:
+    """Columns of whole numbers of a file of text, some of more digits than floats have."""
     return [
         name
-        for name, cells in table.select_dtypes(np.float64).items()
-        if cells.hasnans and (cells.abs() >= 2**53).any() and (cells.dropna() % 1 == 0).all()
+        for name, cells in table.select_dtypes(["int64", "uint64", "float64"]).items()
+        if (cells.abs() >= 2**53).any()
+        and (cells.dtype.kind != "f" or (cells.hasnans and (cells.dropna() % 1 == 0).all()))
     ]
+
+
+def _all_digits(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Numbers from text; whole ones in a type of pandas that has gaps, and more than 16 digits."""
+    try:
+        numbers = pd.to_numeric(texts, dtype_backend="numpy_nullable")
+    except ValueError:  # text among them
+        return texts
+    return numbers.astype(np.float64) if dtypes.is_float_dtype(numbers.dtype) else numbers
 
 
 def check_present(labels: "pd.Series[Any]", name: str) -> None:

@@ -55,6 +55,8 @@ TYPED = {
     "timestamp": [datetime(2024, 1, 1 + i, i, tzinfo=UTC) for i in range(20)],
     "bool": [i % 3 == 0 if i % 4 else None for i in range(20)],
     "int": [i if i % 4 else None for i in range(20)],
+    "long": [2**53 + i if i % 4 else None for i in range(20)],
+    "dictionary": pa.array(list("zax10") * 4).dictionary_encode(),
 }
 
 
@@ -119,15 +121,50 @@ def test_unreadable_files_are_named_with_the_reason(name, content, message, tmp_
         TableFile(tmp_path)
 
 
-def test_ids_with_gaps_keep_their_digits(tmp_path):
-    """pandas makes floats of whole numbers among which some are missing, of 16 digits."""
-    ids = ["4611686018427387905", "", "4611686018427387906", "9223372036854775807"]
-    lines = [f"{cell},{cell[:3]},{number}" for cell, number in zip(ids, "1234", strict=True)]
-    (tmp_path / "t.csv").write_text("\n".join(["id,short,amount", *lines]) + "e20\n")
-    file = TableFile(tmp_path / "t.csv")
-    for table in (file.frame(), next(file.pieces())):
-        assert table["id"].fillna("").tolist() == ids
-        assert [table[name].dtype.kind for name in ("short", "amount")] == ["f", "f"]
+IDS = [4611686018427387905, None, 4611686018427387906, 9223372036854775807]
+"""pandas makes floats of whole numbers among which some are missing, of 16 digits."""
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_ids_with_gaps_keep_their_digits(in_pieces, tmp_path):
+    lines = [f"{'' if cell is None else cell},{str(cell)[:3]}" for cell in IDS]
+    amounts = "\n".join(f"{line},{number}" for number, line in enumerate(lines))
+    (tmp_path / "t.csv").write_text(f"id,short,amount\n{amounts}e20\n".replace("Non", ""))
+    columns = {"id": pa.array(IDS), "short": [461, None, 461, 922]}
+    hashes = pa.array([None if cell is None else cell + 2**63 for cell in IDS], pa.uint64())
+    parquet.write_table(pa.table({**columns, "hash": hashes}), tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        file = TableFile(tmp_path / name)
+        assert "id" not in file.texts()
+        table = next(file.pieces()) if in_pieces else file.frame()
+        assert table["id"].dtype == "Int64"
+        assert table["id"].tolist() == [pd.NA if cell is None else cell for cell in IDS]
+        others = {"csv": ["float64", "float64"], "parquet": ["Int64", "UInt64"]}
+        assert table.dtypes.iloc[1:].tolist() == others[name[2:]]
+    assert table["hash"].dropna().tolist() == [cell + 2**63 for cell in IDS if cell]
+
+
+def test_later_pieces_of_ids_have_gaps(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_file, "ROWS_PER_PIECE", 2)
+    (tmp_path / "t.csv").write_text("a,b\n9007199254740993,1\n3,2\n,3\n9007199254740995,4\nx,5\n")
+    pieces = list(TableFile(tmp_path / "t.csv").pieces(texts=()))
+    assert [piece["a"].dropna().tolist() for piece in pieces] == [
+        [2**53 + 1, 3],
+        [2**53 + 3],
+        ["x"],
+    ]
+    assert TableFile(tmp_path / "t.csv").num_rows() == 5
+
+
+def test_names_are_those_in_the_file(tmp_path):
+    """pandas describes beside them that they were numbers or tuples."""
+    for names in ([0, 1], [("a", "x"), ("b", "y")]):
+        frame = pd.DataFrame([[1, "x"], [2, "y"]], columns=pd.Index(names))
+        frame.to_parquet(tmp_path / "t.parquet")
+        file = TableFile(tmp_path / "t.parquet")
+        texts = [str(name) for name in names]
+        assert file.columns == file.frame().columns.tolist() == texts
+        assert file.labels(texts[1]).tolist() == ["x", "y"]
 
 
 def test_texts_stay_texts_in_pieces_that_look_like_numbers(tmp_path, monkeypatch):
