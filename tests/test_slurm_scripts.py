@@ -1,6 +1,7 @@
 """The batch scripts, with stand-ins for the scheduler's commands and for Python."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -74,3 +75,11 @@ def test_a_training_goes_on_from_its_newest_checkpoint(batch, tmp_path):
     assert "--trainer.precision 16-mixed" in second
     assert requeue == "requeue 7"
     assert third.endswith("last.ckpt")
+
+
+@pytest.mark.parametrize("name", ["a5000.sbatch", "rtx2080ti.sbatch", "study.sbatch"])
+def test_the_log_lies_in_a_folder_that_a_fresh_clone_has(name):
+    """SLURM makes no folder for it: the job would fail, and there would be no log to say so."""
+    script = (ROOT / "slurm" / name).read_text()
+    (log,) = re.findall(r"^#SBATCH --output=(.*)$", script, re.MULTILINE)
+    assert Path(log).parent == Path("slurm")
