@@ -11,6 +11,8 @@ if [ -n "$newest" ]; then
     options+=(--ckpt_path "$newest")
 fi
 
+# From SLURM 22.05 on, srun does not take this number from the job.
+export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 srun --kill-on-bad-exit=0 "$PYTHON" -m tabicl_linear fit "${options[@]}"
 code=$?
 if [ "$code" -eq 143 ] && [ -n "$(ls "$ROOT"/version_*/last.ckpt 2>/dev/null)" ]; then

@@ -1,6 +1,7 @@
 """The batch scripts, with stand-ins for the scheduler's commands and for Python."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -22,12 +23,15 @@ while true; do sleep 0.05; done
 def batch(tmp_path):
     """Starts a batch script; `.log` has all that it called."""
     programs = {"python": PROGRAM, "scontrol": '#!/bin/bash\necho "$@" >> "$LOG"\n'}
-    programs["srun"] = '#!/bin/bash\nshift\nexec "$@"\n'
+    programs["srun"] = (
+        '#!/bin/bash\nshift\necho "cpus $SRUN_CPUS_PER_TASK" >> "$LOG.srun"\nexec "$@"\n'
+    )
     for name, text in programs.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     log = tmp_path / "log"
     slurm = {"JOB_ID": "7", "ARRAY_JOB_ID": "7", "ARRAY_TASK_ID": "1", "ARRAY_TASK_COUNT": "8"}
+    slurm["CPUS_PER_TASK"] = "2"
 
     def start(name, **more):
         environment = {"LOG": str(log), "PYTHON": str(tmp_path / "python"), **more}
@@ -74,3 +78,21 @@ def test_a_training_goes_on_from_its_newest_checkpoint(batch, tmp_path):
     assert "--trainer.precision 16-mixed" in second
     assert requeue == "requeue 7"
     assert third.endswith("last.ckpt")
+    assert set((tmp_path / "log.srun").read_text().splitlines()) == {"cpus 2"}
+
+
+@pytest.mark.parametrize("name", ["a5000.sbatch", "rtx2080ti.sbatch", "study.sbatch"])
+def test_the_log_lies_in_a_folder_that_a_fresh_clone_has(name):
+    """SLURM makes no folder for it: the job would fail, and there would be no log to say so."""
+    script = (ROOT / "slurm" / name).read_text()
+    (log,) = re.findall(r"^#SBATCH --output=(.*)$", script, re.MULTILINE)
+    assert Path(log).parent == Path("slurm")
+
+
+@pytest.mark.parametrize("name", ["a5000.sbatch", "rtx2080ti.sbatch", "study.sbatch"])
+def test_gpus_are_asked_for_in_a_way_that_sbatch_takes(name):
+    """It refuses `--gpus-per-task` without `--ntasks`."""
+    script = (ROOT / "slurm" / name).read_text()
+    assert "#SBATCH --nodes=1\n" in script
+    assert re.search(r"^#SBATCH --gpus-per-node=\d$", script, re.MULTILINE)
+    assert "--gpus-per-task" not in script

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 RESULTS = "oracle.csv"
 METRICS = {"roc_auc": "ROC-AUC", "accuracy": "accuracy", "log_loss": "log-loss"}
+OF_SYNTHETIC = {"datasets": 10, "rows": 8000, "data_seed": 42}
+OF_TABLE = {"folds": 5}
+"""Options of one kind of data alone, with their defaults."""
 
 
 def main(argv: list[str]) -> int:
@@ -24,6 +27,7 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     if (arguments.table is None) != (arguments.target is None):
         raise ConfigError("--table and --target: give both, or neither for synthetic datasets.")
+    _complete(arguments)
     if arguments.folds < 2:
         raise ConfigError(f"--folds {arguments.folds}: give at least 2.")
     names = names_of(arguments.checkpoint, arguments.names)
@@ -52,6 +56,24 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _complete(arguments: argparse.Namespace) -> None:
+    """Fill in the defaults of the data; refuse options of the other kind.
+
+    Raises:
+        ConfigError: There is one, which would change nothing.
+    """
+    foreign, remedy = OF_SYNTHETIC, "it is for synthetic datasets; leave it out beside --table"
+    if arguments.table is None:
+        foreign, remedy = OF_TABLE, "it is for a table; give --table, or leave it out"
+    for name in foreign:
+        if getattr(arguments, name) is not None:
+            option = f"--{name.replace('_', '-')} {getattr(arguments, name)}"
+            raise ConfigError(f"{option}: {remedy}.")
+    for name, default in (OF_SYNTHETIC | OF_TABLE).items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, default)
+
+
 def _parser() -> OneLineArgumentParser:
     parser = OneLineArgumentParser(
         prog="tabicl-linear oracle",
@@ -63,13 +85,13 @@ def _parser() -> OneLineArgumentParser:
     add = parser.add_argument
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the run")
     synthetic = parser.add_argument_group("synthetic datasets, those of `tabicl-linear lengths`")
-    synthetic.add_argument("--datasets", type=count, default=10, help="how many (10)")
-    synthetic.add_argument("--rows", type=count, default=8000, help="context rows (8000)")
-    synthetic.add_argument("--data-seed", type=int, default=42, help="of the datasets (42)")
+    synthetic.add_argument("--datasets", type=count, help="how many (10)")
+    synthetic.add_argument("--rows", type=count, help="context rows (8000)")
+    synthetic.add_argument("--data-seed", type=int, help="of the datasets (42)")
     table = parser.add_argument_group("a table in their place")
     table.add_argument("--table", type=Path, metavar="FILE", help="CSV or Parquet")
     table.add_argument("--target", metavar="COLUMN", help="what to predict")
-    table.add_argument("--folds", type=count, default=5, help="of the cross-validation (5)")
+    table.add_argument("--folds", type=count, help="of the cross-validation (5)")
     of_oracle = parser.add_argument_group("optimisation; defaults of OracleOptions")
     add = of_oracle.add_argument
     add("--start", choices=("training_rows", "all_rows"), help="rows of the starting state")

@@ -1,24 +1,30 @@
 """`tabicl-linear report DIR ...`: statistics, tables and figures of benchmark results."""
 
 import argparse
+import re
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tabicl_linear.cli.extras import BENCHMARKS, require
-from tabicl_linear.cli.outputs import writing_to
+from tabicl_linear.cli.outputs import say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 
+FILES = "files.txt"
+"""Names of all other files of the report, for the next one in the folder."""
+
 
 def main(argv: list[str]) -> int:
-    """Read the folders, write the report into one; return the exit code."""
+    """Read the folders, write the report into one; return the exit code, 1 if nothing compares."""
     arguments = _parser().parse_args(argv)
     require(BENCHMARKS, "report")
     output: Path = arguments.output or arguments.folders[0] / "report"
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output {output} is a file; name a folder.")
+    from tabicl_linear.report.coverage import coverage
     from tabicl_linear.report.document import document
     from tabicl_linear.report.results import read
 
@@ -29,14 +35,27 @@ def main(argv: list[str]) -> int:
         command=shlex.join(["tabicl-linear", "report", *argv]),
     )
     with writing_to(output):
-        for name, text in files.items():
-            path = output / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with written_whole(path) as partial:
-                partial.write_text(text, encoding="utf-8", newline="\n")
+        _write(files, output)
+    say(f"Wrote {len(files)} files into {output}; begin with report.html")
+    if not any(coverage(results, name).common for name in results.protocols):
+        say("no table has scores of every model: nothing is compared; the page says why", "report")
+        return 1
     sys.stdout.write(files["tables/means.md"])
-    sys.stderr.write(f"Wrote {len(files)} files into {output}; begin with report.html\n")
     return 0
+
+
+def _write(files: Mapping[str, str], output: Path) -> None:
+    """Write texts by path, and remove tables and figures of the last report that this has not."""
+    listed = output / FILES
+    former = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
+    for name, text in {**files, FILES: "".join(f"{name}\n" for name in files)}.items():
+        path = output / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as partial:
+            partial.write_text(text, encoding="utf-8", newline="\n")
+    for name in set(former) - set(files):
+        if re.fullmatch(r"(tables|figures)/[^/]*\.(md|tex|csv|svg)", name):
+            (output / name).unlink(missing_ok=True)
 
 
 def _parser() -> OneLineArgumentParser:

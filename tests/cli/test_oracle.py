@@ -88,6 +88,11 @@ def test_the_authors_variant_is_another_run(tmp_path, checkpoint, capsys):
         (["--table", "TABLE", "--target", "a"], ["a"]),
         (["--table", "TABLE", "--target", "y", "--folds", "100"], ["fewer than 100 folds"]),
         (["--table", "TABLE", "--target", "y", "--folds", "1"], ["--folds 1"]),
+        *(
+            (["--table", "TABLE", "--target", "y", option, "9"], [f"{option} 9", "synthetic"])
+            for option in ("--rows", "--datasets", "--data-seed")
+        ),
+        (["--folds", "3"], ["--folds 3", "--table"]),
         (["--learning-rate", "0"], ["learning_rate=0.0"]),
         (["--held-out", "1"], ["held_out=1.0"]),
         (["--rows", "3"], ["length 3", "5 classes"]),

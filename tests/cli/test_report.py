@@ -3,7 +3,7 @@
 import importlib.util
 
 import pytest
-from report.folders import rows, write
+from report.folders import fail, rows, write
 
 from tabicl_linear.__main__ import main
 
@@ -21,7 +21,7 @@ def test_a_report_lies_in_the_folder_of_its_results(folder, capsys):
     assert "| deltanet |" in captured.out
     assert captured.err.splitlines()[-1].endswith("begin with report.html")
     assert {path.name for path in (folder / "report").iterdir()} == {
-        *("report.html", "report.md", "pairs.csv", "figures", "tables")
+        *("report.html", "report.md", "files.txt", "pairs.csv", "figures", "tables")
     }
     assert f"report {folder} --name" in (folder / "report" / "report.html").read_text()
     assert not list(folder.rglob("*.partial"))
@@ -33,6 +33,24 @@ def test_a_report_is_written_anew_and_elsewhere(folder, tmp_path):
     assert main(["report", str(folder), "--models", "last", "--output", str(output)]) == 0
     assert "| last |" in (output / "report.md").read_text()
     assert not (folder / "report").exists()
+
+
+def test_nothing_to_compare_is_said_and_leaves_no_older_table(folder, tmp_path, capsys):
+    output = folder / "report"
+    assert main(["report", str(folder)]) == 0
+    (output / "tables" / "mine.csv").write_text("kept")
+    failed = rows("a", [0.5])
+    for fold in (0, 1):
+        fail(failed, "t0", fold, "no memory")
+    other = write(tmp_path / "other", failed)
+    capsys.readouterr()
+    assert main(["report", str(other), "--output", str(output)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1].startswith("tabicl-linear report: no table has scores")
+    assert "no memory" in (output / "report.md").read_text()
+    assert {path.stem for path in (output / "tables").iterdir()} == {"means", "missing", "mine"}
+    assert not list((output / "figures").iterdir())
 
 
 @pytest.mark.parametrize(

@@ -127,3 +127,25 @@ def test_a_reader_that_has_seen_enough_ends_it_without_a_word(unbuffered):
             stderr=subprocess.PIPE,
         )
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "Bad file")]
+)
+def test_an_output_that_cannot_be_written_is_one_line(unbuffered, redirection, why):
+    done = subprocess.run(
+        f"exec {sys.executable} -m tabicl_linear --version {redirection}",
+        shell=True,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"tabicl-linear: standard output: {why}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_closed_standard_error_loses_what_is_said_and_nothing_else():
+    command = f"exec {sys.executable} -m tabicl_linear train 2>&-"
+    assert subprocess.run(command, shell=True).returncode == 2
