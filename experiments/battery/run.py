@@ -8,8 +8,8 @@ scores are kept by problem and model, so use a new folder after a change of code
 """
 
 import argparse
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from experiments.battery.problems import PROBLEMS, Problem, Sample, sample
 from experiments.development.baselines import NativeCatBoost
+from experiments.development.rows import completed
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.evaluation.baselines import BASELINES
 from tabicl_linear.evaluation.metrics import mean_log_loss, try_out
@@ -33,12 +34,13 @@ MODELS: dict[str, Callable[[], ClassifierMixin]] = {
 }
 
 
-def excess(model: ClassifierMixin, rows: Sample) -> tuple[float, float]:
+def measure(model: str, rows: Sample) -> dict[str, float]:
     """Log-loss of the queries above that of the truth, in nats, and CPU seconds of the model."""
-    trial = try_out(model, rows.x, rows.y.astype(object), rows.queries)
+    trial = try_out(MODELS[model](), rows.x, rows.y.astype(object), rows.queries)
     result = mean_log_loss(trial.probabilities, rows.labels.astype(object), trial.classes)
     best = -np.log(rows.truth[np.arange(len(rows.labels)), rows.labels]).mean()
-    return result - float(best), trial.fit_cpu_seconds + trial.predict_cpu_seconds
+    seconds = trial.fit_cpu_seconds + trial.predict_cpu_seconds
+    return {"excess": result - float(best), "seconds": seconds}
 
 
 def markdown(scores: pd.DataFrame) -> str:
@@ -53,28 +55,22 @@ def markdown(scores: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def run(output: Path, problems: Sequence[Problem], models: Sequence[str]) -> str:
-    """Score what is missing; return the table."""
-    output.mkdir(parents=True, exist_ok=True)
-    path = output / "scores.csv"
-    records = pd.read_csv(path).to_dict("records") if path.exists() else []
-    present = {(row["problem"], row["model"]) for row in records}
+def _work(
+    problems: Sequence[Problem], models: Sequence[str]
+) -> Iterator[tuple[dict[str, object], Callable[[], dict[str, float]]]]:
     for problem in tqdm(problems, unit="problem", disable=None):
         rows = sample(problem)
-        for name in models:
-            if (problem.name, name) in present:
-                continue
-            above, seconds = excess(MODELS[name](), rows)
-            records.append(
-                {"problem": problem.name, "model": name, "excess": above, "seconds": seconds}
-            )
-            with written_whole(path) as partial:
-                pd.DataFrame(records).to_csv(partial, index=False)
+        for model in models:
+            yield {"problem": problem.name, "model": model}, partial(measure, model, rows)
+
+
+def run(output: Path, problems: Sequence[Problem], models: Sequence[str]) -> str:
+    """Score what is missing; return the table."""
+    scores = completed(output / "scores.csv", _work(problems, models))
     names = {problem.name for problem in problems}
-    scores = pd.DataFrame(records)
     text = markdown(scores[scores["problem"].isin(names) & scores["model"].isin(models)])
-    with written_whole(output / "battery.md") as partial:
-        partial.write_text(text + "\n")
+    with written_whole(output / "battery.md") as whole:
+        whole.write_text(text + "\n")
     return text
 
 
@@ -86,10 +82,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--output", type=Path, default=Path("runs/battery"))
     arguments = parser.parse_args(argv)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        problems = [problem for problem in PROBLEMS if problem.name in arguments.only]
-        print(run(arguments.output, problems, arguments.models))
+    problems = [problem for problem in PROBLEMS if problem.name in arguments.only]
+    print(run(arguments.output, problems, arguments.models))
     return 0
 
 

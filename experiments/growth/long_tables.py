@@ -9,6 +9,7 @@ the same command goes on; use a new folder after a change of code.
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
@@ -20,12 +21,12 @@ from sklearn.ensemble import RandomForestClassifier
 from tqdm import tqdm
 
 from experiments.development.comparison import by_table, markdown
-from experiments.development.scoring import METRICS, Scores
+from experiments.development.rows import completed
+from experiments.development.scoring import METRICS
 from tabicl_linear import RandomFeatureRidge
 from tabicl_linear.config import build_data
 from tabicl_linear.estimator.learners.chosen_trees import divisions
 from tabicl_linear.evaluation.metrics import score, try_out
-from tabicl_linear.files import written_whole
 from tabicl_linear.priors import TaskShape
 
 PRIOR = Path(__file__).parents[2] / "configs" / "prior" / "wide.yaml"
@@ -68,7 +69,7 @@ def _is_informative(x: np.ndarray, y: np.ndarray) -> bool:
     return bool(commonest + LEAST_GAIN < accuracy < MOST_ACCURACY)
 
 
-def measure(table: LongTable, growing: int) -> Scores:
+def measure(table: LongTable, growing: int) -> dict[str, float]:
     """Scores of trees that are grown on so many rows of each half."""
     labels = table.y.astype(str).astype(object)
     with patch.multiple(divisions, LEAST_GROWING=growing, MOST_GROWING=growing):
@@ -76,11 +77,8 @@ def measure(table: LongTable, growing: int) -> Scores:
             RandomFeatureRidge(), table.x[:-QUERIES], labels[:-QUERIES], table.x[-QUERIES:]
         )
     scores = score(trial.probabilities, labels[-QUERIES:], trial.classes)
-    return Scores(
-        *(getattr(scores, name) for name in METRICS),
-        fit_seconds=trial.fit_cpu_seconds,
-        predict_seconds=trial.predict_cpu_seconds,
-    )
+    seconds = {"fit_seconds": trial.fit_cpu_seconds, "predict_seconds": trial.predict_cpu_seconds}
+    return {name: getattr(scores, name) for name in METRICS} | seconds
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -91,21 +89,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--growing", type=int, nargs="+", default=[3000, 6000])
     parser.add_argument("--output", type=Path, default=Path("runs/long_tables"))
     arguments = parser.parse_args(argv)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    path = arguments.output / "scores.csv"
-    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {(row["protocol"], row["table"], row["model"]) for row in rows}
     protocol, arms = f"{arguments.rows} rows", [f"{n} grow" for n in arguments.growing]
     tables = long_tables(arguments.rows, arguments.tables)
-    for table in tqdm(tables, total=arguments.tables, unit="table", disable=None):
-        for arm, growing in zip(arms, arguments.growing, strict=True):
-            key = {"model": arm, "protocol": protocol, "table": table.name, "split": 0}
-            if (protocol, table.name, arm) in done:
-                continue
-            rows.append(key | measure(table, growing)._asdict())
-            with written_whole(path) as partial:
-                pd.DataFrame(rows).to_csv(partial, index=False)
-    scores = pd.DataFrame(rows)
+    work = (
+        (
+            {"model": arm, "protocol": protocol, "table": table.name, "split": 0},
+            partial(measure, table, growing),
+        )
+        for table in tqdm(tables, total=arguments.tables, unit="table", disable=None)
+        for arm, growing in zip(arms, arguments.growing, strict=True)
+    )
+    scores = completed(arguments.output / "scores.csv", work)
     scores = scores[(scores["protocol"] == protocol) & scores["model"].isin(arms)]
     print(markdown(scores, arms[0]))
     losses = by_table(scores)["log_loss"]

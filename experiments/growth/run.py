@@ -8,21 +8,19 @@ after a change of code.
 """
 
 import argparse
-import warnings
 from collections.abc import Mapping
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-import pandas as pd
 from tqdm import tqdm
 
 from experiments.development.comparison import by_table, markdown
+from experiments.development.rows import completed
 from experiments.development.scoring import score
-from experiments.development.tables import LARGE, load_tables
+from experiments.development.tables import LARGE, Rows, Table, load_tables
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.estimator.learners.chosen_trees import boosting
-from tabicl_linear.files import written_whole
 
 ARMS: dict[str, Mapping[str, float]] = {
     "default": {},
@@ -43,6 +41,16 @@ ARMS: dict[str, Mapping[str, float]] = {
 """Numbers of `boosting` that differ from those of the package."""
 
 
+def _name(arm: str, table: Table, split: int) -> dict[str, object]:
+    return {"model": arm, "protocol": table.protocol.name, "table": table.name, "split": split}
+
+
+def measure(arm: str, table: Table, split: tuple[Rows, Rows]) -> dict[str, float]:
+    """Scores of the default with the numbers of an arm."""
+    with patch.dict(vars(boosting), ARMS[arm]):
+        return score(TabICLLinearClassifier(), table, split)._asdict()
+
+
 def main(argv: list[str] | None = None) -> int:
     """Score what is missing, and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -52,31 +60,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--splits", type=int, default=1, choices=(1, 2))
     parser.add_argument("--output", type=Path, default=Path("runs/growth"))
     arguments = parser.parse_args(argv)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    path = arguments.output / "scores.csv"
-    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {(row["table"], row["split"], row["model"]) for row in rows}
     tables = load_tables(arguments.tables) + load_tables(arguments.large, protocol=LARGE)
     work = [
-        (arm, table, *item)
+        (_name(arm, table, number), partial(measure, arm, table, split))
         for arm in arguments.arms
         for table in tables
-        for item in enumerate(table.splits()[: arguments.splits])
+        for number, split in enumerate(table.splits()[: arguments.splits])
     ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for arm, table, number, split in tqdm(work, unit="fit", disable=None):
-            if (table.name, number, arm) in done:
-                continue
-            with ExitStack() as stack:
-                for name, value in ARMS[arm].items():
-                    stack.enter_context(patch.object(boosting, name, value))
-                measured = score(TabICLLinearClassifier(), table, split)
-            row = {"model": arm, "protocol": table.protocol.name, "table": table.name}
-            rows.append(row | {"split": number} | measured._asdict())
-            with written_whole(path) as partial:
-                pd.DataFrame(rows).to_csv(partial, index=False)
-    scores = pd.DataFrame(rows)
+    scores = completed(arguments.output / "scores.csv", tqdm(work, unit="fit", disable=None))
     scores = scores[scores["model"].isin(arguments.arms) & (scores["split"] < arguments.splits)]
     print(markdown(scores, arguments.arms[0]))
     losses = by_table(scores)["log_loss"]

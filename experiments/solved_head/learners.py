@@ -111,7 +111,7 @@ class RowsWithLearned:
         self, rows: TaskRows, learned: Float[Tensor, "s f"], part: Division, side: int
     ) -> None:
         self._rows, self._learned, self._part, self._side = rows, learned, part, side
-        self.labels, self.sample = rows.labels, rows.sample
+        self.labels, self.counts, self.sample = rows.labels, rows.counts, rows.sample
         self.regressions, self.standardised = rows.regressions, rows.standardised
         self.one_hot, self.chunks = rows.one_hot, rows.chunks
         start = rows.kinds[-1].stop

@@ -9,8 +9,8 @@ command goes on; use a new folder after a change of code.
 
 import argparse
 import time
-import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -20,10 +20,10 @@ from sklearn.base import ClassifierMixin
 from tqdm import tqdm
 
 from experiments.development.comparison import TITLES
+from experiments.development.rows import completed
 from experiments.development.tables import LARGE, Table, load_tables
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.evaluation.metrics import score
-from tabicl_linear.files import written_whole
 
 CONTEXT, QUERIES = 8000, 2000
 """Rows that are read, unless another number is given, and rows that are predicted."""
@@ -62,7 +62,7 @@ ARMS: dict[str, Callable[[pd.DataFrame, np.ndarray, int], ClassifierMixin]] = {
 
 
 def scores(table: Table, arm: str, seed: int, rows: int, size: int) -> dict[str, object]:
-    """A row of the results.
+    """Scores of an arm on a table.
 
     Args:
         table: The table.
@@ -78,13 +78,10 @@ def scores(table: Table, arm: str, seed: int, rows: int, size: int) -> dict[str,
     fitted = ARMS[arm](table.x.iloc[context], table.y[context], size)
     middle = time.process_time()
     probabilities = fitted.predict_proba(table.x.iloc[queries])
-    found = score(probabilities, table.y[queries], fitted.classes_, is_macro=LARGE.is_macro)
+    metrics = score(probabilities, table.y[queries], fitted.classes_, is_macro=LARGE.is_macro)
     return {
-        "table": table.name,
-        "arm": arm,
-        "seed": seed,
         "rows": cut,
-        **{metric: getattr(found, metric) for metric in TITLES},
+        **{metric: getattr(metrics, metric) for metric in TITLES},
         "fit_seconds": middle - start,
         "state_bytes": fitted.state_nbytes_,
     }
@@ -101,23 +98,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--piece", type=int, default=1000, metavar="ROWS")
     parser.add_argument("--output", type=Path, default=Path("runs/streams"))
     arguments = parser.parse_args(argv)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    path = arguments.output / "scores.csv"
-    known = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {(row["table"], row["arm"], row["seed"]) for row in known}
     tables = load_tables(arguments.large, arguments.only, protocol=LARGE)
-    work = list(product(tables, range(arguments.orders), arguments.arms))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for table, seed, arm in tqdm(work, unit="fit", disable=None):
-            if (table.name, arm, seed) in done:
-                continue
-            known.append(scores(table, arm, seed, arguments.rows, arguments.piece))
-            with written_whole(path) as partial:
-                pd.DataFrame(known).to_csv(partial, index=False)
-    found = pd.DataFrame(known)
-    arms = found["arm"].nunique()
-    complete = found.groupby(["table", "seed"]).filter(lambda rows: len(rows) == arms)
+    work = [
+        (
+            {"table": table.name, "arm": arm, "seed": seed},
+            partial(scores, table, arm, seed, arguments.rows, arguments.piece),
+        )
+        for table, seed, arm in product(tables, range(arguments.orders), arguments.arms)
+    ]
+    rows = completed(arguments.output / "scores.csv", tqdm(work, unit="fit", disable=None))
+    arms = rows["arm"].nunique()
+    complete = rows.groupby(["table", "seed"]).filter(lambda group: len(group) == arms)
     means = complete.drop(columns=["table", "seed"]).groupby("arm", sort=False).mean()
     print(f"{complete['table'].nunique()} tables\n{means.round(4).to_string()}")
     return 0

@@ -34,9 +34,13 @@ def _takes_trees(classifier: "TabICLLinearClassifier") -> bool:
     """Whether the arguments say that trees are chosen, on tables of enough rows."""
     if classifier.trees != "auto":
         return bool(classifier.trees)
-    is_plain = isinstance(classifier.model, str) and classifier.model == "default"
-    is_plain = is_plain and classifier.ensemble == "default" and not classifier.refine
-    return is_plain and classifier.long_context == "full"
+    return (
+        isinstance(classifier.model, str)
+        and classifier.model == "default"
+        and classifier.ensemble == "default"
+        and not classifier.refine
+        and classifier.long_context == "full"
+    )
 
 
 def _is_extensible(classifier: "TabICLLinearClassifier") -> bool:
@@ -276,17 +280,9 @@ class TabICLLinearClassifier(EnsembleClassifier):
         table, labels = self._further_rows(X, y)
         fitted = self.fitted_.on(str(plan.device))
         with threads(plan.n_jobs):
-            return diagnosis(
-                fitted.members,
-                Encoded(
-                    fitted.columns.transform(table),
-                    class_codes(labels, fitted.classes),
-                    fitted.columns,
-                    fitted.classes,
-                ),
-                row_orders=row_orders,
-                progress=plan.progress,
-            )
+            matrix, codes = fitted.columns.transform(table), class_codes(labels, fitted.classes)
+            rows = Encoded(matrix, codes, fitted.columns, fitted.classes)
+            return diagnosis(fitted.members, rows, row_orders=row_orders, progress=plan.progress)
 
     def _further_rows(self, X: Any, y: Any) -> Rows:
         """Rows with the columns of the training table, and their labels."""

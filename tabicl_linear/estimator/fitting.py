@@ -49,10 +49,10 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     encoded = Encoded(matrix, codes, columns, classes)
     learner = learners.for_table(len(classes), len(codes))
     fitted = _fit_members(encoded, plan, learner, table=rows.table)
-    companion = learners.companion(len(classes), len(codes))
-    if companion is None:
+    beside = learners.companion(len(classes), len(codes))
+    if beside is None:
         return fitted
-    learner, weight = companion
+    learner, weight = beside
     other = _fit_members(encoded, plan, learner, table=rows.table)
     return replace(fitted, companion=FittedCompanion(other.members, other.temperature, weight))
 
@@ -74,15 +74,14 @@ def fit_pieces(
         for rows in pieces:
             fitted = extended(fitted, rows, plan)
         return fitted
-    following = next(pieces, None)
-    if following is None:
+    second = next(pieces, None)
+    if second is None:
         return fit(first, plan, learners)
-    others = chain([following], pieces)
+    others = chain([second], pieces)
     if learners.takes_pieces:
         fitted = start(first, plan, learners, classes)
-        # What is chosen by rows left out is chosen once for each call: let it read many.
-        for piece in others:
-            fitted = extended(fitted, first_rows(chain([piece], others)), plan)
+        for rows in _long_pieces(others):
+            fitted = extended(fitted, rows, plan)
         model, states = learners.finished(fitted.members.model, fitted.members.states)
         return replace(fitted, members=replace(fitted.members, model=model, states=states))
     plan.check_pieces(in_order=False)
@@ -107,7 +106,13 @@ def start(
     classes = np.unique(rows.labels if classes is None else classes)
     _check_several(classes)
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
-    return _fit_first_rows(rows, classes, plan, learner)
+    if isinstance(learner, OwnPreset):
+        return _fit_held_rows(rows, classes, plan, learner)
+    columns = plan.new_columns()
+    # Without labels it has no rates of classes: those of the first rows alone are poor.
+    matrix = columns.fit(rows.table).transform(rows.table)
+    encoded = Encoded(matrix, class_codes(rows.labels, classes), columns, classes)
+    return _fit_members(encoded, plan, learner, in_order=True)
 
 
 def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False) -> Fitted:
@@ -128,11 +133,11 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
     if prequential:
         score = _score(fitted.probabilities(rows.table, plan), codes, fitted.num_rows)
         scores = pd.concat([scores, score], ignore_index=True)
-    matrix, columns = fitted.columns.read(rows.table, codes)
     if fitted.held is not None:
+        fitted.columns.transform(rows.table)  # refuses what they cannot encode, before it is held
         every, learner = joined_rows(fitted.held, rows), fitted.members.model
-        fitted_anew = _fit_first_rows(every, fitted.classes, plan, learner)
-        return replace(fitted_anew, prequential=scores)
+        return replace(_fit_held_rows(every, fitted.classes, plan, learner), prequential=scores)
+    matrix, columns = fitted.columns.read(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, fitted.classes)
     with threads(plan.n_jobs):
         members = extended_ensemble(fitted.members, encoded, plan)
@@ -146,26 +151,36 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
     )
 
 
-def _fit_first_rows(
+def _long_pieces(pieces: Pieces) -> Pieces:
+    """Pieces joined to as many rows as teach the columns: trees are solved anew for each call."""
+    for piece in pieces:
+        yield first_rows(chain([piece], pieces))
+
+
+def _fit_held_rows(
     rows: Rows, classes: npt.NDArray[Any], plan: Plan, learner: ContextLearner
 ) -> Fitted:
-    """Fit on all rows so far; the first ones teach the columns, and are held until enough do."""
-    num_held = learner.rows_held if isinstance(learner, OwnPreset) else 0
-    first = rows.part(slice(num_held)) if num_held else rows
+    """Fit on all rows so far, the first of which are held until there are enough for the columns.
+
+    Until then their order is free, as they are read anew with those to come. The rows beyond them
+    are added.
+    """
+    assert isinstance(learner, OwnPreset), "no other learner holds rows"
+    first = rows.part(slice(learner.rows_held))
+    are_enough = len(first.labels) == learner.rows_held
     codes = class_codes(first.labels, classes)
-    columns = plan.new_columns(pairs=num_held > 0)
-    if num_held and len(np.unique(codes)) > 1:
+    columns = plan.new_columns(pairs=True)
+    if len(np.unique(codes)) > 1:
         matrix = columns.fit_transform(first.table, codes)
-        columns = columns.counting(first.table, codes) if len(codes) == num_held else columns
+        if are_enough:
+            columns = columns.counting(first.table, codes)
     else:
-        # Without labels it has no rates of classes: those of the first rows alone are poor.
         matrix = columns.fit(first.table).transform(first.table)
     encoded = Encoded(matrix, codes, columns, classes)
-    # Rows that are held are read anew with those to come: their order is free until then.
-    fitted = _fit_members(encoded, plan, learner, in_order=len(codes) >= num_held)
-    if len(codes) < num_held:
+    fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
+    if not are_enough:
         return replace(fitted, held=first)
-    later = rows.part(slice(len(codes), None))
+    later = rows.part(slice(learner.rows_held, None))
     return extended(fitted, later, plan) if len(later.labels) else fitted
 
 

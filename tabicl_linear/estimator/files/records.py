@@ -22,9 +22,7 @@ import pyarrow as pa
 import torch
 
 from tabicl_linear.errors import CheckpointError, DataError
-from tabicl_linear.estimator.files.schema import RECORDS, TAGS
-from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.closed_form import ClosedForm
+from tabicl_linear.estimator.files.schema import KINDS, LEARNERS, RECORDS, TAGS
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Tensor
@@ -132,11 +130,9 @@ class Packer:
                 places = [len(self.models)]
                 self.models.append(value)
             return {_KIND: "model", "index": places[0]}
-        if isinstance(value, ClosedForm):
-            return {_KIND: "closed_form", "arguments": self.pack(value.arguments(), where)}
-        if isinstance(value, ChosenTrees):
-            return {_KIND: "chosen_trees", "arguments": self.pack(value.arguments(), where)}
         cls = type(value)
+        if cls in KINDS:
+            return {_KIND: KINDS[cls], "arguments": self.pack(value.arguments(), where)}
         if cls not in TAGS:
             raise DataError(
                 f"{where} is a {cls.__module__}.{cls.__qualname__}, which a state file cannot "
@@ -272,6 +268,10 @@ def _cell(read: Callable[[str], Any], _: Unpacker, tree: Any) -> Any:
     return read(tree["text"])
 
 
+def _learner(cls: type, unpacker: Unpacker, tree: Any) -> Any:
+    return cls(**unpacker.unpack(tree["arguments"]))
+
+
 _READERS: dict[str, _Read] = {
     "float": lambda unpacker, tree: float(tree["text"]),
     "tuple": lambda unpacker, tree: tuple(unpacker.items(tree)),
@@ -287,8 +287,7 @@ _READERS: dict[str, _Read] = {
     "table": _frame,
     "cells": lambda unpacker, tree: _cells(unpacker.unpack(tree["arrow"])),
     "model": lambda unpacker, tree: unpacker.models[tree["index"]],
-    "closed_form": lambda unpacker, tree: ClosedForm(**unpacker.unpack(tree["arguments"])),
-    "chosen_trees": lambda unpacker, tree: ChosenTrees(**unpacker.unpack(tree["arguments"])),
     "record": Unpacker.record,
+    **{kind: partial(_learner, learner) for kind, learner in LEARNERS.items()},
     **{kind: partial(_cell, read) for kind, _, read in _CELLS.values()},
 }

@@ -1,4 +1,4 @@
-"""The records that a state file may hold, by tags that stay when a class moves or is renamed."""
+"""What a state file may hold, by names that stay when a class moves or is renamed."""
 
 from collections.abc import Mapping
 
@@ -14,12 +14,15 @@ from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.learners.blocks import BlockStates, ContextBlocks
 from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown
-from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTreesState
+from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
+    ChosenTrees,
+    ChosenTreesState,
+)
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
 from tabicl_linear.estimator.learners.chosen_trees.solving import LeafSums
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
-from tabicl_linear.estimator.learners.closed_form import ClosedFormState
+from tabicl_linear.estimator.learners.closed_form import ClosedForm, ClosedFormState
 from tabicl_linear.estimator.learners.many_classes import DigitStates, ManyClasses
 from tabicl_linear.estimator.members.ensemble import FittedEnsemble
 from tabicl_linear.estimator.members.half_precision import HalfMatrix
@@ -82,3 +85,8 @@ RECORDS: Mapping[str, type] = {
 """Class of each tag. A tag is never given to another class: files of all versions name it."""
 
 TAGS: Mapping[type, str] = {record: tag for tag, record in RECORDS.items()}
+
+LEARNERS: Mapping[str, type] = {"chosen_trees": ChosenTrees, "closed_form": ClosedForm}
+"""Learners without parameters, which files keep as what their `arguments` method returns."""
+
+KINDS: Mapping[type, str] = {learner: kind for kind, learner in LEARNERS.items()}

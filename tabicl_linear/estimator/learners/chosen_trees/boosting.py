@@ -1,11 +1,12 @@
 """Trees grown by boosting: each asks about what the trees before it leave unexplained."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from tabicl_linear.estimator.arrays import Float32Array, IntArray
+from tabicl_linear.estimator.arrays import Float32Array
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import NUMBERS, Questions, grown_tree
@@ -80,20 +81,20 @@ def grow(
     classes = labels.unique()
     targets = (labels.unsqueeze(1) == classes).double()
     # Of two classes one says all.
-    fitted = slice(1, None) if targets.shape[1] == 2 else slice(None)
+    first = 1 if len(classes) == 2 else 0
     scores = targets.mean(0).log().expand(len(targets), -1)
-    columns = binned(z)
-    grown, steps = list[Questions](), list[Tensor]()
+    cells = binned(z)
+    heaps, steps = list[Questions](), list[Tensor]()
     for allowed in _allowed(z.shape[1], seed):
         shares = scores.softmax(1)
         residuals = targets - shares
-        tree = chosen(grown_tree)(
-            columns.numbers, residuals[:, fitted], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
+        heap = chosen(grown_tree)(
+            cells.numbers, residuals[:, first:], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
         )
-        steps.append(LEARNING_RATE * _steps(tree.nodes, residuals, shares * (1 - shares)))
-        scores = scores + steps[-1][tree.nodes]
-        grown.append(tree)
-    trees, is_leaf = _with_thresholds(grown, columns)
+        steps.append(LEARNING_RATE * _steps(heap.nodes, residuals, shares * (1 - shares)))
+        scores = scores + steps[-1][heap.nodes]
+        heaps.append(heap)
+    trees, is_leaf = _compact(heaps, cells)
     of_leaves = torch.zeros(trees.num_leaves, num_classes)
     of_leaves[:, classes] = torch.stack(steps)[is_leaf].float()
     return Grown(trees, of_leaves)
@@ -113,49 +114,54 @@ def _steps(
     nodes: Int[Tensor, " n"], slopes: Float[Tensor, "n k"], curves: Float[Tensor, "n k"]
 ) -> Float[Tensor, "q k"]:
     """A step of Newton's method for each node, with a curvature of one added."""
-    # One column after the other: rows of several numbers are added one by one, each by a call.
-    places, num_nodes = nodes.numpy(), 2 ** (DEPTH + 1) - 1
-    slope, curve = (
-        torch.stack(
-            [torch.from_numpy(np.bincount(places, column, num_nodes)) for column in part.T.numpy()],
-            dim=1,
-        )
-        for part in (slopes, curves)
-    )
+    slope, curve = _sums(nodes, slopes), _sums(nodes, curves)
     return (slope / (curve + 1)).clamp(-LARGEST_STEP, LARGEST_STEP)
 
 
-def _with_thresholds(grown: list[Questions], columns: Binned) -> tuple[Trees, Bool[Tensor, "t q"]]:
-    """The trees side by side with values in place of numbers, and which nodes are leaves."""
-    asked = torch.stack([tree.columns for tree in grown]).numpy()
-    before, after = torch.stack([tree.cuts for tree in grown]).numpy().transpose(2, 0, 1)
-    num_trees, inner = asked.shape
-    # Nodes below a leaf are not there: a node is, where the one above asks.
-    is_asking = np.zeros((num_trees, 2 * inner + 1), dtype=np.bool_)
-    is_asking[:, :inner] = asked >= 0
-    is_there = np.ones_like(is_asking)
-    is_there[:, 1:] = is_asking[:, :inner].repeat(2, axis=1)
-    place = (is_there.cumsum() - 1).reshape(is_there.shape)
-    is_leaf = is_there & ~is_asking
-    leaves = np.where(is_leaf, (is_leaf.cumsum() - 1).reshape(place.shape), 0)
-    following = np.stack([place, place], axis=2)
-    some = asked >= 0
-    following[:, :inner][some] = place[:, 1:].reshape(num_trees, inner, 2)[some][:, ::-1]
-    thresholds = np.zeros(place.shape, dtype=np.float32)
-    column = asked[some]
-    low, high = columns.highest.numpy(), columns.lowest.numpy()
-    thresholds[:, :inner][some] = midway(low[column, before[some]], high[column, after[some]])
-    of_node = np.zeros(place.shape, dtype=np.int64)
-    of_node[:, :inner][some] = column
-    level = np.log2(np.arange(1, 2 * inner + 2)).astype(np.int64)
+def _sums(nodes: Int[Tensor, " n"], of_rows: Float[Tensor, "n k"]) -> Float[Tensor, "q k"]:
+    """Over the rows of each node."""
+    # One column after the other: rows of several numbers are added one by one, each by a call.
+    places, num_nodes = nodes.numpy(), 2 ** (DEPTH + 1) - 1
+    sums = [np.bincount(places, column, num_nodes) for column in of_rows.T.numpy()]
+    return torch.from_numpy(np.stack(sums, axis=1))
+
+
+def _compact(heaps: Sequence[Questions], cells: Binned) -> tuple[Trees, Bool[Tensor, "t q"]]:
+    """The nodes of all trees side by side, and which places of the heaps hold a leaf.
+
+    Below a leaf a heap has places without a node: there is one where the node above asks.
+    """
+    # Of the inner places of each heap: the column asked about, -1 for none, [t, i].
+    asked = torch.stack([heap.columns for heap in heaps]).numpy()
+    num_trees, num_inner = asked.shape
+    # Of all places of each heap, [t, q].
+    is_question = np.zeros((num_trees, 2 * num_inner + 1), dtype=np.bool_)
+    is_question[:, :num_inner] = asked >= 0
+    is_node = np.ones_like(is_question)
+    is_node[:, 1:] = is_question[:, :num_inner].repeat(2, axis=1)
+    is_leaf = is_node & ~is_question
+    number = (is_node.cumsum() - 1).reshape(is_node.shape)
+    # Of the questions: where they stand, and what they ask, [k].
+    tree, place = is_question.nonzero()
+    question, column = number[tree, place], asked[tree, place]
+    before, after = torch.stack([heap.cuts for heap in heaps]).numpy()[tree, place].T
+    low, high = cells.highest.numpy()[column, before], cells.lowest.numpy()[column, after]
+    # Of the nodes, [n]. After a leaf comes the leaf itself.
+    num_nodes, num_leaves = int(is_node.sum()), int(is_leaf.sum())
+    columns, thresholds = np.zeros(num_nodes, np.int32), np.zeros(num_nodes, np.float32)
+    columns[question], thresholds[question] = column, midway(low, high)
+    no, yes = np.arange(num_nodes, dtype=np.int32), np.arange(num_nodes, dtype=np.int32)
+    no[question], yes[question] = number[tree, 2 * place + 2], number[tree, 2 * place + 1]
+    leaves = np.zeros(num_nodes, np.int32)
+    leaves[number[is_leaf]] = np.arange(num_leaves)
     trees = Trees(
-        columns=_int32(of_node[is_there]),
-        thresholds=torch.from_numpy(thresholds[is_there]),
-        following=_int32(following[is_there]),
-        leaves=_int32(leaves[is_there]),
-        roots=_int32(place[:, 0]),
-        depth=int((level * is_leaf).max()),
-        num_leaves=int(is_leaf.sum()),
+        columns=torch.from_numpy(columns),
+        thresholds=torch.from_numpy(thresholds),
+        following=torch.from_numpy(np.stack([no, yes], axis=1)),
+        leaves=torch.from_numpy(leaves),
+        roots=torch.from_numpy(number[:, 0].astype(np.int32)),
+        depth=int(np.log2(is_leaf.nonzero()[1].max() + 1)),
+        num_leaves=num_leaves,
     )
     return trees, torch.from_numpy(is_leaf)
 
@@ -165,7 +171,3 @@ def midway(low: Float32Array, high: Float32Array) -> Float32Array:
     middle = (low.astype(np.float64) + high) / 2
     short = middle.astype(np.float32)
     return np.where(short > middle, np.nextafter(short, np.float32(-np.inf)), short)
-
-
-def _int32(values: IntArray) -> Int[Tensor, "..."]:
-    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int32))

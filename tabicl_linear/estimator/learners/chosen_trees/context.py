@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 
 from tabicl_linear.embedding.statistics import ContextStatistics, standardise
 from tabicl_linear.estimator.arrays import IntArray
@@ -34,6 +35,7 @@ class TaskRows:
 
     Attributes:
         labels: Class index of each row.
+        counts: Rows of each class, float64.
         kinds: Where each kind of fixed features stands.
         sample: The rows that are left out where not all are.
     """
@@ -51,6 +53,8 @@ class TaskRows:
         self._thresholds, self.statistics = thresholds, statistics
         self._size = rows_per_chunk
         self.labels: Indices = y[0].cpu().numpy().astype(np.int64)
+        counts = np.bincount(self.labels, minlength=regressions.num_classes)
+        self.counts = torch.from_numpy(counts.astype(np.float64)).to(x.device)
         parts = [part for each in regressions.features.sets(x.shape[2]) for part in each]
         places = {part.place.start: part.place for part in parts}
         self.kinds = [places[start] for start in sorted(places)]

@@ -20,7 +20,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     rows_that_grow,
     scheme,
 )
-from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
+from tabicl_linear.estimator.learners.chosen_trees.growing import Growth
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor, cpu_kernels, fit_rows
 from tabicl_linear.estimator.learners.closed_form import check_budget
 from tabicl_linear.estimator.learners.interface import ContextLearner, Learners, OwnPreset, Preset
@@ -146,32 +146,43 @@ class ChosenTrees(nn.Module, OwnPreset):
         """
         if state is not None:
             return self._with_more(state, x, y, rows_per_chunk)
-        most = rows_that_grow()
-        stays = self.grows and x.shape[1] >= most
-        first, labels = (x[:, :most], y[:, :most]) if stays else (x, y)
-        statistics = context_statistics(
-            first, labels, categorical, num_features=None, rows_per_chunk=rows_per_chunk
-        )
-        draws = self.draws(max(scheme(x.shape[1]).rounds, 1))
-        thresholds = tuple(each.thresholds(first, statistics, rows_per_chunk) for each in draws)
-        state = ChosenTreesState(thresholds, statistics, ())
-        tasks = self._tasks(state, first, labels, rows_per_chunk)
-        if stays:
-            growth = Growth(0, x[:, :0], y[:, :0], ()).sampled(first, labels)
-            growth = growth._replace(tasks=tuple(map(TaskSums.of_first, tasks)))
-            state = state._replace(growth=growth)
-            return self._with_more(state, x[:, most:], y[:, most:], rows_per_chunk)
+        num_first = rows_that_grow()
+        if self.grows and x.shape[1] >= num_first:
+            first, labels = x[:, :num_first], y[:, :num_first]
+            state = self._unsolved(first, labels, categorical, rows_per_chunk)
+            tasks = self._tasks(state, first, labels, rows_per_chunk)
+            state = state._replace(growth=Growth.of_first(first, labels, tasks))
+            return self._with_more(state, x[:, num_first:], y[:, num_first:], rows_per_chunk)
+        state = self._unsolved(x, y, categorical, rows_per_chunk)
+        tasks = self._tasks(state, x, y, rows_per_chunk)
         with cpu_kernels():
-            predictors = tuple(fit_rows(rows)[0] for rows in tasks)
+            predictors = tuple(fit_rows(rounds)[0] for rounds in tasks)
         return row_major(state._replace(predictors=predictors))
 
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""
         z = standardise(x, state.statistics).float()
-        draws = zip(self.draws(len(state.thresholds)), state.thresholds, strict=True)
-        features = torch.cat([a.of_rows(x, b, state.statistics) for a, b in draws], dim=-1)
-        pairs = zip(state.predictors, z, features, strict=True)
-        return torch.stack([predictor.logits(*rows) for predictor, *rows in pairs])
+        of_rounds = [
+            draw.of_rows(x, thresholds, state.statistics)
+            for draw, thresholds in self._rounds(state)
+        ]
+        tasks = zip(state.predictors, z, torch.cat(of_rounds, dim=-1), strict=True)
+        return torch.stack([predictor.logits(rows, fixed) for predictor, rows, fixed in tasks])
+
+    def _unsolved(
+        self,
+        x: Float[Tensor, "b c m"],
+        y: Int[Tensor, "b c"],
+        categorical: Bool[Tensor, "b m"] | None,
+        rows_per_chunk: int,
+    ) -> ChosenTreesState:
+        """What standardises rows and makes their fixed features, without predictors."""
+        statistics = context_statistics(
+            x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk
+        )
+        draws = self.draws(max(scheme(x.shape[1]).rounds, 1))
+        thresholds = tuple(draw.thresholds(x, statistics, rows_per_chunk) for draw in draws)
+        return ChosenTreesState(thresholds, statistics, ())
 
     def _with_more(
         self,
@@ -184,15 +195,15 @@ class ChosenTrees(nn.Module, OwnPreset):
         growth = state.growth
         assert growth is not None, "rows for trees to which none can be added"
         if x.shape[1]:
-            more = self._tasks(state, x, y, rows_per_chunk)
-            sums = tuple(map(TaskSums.and_then, growth.tasks, more))
-            growth = growth.sampled(x, y)._replace(tasks=sums)
+            growth = growth.and_then(x, y, self._tasks(state, x, y, rows_per_chunk))
         sample = self._tasks(state, growth.x, growth.y, rows_per_chunk)
-        predictors = tuple(
-            task.predictor(rows, growth.stride)
-            for task, rows in zip(growth.tasks, sample, strict=True)
-        )
-        return row_major(state._replace(predictors=predictors, growth=growth))
+        return row_major(state._replace(predictors=growth.predictors(sample), growth=growth))
+
+    def _rounds(
+        self, state: ChosenTreesState
+    ) -> list[tuple[RidgeRegressions, Float[Tensor, "b r"]]]:
+        """The fixed features of each round, and the thresholds of the fixed trees among them."""
+        return list(zip(self.draws(len(state.thresholds)), state.thresholds, strict=True))
 
     def _tasks(
         self,
@@ -202,15 +213,14 @@ class ChosenTrees(nn.Module, OwnPreset):
         rows_per_chunk: int,
     ) -> list[list[TaskRows]]:
         """Rows of each task, with the fixed features of each round."""
-        pairs = list(zip(self.draws(len(state.thresholds)), state.thresholds, strict=True))
         tasks = []
         for task in range(len(x)):
             one = slice(task, task + 1)
             statistics = ContextStatistics(*(part[one] for part in state.statistics))
             tasks.append(
                 [
-                    TaskRows(draw, x[one], y[one], limits[one], statistics, rows_per_chunk)
-                    for draw, limits in pairs
+                    TaskRows(draw, x[one], y[one], thresholds[one], statistics, rows_per_chunk)
+                    for draw, thresholds in self._rounds(state)
                 ]
             )
         return tasks

@@ -1,6 +1,7 @@
 """Which rows grow trees, and which are left to solve what the trees say."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,10 @@ FEW_ROWS = 2000
 """Up to here time is short: more divisions are cheap, and features fixed beforehand help most."""
 MOST_ROUNDS = 4
 """More than any scheme has now: contexts that were divided so often have been saved."""
+HALVES = 2
+"""Divisions of a round: each half grows in one of them."""
+
+_Item = TypeVar("_Item")
 
 
 class Scheme(NamedTuple):
@@ -65,8 +70,13 @@ def rows_that_grow() -> int:
     return 2 * LEAST_GROWING
 
 
+def of_divisions(of_rounds: Sequence[_Item]) -> list[_Item]:
+    """What each round has, for each of its divisions."""
+    return [item for item in of_rounds for _ in range(HALVES)]
+
+
 def divisions(labels: IntArray, num_rounds: int, *, seed: int) -> tuple[Division, ...]:
-    """Two divisions for each round: the rows of each half that grow, and all other rows.
+    """`HALVES` divisions for each round: the rows of each half that grow, and all other rows.
 
     A half has as many rows of each class as the other, up to one. Rows that come first grow.
 
@@ -80,7 +90,7 @@ def divisions(labels: IntArray, num_rounds: int, *, seed: int) -> tuple[Division
     for number in range(num_rounds):
         draws = np.random.default_rng([seed, number]).random(len(labels))
         half = _halves(labels, draws)
-        for side in (0, 1):
+        for side in range(HALVES):
             growing = np.flatnonzero(half == side)[:most]
             is_solving = np.ones(len(labels), dtype=bool)
             is_solving[growing] = False
@@ -91,5 +101,5 @@ def divisions(labels: IntArray, num_rounds: int, *, seed: int) -> tuple[Division
 def _halves(labels: IntArray, draws: FloatArray) -> IntArray:
     """0 or 1 for each row: by turns, through the classes one after the other in random order."""
     half = np.empty(len(labels), dtype=np.int64)
-    half[np.lexsort((draws, labels))] = np.arange(len(labels)) % 2
+    half[np.lexsort((draws, labels))] = np.arange(len(labels)) % HALVES
     return half

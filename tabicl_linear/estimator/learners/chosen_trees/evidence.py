@@ -25,11 +25,12 @@ from tabicl_linear.ridge_inputs.predictions import (
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-"""To choose from, in units of the variance of a row's features.
+"""To choose from, in units of the variance of a row's features."""
+PENALTIES_OF_MANY = PENALTIES[::-2]
+"""Those that contexts of more than `FEW_ROWS` try on their first division, until it gets worse.
 
-Contexts of more than `FEW_ROWS` try every second on their first division, from the largest down
-until it gets worse, and on all of them the best and a quarter of it: the mean of solutions varies
-less than one, and wants less."""
+On all divisions they try the best of these and a quarter of it: the mean of solutions varies less
+than one, and wants less."""
 PARTS = 8
 """Steps in which the part of the fixed features is tried."""
 STANDARD_ERRORS = 2.0
@@ -108,18 +109,17 @@ class PenaltySearch:
             regression: Of the division.
             places: Places in the sample of the rows that it leaves out.
         """
-        is_first = not self._tries
-        if is_first and self._narrow:
-            for penalty in PENALTIES[::-2]:
+        if self._tries or not self._narrow:
+            for penalty in tuple(self._tries) or PENALTIES:
                 self._try(penalty, regression, places)
-                if self._best() != penalty:
-                    break
-            best = self._best()
-            self._tries = {best: self._tries[best]}
-            self._try(best / 4, regression, places)
             return
-        for penalty in PENALTIES if is_first else tuple(self._tries):
+        for penalty in PENALTIES_OF_MANY:
             self._try(penalty, regression, places)
+            if self._best() != penalty:
+                break
+        best = self._best()
+        self._tries = {best: self._tries[best]}
+        self._try(best / 4, regression, places)
 
     def best(self) -> tuple[list[Solution], OutOfFold]:
         """The solutions with the best penalty, and what they say of rows left out."""
@@ -157,11 +157,12 @@ def part_of_fixed(
     """
     parts = torch.arange(PARTS + 1, dtype=targets.dtype, device=targets.device) / PARTS
     mixed = torch.lerp(chosen, fixed, parts[:, None, None])
+    # Of each part and row, [p, n].
     losses = torch.stack([_log_losses(shares, targets, present) for shares in mixed])
-    lowest = int(losses.mean(1).argmin())
-    worse = losses[: lowest + 1] - losses[lowest]
-    error = STANDARD_ERRORS * worse.std(1) / len(targets) ** 0.5
-    return float(parts[int((worse.mean(1) <= error).int().argmax())])
+    best = int(losses.mean(1).argmin())
+    excess = losses[: best + 1] - losses[best]
+    is_as_good = excess.mean(1) <= STANDARD_ERRORS * excess.std(1) / len(targets) ** 0.5
+    return float(parts[int(is_as_good.int().argmax())])
 
 
 def _log_losses(
@@ -212,8 +213,9 @@ def _map_of_many(
         return float(loss), slope.flatten().cpu().numpy()
 
     options = {"maxiter": STEPS_OF_MANY, "ftol": ENOUGH}
-    least = minimize(loss, np.zeros(start.numel()), jac=True, method="L-BFGS-B", options=options)
-    return start + torch.from_numpy(least.x).to(start).view_as(start)
+    zero = np.zeros(start.numel())
+    minimum = minimize(loss, zero, jac=True, method="L-BFGS-B", options=options)
+    return start + torch.from_numpy(minimum.x).to(start).view_as(start)
 
 
 def factors(
@@ -221,26 +223,25 @@ def factors(
 ) -> tuple[float, float]:
     """How much both kinds of logits count in their sum, by the log-loss of rows left out.
 
-    The factors are pulled to those of solutions alone, 1 and 0.
-
-    Least squares measure shares and boosting measures logits, and trees that are certain of a rare
-    class say more by the latter.
+    The factors are pulled to those of solutions alone, 1 and 0. Least squares measure
+    shares and boosting measures logits, and trees that are certain of a rare class say more by the
+    latter.
 
     Args:
         solved: Logits of solutions, float64.
         boosted: Logits of boosting on other rows.
         targets: Labels, one-hot.
     """
-    both, alone = torch.stack([solved, boosted]), np.array([1.0, 0.0])
+    both, solved_alone = torch.stack([solved, boosted]), np.array([1.0, 0.0])
 
-    def loss(point: FloatArray) -> tuple[float, FloatArray]:
-        weights = torch.from_numpy(point).to(both)
-        log_shares = torch.einsum("k,kny->ny", weights, both).log_softmax(1)
+    def loss(weights: FloatArray) -> tuple[float, FloatArray]:
+        logits = torch.einsum("k,kny->ny", torch.from_numpy(weights).to(both), both)
+        log_shares = logits.log_softmax(1)
         slope = torch.einsum("kny,ny->k", both, log_shares.exp() - targets).cpu().numpy()
-        away = point - alone
+        away = weights - solved_alone
         penalty = FACTOR_PENALTY * away @ away / 2
         return float(-(log_shares * targets).sum()) + penalty, slope + FACTOR_PENALTY * away
 
-    least = minimize(loss, alone, jac=True, method="L-BFGS-B", bounds=[(0, None)] * 2)
-    of_solved, of_boosted = least.x.tolist()
+    minimum = minimize(loss, solved_alone, jac=True, method="L-BFGS-B", bounds=[(0, None)] * 2)
+    of_solved, of_boosted = minimum.x.tolist()
     return of_solved, of_boosted

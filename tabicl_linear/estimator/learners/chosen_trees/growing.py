@@ -13,7 +13,7 @@ import torch
 
 from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
-from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions
+from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions, of_divisions
 from tabicl_linear.estimator.learners.chosen_trees.solving import LeafSums, SumRegression
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
     GrownDivision,
@@ -43,54 +43,55 @@ class TaskSums(NamedTuple):
     counts: Float[Tensor, " y"]
 
     @classmethod
-    def of_first(cls, rows: list[TaskRows]) -> "TaskSums":
+    def of_first(cls, rounds: list[TaskRows]) -> "TaskSums":
         """Trees grown on the first rows, and the sums over them.
 
         Args:
-            rows: The rows with the fixed features of each round.
+            rounds: The rows with the fixed features of each round.
         """
-        parts = divisions(rows[0].labels, len(rows), seed=rows[0].regressions.options.seed)
+        first = rounds[0]
+        parts = divisions(first.labels, len(rounds), seed=first.regressions.options.seed)
         grown, sums = list[Grown](), list[LeafSums]()
-        for number, part in enumerate(parts):
+        for number, (rows, part) in enumerate(zip(of_divisions(rounds), parts, strict=True)):
             with cpu_kernels():
-                grown.append(grow_on(rows[number // 2], part.growing, seeds=[number]))
-            sums.append(leaf_sums(rows[number // 2], part.solving, grown[-1].trees))
-        counts = rows[0].one_hot(np.arange(len(rows[0]))).sum(0)
-        growing = torch.zeros(len(parts), len(rows[0]), dtype=torch.bool, device=counts.device)
-        for of_part, part in zip(growing, parts, strict=True):
-            of_part[part.growing] = True
-        return cls(tuple(grown), growing, tuple(sums), counts)
+                grown.append(grow_on(rows, part.growing, seeds=[number]))
+            sums.append(leaf_sums(rows, part.solving, grown[-1].trees))
+        every = np.arange(len(first))
+        growing = torch.from_numpy(np.stack([np.isin(every, part.growing) for part in parts]))
+        return cls(tuple(grown), growing.to(first.counts.device), tuple(sums), first.counts)
 
-    def and_then(self, rows: list[TaskRows]) -> "TaskSums":
+    def and_then(self, rounds: list[TaskRows]) -> "TaskSums":
         """The same after more rows, which have grown no tree."""
-        every = np.arange(len(rows[0]))
+        every = np.arange(len(rounds[0]))
         sums = tuple(
-            before.plus(leaf_sums(rows[number // 2], every, grown.trees))
-            for number, (before, grown) in enumerate(zip(self.sums, self.grown, strict=True))
+            before.plus(leaf_sums(rows, every, grown.trees))
+            for rows, before, grown in zip(of_divisions(rounds), self.sums, self.grown, strict=True)
         )
-        return self._replace(sums=sums, counts=self.counts + rows[0].one_hot(every).sum(0))
+        return self._replace(sums=sums, counts=self.counts + rounds[0].counts)
 
     def predictor(self, sample: list[TaskRows], stride: int) -> Predictor:
         """What predicts, chosen by the rows of the sample that each division leaves out.
 
         Args:
-            sample: Every so many rows one, from the first on.
-            stride: How many.
+            sample: One of every `stride` rows, from the first on, as rows of each round.
+            stride: How far they are apart.
         """
-        first = self.growing[:, ::stride]
 
-        def divided() -> Iterator[GrownDivision]:
-            for number, (grown, sums) in enumerate(zip(self.grown, self.sums, strict=True)):
-                rows = sample[number // 2]
-                asks = torch.ones(len(rows), dtype=torch.bool, device=first.device)
-                asks[: first.shape[1]] = ~first[number]
-                asked = asks.nonzero().squeeze(1)
-                some = rows.leaf_rows(asked.cpu().numpy(), grown.trees)
-                yield GrownDivision(grown, SumRegression(sums, rows.kinds, some), asked)
+        def each_division() -> Iterator[GrownDivision]:
+            growing = self.growing[:, ::stride]
+            parts = zip(of_divisions(sample), self.grown, self.sums, growing, strict=True)
+            for rows, grown, sums, is_growing in parts:
+                is_left_out = torch.ones(len(rows), dtype=torch.bool, device=is_growing.device)
+                is_left_out[: len(is_growing)] = ~is_growing
+                places = is_left_out.nonzero().squeeze(1)
+                left_out = rows.leaf_rows(places.cpu().numpy(), grown.trees)
+                yield GrownDivision(grown, SumRegression(sums, rows.kinds, left_out), places)
 
         targets = sample[0].one_hot(np.arange(len(sample[0])))
         with cpu_kernels():
-            boosted, linear = solve_divisions(divided(), targets, len(self.grown), is_short=False)
+            boosted, linear = solve_divisions(
+                each_division(), targets, len(self.grown), is_short=False
+            )
             return fitted_task(linear, boosted, targets, self.counts)[0]
 
 
@@ -109,6 +110,32 @@ class Growth(NamedTuple):
     y: Int[Tensor, "b s"]
     tasks: tuple[TaskSums, ...]
 
+    @classmethod
+    def of_first(
+        cls, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"], tasks: list[list[TaskRows]]
+    ) -> "Growth":
+        """Trees grown on the first rows, and what is known of these.
+
+        Args:
+            x: The rows.
+            y: Their labels.
+            tasks: The rows of each task, with the fixed features of each round.
+        """
+        empty = cls(0, x[:, :0], y[:, :0], ())
+        return empty._sampled(x, y)._replace(tasks=tuple(map(TaskSums.of_first, tasks)))
+
+    def and_then(
+        self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"], tasks: list[list[TaskRows]]
+    ) -> "Growth":
+        """The same after more rows; arguments as of `of_first`."""
+        sums = tuple(map(TaskSums.and_then, self.tasks, tasks))
+        return self._sampled(x, y)._replace(tasks=sums)
+
+    def predictors(self, sample: list[list[TaskRows]]) -> tuple[Predictor, ...]:
+        """What predicts rows of each task, chosen by the rows of the sample."""
+        pairs = zip(self.tasks, sample, strict=True)
+        return tuple(task.predictor(rounds, self.stride) for task, rounds in pairs)
+
     @property
     def stride(self) -> int:
         """One of so many rows is in the sample: a power of two, so that a sample holds the next."""
@@ -117,10 +144,11 @@ class Growth(NamedTuple):
             stride *= 2
         return stride
 
-    def sampled(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> "Growth":
+    def _sampled(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> "Growth":
         """The same with the sample of all rows up to these; the sums do not have them yet."""
         after = self._replace(num_rows=self.num_rows + x.shape[1])
         earlier = slice(None, None, after.stride // self.stride)
+        # The first of these rows whose number, counted from the very first, the stride divides.
         later = slice(-self.num_rows % after.stride, None, after.stride)
         return after._replace(
             x=torch.cat([self.x[:, earlier], x[:, later]], dim=1),

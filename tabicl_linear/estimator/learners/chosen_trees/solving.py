@@ -123,7 +123,7 @@ class Trial(NamedTuple):
     """What a penalty is chosen by; the solution takes as long again, and few are wanted.
 
     Attributes:
-        left_out: Predictions of the rows asked about, each from all others.
+        left_out: Predictions of the rows left out, each from all others.
         solution: Returns the solution.
     """
 
@@ -138,10 +138,10 @@ class RowRegression:
         rows: All its rows.
         num_leaves: Leaves of the trees.
         kinds: Where each kind of fixed features stands.
-        asked: Indices of the rows asked about.
+        places: Indices of the rows left out, each in its turn.
 
     Attributes:
-        leaves: Leaves of the rows asked about.
+        leaves: Leaves of these.
     """
 
     def __init__(
@@ -149,15 +149,16 @@ class RowRegression:
         rows: LeafRows,
         num_leaves: int,
         kinds: Sequence[slice],
-        asked: Int[Tensor, " s"],
+        places: Int[Tensor, " s"],
     ) -> None:
-        is_other = torch.ones(len(rows.targets), dtype=torch.bool, device=asked.device)
-        is_other[asked] = False
-        # Rows asked about come last: the corner of a factor is all that leaving them out takes.
-        order = torch.cat([is_other.nonzero().squeeze(1), asked])
+        is_other = torch.ones(len(rows.targets), dtype=torch.bool, device=places.device)
+        is_other[places] = False
+        # Rows left out come last: the corner of a factor is all that leaving them out takes.
+        order = torch.cat([is_other.nonzero().squeeze(1), places])
         rows = LeafRows(*(part[order.to(part.device)] for part in rows))
-        self.leaves = rows.leaves[len(rows.targets) - len(asked) :]
-        self._targets, self._num_asked, self._num_kinds = rows.targets, len(asked), len(kinds)
+        self._first = len(rows.targets) - len(places)
+        self.leaves = rows.leaves[self._first :]
+        self._targets, self._num_kinds = rows.targets, len(kinds)
         products = chosen(shared_leaves)(rows.leaves)
         mean = products.mean(0)
         products.sub_(mean).sub_(mean.unsqueeze(1)).add_(mean.mean())
@@ -190,11 +191,11 @@ class RowRegression:
         factor = factored_(products)
         dual = solved(factor[None, None], (targets - shares)[None])[0, 0]
         assert_solved([dual])
-        first = len(targets) - self._num_asked
+        first, targets = self._first, targets[self._first :]
         diagonal = chosen(squared_lengths)(factor[None, first:, first:])[0]
-        unseen = (added * diagonal - 1 / len(targets)).unsqueeze(1)
+        unseen = (added * diagonal - 1 / len(dual)).unsqueeze(1)
         residuals = added * dual[first:] / unseen
-        left_out = torch.where(unseen > SMALLEST_UNSEEN, targets[first:] - residuals, shares)
+        left_out = torch.where(unseen > SMALLEST_UNSEEN, targets - residuals, shares)
         return Trial(left_out, partial(self._features.solution, dual, shares, deviation))
 
 
@@ -248,25 +249,25 @@ class SumRegression:
     Args:
         sums: Over all its rows.
         kinds: Where each kind of fixed features stands.
-        asked: The rows asked about.
+        rows: Those of them that are left out, each in its turn.
 
     Attributes:
-        leaves: Leaves of the rows asked about.
+        leaves: Leaves of these.
     """
 
-    def __init__(self, sums: LeafSums, kinds: Sequence[slice], asked: LeafRows) -> None:
-        self._num_leaves, self._kinds, self._asked = len(sums.together), kinds, asked
-        self._sums, self.leaves = sums.ridge_sums(), asked.leaves
+    def __init__(self, sums: LeafSums, kinds: Sequence[slice], rows: LeafRows) -> None:
+        self._num_leaves, self._kinds, self._rows = len(sums.together), kinds, rows
+        self._sums, self.leaves = sums.ridge_sums(), rows.leaves
 
     def solve(self, penalty: float, deviation: float) -> Trial:
-        """Solve it and ask it as a context of fixed features; see `RowRegression.solve`."""
-        cut = self._num_leaves
+        """Solve it as a context of fixed features, leaves first; see `RowRegression.solve`."""
+        rows, cut = self._rows, self._num_leaves
         parts = [Part(slice(0, cut), 1.0)]
         parts += [Part(slice(cut + k.start, cut + k.stop), deviation) for k in self._kinds]
         regression = solve_sums(self._sums, parts, [penalty])
         weights, offset = (part[0, 0] for part in regression.regression.linear())
-        asked = torch.cat([_one_hot(self._asked.leaves, cut), self._asked.fixed.double()], dim=1)
-        left_out = regression.left_out(asked[None], self._asked.targets.double()[None])[0, 0]
+        features = torch.cat([_one_hot(rows.leaves, cut), rows.fixed.double()], dim=1)
+        left_out = regression.left_out(features[None], rows.targets.double()[None])[0, 0]
         solution = Solution(weights[:cut], weights[cut:], offset)
         return Trial(left_out, lambda: solution)
 

@@ -15,8 +15,10 @@ from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown, grow
 from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     FEW_ROWS,
+    HALVES,
     Division,
     divisions,
+    of_divisions,
     scheme,
 )
 from tabicl_linear.estimator.learners.chosen_trees.solving import (
@@ -42,20 +44,33 @@ MOST_PRODUCTS = 4000
 
 
 class Linear(NamedTuple):
-    """Weights of leaves and fixed features, what is added, and predictions of the sample."""
+    """The mean of solutions.
 
-    leaves: Tensor
-    fixed: Tensor
-    offset: Tensor
-    left_out: Tensor
+    Attributes:
+        leaves: Weights of leaves.
+        fixed: Weights of fixed features of all rounds.
+        offset: What is added.
+        left_out: Predictions of the sample by solutions that have not seen the row.
+    """
+
+    leaves: Float[Tensor, "l y"]
+    fixed: Float[Tensor, "f y"]
+    offset: Float[Tensor, " y"]
+    left_out: Float[Tensor, "s y"]
 
 
 class Boosted(NamedTuple):
-    """Trees of all divisions, mean steps of their leaves, and those of the sample by others."""
+    """Trees of all divisions.
+
+    Attributes:
+        trees: The trees.
+        steps: What their leaves add to the logits, over the number of divisions.
+        left_out: Mean logits of the sample by trees that other rows have grown.
+    """
 
     trees: Trees
-    steps: Tensor
-    left_out: Tensor
+    steps: Float[Tensor, "l y"]
+    left_out: Float[Tensor, "s y"]
 
 
 class GrownDivision(NamedTuple):
@@ -115,16 +130,16 @@ def cpu_kernels() -> AbstractContextManager[None]:
     return using(tokenwise(device=torch.device("cpu"), backend="auto"))
 
 
-def fit_rows(draws: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
+def fit_rows(rounds: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
     """Divide the rows, grow and solve; without trees where rows are few.
 
     Args:
-        draws: The rows with the fixed features of each round, or of a single one without any.
+        rounds: The rows with the fixed features of each round, or of a single one without any.
     """
-    rows = draws[0]
+    rows = rounds[0]
     num_rounds = scheme(len(rows)).rounds
     parts = divisions(rows.labels, num_rounds, seed=rows.regressions.options.seed)
-    return fit_divisions([each for each in draws for _ in range(2)], parts)
+    return fit_divisions(of_divisions(rounds), parts)
 
 
 def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[Predictor, Tensor]:
@@ -134,22 +149,19 @@ def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[
         rows: The rows with the fixed features of each division, those of a round side by side.
         parts: The divisions.
     """
-    first, draws = rows[0], rows[::2]
-    chunks = first.chunks(np.arange(len(first)))
-    counts = torch.stack([first.one_hot(chunk).sum(0) for chunk in chunks]).sum(0)
+    first, rounds = rows[0], rows[::HALVES]
     targets, is_short = first.one_hot(first.sample), len(first) <= FEW_ROWS
     if not parts:
-        return fitted_task(fixed_regressions(draws), None, targets, counts)
+        return fitted_task(fixed_regressions(rounds), None, targets, first.counts)
     boosted, linear = solve_divisions(
         _each_division(rows, parts), targets, len(parts), is_short=is_short
     )
     if is_short:
-        fixed = fixed_regressions(draws)
-        part = evidence.part_of_fixed(linear.left_out, fixed.left_out, targets, counts > 0)
-        fixed = fixed._replace(leaves=torch.zeros_like(linear.leaves))
+        fixed = fixed_regressions(rounds)._replace(leaves=torch.zeros_like(linear.leaves))
+        part = evidence.part_of_fixed(linear.left_out, fixed.left_out, targets, first.counts > 0)
         pairs = zip(linear, fixed, strict=True)
-        linear = Linear(*(torch.lerp(a, b.to(a), part) for a, b in pairs))
-    return fitted_task(linear, boosted, targets, counts)
+        linear = Linear(*(torch.lerp(one, other.to(one), part) for one, other in pairs))
+    return fitted_task(linear, boosted, targets, first.counts)
 
 
 def fitted_task(
@@ -165,24 +177,21 @@ def fitted_task(
         targets: Labels of the sample, one-hot.
         counts: Rows of each class in the context.
     """
-    prior, present = counts / counts.sum(), counts > 0
-    class_map = evidence.class_map(linear.left_out, targets, present)
-    steps = torch.zeros_like(linear.leaves)
-    left_out = mapped(linear.left_out[None], class_map[None])[0]
+    prior, absent = counts / counts.sum(), counts == 0
+    class_map = evidence.class_map(linear.left_out, targets, ~absent)
+    logits = mapped(linear.left_out[None], class_map[None])[0].masked_fill(absent, ABSENT_LOGIT)
+    trees, steps = None, torch.zeros_like(linear.leaves)
     if boosted is not None:
-        start = prior.where(present, 1.0).log()
-        logits = boosted.left_out + start
-        of_solved, of_boosted = evidence.factors(
-            left_out.masked_fill(~present, ABSENT_LOGIT),
-            logits.masked_fill(~present, ABSENT_LOGIT),
-            targets,
-        )
-        left_out = of_solved * left_out + of_boosted * logits
+        # Boosting starts at the logarithms of class shares.
+        start = prior.where(~absent, 1.0).log()
+        of_trees = (boosted.left_out + start).masked_fill(absent, ABSENT_LOGIT)
+        of_solved, of_boosted = evidence.factors(logits, of_trees, targets)
+        logits = of_solved * logits + of_boosted * of_trees
         class_map = of_solved * class_map
         class_map[:, -1] += of_boosted * start
-        steps = of_boosted * boosted.steps
+        trees, steps = boosted.trees, of_boosted * boosted.steps
     predictor = Predictor(
-        None if boosted is None else boosted.trees,
+        trees,
         linear.leaves.float(),
         steps.float(),
         linear.fixed.float(),
@@ -190,28 +199,28 @@ def fitted_task(
         class_map,
         prior,
     )
-    return predictor, left_out.masked_fill(~present, ABSENT_LOGIT)
+    return predictor, logits.masked_fill(absent, ABSENT_LOGIT)
 
 
-def fixed_regressions(draws: Sequence[TaskRows]) -> Linear:
-    """The mean of the regressions on each draw of fixed features, solved on all rows.
+def fixed_regressions(rounds: Sequence[TaskRows]) -> Linear:
+    """The mean of the regressions on the fixed features of each round, solved on all rows.
 
-    The first draw chooses the penalties of all: which suit depends on the rows, not on the draw.
+    The first round chooses the penalties of all: which suit depends on the rows, not on the draw.
     """
-    first = draws[0].fixed_regressions()
-    every = [first, *(rows.fixed_regressions(first.penalties) for rows in draws[1:])]
+    first = rounds[0].fixed_regressions()
+    solutions = [first, *(rows.fixed_regressions(first.penalties) for rows in rounds[1:])]
     return Linear(
         first.weights.new_zeros(0, first.weights.shape[1]),
-        torch.cat([each.weights for each in every]) / len(draws),
-        torch.stack([each.offset for each in every]).mean(0),
-        torch.stack([each.left_out for each in every]).mean(0),
+        torch.cat([each.weights for each in solutions]) / len(rounds),
+        torch.stack([each.offset for each in solutions]).mean(0),
+        torch.stack([each.left_out for each in solutions]).mean(0),
     )
 
 
 def _each_division(
     rows_of_parts: Sequence[TaskRows], parts: Sequence[Division]
 ) -> Iterator[GrownDivision]:
-    """The divisions with grown trees, one after the other; of the sample, rows left out are asked.
+    """The divisions with grown trees, one after the other, to leave rows of the sample out.
 
     Few rows are solved from their products, many from sums over them.
     """
@@ -219,22 +228,22 @@ def _each_division(
     for number, (rows, part) in enumerate(zip(rows_of_parts, parts, strict=True)):
         seeds = range(number * growths, (number + 1) * growths)
         grown = grow_on(rows, part.growing, seeds=seeds)
-        asked = np.intersect1d(part.solving, rows.sample, assume_unique=True)
+        left_out = np.intersect1d(part.solving, rows.sample, assume_unique=True)
         regression: Regression
         if len(part.solving) <= MOST_PRODUCTS:
-            others = rows.leaf_rows(part.solving, grown.trees)
-            some = torch.from_numpy(np.searchsorted(part.solving, asked))
-            regression = RowRegression(others, grown.trees.num_leaves, rows.kinds, some)
+            solving = rows.leaf_rows(part.solving, grown.trees)
+            places = torch.from_numpy(np.searchsorted(part.solving, left_out))
+            regression = RowRegression(solving, grown.trees.num_leaves, rows.kinds, places)
         else:
             sums = leaf_sums(rows, part.solving, grown.trees)
-            regression = SumRegression(sums, rows.kinds, rows.leaf_rows(asked, grown.trees))
-        places = torch.from_numpy(np.searchsorted(rows.sample, asked))
+            regression = SumRegression(sums, rows.kinds, rows.leaf_rows(left_out, grown.trees))
+        places = torch.from_numpy(np.searchsorted(rows.sample, left_out))
         yield GrownDivision(grown, regression, places.to(regression.leaves.device))
 
 
-def leaf_sums(rows: TaskRows, some: Indices, trees: Trees) -> LeafSums:
+def leaf_sums(rows: TaskRows, indices: Indices, trees: Trees) -> LeafSums:
     """Sums over some rows, as many at a time as are looked at together."""
-    chunks = (rows.leaf_rows(chunk, trees) for chunk in rows.chunks(some))
+    chunks = (rows.leaf_rows(chunk, trees) for chunk in rows.chunks(indices))
     return reduce(LeafSums.plus, (LeafSums.of(chunk, trees.num_leaves) for chunk in chunks))
 
 
@@ -245,10 +254,8 @@ def grow_on(rows: TaskRows, growing: Indices, *, seeds: Sequence[int]) -> Grown:
     """
     z, labels = rows.standardised(growing), torch.from_numpy(rows.labels[growing])
     num_classes = rows.regressions.num_classes
-    every = [grow(z.cpu(), labels, num_classes=num_classes, seed=seed) for seed in seeds]
-    trees = side_by_side([each.trees for each in every])
-    grown = Grown(trees, torch.cat([each.steps for each in every]) / len(every))
-    return map_tensors(lambda tensor: tensor.to(z.device), grown)
+    of_seeds = [grow(z.cpu(), labels, num_classes=num_classes, seed=seed) for seed in seeds]
+    return map_tensors(lambda tensor: tensor.to(z.device), _mean_boosting(of_seeds))
 
 
 def solve_divisions(
@@ -257,7 +264,7 @@ def solve_divisions(
     """Trees of all divisions, and the mean of the solutions with the penalties that suit best.
 
     Args:
-        divided: The divisions; two for each round.
+        divided: The divisions, those of a round side by side.
         targets: Labels of the sample, one-hot.
         count: How many divisions.
         is_short: Whether rows are few, so that more is tried.
@@ -266,26 +273,32 @@ def solve_divisions(
         evidence.PenaltySearch(deviation, targets, count, narrow=not is_short)
         for deviation in (DEVIATIONS_OF_FEW if is_short else DEVIATIONS)
     ]
-    grown, scores = list[Grown](), evidence.OutOfFold.empty(targets)
+    grown, logits = list[Grown](), evidence.OutOfFold.empty(targets)
     for division in divided:
         grown.append(division.grown)
         leaves, steps = division.regression.leaves, division.grown.steps
-        scores.add_(division.places, F.embedding_bag(leaves, steps, mode="sum"))
+        logits.add_(division.places, F.embedding_bag(leaves, steps, mode="sum"))
         for search in searches:
             search.add(division.regression, division.places)
-    solutions, out_of_fold = zip(*(search.best() for search in searches), strict=True)
-    each_division = [_mean(of_division) for of_division in zip(*solutions, strict=True)]
-    pairs = zip(each_division[::2], each_division[1::2], strict=True)
-    of_rounds = [(one.fixed + other.fixed) / 2 for one, other in pairs]
+    trees, steps = _mean_boosting(grown)
+    of_searches, out_of_fold = zip(*(search.best() for search in searches), strict=True)
+    of_parts = [_mean(of_part) for of_part in zip(*of_searches, strict=True)]
+    # Divisions of a round have the same features, [r, f, y].
+    fixed = torch.stack([solution.fixed for solution in of_parts])
+    fixed = fixed.unflatten(0, (-1, HALVES)).mean(1)
     mean = Linear(
-        torch.cat([solution.leaves for solution in each_division]) / count,
-        torch.cat(of_rounds) / len(of_rounds),
-        torch.stack([solution.offset for solution in each_division]).mean(0),
+        torch.cat([solution.leaves for solution in of_parts]) / count,
+        fixed.flatten(0, 1) / len(fixed),
+        torch.stack([solution.offset for solution in of_parts]).mean(0),
         torch.stack([each.mean() for each in out_of_fold]).mean(0),
     )
-    trees = side_by_side([each.trees for each in grown])
-    mean_steps = torch.cat([each.steps for each in grown]) / count
-    return Boosted(trees, mean_steps, scores.mean()), mean
+    return Boosted(trees, steps, logits.mean()), mean
+
+
+def _mean_boosting(grown: Sequence[Grown]) -> Grown:
+    """All trees side by side, with the steps of the mean of their logits."""
+    steps = torch.cat([each.steps for each in grown]) / len(grown)
+    return Grown(side_by_side([each.trees for each in grown]), steps)
 
 
 def _mean(solutions: Sequence[Solution]) -> Solution:
