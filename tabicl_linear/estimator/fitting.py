@@ -8,6 +8,7 @@ can be added to what has been fitted, each piece is read and let go.
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -27,6 +28,7 @@ from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.interface import ContextLearner, Learners, OwnPreset
 from tabicl_linear.estimator.members.ensemble import Encoded, extended_ensemble, fit_ensemble
 from tabicl_linear.estimator.members.memory import stored
+from tabicl_linear.estimator.notices import silenced
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
 from tabicl_linear.estimator.refinement import refined
 from tabicl_linear.estimator.rows.labelled import Rows
@@ -53,7 +55,8 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     if beside is None:
         return fitted
     learner, weight = beside
-    other = _fit_members(encoded, plan, learner, table=rows.table)
+    with silenced():
+        other = _fit_members(encoded, plan, learner, table=rows.table)
     return replace(fitted, companion=FittedCompanion(other.members, other.temperature, weight))
 
 
@@ -136,7 +139,11 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
     if fitted.held is not None:
         fitted.columns.transform(rows.table)  # refuses what they cannot encode, before it is held
         every, learner = joined_rows(fitted.held, rows), fitted.members.model
-        return replace(_fit_held_rows(every, fitted.classes, plan, learner), prequential=scores)
+        # The first rows were told of, and those that decide for good are.
+        is_last = isinstance(learner, OwnPreset) and len(every.labels) >= learner.rows_held
+        with nullcontext() if is_last else silenced():
+            fitted_anew = _fit_held_rows(every, fitted.classes, plan, learner)
+        return replace(fitted_anew, prequential=scores)
     matrix, columns = fitted.columns.read(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, fitted.classes)
     with threads(plan.n_jobs):

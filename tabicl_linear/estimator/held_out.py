@@ -1,7 +1,6 @@
 """Evidence of rows that are held out from a first fit: a temperature, and one context or blocks."""
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.learners.pretrained import longest_context
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
 from tabicl_linear.estimator.members.pooling import log_losses
+from tabicl_linear.estimator.notices import silenced
 from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.estimator.refinement import refined
 
@@ -102,8 +102,7 @@ class Evidence:
 
         None if the others do not make a table, or not one that these rows fit into.
         """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the fit on all rows warns
+        with silenced():
             try:
                 columns, codes = self.plan.new_columns(), self.rows.codes[~held_out]
                 matrix = columns.fit_transform(table[~held_out], codes)

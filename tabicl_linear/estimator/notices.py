@@ -2,7 +2,8 @@
 
 import inspect
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
@@ -20,6 +21,14 @@ def warn_user(text: str) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame, level = frame.f_back, level + 1
     warnings.warn(text, UserWarning, stacklevel=level + 1)
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """No warnings: of a fit on the rows of another one, which tells of them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
 
 
 def shown(names: Sequence[Any]) -> str:

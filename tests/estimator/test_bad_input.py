@@ -71,7 +71,16 @@ def test_numbers_and_flags_of_any_type_are_taken(checkpoint, options):
     [
         (TABLE[:, 0], LABELS, r"got 1D array instead: Reshape your data"),
         (TABLE[None], LABELS, "Found array with dim 3"),
-        (TABLE + 1j, LABELS, "Complex data not supported$"),
+        ([(TABLE, LABELS)], LABELS, "inhomogeneous .* or an iterator of pieces"),
+        ({"a": [1, 2]}, [0, 1], r"X is a dict. Give a table: pandas\.DataFrame\(X\) of records"),
+        ([{"a": 1}, {"a": 2}], [0, 1], "X is a list. Give a table: pandas"),
+        (
+            np.zeros(2, dtype=[("a", "f4"), ("b", "U3")]),
+            [0, 1],
+            "X is a ndarray. Give a table: pandas",
+        ),
+        (TABLE, np.eye(2)[LABELS], r"shape \(12, 2\) instead\. Give one class label for each row"),
+        (TABLE + 1j, LABELS, r"Complex data not supported\. Give a table: real"),
         (TABLE[:, :0], LABELS, "0 feature"),
         (TABLE * np.nan, LABELS, "None of the 2 columns varies"),
         (TABLE, np.array([1, "a"] * 6, dtype=object), "types int and str; make them one type"),
@@ -85,6 +94,15 @@ def test_tables_that_cannot_be_read(checkpoint, table, labels, message):
     with pytest.raises(DataError, match=message) as refusal:
         TabICLLinearClassifier(checkpoint).fit(table, labels)
     assert "\n" not in str(refusal.value)
+
+
+def test_what_only_fit_takes(tmp_path):
+    classifier = RandomFeatureRidge(n_estimators=1).fit(TABLE, LABELS)
+    for queries in (str(tmp_path / "t.csv"), tmp_path / "t.csv", iter([TABLE])):
+        with pytest.raises(
+            DataError, match=r"^X is a .* pandas\.read_csv\(X\) of a path, one piece"
+        ):
+            classifier.predict(queries)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, np.uint8, object])

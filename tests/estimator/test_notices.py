@@ -1,11 +1,14 @@
 """Warnings about a table point at the line of the user who gave it."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 import tiny_model
 
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.estimator.learners.chosen_trees import divisions
 
 
 def table():
@@ -41,3 +44,25 @@ def test_a_warning_points_at_the_call(call):
     assert {str(one.message).split()[0] for one in told} == {"Column", "Text", "The"}
     lines = {(one.filename, one.lineno) for one in told}
     assert lines == {(__file__, call.__code__.co_firstlineno + 1)}
+
+
+def test_rows_that_are_held_are_told_of_at_first_and_at_last(monkeypatch):
+    """Every call learns the columns anew."""
+    monkeypatch.setattr(divisions, "LEAST_GROWING", 40)
+    x, _ = table()
+    told = []
+    classifier = TabICLLinearClassifier()
+    for rows in range(0, 120, 20):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            piece = pd.concat([x, x])[rows : rows + 20]
+            classifier.partial_fit(piece[["0", "price"]], np.arange(20) % 2)
+        told.append([str(one.message).split()[0] for one in caught])
+    assert told == [["Text"], [], [], ["Text"], [], []]
+
+
+def test_a_wide_table_is_told_of_once_though_a_network_reads_it_too():
+    x = np.random.default_rng(0).normal(size=(60, 101))
+    with pytest.warns(UserWarning, match="has 101 usable columns and the model takes 100") as told:
+        TabICLLinearClassifier().fit(x, np.arange(60) % 2)
+    assert len(told) == 1

@@ -281,4 +281,4 @@ def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.
             f"The columns differ from those of {whose}: {differences}. Give the same columns, in "
             "any order."
         )
-    return frame[expected]
+    return frame.iloc[:, [frame.columns.get_loc(name) for name in expected]]

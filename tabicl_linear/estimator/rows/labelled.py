@@ -1,7 +1,10 @@
 """Labelled rows of one table, checked."""
 
+import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.validation import check_array, check_consistent_length
@@ -43,7 +46,18 @@ def checked_table(X: Any, whose: str) -> Table:
     try:
         array = check_array(X, dtype=None, ensure_all_finite=False, estimator=whose, input_name="X")
     except ValueError as error:
-        raise DataError(one_line(error)) from error
+        first = X[0] if isinstance(X, list) and X else X
+        has_fields = isinstance(X, np.ndarray) and X.dtype.names is not None
+        if has_fields or isinstance(first, str | os.PathLike | Iterator | dict):
+            reason = f"X is a {type(X).__name__}"
+            remedy = (
+                "pandas.DataFrame(X) of records, pandas.read_csv(X) of a path, one piece at a time "
+                "of an iterator"
+            )
+        else:
+            reason = one_line(error).rstrip(".")
+            remedy = "real numbers, text or dates, rows of equal length, or an iterator of pieces"
+        raise DataError(f"{reason}. Give a table: {remedy}.") from error
     return computable_array(array)
 
 

@@ -41,7 +41,8 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
     try:
         labels = column_or_1d(_as_given(y), warn=True)
     except ValueError as error:
-        raise DataError(one_line(error)) from error
+        reason = one_line(error).rstrip(".")
+        raise DataError(f"{reason}. Give one class label for each row.") from error
     absent = pd.isna(labels)
     if absent.any():
         raise DataError(

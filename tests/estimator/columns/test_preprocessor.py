@@ -106,6 +106,14 @@ def test_columns_of_an_integer_labelled_frame_are_matched_by_label():
     )
 
 
+@pytest.mark.parametrize("names", [[True, False], [("a", 1), ("a", 2)]], ids=str)
+def test_names_of_columns_are_no_mask(names):
+    frame = pd.DataFrame([[1, 2], [3, 5]]).set_axis(pd.Index(names), axis=1)
+    preprocessor = TablePreprocessor().fit(frame)
+    expected = preprocessor.transform(frame)
+    np.testing.assert_array_equal(preprocessor.transform(frame.iloc[:, ::-1]), expected)
+
+
 def test_other_columns_are_refused_with_their_names():
     preprocessor = TablePreprocessor().fit(FRAME)
     with pytest.raises(DataError, match="missing 'age'; unknown 'Age'"):
@@ -141,6 +149,11 @@ def test_declared_categorical_columns(declared):
 def test_declared_columns_that_do_not_exist(declared, message):
     with pytest.raises(DataError, match=message):
         TablePreprocessor(declared).fit(FRAME)
+
+
+def test_declared_numbers_that_differ_in_every_row():
+    with pytest.warns(UserWarning, match="another one in each.*: leave it out of categorical_feat"):
+        TablePreprocessor([0]).fit(np.arange(40.0).reshape(20, 2))
 
 
 def test_names_declared_for_an_array():

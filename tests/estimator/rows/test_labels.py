@@ -39,7 +39,7 @@ def test_labels_keep_their_type(labels, expected):
         ([decimal.Decimal(1), decimal.Decimal(2)], r"type Decimal, such as Decimal\('1'\); make"),
         ([10**30, 1], "type int, such as 1000.*; make them text"),
         (pd.Series(pd.period_range("2024", periods=2)), "type Period"),
-        (np.array([1j, 2j]), "Complex data not supported$"),
+        (np.array([1j, 2j]), r"Complex data not supported\. Give one class label"),
         (np.zeros((2, 2)), r"shape \(2, 2\)"),
         ([[1], [1, 2]], "inhomogeneous"),
     ],
