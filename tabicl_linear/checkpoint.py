@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from tabicl_linear import recipe as recipes
 from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.checkpoint_file import load_checkpoint
-from tabicl_linear.errors import CheckpointError
+from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.files import give_usual_mode, written_whole
 from tabicl_linear.former_options import description
 from tabicl_linear.model import InContextModel
@@ -72,9 +72,7 @@ def load_model(
             what it may name with `trust_code` alone.
     """
     check(backend)
-    contents = read(path)
-    if not trust_code:
-        recipes.check_trust(contents.recipe)
+    contents = _trusted(path, trust_code)
     recipe = recipes.override(contents.recipe, overrides)
     # Built in full, since a file may not hold all of a module: fixed decays and rotary tables are
     # computed by its constructor.
@@ -106,6 +104,17 @@ def read(path: str | Path) -> Contents:
     if not path.is_file():
         raise CheckpointError(f"There is no checkpoint file {path}; {_REMEDY}.")
     return _read_export(path) if path.suffix == ".safetensors" else _read_lightning(path)
+
+
+def _trusted(path: str | Path, trust_code: bool) -> Contents:
+    """What `read` gives, if the file names no more than it may; the error has its path."""
+    contents = read(path)
+    try:
+        if not trust_code:
+            recipes.check_trust(contents.recipe)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return contents
 
 
 def export(
@@ -140,9 +149,7 @@ def export(
         raise CheckpointError(f"The folder {output.parent} of the export does not exist; make it.")
     if output.is_dir():
         raise CheckpointError(f"The export {output} is a folder; give a file name in it.")
-    contents = read(checkpoint)
-    if not trust_code:
-        recipes.check_trust(contents.recipe)
+    contents = _trusted(checkpoint, trust_code)
     if overrides:
         load_model(checkpoint, overrides, trust_code=trust_code)  # refuses what does not fit
         contents = contents._replace(recipe=recipes.override(contents.recipe, overrides))

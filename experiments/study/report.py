@@ -32,10 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         files = _files(arguments, shlex.join(["python", "-m", "experiments.study.report", *argv]))
+        write(files, arguments.output)
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    write(files, arguments.output)
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}; name another folder", file=sys.stderr)
+        return 2
     for line in _kept(arguments):
         print(line)
     print(f"wrote {arguments.output / 'README.md'} and {len(files) - 1} files beside it")

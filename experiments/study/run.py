@@ -38,6 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     except (ConfigError, DataError, OutputInUse) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}; name another folder", file=sys.stderr)
+        return 2
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         return 3

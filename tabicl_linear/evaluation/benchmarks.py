@@ -58,7 +58,7 @@ class Source:
             frame = pd.read_parquet(self.path)
         except (OSError, ValueError) as error:
             raise DataError(
-                f"The table {self.name} in {self.path} cannot be read: {error}."
+                f"The table {self.name} in {self.path} cannot be read as Parquet: {error}"
             ) from error
         return encode(frame, self.target, name=self.name, openml_id=self.openml_id)
 

@@ -242,7 +242,9 @@ class TestRecipes:
         key, path = foreign
         for module in ("torch.utils.bottleneck", "lightning.pytorch.demos.mnist_datamodule"):
             sys.modules.pop(module, None)
-        with pytest.raises(ConfigError, match=rf"^{re.escape(key)}=.*trust_code"):
+        with pytest.raises(
+            ConfigError, match=rf"^{re.escape(str(path))}: {re.escape(key)}=.*trust_code"
+        ):
             load_model(path)
         assert "torch.utils.bottleneck" not in sys.modules
         assert "lightning.pytorch.demos.mnist_datamodule" not in sys.modules
@@ -250,11 +252,13 @@ class TestRecipes:
     @pytest.mark.parametrize("foreign", RECIPES, indirect=True)
     def test_nor_handed_on_in_an_export(self, foreign, tmp_path):
         key, path = foreign
-        with pytest.raises(ConfigError, match=rf"^{re.escape(key)}=.*trust_code"):
+        with pytest.raises(
+            ConfigError, match=rf"^{re.escape(str(path))}: {re.escape(key)}=.*trust_code"
+        ):
             export(path, tmp_path / "m.safetensors")
         assert not (tmp_path / "m.safetensors").exists()
         export(path, tmp_path / "m.safetensors", trust_code=True)
-        with pytest.raises(ConfigError, match=rf"^{re.escape(key)}=.*trust_code"):
+        with pytest.raises(ConfigError, match=rf"m.safetensors: {re.escape(key)}=.*trust_code"):
             load_model(tmp_path / "m.safetensors")
 
     @pytest.mark.parametrize("foreign", ["model.mixer"], indirect=True)

@@ -120,7 +120,9 @@ class TestBadInput:
         folder = benchmark_folder.write(tmp_path / "tables")
         (folder / "three.parquet").write_bytes(b"nothing")
         assert evaluate(benchmark=f"folder:{folder}") == 2
-        assert "The table three" in error(capsys)
+        said = error(capsys)
+        assert "The table three" in said
+        assert "cannot be read as Parquet" in said
         (folder / "index.csv").write_text("name,file\ntwo,two.parquet\n")
         assert evaluate(benchmark=f"folder:{folder}") == 2
         assert "lacks the columns target_column" in error(capsys)

@@ -154,6 +154,13 @@ def test_nothing_measured_is_an_error_of_one_line(tmp_path, capsys):
     assert caught.value.code == 2
 
 
+def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(measured, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["--measured", str(measured), "--output", str(tmp_path / "file")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("Not a directory; name another folder")
+
+
 def test_a_damaged_measurement_is_refused(measured, tmp_path, capsys):
     copy = tmp_path / "measured"
     shutil.copytree(measured, copy)

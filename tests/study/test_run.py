@@ -70,6 +70,8 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, at_a_commit):
         return capsys.readouterr().err
 
     assert "deltanot: no item and no arm" in refused("deltanot")
+    (tmp_path / "file").touch()
+    assert "file: File exists; name another folder" in refused("--store", str(tmp_path / "file"))
     assert "3/3" in refused("--shard", "3/3")
     assert "no store" in refused("--measure-only")
     assert "index.csv cannot be read" in refused("--tables", str(tmp_path / "no"))
