@@ -92,34 +92,36 @@ class PretrainingCLI(ConfigCLI):
         minutes = self._get(self.config_init, "rank_timeout_minutes")
         if minutes is not None:
             options["strategy"] = limited(options["strategy"], minutes)
+        callbacks = as_list(options["callbacks"])
         if self.subcommand != "fit":
-            options["callbacks"] = [
-                *as_list(options["callbacks"]),
-                Provenance(self.plain_config),
-            ]
-            return make_trainer({**options, "logger": options["logger"] or False})
-        callbacks = [self._get(self.config_init, name) for name in ("throughput", "thread_count")]
-        if options["enable_progress_bar"] is not False:
-            callbacks.append(self._get(self.config_init, "progress"))
-        callbacks += [self._get(self.config_init, name) for name in PROBES]
-        options["callbacks"] = [*as_list(options["callbacks"]), *callbacks]
+            options["callbacks"] = [*callbacks, Provenance(self.plain_config)]
+            options["logger"] = options["logger"] or False
+            return make_trainer(options)
+        progress = [] if options["enable_progress_bar"] is False else ["progress"]
+        names = ["throughput", "thread_count", *progress, *PROBES]
+        options["callbacks"] = callbacks + [self._get(self.config_init, name) for name in names]
         check_callbacks(options["callbacks"])
         if self.resume is not None:
             self.resume.check_averaging(options["callbacks"])
         if options["fast_dev_run"]:
             return make_trainer(options)
-        root = Path(options["default_root_dir"])
-        self.run_folder = RunFolder.take(root, self.resume, self._held)
-        options["default_root_dir"] = self.run_folder.path
-        provenance = Provenance(self.plain_config, new=self.run_folder.is_new)
-        options["callbacks"].append(provenance)
-        if options["enable_checkpointing"] is not False:
-            options["callbacks"].append(self._get(self.config_init, "checkpoint"))
-        begun = (0, None) if self.resume is None else (self.resume.step, self.resume.rows)
-        options["logger"] = with_run_loggers(options["logger"], self.run_folder.path, *begun)
-        options["plugins"] = with_whole_files(options["plugins"])
+        self.run_folder = RunFolder.take(Path(options["default_root_dir"]), self.resume, self._held)
         with self.run_folder.dropped_if_unused():
-            return make_trainer(options)
+            return make_trainer(self._into(self.run_folder, options))
+
+    def _into(self, folder: RunFolder, options: dict[str, Any]) -> dict[str, Any]:
+        """Options of a trainer that writes into a folder: checkpoints, their recipe and logs."""
+        callbacks = [*options["callbacks"], Provenance(self.plain_config, new=folder.is_new)]
+        if options["enable_checkpointing"] is not False:
+            callbacks.append(self._get(self.config_init, "checkpoint"))
+        begun = (0, None) if self.resume is None else (self.resume.step, self.resume.rows)
+        return {
+            **options,
+            "default_root_dir": folder.path,
+            "callbacks": callbacks,
+            "logger": with_run_loggers(options["logger"], folder.path, *begun),
+            "plugins": with_whole_files(options["plugins"]),
+        }
 
     def fit(self, **kwargs: Any) -> None:
         """Train, after printing the changes of a resumed run and the run folder."""

@@ -69,26 +69,15 @@ class TablePreprocessor:
         """
         self._labels = list(table.columns) if isinstance(table, pd.DataFrame) else None
         frame = self._frame(table)
-        is_categorical = self._are_categorical(frame)
-        notes, columns, absences, by_evidence = [], list[Column](), set[bytes](), False
-        ids = dict[Hashable, int]()
-        for position, (name, cells) in enumerate(frame.items()):
-            reading = Reading("categorical") if is_categorical[position] else read_as(cells)
-            if reading == PLAIN_NUMBERS and labels is not None:
-                reading = whole_numbers(cells, labels) or PLAIN_NUMBERS
-                by_evidence = by_evidence or bool(reading.note)
-                if count := ids_among(cells, labels):
-                    ids[name] = count
-            if reading.note:
-                notes.append(f"{name!r} ({reading.note})")
-            is_numeric = reading.kind in ("numeric", "datetime")
-            learn = fit_numeric if is_numeric else fit_categories
+        readings = self._readings(frame, labels)
+        columns, absences = list[Column](), set[bytes]()
+        for position, reading in enumerate(readings):
+            cells = frame.iloc[:, position]
+            learn = fit_numeric if reading.kind in ("numeric", "datetime") else fit_categories
             records = learn(cells, position, reading, labels)
             columns += _without_repeated_absences(records, cells, absences)
-        if notes:
-            warn_user(f"Text is read in columns {shown(notes)}.{OVERRULE if by_evidence else ''}")
-        if ids:
-            _warn_of_ids(ids, len(frame))
+        if labels is not None:
+            _warn_of_ids(frame, readings, labels)
         compared = fit_pairs(frame, columns, labels) if self.pairs and labels is not None else ()
         self.columns = (*columns, *compared)
         if not self.used:
@@ -204,6 +193,22 @@ class TablePreprocessor:
         other.columns = tuple(columns)
         return other
 
+    def _readings(self, frame: pd.DataFrame, labels: IntArray | None) -> list[Reading]:
+        """How each column is read: as declared, by content, or by what predicts the labels."""
+        readings, notes, advice = list[Reading](), list[str](), ""
+        is_categorical = self._are_categorical(frame)
+        for position, (name, cells) in enumerate(frame.items()):
+            reading = Reading("categorical") if is_categorical[position] else read_as(cells)
+            if reading == PLAIN_NUMBERS and labels is not None:
+                reading = whole_numbers(cells, labels) or PLAIN_NUMBERS
+                advice = OVERRULE if reading.note else advice
+            if reading.note:
+                notes.append(f"{name!r} ({reading.note})")
+            readings.append(reading)
+        if notes:
+            warn_user(f"Text is read in columns {shown(notes)}.{advice}")
+        return readings
+
     def _are_categorical(self, frame: pd.DataFrame) -> BoolArray:
         width = frame.shape[1]
         are_categorical = np.zeros(width, dtype=bool)
@@ -237,13 +242,20 @@ class TablePreprocessor:
         return are_categorical
 
 
-def _warn_of_ids(ids: dict[Hashable, int], num_rows: int) -> None:
-    counts = [f"{name!r} ({count:,} different ones)" for name, count in ids.items()]
-    warn_user(
-        "Whole numbers tell more about the classes one by one than by their order, as ids do, in "
-        f"columns {shown(counts)} of {num_rows:,} rows, which are read as numbers: if they are "
-        f"ids, give categorical_features={list(ids)!r}."
-    )
+def _warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
+    counts = {
+        name: ids_among(cells, labels)
+        for (name, cells), reading in zip(frame.items(), readings, strict=True)
+        if reading == PLAIN_NUMBERS
+    }
+    ids = {name: count for name, count in counts.items() if count}
+    if ids:
+        columns = shown([f"{name!r} ({count:,} different ones)" for name, count in ids.items()])
+        warn_user(
+            "Whole numbers tell more about the classes one by one than by their order, as ids do, "
+            f"in columns {columns} of {len(frame):,} rows, which are read as numbers: if they are "
+            f"ids, give categorical_features={list(ids)!r}."
+        )
 
 
 def _without_repeated_absences(
