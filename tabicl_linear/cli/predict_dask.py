@@ -19,6 +19,7 @@ from tabicl_linear.cli.predict_tables import check_columns, with_predictions
 from tabicl_linear.cli.table_output import write_table
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.partitions import broadcast
+from tabicl_linear.estimator.rows.frames import WITH_GAPS
 from tabicl_linear.estimator.rows.table_file import PARQUET, TableFile
 from tabicl_linear.files import folder_written_whole, partial_name
 
@@ -70,7 +71,9 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
     train = TableFile(options.train)
     train.require(options.target)
     try:
-        table = dataframe.read_parquet(options.test.resolve())
+        table = dataframe.read_parquet(
+            options.test.resolve(), arrow_to_pandas={"types_mapper": WITH_GAPS.get}
+        )
     except (OSError, ValueError) as error:
         raise DataError(f"{options.test} is not readable as Parquet ({_line(error)}).") from error
     names = [name for name in table.columns if name != options.target]

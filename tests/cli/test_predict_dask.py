@@ -11,11 +11,13 @@ from pathlib import Path
 import dask
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import tiny_model
 from dask import dataframe
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
+from pyarrow import parquet
 
 from tabicl_linear import TabICLLinearClassifier, dask_predict_proba
 from tabicl_linear.__main__ import main
@@ -191,6 +193,18 @@ def test_rows_that_workers_refuse_are_one_line(folder, model, client, capsys):
     assert "'b'" in error
     assert len(error.splitlines()) == 1
     assert sorted(path.name for path in folder.iterdir()) == ["test", "train.parquet"]
+
+
+@pytest.mark.slow
+def test_ids_with_gaps_keep_their_digits(folder, model, client):
+    ids = [2**60 + number for number in range(3)]
+    train = pa.table({"id": ids * 20, "y": [0, 1, 2] * 20})
+    parquet.write_table(train, folder / "train.parquet")
+    parquet.write_table(pa.table({"id": [*ids, None]}), folder / "test.parquet")
+    options = ("--dask", client.scheduler.address, "--categorical", "id")
+    assert run(folder, model, *options, test="test.parquet") == 0
+    predictions = pd.read_parquet(folder / "out")["prediction"]
+    assert predictions.tolist()[:3] == [0, 1, 2]
 
 
 @pytest.mark.slow
