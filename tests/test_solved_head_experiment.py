@@ -103,7 +103,7 @@ def test_gates_are_fitted_to_synthetic_tasks_and_kept(whole, monkeypatch, capsys
     monkeypatch.setattr(gate, "ROWS", LogUniformRows(128, 140))
     assert gate.main(["--run", str(whole), "--tasks", "6"]) == 0
     assert "trees+learned: always" in capsys.readouterr().out
-    kept = gate.kept_gates(whole)
+    kept = gate.read_gates(whole)
     assert list(kept) == ["closed+learned", "trees+learned"]
     assert np.isfinite(kept["trees+learned"].weights).all()
 

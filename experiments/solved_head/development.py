@@ -35,7 +35,7 @@ from experiments.development.tables import (
     load_tables,
     with_context_rows,
 )
-from experiments.solved_head.gate import Gate, described, kept_gates
+from experiments.solved_head.gate import Gate, described, read_gates
 from experiments.solved_head.learners import FIXED, WITH_LEARNED, Arms, trained
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import MAX_COLUMNS
@@ -70,15 +70,15 @@ def measure(
     plan = replace(plan, num_members=members, fixed_temperature=1.0).drawn()
     rows = Encoded(matrix, codes, columns, classes)
     ensemble = fit_ensemble(learner, rows, plan)
-    states = [state for kept in ensemble.states for state in kept.states]
-    asked = columns.transform(table.x.iloc[queries])
+    states = [state for batch in ensemble.states for state in batch.states]
+    query_matrix = columns.transform(table.x.iloc[queries])
     outcome: dict[str, Any] = {
         "labels": table.y[queries].astype(str),
         "classes": classes.astype(str),
     }
     for arm in learner.arms:
         learner.arm = arm
-        outcome[arm] = ensemble.scores(asked, lambda logits: logits, plan).astype(np.float32)
+        outcome[arm] = ensemble.scores(query_matrix, lambda logits: logits, plan).astype(np.float32)
     for number, state in enumerate(states):
         for name, honest in state.honest.items():
             outcome[f"honest {number} {name}"] = honest.logits.numpy().astype(np.float32)
@@ -182,15 +182,15 @@ def run(arguments: argparse.Namespace) -> str:
     for folder in (base, arguments.output):
         folder.mkdir(parents=True, exist_ok=True)
     network = None if arguments.run is None else trained(arguments.run / "last.ckpt")
-    gates = {} if arguments.run is None else kept_gates(arguments.run)
+    gates = {} if arguments.run is None else read_gates(arguments.run)
     rows, seconds = list[dict[str, Any]](), list[dict[str, float]]()
     for number, table in product(range(arguments.splits), tables):
         name = f"{table.protocol.name}_{table.name}_{number}"
         paths = [base / f"{name}_fixed.npz", arguments.output / f"{name}_learned.npz"]
-        is_asked = arguments.only is None or table.name in arguments.only
+        is_wanted = arguments.only is None or table.name in arguments.only
         for path, of_path in zip(paths, (None, network), strict=True):
             is_there = path.with_suffix(".json").exists() or (path == paths[1] and network is None)
-            if is_asked and not is_there:
+            if is_wanted and not is_there:
                 with warnings.catch_warnings(), torch.inference_mode():
                     warnings.simplefilter("ignore")
                     measure(of_path, table, table.splits()[number], path)

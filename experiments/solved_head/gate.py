@@ -86,12 +86,12 @@ def example(network: LearnedFeatures, batch: TaskBatch) -> list[tuple[Floats, fl
     x, y, categorical = batch.x[:1], batch.y[:1], batch.categorical[:1]
     num_classes = int(y.max()) + 1
     logits, honest = dict[str, torch.Tensor](), dict[str, torch.Tensor]()
-    for made in (None, network):
-        arms = Arms(made, num_classes, MAX_COLUMNS)
-        kept = arms.fit(x[:, :c], y[:, :c], categorical=categorical, rows_per_chunk=1024)
-        for arm, of_arm in kept.states[0].honest.items():
+    for features in (None, network):
+        arms = Arms(features, num_classes, MAX_COLUMNS)
+        fitted = arms.fit(x[:, :c], y[:, :c], categorical=categorical, rows_per_chunk=1024)
+        for arm, of_arm in fitted.states[0].honest.items():
             arms.arm = arm
-            logits[arm] = arms.predict(kept, x[:, c:])[0].double()
+            logits[arm] = arms.predict(fitted, x[:, c:])[0].double()
             honest[arm], labels = of_arm.logits.double(), of_arm.labels
     examples = []
     for pair in zip(FIXED, WITH_LEARNED, strict=True):
@@ -104,8 +104,8 @@ def example(network: LearnedFeatures, batch: TaskBatch) -> list[tuple[Floats, fl
 def about(gate: Gate, seen: Floats, gains: Floats) -> str:
     """Mean gains of all tasks: always, where rows left out gain, and where the gate opens."""
     opened = np.array([gate.gain(row) > 0 for row in seen])
-    kept = {"always": gains, "left_out": gains * (seen[:, 0] > 0), "gate": gains * opened}
-    parts = [f"{k} {v.mean():+.4f} +- {v.std() / len(v) ** 0.5:.4f}" for k, v in kept.items()]
+    of_rules = {"always": gains, "left_out": gains * (seen[:, 0] > 0), "gate": gains * opened}
+    parts = [f"{k} {v.mean():+.4f} +- {v.std() / len(v) ** 0.5:.4f}" for k, v in of_rules.items()]
     return "  ".join([*parts, f"open {opened.mean():.2f}"])
 
 
@@ -119,10 +119,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     network = trained(arguments.run / "last.ckpt")
     tasks = stream(0, Stage.TEST, ROWS.max_rows, rows=ROWS)
     with torch.inference_mode():
-        every = [example(network, tasks.batch(index)) for index in range(arguments.tasks)]
+        examples = [example(network, tasks.batch(index)) for index in range(arguments.tasks)]
     gates = {}
-    cut = 2 * len(every) // 3
-    for name, pairs in zip(WITH_LEARNED, zip(*every, strict=True), strict=True):
+    cut = 2 * len(examples) // 3
+    for name, pairs in zip(WITH_LEARNED, zip(*examples, strict=True), strict=True):
         seen, gains = np.stack([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
         gates[name] = Gate.fitted(seen[:cut], gains[:cut])
         print(f"{name}: {about(gates[name], seen[cut:], gains[cut:])}", flush=True)
@@ -131,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def kept_gates(folder: Path) -> dict[str, Gate]:
+def read_gates(folder: Path) -> dict[str, Gate]:
     """The gates of a run, by arm; none where there are none."""
     path = folder / GATES
     if not path.exists():

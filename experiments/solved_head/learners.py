@@ -17,7 +17,13 @@ from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import OPTIONS, ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.divisions import Division, divisions, scheme
+from tabicl_linear.estimator.learners.chosen_trees.divisions import (
+    HALVES,
+    Division,
+    divisions,
+    of_divisions,
+    scheme,
+)
 from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import FixedAlone, Penalties
 from tabicl_linear.estimator.learners.chosen_trees.solving import LeafRows
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
@@ -87,11 +93,11 @@ class LearnedContext(NamedTuple):
 
     def features(self, x: Float[Tensor, "1 n m"]) -> Float[Tensor, "n f"]:
         """Of rows whose labels are not read."""
-        found, categorical = list[Tensor](), self.statistics.categorical
+        features, categorical = list[Tensor](), self.statistics.categorical
         for part in x.split(ROWS_AT_ONCE, dim=1):
             z = standardise(part, self.statistics).float()
-            found.append(self.network(z, part.isfinite(), categorical, self.seen, None)[0])
-        return torch.cat(found)
+            features.append(self.network(z, part.isfinite(), categorical, self.seen, None)[0])
+        return torch.cat(features)
 
 
 class RowsWithLearned:
@@ -115,7 +121,7 @@ class RowsWithLearned:
         self.regressions, self.standardised = rows.regressions, rows.standardised
         self.one_hot, self.chunks = rows.one_hot, rows.chunks
         start = rows.kinds[-1].stop
-        self.kinds = [*rows.kinds, slice(start, start + 2 * learned.shape[1])]
+        self.kinds = [*rows.kinds, slice(start, start + HALVES * learned.shape[1])]
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -133,10 +139,10 @@ class RowsWithLearned:
 
     def fixed_regressions(self, penalties: Penalties | None = None) -> FixedAlone:
         """Regressions on fixed features alone, on all rows: learned ones have no weight."""
-        found = self._rows.fixed_regressions(penalties)
-        width = 2 * self._learned.shape[1]
-        padded = torch.nn.functional.pad(found.weights, (0, 0, 0, width))
-        return found._replace(weights=padded)
+        solution = self._rows.fixed_regressions(penalties)
+        width = HALVES * self._learned.shape[1]
+        weights = torch.nn.functional.pad(solution.weights, (0, 0, 0, width))
+        return solution._replace(weights=weights)
 
     @property
     def sets(self) -> list[FeatureSet]:
@@ -145,7 +151,7 @@ class RowsWithLearned:
         return [every, every[-1:]]
 
 
-class Asked(NamedTuple):
+class SolvedForm(NamedTuple):
     """A closed form, and what it says of rows left out.
 
     Attributes:
@@ -163,29 +169,29 @@ class Asked(NamedTuple):
 
 def closed_form(
     rows: TaskRows | RowsWithLearned, sets: Sequence[FeatureSet], solving: Indices
-) -> Asked:
+) -> SolvedForm:
     """Regressions on some rows, and what they say of the sample, each row by all others."""
 
     def chunks(step: int) -> Iterator[tuple[Tensor, Tensor]]:
-        for some in rows.chunks(solving[::step]):
-            yield rows.fixed(some)[None], rows.one_hot(some)[None]
+        for chunk in rows.chunks(solving[::step]):
+            yield rows.fixed(chunk)[None], rows.one_hot(chunk)[None]
 
     options = rows.regressions.options
     solved = solve(chunks, sets, options.penalties, options.calibration)
     if solved.predictions is not None:
-        found = [solved.predictions.mixed()[0]]
+        shares = solved.predictions.mixed()[0]
     else:
-        found, first = list[Tensor](), 0
-        for some in rows.chunks(solving):
-            part = solved.context(rows.fixed(some)[None], rows.one_hot(some)[None], first)
-            found.append(part.mixed()[0])
-            first += len(some)
-    is_asked = np.isin(solving, rows.sample)
-    shares = torch.cat(found)[torch.from_numpy(is_asked)].double()
-    indices = solving[is_asked]
+        of_chunks, first = list[Tensor](), 0
+        for chunk in rows.chunks(solving):
+            part = solved.context(rows.fixed(chunk)[None], rows.one_hot(chunk)[None], first)
+            of_chunks.append(part.mixed()[0])
+            first += len(chunk)
+        shares = torch.cat(of_chunks)
+    is_sampled = np.isin(solving, rows.sample)
+    shares, indices = shares[torch.from_numpy(is_sampled)].double(), solving[is_sampled]
     labels = torch.from_numpy(rows.labels[indices])
     logits = Honest.of_shares(shares, solved.solution, labels).logits
-    return Asked(solved.solution, sets, indices, logits)
+    return SolvedForm(solved.solution, sets, indices, logits)
 
 
 class ArmsState(NamedTuple):
@@ -204,7 +210,7 @@ class ArmsState(NamedTuple):
     thresholds: tuple[Tensor, ...]
     statistics: ContextStatistics
     learned: list[LearnedContext]
-    closed: list[Asked]
+    closed: list[SolvedForm]
     trees: Predictor
     honest: dict[str, Honest]
     seconds: dict[str, float]
@@ -243,11 +249,11 @@ class Arms:
         rows_per_chunk: int,
         spill: Path | None = None,
         state: None = None,
-    ) -> "Kept":
+    ) -> "MemberStates":
         """Fit all arms."""
         members = zip(x.split(1), y.split(1), categorical.split(1), strict=True)
         with using(tokenwise(device=self.device, backend="auto")):
-            return Kept(tuple(self._fit(*member, rows_per_chunk) for member in members))
+            return MemberStates(tuple(self._fit(*member, rows_per_chunk) for member in members))
 
     def _fit(self, x: Tensor, y: Tensor, categorical: Tensor, size: int) -> ArmsState:
         clock = Clock()
@@ -260,34 +266,35 @@ class Arms:
         ]
         everything = np.arange(len(rows[0]))
         clock.take("shared")
-        found = list[LearnedContext]()
+        contexts = list[LearnedContext]()
         if self.network is None:
             closed = [closed_form(rows[0], draws[0].features.sets(x.shape[2]), everything)]
             clock.take(self.arms[0])
             predictor, left_out = fit_rows(rows)
         else:
             parts = divisions(rows[0].labels, len(rows), seed=draws[0].options.seed)
-            own = list[RowsWithLearned]()
-            for number, part in enumerate(parts):
+            with_learned = list[RowsWithLearned]()
+            for number, (of_round, part) in enumerate(zip(of_divisions(rows), parts, strict=True)):
                 growing = torch.from_numpy(part.growing)
                 pair = x[:, growing], y[:, growing]
-                found.append(LearnedContext.of(self.network, *pair, statistics, self.num_classes))
-                learned = found[-1].features(x[:, torch.from_numpy(part.solving)])
-                own.append(RowsWithLearned(rows[number // 2], learned, part, number % 2))
+                context = LearnedContext.of(self.network, *pair, statistics, self.num_classes)
+                learned = context.features(x[:, torch.from_numpy(part.solving)])
+                contexts.append(context)
+                with_learned.append(RowsWithLearned(of_round, learned, part, number % HALVES))
             clock.take("features")
-            pairs = zip(own[:2], parts, strict=False)
+            pairs = zip(with_learned[:HALVES], parts, strict=False)
             closed = [closed_form(each, each.sets, part.solving) for each, part in pairs]
             clock.take(self.arms[0])
-            predictor, left_out = fit_divisions(own, parts)
+            predictor, left_out = fit_divisions(with_learned, parts)
         clock.take(self.arms[1])
         honest = Honest(left_out, torch.from_numpy(rows[0].labels[rows[0].sample]))
-        every = {self.arms[0]: mean_left_out(closed, rows[0]), self.arms[1]: honest}
-        return ArmsState(thresholds, statistics, found, closed, predictor, every, clock.seconds)
+        by_arm = {self.arms[0]: mean_left_out(closed, rows[0]), self.arms[1]: honest}
+        return ArmsState(thresholds, statistics, contexts, closed, predictor, by_arm, clock.seconds)
 
-    def predict(self, kept: "Kept", x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
+    def predict(self, state: "MemberStates", x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of the arm that is named."""
-        pairs = zip(kept.states, x.split(1), strict=True)
-        return torch.cat([self._predict(state, part) for state, part in pairs])
+        members = zip(state.states, x.split(1), strict=True)
+        return torch.cat([self._predict(*member) for member in members])
 
     def _predict(self, state: ArmsState, x: Tensor) -> Tensor:
         draws = self.trees.draws(len(state.thresholds))
@@ -298,17 +305,17 @@ class Arms:
         if state.learned:
             learned = [each.features(x) for each in state.learned]
             fixed = [
-                torch.cat([part, *learned[2 * number : 2 * number + 2]], dim=1)
+                torch.cat([part, *learned[HALVES * number :][:HALVES]], dim=1)
                 for number, part in enumerate(fixed)
             ]
         if self.arm == self.arms[0]:
-            asked = [each.solution.predict(fixed[0][None], each.sets) for each in state.closed]
-            return torch.stack([each.logits() for each in asked]).mean(0)
+            shares = [form.solution.predict(fixed[0][None], form.sets) for form in state.closed]
+            return torch.stack([each.logits() for each in shares]).mean(0)
         z = standardise(x, state.statistics)[0].float()
         return state.trees.logits(z, torch.cat(fixed, dim=1))[None]
 
 
-def mean_left_out(closed: Sequence[Asked], rows: TaskRows) -> Honest:
+def mean_left_out(closed: Sequence[SolvedForm], rows: TaskRows) -> Honest:
     """What closed forms say of the sample: each row is left out by those that are solved on it."""
     labels = torch.from_numpy(rows.labels[rows.sample])
     sums = closed[0].left_out.new_zeros(len(labels), closed[0].left_out.shape[1])
@@ -321,7 +328,7 @@ def mean_left_out(closed: Sequence[Asked], rows: TaskRows) -> Honest:
     return Honest(sums / count, labels)
 
 
-class Kept:
+class MemberStates:
     """States that the ensemble carries about as they are: no tree of tensors to be moved.
 
     Args:

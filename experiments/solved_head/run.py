@@ -3,7 +3,7 @@
     python -m experiments.solved_head.run --steps 1000 --output runs/solved_head
 
 A step takes batches of the prior until enough tasks are kept: those of which rows left out say
-that they carry nothing, or are trivial, are not (`tasks.Chosen`). The loss is that of queries,
+that they carry nothing, or are trivial, are not (`tasks.Selection`). The loss is that of queries,
 beside fixed features and beside these with trees, which are grown on the half of the context whose
 labels the network reads. One process, one thread. Stopped anywhere, the same command goes on from
 the last checkpoint and takes the steps that it would have taken: a step depends on the number of
@@ -26,10 +26,10 @@ import torch
 
 from experiments.solved_head.tasks import (
     Baseline,
-    Chosen,
+    Selection,
     Task,
     fixed_regressions,
-    judged,
+    head_losses,
     learned,
     prepared,
     stream,
@@ -139,44 +139,49 @@ class Run:
         while sums["kept"] < self.arguments.tasks:
             self._add(prepared(tasks.batch(self.batch), self.regressions), sums)
             self.batch += 1
-        kept = sums["kept"]
+        num_tasks = sums["kept"]
         for parameter in self.network.parameters():
             assert parameter.grad is not None, "a parameter that nothing hangs on"
-            parameter.grad /= kept
+            parameter.grad /= num_tasks
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), CLIP, error_if_nonfinite=True)
         self.optimizer.step()
         with torch.no_grad():
             pairs = zip(self.average.parameters(), self.network.parameters(), strict=True)
             for mean, parameter in pairs:
                 mean.lerp_(parameter, max(1 - AVERAGED, 1 / (self.step + 1)))
-        return sums | {name: sums[name] / kept for name in ("closed", "trees")}
+        return sums | {name: sums[name] / num_tasks for name in ("closed", "trees")}
 
     def _add(self, task: Task, sums: dict[str, float]) -> None:
         """Add the gradients of the tasks of a batch that are kept, and what is counted of it."""
         baseline = Baseline.of(task)
-        chosen = Chosen.of(task, baseline)
-        index = chosen.kept
+        selection = Selection.of(task, baseline)
+        index = selection.indices
         sums["kept"] += len(index)
-        sums["nothing"] += int(chosen.is_nothing.sum())
-        sums["trivial"] += int(chosen.is_trivial.sum())
+        sums["nothing"] += int(selection.is_nothing.sum())
+        sums["trivial"] += int(selection.is_trivial.sum())
         if not len(index):
             return
-        some = task.taken(index)
-        made = learned(self.network, some)
-        closed = judged([*some.fixed, made], some).queries
-        trees = judged([*some.fixed, some.trees, made], some).queries
+        closed, trees = with_learned(self.network, task.selected(index))
         (closed.sum() + trees.sum()).div(2).backward()
         sums["closed"] += float((closed.detach() - baseline.closed.queries[index]).sum())
         sums["trees"] += float((trees.detach() - baseline.trees.queries[index]).sum())
 
     def _validate(self) -> None:
-        found = validated(self.average, self.regressions, self.arguments)
-        self.history.append({"step": self.step, **found})
-        print(f"{self.step:6d}  {_line(found)}", flush=True)
+        row = validated(self.average, self.regressions, self.arguments)
+        self.history.append({"step": self.step, **row})
+        print(f"{self.step:6d}  {_line(row)}", flush=True)
 
 
-def _line(found: dict[str, float]) -> str:
-    return "  ".join(f"{name} {number:.4f}" for name, number in found.items())
+def _line(row: dict[str, float]) -> str:
+    return "  ".join(f"{name} {number:.4f}" for name, number in row.items())
+
+
+def with_learned(network: LearnedFeatures, task: Task) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-losses of queries with learned features beside fixed ones, and beside trees as well."""
+    features = learned(network, task)
+    closed = head_losses([*task.fixed, features], task)
+    trees = head_losses([*task.fixed, task.trees, features], task)
+    return closed.queries, trees.queries
 
 
 @torch.no_grad()
@@ -188,20 +193,16 @@ def validated(
     Each difference is followed by its standard error over tasks.
     """
     tasks = stream(0, Stage.VALIDATE, arguments.tokens)
-    found = list[torch.Tensor]()
-    for index in range(arguments.validation_batches):
-        task = prepared(tasks.batch(index), regressions)
+    of_batches = list[torch.Tensor]()
+    for batch in range(arguments.validation_batches):
+        task = prepared(tasks.batch(batch), regressions)
         baseline = Baseline.of(task)
-        kept = Chosen.of(task, baseline).kept
-        some = task.taken(kept)
-        made = learned(network, some)
-        with_learned = (
-            judged([*some.fixed, made], some).queries,
-            judged([*some.fixed, some.trees, made], some).queries,
-        )
-        without = baseline.closed.queries[kept], baseline.trees.queries[kept]
-        found.append(torch.stack([*without, *with_learned], dim=1))
-    losses = torch.cat(found)
+        index = Selection.of(task, baseline).indices
+        without = baseline.closed.queries[index], baseline.trees.queries[index]
+        having = with_learned(network, task.selected(index))
+        of_batches.append(torch.stack([*without, *having], dim=1))
+    # Without learned features and with them: closed form, trees, closed form, trees, [tasks, 4].
+    losses = torch.cat(of_batches)
     of = {"closed": losses[:, 0], "trees": losses[:, 1]}
     row = {f"validated_{name}": float(loss.mean()) for name, loss in of.items()}
     for number, (name, loss) in enumerate(of.items(), 2):

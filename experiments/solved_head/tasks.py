@@ -97,20 +97,20 @@ class Task(NamedTuple):
     num_growing: int
     num_context: int
 
-    def taken(self, index: Int[Tensor, " k"]) -> "Task":
+    def selected(self, index: Int[Tensor, " k"]) -> "Task":
         """Some tasks of the batch."""
-        kinds = [_taken(kind, index) for kind in self.fixed]
+        kinds = [_selected(kind, index) for kind in self.fixed]
         return self._replace(
             z=self.z[index],
             present=self.present[index],
             y=self.y[index],
             categorical=self.categorical[index],
             fixed=kinds,
-            trees=_taken(self.trees, index),
+            trees=_selected(self.trees, index),
         )
 
 
-def _taken(kind: Kind, index: Tensor) -> Kind:
+def _selected(kind: Kind, index: Tensor) -> Kind:
     return Kind(kind.context[index], kind.queries[index], kind.deviation)
 
 
@@ -134,14 +134,14 @@ def prepared(batch: TaskBatch, regressions: RidgeRegressions) -> Task:
 
 def _trees(z: Float[Tensor, "b n m"], y: Int[Tensor, "b n"], half: int, c: int) -> Kind:
     """One-hot leaves of the solved half and of the queries."""
-    found = list[Tensor]()
+    one_hot = list[Tensor]()
     for number, (rows, labels) in enumerate(zip(z, y, strict=True)):
         grown = grow(rows[:half], labels[:half], num_classes=CLASSES, seed=number)
         leaves = grown.trees.of_rows(rows[half:]).long()
-        found.append(rows.new_zeros(len(leaves), grown.trees.num_leaves).scatter_(1, leaves, 1.0))
-    width = max(part.shape[1] for part in found)
-    every = torch.stack([F.pad(part, (0, width - part.shape[1])) for part in found])
-    return Kind(every[:, : c - half], every[:, c - half :], 1.0)
+        one_hot.append(rows.new_zeros(len(leaves), grown.trees.num_leaves).scatter_(1, leaves, 1.0))
+    width = max(part.shape[1] for part in one_hot)
+    features = torch.stack([F.pad(part, (0, width - part.shape[1])) for part in one_hot])
+    return Kind(features[:, : c - half], features[:, c - half :], 1.0)
 
 
 def learned(network: LearnedFeatures, task: Task) -> Kind:
@@ -155,8 +155,8 @@ def learned(network: LearnedFeatures, task: Task) -> Kind:
     return Kind(rows[:, : c - half], rows[:, c - half :], LEARNED)
 
 
-class Judged(NamedTuple):
-    """What a head says of a batch.
+class HeadLosses(NamedTuple):
+    """How well a head predicts a batch.
 
     Attributes:
         queries: Log-loss of the queries, mean of each task.
@@ -169,7 +169,7 @@ class Judged(NamedTuple):
     confidence: Float[Tensor, " b"]
 
 
-def judged(kinds: list[Kind], task: Task) -> Judged:
+def head_losses(kinds: list[Kind], task: Task) -> HeadLosses:
     """Solve the head of each task, at the confidence that suits rows left out."""
     half, c = task.num_growing, task.num_context
     r = F.one_hot(task.y, CLASSES).float()
@@ -183,7 +183,7 @@ def judged(kinds: list[Kind], task: Task) -> Judged:
         return -(logits.log_softmax(-1) * labels).sum(-1)
 
     of_queries = loss(head.queries, r[:, c:]).mean(1)
-    return Judged(of_queries, loss(head.left_out, solved), confidence[:, 0])
+    return HeadLosses(of_queries, loss(head.left_out, solved), confidence[:, 0])
 
 
 class Baseline(NamedTuple):
@@ -194,17 +194,18 @@ class Baseline(NamedTuple):
         trees: Fixed features and trees.
     """
 
-    closed: Judged
-    trees: Judged
+    closed: HeadLosses
+    trees: HeadLosses
 
     @classmethod
     @torch.no_grad()
     def of(cls, task: Task) -> "Baseline":
         """Solve both."""
-        return cls(judged(task.fixed, task), judged([*task.fixed, task.trees], task))
+        with_trees = [*task.fixed, task.trees]
+        return cls(head_losses(task.fixed, task), head_losses(with_trees, task))
 
 
-class Chosen(NamedTuple):
+class Selection(NamedTuple):
     """Which tasks of a batch are trained on, by what rows left out are told without a network.
 
     Attributes:
@@ -216,7 +217,7 @@ class Chosen(NamedTuple):
     is_trivial: Bool[Tensor, " b"]
 
     @classmethod
-    def of(cls, task: Task, baseline: Baseline) -> "Chosen":
+    def of(cls, task: Task, baseline: Baseline) -> "Selection":
         """Compare with the entropy of the solved half."""
         labels = task.y[:, task.num_growing : task.num_context]
         shares = F.one_hot(labels, CLASSES).float().mean(1)
@@ -225,6 +226,6 @@ class Chosen(NamedTuple):
         return cls(torch.maximum(closed, trees) < NOTHING, closed > TRIVIAL)
 
     @property
-    def kept(self) -> Int[Tensor, " k"]:
+    def indices(self) -> Int[Tensor, " k"]:
         """Indices of the tasks that are trained on."""
         return (~self.is_nothing & ~self.is_trivial).nonzero().squeeze(1)

@@ -52,14 +52,14 @@ class Binned(NamedTuple):
 
 def binned(z: Float[Tensor, "n m"]) -> Binned:
     """Cells as numbers: those of as many rows each where there are more values than numbers."""
+    # Of each column, its rows in the order of their values, [m, n].
     values, order = z.T.sort(dim=1, stable=True)
     is_new = torch.zeros_like(values, dtype=torch.bool)
     is_new[:, 1:] = values[:, 1:] > values[:, :-1]
     number = is_new.cumsum(1)
     # Where values are too many, the rank of a value's first row says its number.
-    ranks = torch.arange(len(z)).expand_as(number).where(is_new, 0).cummax(1).values
-    coarse = ranks * NUMBERS // max(len(z), 1)
-    number = number.where(number[:, -1:] < NUMBERS, coarse)
+    rank = torch.arange(len(z)).expand_as(number).where(is_new, 0).cummax(1).values
+    number = number.where(number[:, -1:] < NUMBERS, rank * NUMBERS // max(len(z), 1))
     shape = len(number), NUMBERS
     lowest = values.new_full(shape, torch.inf).scatter_reduce_(1, number, values, "amin")
     highest = values.new_full(shape, -torch.inf).scatter_reduce_(1, number, values, "amax")
@@ -78,12 +78,12 @@ def grow(
         num_classes: Classes in all.
         seed: Of the columns that nodes choose from.
     """
+    cells = binned(z)
+    # Of the classes that there are, [n, k]; of two, the second says all to a tree.
     classes = labels.unique()
     targets = (labels.unsqueeze(1) == classes).double()
-    # Of two classes one says all.
     first = 1 if len(classes) == 2 else 0
     scores = targets.mean(0).log().expand(len(targets), -1)
-    cells = binned(z)
     heaps, steps = list[Questions](), list[Tensor]()
     for allowed in _allowed(z.shape[1], seed):
         shares = scores.softmax(1)

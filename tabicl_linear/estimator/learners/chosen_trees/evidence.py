@@ -109,10 +109,19 @@ class PenaltySearch:
             regression: Of the division.
             places: Places in the sample of the rows that it leaves out.
         """
-        if self._tries or not self._narrow:
-            for penalty in tuple(self._tries) or PENALTIES:
-                self._try(penalty, regression, places)
+        if not self._tries and self._narrow:
+            self._narrow_down(regression, places)
             return
+        for penalty in list(self._tries or PENALTIES):
+            self._try(penalty, regression, places)
+
+    def best(self) -> tuple[list[Solution], OutOfFold]:
+        """The solutions with the best penalty, and what they say of rows left out."""
+        trials, out_of_fold = self._tries[self._best()]
+        return [trial.solution() for trial in trials], out_of_fold
+
+    def _narrow_down(self, regression: Regression, places: Tensor) -> None:
+        """Solve the first division, and go on with two penalties."""
         for penalty in PENALTIES_OF_MANY:
             self._try(penalty, regression, places)
             if self._best() != penalty:
@@ -120,11 +129,6 @@ class PenaltySearch:
         best = self._best()
         self._tries = {best: self._tries[best]}
         self._try(best / 4, regression, places)
-
-    def best(self) -> tuple[list[Solution], OutOfFold]:
-        """The solutions with the best penalty, and what they say of rows left out."""
-        trials, out_of_fold = self._tries[self._best()]
-        return [trial.solution() for trial in trials], out_of_fold
 
     def _try(self, penalty: float, regression: Regression, places: Tensor) -> None:
         nothing = list[Trial](), OutOfFold.empty(self._targets)

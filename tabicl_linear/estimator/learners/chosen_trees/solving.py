@@ -159,11 +159,7 @@ class RowRegression:
         self._first = len(rows.targets) - len(places)
         self.leaves = rows.leaves[self._first :]
         self._targets, self._num_kinds = rows.targets, len(kinds)
-        products = chosen(shared_leaves)(rows.leaves)
-        mean = products.mean(0)
-        products.sub_(mean).sub_(mean.unsqueeze(1)).add_(mean.mean())
-        leaf_factor = _reciprocal(products.diagonal().double().mean())
-        self._of_leaves = products.mul_(leaf_factor)
+        self._of_leaves, leaf_factor = _leaf_products(rows.leaves)
         mean = rows.fixed.mean(0)
         fixed = rows.fixed - mean
         factor = torch.empty_like(mean)
@@ -191,6 +187,7 @@ class RowRegression:
         factor = factored_(products)
         dual = solved(factor[None, None], (targets - shares)[None])[0, 0]
         assert_solved([dual])
+        # Only of the rows left out, from here on.
         first, targets = self._first, targets[self._first :]
         diagonal = chosen(squared_lengths)(factor[None, first:, first:])[0]
         unseen = (added * diagonal - 1 / len(dual)).unsqueeze(1)
@@ -274,6 +271,15 @@ class SumRegression:
 
 Regression = RowRegression | SumRegression
 """What can be solved with one penalty after the other."""
+
+
+def _leaf_products(leaves: Int[Tensor, "n t"]) -> tuple[Float[Tensor, "n n"], float]:
+    """Of centred one-hot leaves of any two rows, scaled to rows of variance one; and that scale."""
+    products = chosen(shared_leaves)(leaves)
+    mean = products.mean(0)
+    products.sub_(mean).sub_(mean.unsqueeze(1)).add_(mean.mean())
+    scale = _reciprocal(products.diagonal().double().mean())
+    return products.mul_(scale), scale
 
 
 def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:

@@ -53,8 +53,8 @@ class Trees(NamedTuple):
         first = first.repeat_interleave(len(self.roots))
         node = self.roots.repeat(rows)
         for _ in range(self.depth):
-            asked = self.columns.index_select(0, node).add_(first)
-            no_or_yes = cells.index_select(0, asked) <= self.thresholds.index_select(0, node)
+            cell = self.columns.index_select(0, node).add_(first)
+            no_or_yes = cells.index_select(0, cell) <= self.thresholds.index_select(0, node)
             node = following.index_select(0, node.mul_(2).add_(no_or_yes))
         return self.leaves.index_select(0, node).view(rows, len(self.roots))
 
