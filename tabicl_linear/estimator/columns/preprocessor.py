@@ -83,7 +83,7 @@ class TablePreprocessor:
         if not self.used:
             raise DataError(
                 f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
-                "rows (constant or missing), so there is nothing to learn from; give other columns."
+                "rows (constant or missing), so there is nothing to learn from; give others."
             )
         return self
 
