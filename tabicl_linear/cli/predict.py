@@ -43,9 +43,9 @@ def _at_once(options: argparse.Namespace) -> None:
     from tabicl_linear.estimator.rows.table_file import (
         STANDARD_INPUT,
         TableFile,
-        TextFormat,
         check_readable,
     )
+    from tabicl_linear.estimator.rows.text_cells import TextFormat
 
     paths = options.train, options.test
     if options.train == options.test == STANDARD_INPUT:

@@ -17,7 +17,8 @@ from pyarrow import parquet
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.rows import table_file
-from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, TableFile, TextFormat, suffix_of
+from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, TableFile, suffix_of
+from tabicl_linear.estimator.rows.text_cells import TextFormat
 
 
 @pytest.fixture(params=["t.csv", "T.PARQUET"])

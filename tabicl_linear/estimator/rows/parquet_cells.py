@@ -1,0 +1,62 @@
+"""Cells with types: Parquet files."""
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow.parquet import ParquetFile
+
+from tabicl_linear.estimator.rows.frames import from_other_library
+
+
+class ParquetCells:
+    """The cells of a Parquet file, with the errors of pyarrow.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        columns: Names of its columns, but for those that pandas made of an index.
+    """
+
+    is_typed = True
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with ParquetFile(path) as file:
+            schema = file.schema_arrow
+        # Descriptions of an index that is no column are no texts.
+        index = (schema.pandas_metadata or {}).get("index_columns", [])
+        self.columns = [name for name in schema.names if name not in index]
+
+    def num_rows(self, rows_per_piece: int) -> int:
+        """How many rows, as the file says."""
+        with ParquetFile(self._path) as file:
+            return int(file.metadata.num_rows)
+
+    def labels(self, name: str) -> "pd.Series[Any]":
+        """A column as it is."""
+        with ParquetFile(self._path) as file:
+            return _as_pandas(file.read([name]))[name]
+
+    def frame(self, texts: Sequence[str]) -> pd.DataFrame:
+        """All rows; what is text the file says."""
+        with ParquetFile(self._path) as file:
+            return _as_pandas(file.read(self.columns))
+
+    def pieces(
+        self, names: Sequence[str], texts: Sequence[str], rows_per_piece: int
+    ) -> Generator[pd.DataFrame, None, None]:
+        """Frames of some columns."""
+        with ParquetFile(self._path) as file:
+            for batch in file.iter_batches(rows_per_piece, columns=list(names)):
+                yield _as_pandas(batch)
+
+
+def _as_pandas(rows: pa.Table | pa.RecordBatch) -> pd.DataFrame:
+    frame: pd.DataFrame = from_other_library(rows)
+    # The file may also say that pandas had numbers or tuples as names.
+    frame.columns = rows.schema.names
+    return frame
