@@ -85,6 +85,9 @@ def fit_class_map(
 ) -> Float[Tensor, "b y z"]:
     """The map of least penalised log-loss, by Newton's method; never worse than its start.
 
+    It stays at its start where rows do not `tell_apart` classes: one that is the only row of its
+    class is predicted from rows of others alone, and a map of such would turn classes round.
+
     Args:
         shares: Predictions of rows that were left out, float64.
         targets: Their one-hot labels; zero for rows that do not count, whose shares are zero too.
@@ -100,7 +103,12 @@ def fit_class_map(
         count = best.shape[1]
         of_tasks[:, :count, :count] = best[..., :-1]
         of_tasks[:, :count, -1] = best[..., -1]
-    return maps
+    return torch.where(tell_apart(targets)[:, None, None], maps, start)
+
+
+def tell_apart(targets: Float[Tensor, "b n y"]) -> Bool[Tensor, " b"]:
+    """Whether rows that are left out can say how classes differ: two have at least two rows."""
+    return (targets.sum(1) >= 2).sum(-1) >= 2
 
 
 def _problem(

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.model_selection import train_test_split
 
-from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.shipped import WEIGHTS
 
 
@@ -38,3 +38,13 @@ def test_default_weights_name_those_that_grow():
 def test_the_weights_and_their_card_are_small_and_in_the_package(name):
     assert WEIGHTS[name].stat().st_size < 30e6
     assert f"{name}.safetensors" in (WEIGHTS[name].parent / "README.md").read_text()
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [1, 0, 0]])
+@pytest.mark.parametrize("classifier", [TabICLLinearClassifier(), RandomFeatureRidge()])
+def test_the_only_row_of_a_class_is_evidence_for_it(classifier, labels):
+    """Left out, such a row is predicted to be of another class, always."""
+    generator = np.random.default_rng(0)
+    y, queries = np.array(labels), np.arange(100) % 2
+    x, new = (generator.normal(size=(len(each), 4)) + 4 * each[:, None] for each in (y, queries))
+    assert (classifier.fit(x, y).predict(new) == queries).mean() > 0.9

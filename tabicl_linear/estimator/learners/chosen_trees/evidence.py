@@ -15,6 +15,7 @@ from tabicl_linear.ridge_inputs.class_map import (
     SHARE_PENALTY,
     fit_class_map,
     scaled,
+    tell_apart,
 )
 from tabicl_linear.ridge_inputs.predictions import (
     ABSENT_LOGIT,
@@ -192,7 +193,8 @@ def class_map(
     losses = confidence_losses(shares[None], targets[None], present[None, None])
     start = scaled(best_confidence(losses), targets.shape[1])
     if targets.shape[1] > MOST_MAPPED:
-        return _map_of_many(shares, targets, present, start[0])
+        is_told = bool(tell_apart(targets[None]))
+        return _map_of_many(shares, targets, present, start[0]) if is_told else start[0]
     return fit_class_map(shares[None], targets[None], present[None], start)[0]
 
 
