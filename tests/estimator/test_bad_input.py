@@ -158,9 +158,11 @@ def test_a_partial_fit_that_is_interrupted_changes_nothing():
     former = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
     try:
         for seconds in (0.002, 0.01, 0.03):  # of CPU time
-            signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+            # Again, should the first one be lost in a callback of the garbage collection.
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 0.1)
             with pytest.raises(KeyboardInterrupt):
                 classifier.partial_fit(table[100:], labels[100:])
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             assert classifier.fitted_ is before
             np.testing.assert_array_equal(classifier.predict_proba(table), expected)
     finally:
