@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except OSError as error:
+    except (PermissionError, NotADirectoryError, FileExistsError) as error:
         print(f"error: {error.filename}: {error.strerror}; name another folder", file=sys.stderr)
         return 2
     for line in _kept(arguments):

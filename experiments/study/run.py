@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ConfigError, DataError, OutputInUse) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except OSError as error:
+    except (PermissionError, NotADirectoryError, FileExistsError) as error:
         print(f"error: {error.filename}: {error.strerror}; name another folder", file=sys.stderr)
         return 2
     except Stopped as stopped:
