@@ -94,5 +94,6 @@ def test_a_real_arm_of_seconds(overlay, tmp_path, monkeypatch, fork_trainings):
     assert row["arm"] == "tiny"
     assert 0 < row["loss"] < 3
     assert 0 <= row["development_roc_auc"] <= 1
-    # CPU time is asked for and spent: within the granularity of two processes and of asking.
-    assert 0.05 < 60 * row["core_hours"] < 0.25
+    # CPU time is asked for and spent. So are the starts of processes, which a slow machine takes
+    # several times as long for; without a limit it would train for ever.
+    assert 0.05 < 60 * row["core_hours"] < 1
