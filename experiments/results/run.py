@@ -92,7 +92,7 @@ def _checksum(source: str) -> str:
 
 
 def run(arguments: argparse.Namespace, command: str) -> int:
-    """Evaluate what is missing, write the page; return the first exit code that is not 0.
+    """Evaluate what is missing, write the page; return 1 if any trial failed, else 0.
 
     Raises:
         ConfigError: Options that do not fit, or a folder of results in use.
@@ -103,10 +103,7 @@ def run(arguments: argparse.Namespace, command: str) -> int:
     # Before hours of work, and before the page itself changes the checkout.
     benchmarks = [folder_benchmark(arguments.tables, suite) for suite in SUITES]
     made = Made(command, sentence(describe(torch.device("cpu"))), [x.arguments for x in calls])
-    for one in [] if arguments.page_only else calls:
-        code = evaluate(one.arguments)
-        if code:
-            return code
+    codes = [0] if arguments.page_only else [evaluate(one.arguments) for one in calls]
     folders = [one.folder for one in calls if (one.folder / RESULTS).is_file()]
     if not folders:
         raise DataError(f"{arguments.output} holds no results yet; run without --page-only.")
@@ -119,11 +116,11 @@ def run(arguments: argparse.Namespace, command: str) -> int:
         with written_whole(path) as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")
     print(f"wrote {target} and {len(files) - 1} files beside it")
-    return 0
+    return max(codes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0 with the page written; 2 for input that cannot be used."""
+    """Return 0 with the page written, 1 if trials failed; 2 for input that cannot be used."""
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(

@@ -21,7 +21,10 @@ _say = partial(say, verb="evaluate")
 
 
 def main(argv: list[str]) -> int:
-    """Run the trials that the output folder lacks; return the exit code.
+    """Run the trials that the output folder lacks.
+
+    Returns:
+        The exit code: 0 if all trials have scores, 1 if any failed.
 
     Raises:
         ConfigError: Options that do not fit, or a folder in use or of another protocol.
@@ -72,7 +75,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     _say(f"wrote {output / RESULTS}")
     if failed:
         _say(f"{failed} trials failed; the column error of {RESULTS} says why")
-    return 0
+    return 1 if failed else 0
 
 
 def _openml(options: argparse.Namespace, name: str, suite: str | None) -> "tuple[Source, ...]":

@@ -134,7 +134,7 @@ class Broken(DummyClassifier):
 class TestFailures:
     def test_a_failure_is_a_row_with_its_reason(self, evaluate, tmp_path, monkeypatch, capsys):
         monkeypatch.setitem(BASELINES, "broken", Baseline(lambda threads=None: Broken()))
-        assert evaluate("--baseline", "broken") == 0
+        assert evaluate("--baseline", "broken") == 1
         assert "5 trials failed" in capsys.readouterr().err
         table = pd.read_csv(tmp_path / "out" / "results.csv")
         failed = table[table["error"].notna()]
@@ -144,7 +144,7 @@ class TestFailures:
         assert len(failed) == 5 * (len(METRICS) + len(TIMES))
 
         monkeypatch.setattr(Broken, "mended", True)
-        assert evaluate("--baseline", "broken") == 0
+        assert evaluate("--baseline", "broken") == 1  # not repeated
         assert pd.read_csv(tmp_path / "out" / "results.csv")["error"].notna().sum() == len(failed)
         assert evaluate("--baseline", "broken", "--retry-failed") == 0
         assert pd.read_csv(tmp_path / "out" / "results.csv")["error"].isna().all()
@@ -162,7 +162,7 @@ class TestFailures:
 
         monkeypatch.setattr(openml_cache.OpenMLCache, "_fetch_table", fetched)
         options = ("--cache", cache)
-        assert evaluate(*options, benchmark="tabarena", suite=None) == 0
+        assert evaluate(*options, benchmark="tabarena", suite=None) == 1
         table = pd.read_csv(tmp_path / "out" / "results.csv")
         assert table.groupby("dataset")["error"].count().to_dict() == {"here": 0, "missing": 40}
         (tmp_path / "mended").touch()
