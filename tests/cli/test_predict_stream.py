@@ -105,7 +105,7 @@ def test_texts_of_train_are_texts_in_every_piece_of_test(folder, model):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_ids_with_gaps_keep_their_digits(folder, model, suffix):
-    """As floats all of these would be one category."""
+    """As floats all of these would be one category, with one row of probabilities."""
     ids = 2**60 + np.arange(3)
     train = pd.DataFrame({"id": ids[np.arange(60) % 3], "y": np.arange(60) % 3})
     test = pd.DataFrame({"id": pd.array([*ids, None] * 20, dtype="Int64")})
@@ -115,7 +115,7 @@ def test_ids_with_gaps_keep_their_digits(folder, model, suffix):
     for output, options in (("whole.csv", ()), ("pieces.csv", ("--stream",))):
         assert run(folder, model, "--categorical", "id", *options, output=output, **files) == 0
     whole, pieces = (pd.read_csv(folder / name) for name in ("whole.csv", "pieces.csv"))
-    assert whole["prediction"].tolist()[:3] == [0, 1, 2]
+    assert not whole.iloc[:3, 1:].duplicated().any()
     np.testing.assert_allclose(pieces.iloc[:, 1:], whole.iloc[:, 1:], atol=1e-6)
 
 
