@@ -22,7 +22,10 @@ BAD_INPUT = (ValueError, TypeError, KeyError, ImportError, OSError, Misconfigura
 OBJECTIONS = (*BAD_INPUT, RuntimeError)
 """The same for Lightning, whose own code raises RuntimeError for some of them."""
 
-HELP = "`tabicl-linear fit --help` lists all keys, `--model.mixer.help=CLASS_PATH` those of a class"
+HELP = (
+    "`tabicl-linear fit --help-all` lists all keys, "
+    "`--model.mixer.help=CLASS_PATH` those of a class"
+)
 
 MODULES = "install it, or name the folder of its file in PYTHONPATH"
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from contextlib import ExitStack
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +178,3 @@ def run(verb: str, options: list[str]) -> int:
 def _runs_nothing(option: str) -> bool:
     """Whether an option only prints help or a config."""
     return option in ("-h", "--help") or option.partition("=")[0] == "--print_config"
-
-
-fit, validate, test = (partial(run, verb) for verb in ("fit", "validate", "test"))

@@ -28,12 +28,14 @@ class Verb(NamedTuple):
 
 VERBS = {
     "fit": Verb(
-        "training:fit", "pretrain a model on synthetic tables, or resume with --ckpt_path", TRAIN
+        "training_options:fit",
+        "pretrain a model on synthetic tables, or resume with --ckpt_path",
+        TRAIN,
     ),
     "validate": Verb(
-        "training:validate", "score a checkpoint on the synthetic validation set", TRAIN
+        "training_options:validate", "score a checkpoint on the synthetic validation set", TRAIN
     ),
-    "test": Verb("training:test", "score a checkpoint on a second synthetic set", TRAIN),
+    "test": Verb("training_options:test", "score a checkpoint on a second synthetic set", TRAIN),
     "predict": Verb("predict:main", "classify the rows of a table, given a labelled one"),
     "inspect": Verb(
         "inspect_options:main", "show what states and write rates of a checkpoint do", TRAIN

@@ -29,7 +29,7 @@ class TestLoggers:
         assert not (own / "metrics.csv").exists()
 
 
-@pytest.mark.parametrize("option", ["--print_config", "--print_config=skip_null", "--help"])
+@pytest.mark.parametrize("option", ["--print_config", "--print_config=skip_null", "--help-all"])
 def test_validate_prints_its_config_without_a_checkpoint(option, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["validate", option])
