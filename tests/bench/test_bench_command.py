@@ -34,7 +34,7 @@ PRIOR = Case(
     "prior",
     ("TabPFN v1 prior, 100 rows, calls",),
 )
-START = Case(("start", "--cpu-time"), "start", ("200 rows x 10 columns",))
+START = Case(("start", "--cpu-time", "--rounds", "1"), "start", ("60 rows x 4 columns",))
 KERNELS = Case(
     ("kernels", "--only", "delta rule", "gated delta rule", "GLA"),
     "kernels",
@@ -159,7 +159,7 @@ def test_start(measure):
     data = measure(START)
     trees = {"random_forest", "catboost", "hist_gradient_boosting"}
     groups = {e["group"] for e in data["raw"]["cases"]}
-    assert groups == {"200 rows, fit and predict 200", "200 rows, predict one"}
+    assert groups == {"60 rows, fit and predict 200", "60 rows, predict one"}
     for entry in data["raw"]["cases"]:
         if entry["role"] == "ours":
             assert set(entry["ratios"]) == trees
