@@ -169,11 +169,11 @@ class RowRegression:
     def solve(self, penalty: float, deviation: float) -> Trial:
         """Solve it as far as is needed to choose a penalty.
 
-        The penalty is in units of the variance of a row's features, to which `deviation` is the
-        standard deviation of each kind of fixed features; that of the trees is one.
+        The penalty is in units of the variance of a row's features; `deviation` is the standard
+        deviation of each kind of fixed features, where that of the trees is one.
 
         With K [n n] the products of rows, R [n y] their labels less the class shares, c the penalty
-        of the sum of all kinds and A = (K + c I)^-1, the dual solution is A R.
+        times that variance and A = (K + c I)^-1, the dual solution is A R.
         """
         added = penalty * (1 + deviation**2 * self._num_kinds)
         shares = self._targets.mean(0)
