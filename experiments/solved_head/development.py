@@ -67,7 +67,7 @@ def measure(
     matrix = columns.fit_transform(table.x.iloc[context], codes)
     learner = Arms(network, len(classes), MAX_COLUMNS)
     members = -(-matrix.shape[1] // MAX_COLUMNS)
-    plan = replace(plan, num_members=members, fixed_temperature=1.0).drawn()
+    plan = replace(plan, n_estimators=members, softmax_temperature=1.0).drawn()
     rows = Encoded(matrix, codes, columns, classes)
     ensemble = fit_ensemble(learner, rows, plan)
     states = [state for batch in ensemble.states for state in batch.states]

@@ -92,14 +92,12 @@ def calibrated_temperature(
     """
 
     def loss(log_temperature: float) -> float:
-        misfit = log_losses(
-            member_logits,
-            labels,
-            temperature=float(np.exp(log_temperature)),
-            average_logits=average_logits,
-        ).mean()
+        temperature = float(np.exp(log_temperature))
+        losses = log_losses(
+            member_logits, labels, temperature=temperature, average_logits=average_logits
+        )
         distance = (log_temperature - np.log(fixed)) / PRIOR_DEVIATION
-        return float(misfit + distance**2 / (2 * len(labels)))
+        return float(losses.mean() + distance**2 / (2 * len(labels)))
 
     minimum = minimize_scalar(loss, bounds=np.log(TEMPERATURES), method="bounded")
     return float(np.exp(minimum.x)) if minimum.fun < loss(np.log(fixed)) else fixed

@@ -1,6 +1,7 @@
 """The scikit-learn classifier on top of a pretrained in-context learner."""
 
 import os
+from dataclasses import KW_ONLY, dataclass
 from operator import attrgetter
 from typing import Any, Literal, Self, final
 
@@ -65,6 +66,7 @@ def _is_extensible(classifier: "TabICLLinearClassifier") -> bool:
 
 
 @final
+@dataclass(eq=False, repr=False)
 class TabICLLinearClassifier(EnsembleClassifier):
     """Classifies rows of a table by trees chosen on it, or by a pretrained in-context learner.
 
@@ -124,40 +126,22 @@ class TabICLLinearClassifier(EnsembleClassifier):
         fitted_: All of this as one value.
     """
 
-    def __init__(
-        self,
-        model: str | os.PathLike[str] | InContextModel = "default",
-        *,
-        trees: TreesArgument = "auto",
-        ensemble: EnsembleName = "default",
-        n_estimators: int | None = None,
-        softmax_temperature: float | Literal["auto"] | None = None,
-        average_logits: bool = True,
-        refine: bool = False,
-        class_weight: ClassWeight = None,
-        long_context: LongContextMode = "full",
-        categorical_features: CategoricalFeatures = None,
-        device: str | torch.device | None = None,
-        random_state: Any = 42,
-        n_jobs: int | None = None,
-        rows_per_batch: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.model = model
-        self.trees = trees
-        self.ensemble = ensemble
-        self.n_estimators = n_estimators
-        self.softmax_temperature = softmax_temperature
-        self.average_logits = average_logits
-        self.refine = refine
-        self.class_weight = class_weight
-        self.long_context = long_context
-        self.categorical_features = categorical_features
-        self.device = device
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.rows_per_batch = rows_per_batch
-        self.verbose = verbose
+    model: str | os.PathLike[str] | InContextModel = "default"
+    _: KW_ONLY
+    trees: TreesArgument = "auto"
+    ensemble: EnsembleName = "default"
+    n_estimators: int | None = None
+    softmax_temperature: float | Literal["auto"] | None = None
+    average_logits: bool = True
+    refine: bool = False
+    class_weight: ClassWeight = None
+    long_context: LongContextMode = "full"
+    categorical_features: CategoricalFeatures = None
+    device: str | torch.device | None = None
+    random_state: Any = 42
+    n_jobs: int | None = None
+    rows_per_batch: int | None = None
+    verbose: int = 0
 
     @classmethod
     def load(
@@ -291,17 +275,17 @@ class TabICLLinearClassifier(EnsembleClassifier):
         return Rows(table, labels)
 
     def _learners(self) -> Learners:
-        if self.trees is True and (self.refine or self.long_context != "full"):
+        if not _takes_trees(self):
+            return self._of_model()
+        if self.trees == "auto":
+            return ChosenTreesLearners(others=self._of_model)
+        if self.refine or self.long_context != "full":
             raise ConfigError(
                 f"trees=True predicts without the model, and refine={self.refine!r} and "
                 f"long_context={self.long_context!r} say how the model reads: give trees=False, or "
                 "leave the other two out."
             )
-        if self.trees is True:
-            return ChosenTreesLearners()
-        if _takes_trees(self):
-            return ChosenTreesLearners(others=self._of_model)
-        return self._of_model()
+        return ChosenTreesLearners()
 
     def _of_model(self) -> PretrainedLearners:
         model = pretrained.load(self.model)

@@ -5,18 +5,13 @@ The measures are those of `tabicl_linear.analysis`, taken for every member of an
 
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import torch
 
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.many_classes import problems
-from tabicl_linear.estimator.members.ensemble import (
-    Encoded,
-    FittedEnsemble,
-    as_seen,
-)
+from tabicl_linear.estimator.members.ensemble import Encoded, FittedEnsemble, as_seen
 from tabicl_linear.estimator.notices import progress_bar
 from tabicl_linear.model import InContextModel, InContextState
 from tabicl_linear.types import Bool, Float, Int, Tensor
@@ -44,7 +39,7 @@ def diagnosis(
             f"The table was read in {ensemble.model.num_blocks} blocks with states of their own, "
             "which diagnose does not look into: fit with long_context='full'."
         )
-    num_rows, categorical, first = len(rows.matrix), rows.columns.categorical, 0
+    num_rows, first = len(rows.matrix), 0
     if num_rows < MIN_ROWS:
         raise DataError(f"{num_rows} rows: give at least {MIN_ROWS} to look into states.")
     if row_orders < 2:
@@ -54,13 +49,13 @@ def diagnosis(
     with progress_bar("diagnose", len(ensemble.views) * num_rows, progress) as bar:
         for views, state in readable.batches():
             x, y = as_seen(ensemble, views, rows)
-            mask = torch.from_numpy(np.stack([categorical[view.columns] for view in views]))
+            mask = rows.are_categorical(views).to(x.device)
             for digit, problem in enumerate(problems(ensemble.model, state, y), start=1):
                 model = problem.learner
                 parts = [_of_states(model, problem.state, len(views))]
                 for task in range(len(views)):
                     one = slice(task, task + 1)
-                    of_task = x[one], problem.y[one], mask[one].to(x.device)
+                    of_task = x[one], problem.y[one], mask[one]
                     parts.append(_of_reading(model, *of_task).assign(task=task + 1))
                     parts.append(_of_orders(model, *of_task, row_orders).assign(task=task + 1))
                 tables += [part.assign(member=part["task"] + first, digit=digit) for part in parts]
@@ -120,13 +115,9 @@ def _of_orders(
     from tabicl_linear.analysis.row_order import order_sensitivity
 
     first = x.shape[1] - min(MAX_QUERIES, x.shape[1] // 5)
+    context = x[:, :first], y[:, :first]
     table = order_sensitivity(
-        model,
-        x[:, :first],
-        y[:, :first],
-        x[:, first:],
-        categorical=categorical,
-        permutations=row_orders,
+        model, *context, x[:, first:], categorical=categorical, permutations=row_orders
     )
     spread = float(table["total_variation"].mean())
     return pd.DataFrame({"measure": ["order_spread"], "value": [spread]})

@@ -39,13 +39,13 @@ class Evidence:
                 evidence is asked for and the rows come in pieces.
             DataError: There would be too many blocks.
         """
-        plan = self.plan
+        plan, codes = self.plan, self.rows.codes
         if plan.long_context == "full":
             return FULL
         longest = longest_context(learner, plan.long_context)
-        num_blocks = math.ceil(len(self.rows.codes) / longest)
+        num_blocks = math.ceil(len(codes) / longest)
         if plan.long_context == "blocks":
-            choices.check_blocks(num_blocks, len(self.rows.codes), longest)
+            choices.check_blocks(num_blocks, len(codes), longest)
             return LongContext("blocks" if num_blocks > 1 else "full", num_blocks)
         if not 1 < num_blocks <= choices.MAX_BLOCKS:
             return FULL
@@ -54,12 +54,8 @@ class Evidence:
                 "long_context='auto' needs all rows at once: give 'full' or 'blocks' to fit on "
                 "a table that is read in pieces."
             )
-        held_out = held_out_rows(
-            self.rows.codes,
-            plan.seed,
-            fraction=choices.COMPARED_FRACTION,
-            most=choices.MAX_COMPARED,
-        )
+        fraction, most = choices.COMPARED_FRACTION, choices.MAX_COMPARED
+        held_out = held_out_rows(codes, plan.seed, fraction=fraction, most=most)
         fewer = math.ceil(np.count_nonzero(~held_out) / longest)
         if fewer == 1:  # the rest is no long table
             return FULL
@@ -71,7 +67,7 @@ class Evidence:
             losses.append(
                 log_losses(
                     logits,
-                    self.rows.codes[held_out],
+                    codes[held_out],
                     temperature=plan.fixed_temperature,
                     average_logits=plan.average_logits,
                 )
@@ -89,10 +85,7 @@ class Evidence:
         if logits is None:
             return fixed
         return choices.calibrated_temperature(
-            logits,
-            self.rows.codes[held_out],
-            fixed=fixed,
-            average_logits=self.plan.average_logits,
+            logits, self.rows.codes[held_out], fixed=fixed, average_logits=self.plan.average_logits
         )
 
     def _logits(

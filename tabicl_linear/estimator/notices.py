@@ -55,12 +55,5 @@ class _Bar(tqdm):
 
 def progress_bar(what: str, total: int | None, progress: bool) -> tqdm:
     """A bar on stderr that counts rows."""
-    # disable=None: no bar if stderr is not a terminal.
-    return _Bar(
-        total=total,
-        desc=what,
-        unit="row",
-        unit_scale=True,
-        leave=False,
-        disable=None if progress else True,
-    )
+    disable = None if progress else True  # None: no bar if stderr is not a terminal
+    return _Bar(total=total, desc=what, unit="row", unit_scale=True, leave=False, disable=disable)

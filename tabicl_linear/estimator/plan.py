@@ -1,6 +1,7 @@
 """What a classifier is asked to do: its arguments, checked and resolved."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,27 +40,16 @@ class Plan:
     """Checked arguments of a classifier; see `TabICLLinearClassifier` for what they mean.
 
     Attributes:
-        num_members: Members of the ensemble.
-        fixed_temperature: Divides the logits, where it is not calibrated.
-        is_calibrated: Whether the temperature is calibrated on rows held out.
-        average_logits: Whether the members' logits are averaged, or their probabilities.
-        class_weight: Factors for the probabilities of classes.
+        preset: What None stands for as members and temperature.
         new_columns: Makes what learns the columns; `pairs` says whether to compare them.
-        device: Where to compute.
         seed: Of views, rows held out and minibatches: `random_state`, which may be a generator of
             seeds; a number in the plan of one fit (`drawn`).
-        n_jobs: CPU threads, -1 for all; None leaves torch's setting.
-        rows_per_batch: Most rows in the network at a time; None for what memory has room for.
         progress: Whether to show progress.
-        refine: Whether to optimise the fitted states.
-        long_context: How to read more rows than the model was pretrained on.
-        is_given_members: Whether the number of members was given, or is that of the preset.
-        is_given_temperature: The same of the temperature.
     """
 
-    num_members: int
-    fixed_temperature: float
-    is_calibrated: bool
+    n_estimators: int | None
+    softmax_temperature: float | Literal["auto"] | None
+    preset: Preset
     average_logits: bool
     class_weight: ClassWeight
     new_columns: Callable[..., TablePreprocessor]
@@ -70,25 +60,28 @@ class Plan:
     progress: bool
     refine: bool = False
     long_context: LongContextMode = "full"
-    is_given_members: bool = True
-    is_given_temperature: bool = True
+
+    @property
+    def num_members(self) -> int:
+        """Members of the ensemble."""
+        return self.n_estimators or self.preset.n_estimators
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the temperature is calibrated on rows held out."""
+        return self.softmax_temperature == "auto"
+
+    @property
+    def fixed_temperature(self) -> float:
+        """Divides the logits, where it is not calibrated; else the search begins with it."""
+        given = self.softmax_temperature
+        return given if isinstance(given, float) else self.preset.softmax_temperature
 
     def suited(self, learner: ContextLearner, num_rows: int, num_columns: int) -> "Plan":
-        """The plan for a learner, which may have a preset of its own.
-
-        Args:
-            learner: What reads the rows.
-            num_rows: Rows that it reads.
-            num_columns: Usable columns of the table.
-        """
+        """The plan for a learner, which may have a preset of its own for such a matrix."""
         if not isinstance(learner, OwnPreset):
             return self
-        members, temperature = learner.preset(num_rows, num_columns)
-        return replace(
-            self,
-            num_members=self.num_members if self.is_given_members else members,
-            fixed_temperature=self.fixed_temperature if self.is_given_temperature else temperature,
-        )
+        return replace(self, preset=learner.preset(num_rows, num_columns))
 
     def drawn(self) -> "Plan":
         """The plan of one fit, with a number for its seed; a generator gives another each time."""
@@ -99,7 +92,7 @@ class Plan:
         compute: Callable[[int], Result],
         doing: str,
         matrix: Float32Array,
-        most: int | None = None,
+        most: int = sys.maxsize,
     ) -> Result:
         """What `compute` makes of a matrix, given how many rows to have in the network at a time.
 
@@ -115,18 +108,13 @@ class Plan:
         rows = rows_that_fit(self.device) if self.rows_per_batch is None else self.rows_per_batch
         # To be refined, each member is fitted alone: each stops, and keeps its start, on its own.
         every = len(matrix) * (1 if self.refine else self.num_members)
-        return retried_smaller(
-            compute,
-            min(rows, every) if most is None else min(rows, every, most),
-            what=f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns",
-            device=self.device,
-        )
+        what = f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns"
+        return retried_smaller(compute, min(rows, every, most), what=what, device=self.device)
 
     def check_pieces(self, *, in_order: bool) -> None:
         """Check that nothing is to be decided or optimised on all rows, as they come in pieces.
 
-        Args:
-            in_order: Whether each piece is read and let go.
+        With `in_order` each piece is read and let go.
 
         Raises:
             ConfigError: Something is; the message says what.
@@ -146,10 +134,7 @@ class Plan:
 
 
 def checked_plan(arguments: Mapping[str, Any]) -> Plan:
-    """The plan that arguments of a classifier's constructor make.
-
-    Args:
-        arguments: By name; those of which a plan knows nothing are left to the classifier.
+    """The plan that arguments of a classifier's constructor make; the others are left to it.
 
     Raises:
         ConfigError: An argument is out of range; the message says what to give.
@@ -159,30 +144,24 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
         raise ConfigError(f"trees={trees!r}: give 'auto', True or False.")
     if arguments["ensemble"] not in PRESETS:
         raise ConfigError(f"ensemble={arguments['ensemble']!r}: give one of {', '.join(PRESETS)}.")
-    preset = PRESETS[arguments["ensemble"]]
-    members = _count(arguments, "n_estimators")
-    rows_per_batch = _count(arguments, "rows_per_batch")
+    n_estimators = checked_count(arguments, "n_estimators")
+    rows_per_batch = checked_count(arguments, "rows_per_batch")
     temperature = _temperature(arguments["softmax_temperature"])
     n_jobs, verbose = arguments["n_jobs"], arguments["verbose"]
     if n_jobs is not None and (not _is_integer(n_jobs) or n_jobs == 0):
         raise ConfigError(f"n_jobs={n_jobs!r}: give a number of threads, -1 for all, or None.")
     if not isinstance(verbose, int | np.integer | np.bool_):
         raise ConfigError(f"verbose={verbose!r}: give 1 to show progress, or 0.")
-    average_logits = _flag(arguments, "average_logits")
     return Plan(
-        num_members=preset.n_estimators if members is None else members,
-        fixed_temperature=(
-            float(temperature) if isinstance(temperature, Real) else preset.softmax_temperature
-        ),
-        is_calibrated=temperature == "auto",
-        average_logits=average_logits,
+        n_estimators=n_estimators,
+        softmax_temperature=temperature,
+        preset=PRESETS[arguments["ensemble"]],
+        average_logits=_flag(arguments, "average_logits"),
         class_weight=arguments["class_weight"],
         new_columns=partial(TablePreprocessor, arguments["categorical_features"]),
         seed=arguments["random_state"],
         n_jobs=n_jobs,
         rows_per_batch=rows_per_batch,
-        is_given_members=members is not None,
-        is_given_temperature=isinstance(temperature, Real),
         progress=bool(verbose > 0),
         **_of_models(arguments),
         device=resolved_device(arguments["device"]),
@@ -205,22 +184,18 @@ def _of_models(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"refine": refine, "long_context": long_context}
 
 
-def _count(arguments: Mapping[str, Any], name: str) -> int | None:
+def checked_count(arguments: Mapping[str, Any], name: str) -> int | None:
+    """An argument that is a positive integer, or None.
+
+    Raises:
+        ConfigError: It is neither.
+    """
     value = arguments[name]
     if value is None:
         return None
-    check_count(name, value)
-    return int(value)
-
-
-def check_count(name: str, value: Any) -> None:
-    """Refuse an argument that is no positive integer.
-
-    Raises:
-        ConfigError: It is not.
-    """
     if not _is_integer(value) or value < 1:
         raise ConfigError(f"{name}={value!r}: give a positive integer.")
+    return int(value)
 
 
 def _flag(arguments: Mapping[str, Any], name: str) -> bool:
@@ -230,13 +205,13 @@ def _flag(arguments: Mapping[str, Any], name: str) -> bool:
     return bool(value)
 
 
-def _temperature(temperature: Any) -> Any:
+def _temperature(temperature: Any) -> float | Literal["auto"] | None:
     is_number = isinstance(temperature, Real) and not isinstance(temperature, bool)
     if not (temperature in (None, "auto") or (is_number and 0 < temperature < np.inf)):
         raise ConfigError(
             f"softmax_temperature={temperature!r}: give a positive number, 'auto' or None."
         )
-    return temperature
+    return float(temperature) if is_number else temperature
 
 
 def _is_integer(value: Any) -> bool:

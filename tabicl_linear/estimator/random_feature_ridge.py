@@ -1,6 +1,7 @@
 """The closed form alone as a scikit-learn classifier: the baseline a trained model must beat."""
 
 import os
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, final
 
 import torch
@@ -15,7 +16,7 @@ from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
     ChosenTreesLearners,
 )
 from tabicl_linear.estimator.learners.closed_form import ClosedForms
-from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, check_count
+from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, checked_count
 from tabicl_linear.ridge_inputs import RidgeOptions
 
 DEFAULTS = OPTIONS
@@ -24,6 +25,7 @@ COLUMNS = 40
 
 
 @final
+@dataclass(eq=False, repr=False)
 class RandomFeatureRidge(EnsembleClassifier):
     """Classifies the rows of a table by ridge regressions on random features, in closed form.
 
@@ -48,51 +50,27 @@ class RandomFeatureRidge(EnsembleClassifier):
     The other arguments and the attributes are those of `TabICLLinearClassifier`.
     """
 
-    def __init__(
-        self,
-        options: RidgeOptions | None = None,
-        *,
-        trees: TreesArgument = "auto",
-        max_columns: int | None = None,
-        ensemble: EnsembleName = "default",
-        n_estimators: int | None = None,
-        softmax_temperature: float | Literal["auto"] | None = 1.0,
-        average_logits: bool = True,
-        class_weight: ClassWeight = None,
-        categorical_features: CategoricalFeatures = None,
-        device: str | torch.device | None = None,
-        random_state: Any = 42,
-        n_jobs: int | None = None,
-        rows_per_batch: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.options = options
-        self.trees = trees
-        self.max_columns = max_columns
-        self.ensemble = ensemble
-        self.n_estimators = n_estimators
-        self.softmax_temperature = softmax_temperature
-        self.average_logits = average_logits
-        self.class_weight = class_weight
-        self.categorical_features = categorical_features
-        self.device = device
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.rows_per_batch = rows_per_batch
-        self.verbose = verbose
+    options: RidgeOptions | None = None
+    _: KW_ONLY
+    trees: TreesArgument = "auto"
+    max_columns: int | None = None
+    ensemble: EnsembleName = "default"
+    n_estimators: int | None = None
+    softmax_temperature: float | Literal["auto"] | None = 1.0
+    average_logits: bool = True
+    class_weight: ClassWeight = None
+    categorical_features: CategoricalFeatures = None
+    device: str | torch.device | None = None
+    random_state: Any = 42
+    n_jobs: int | None = None
+    rows_per_batch: int | None = None
+    verbose: int = 0
 
     @classmethod
     def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        device: str | torch.device | None = None,
+        cls, path: str | os.PathLike[str], *, device: str | torch.device | None = None
     ) -> Self:
-        """A fitted classifier from a file that `save` has written.
-
-        Args:
-            path: The file.
-            device: Where to compute, whatever device it was fitted on; see the class.
+        """A fitted classifier from a file that `save` has written; see `TabICLLinearClassifier`.
 
         Raises:
             CheckpointError: The file is missing, damaged, or of another version or class.
@@ -101,8 +79,7 @@ class RandomFeatureRidge(EnsembleClassifier):
         return cls._read(path, device=device)
 
     def _learners(self) -> ClosedForms | ChosenTreesLearners:
-        if self.max_columns is not None:
-            check_count("max_columns", self.max_columns)
+        max_columns = checked_count(vars(self), "max_columns")
         options = DEFAULTS if self.options is None else self.options
         if not isinstance(options, RidgeOptions):
             raise ConfigError(f"options={options!r}: give RidgeOptions, or None.")
@@ -112,5 +89,5 @@ class RandomFeatureRidge(EnsembleClassifier):
                 "'leave_one_out', which predicts from all of them."
             )
         if self.options is None if self.trees == "auto" else self.trees:
-            return ChosenTreesLearners(options, self.max_columns or MAX_COLUMNS)
-        return ClosedForms(options, self.max_columns or COLUMNS)
+            return ChosenTreesLearners(options, max_columns or MAX_COLUMNS)
+        return ClosedForms(options, max_columns or COLUMNS)

@@ -17,11 +17,7 @@ import torch
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.choices import held_out_rows
 from tabicl_linear.estimator.learners.many_classes import Problem, problems, rejoined
-from tabicl_linear.estimator.members.ensemble import (
-    Encoded,
-    FittedEnsemble,
-    as_seen,
-)
+from tabicl_linear.estimator.members.ensemble import Encoded, FittedEnsemble, as_seen
 from tabicl_linear.estimator.notices import progress_bar
 from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.model import InContextModel, InContextState
@@ -109,38 +105,40 @@ def _refined(
     # Only those who refine load what looks into models.
     from tabicl_linear.analysis.state_optimisation import OracleOptions, optimise_states
 
+    learner, state, y = problem
     epochs: list[Epoch] = []
-    state = problem.state
-    if len(held_out):
-        options = OracleOptions(
-            learning_rate=LEARNING_RATE,
-            batch_rows=BATCH_ROWS,
-            gradient_rows=gradient_rows,
-            pass_rows=PASS_ROWS,
-            max_epochs=MAX_PASSES,
-            patience=PATIENCE,
-            seed=seed,
-        )
-        optimised = optimise_states(
-            problem.learner, state, x, problem.y, options, held_out=held_out, on_epoch=epochs.append
-        )
-        # The start has read fewer rows than the state that the member has already.
-        state = optimised if any(bool(epoch.improved) for epoch in epochs[1:]) else state
-    return state, epochs
+    if not len(held_out):
+        return state, epochs
+    options = OracleOptions(
+        learning_rate=LEARNING_RATE,
+        batch_rows=BATCH_ROWS,
+        gradient_rows=gradient_rows,
+        pass_rows=PASS_ROWS,
+        max_epochs=MAX_PASSES,
+        patience=PATIENCE,
+        seed=seed,
+    )
+    optimised = optimise_states(
+        learner, state, x, y, options, held_out=held_out, on_epoch=epochs.append
+    )
+    # The start has read fewer rows than the state that the member has already.
+    is_better = any(bool(epoch.improved) for epoch in epochs[1:])
+    return optimised if is_better else state, epochs
 
 
 def _curve(member: int, digit: int, epochs: "list[Epoch]") -> pd.DataFrame:
     """A row of the table of `refined` for each pass."""
     best = max((epoch.number for epoch in epochs if epoch.improved), default=0)
+    numbers = np.array([epoch.number for epoch in epochs], dtype=np.int64)
     return pd.DataFrame(
         {
             "member": np.full(len(epochs), member),
             "digit": np.full(len(epochs), digit),
-            "passes": np.array([epoch.number for epoch in epochs], dtype=np.int64),
+            "passes": numbers,
             "training_loss": np.array([float(epoch.training) for epoch in epochs]),
             "held_out_loss": np.array([float(epoch.held_out) for epoch in epochs]),
             "relative_update": np.array([np.mean(epoch.relative_updates) for epoch in epochs]),
-            "best": np.array([epoch.number == best for epoch in epochs], dtype=bool),
+            "best": numbers == best,
             "used": np.full(len(epochs), best > 0),
         }
     )

@@ -152,7 +152,7 @@ def test_wide_tables_take_members_until_all_columns_are_seen():
     ("arguments", "message"),
     [
         ({"trees": "yes"}, "trees='yes': give 'auto', True or False"),
-        ({"trees": True, "refine": True}, "trees=True predicts without the model"),
+        ({"trees": np.True_, "refine": True}, "trees=True predicts without the model"),
         ({"trees": True, "long_context": "auto"}, "trees=True predicts without the model"),
     ],
 )

@@ -123,13 +123,12 @@ class TablePreprocessor:
 
         `table` and `labels` are the training rows that `fit_transform` was given.
         """
-        frame = self._frame(table)
-        return self._with(
-            CountedRateColumn.of(column, frame.iloc[:, column.position], labels)
-            if isinstance(column, RateColumn)
-            else column
-            for column in self.columns
-        )
+        frame, records = self._frame(table), list(self.columns)
+        for place, column in enumerate(records):
+            if isinstance(column, RateColumn):
+                cells = frame.iloc[:, column.position]
+                records[place] = CountedRateColumn.of(column, cells, labels)
+        return self._with(records)
 
     def read(self, table: Table, labels: IntArray) -> tuple[Float32Array, "TablePreprocessor"]:
         """The matrix of labelled rows, and what is known of the columns after them.
@@ -137,17 +136,14 @@ class TablePreprocessor:
         It differs from that of `transform` in the rates of classes that go on (`counting`): each
         row has those of the rows before it.
         """
-        matrix = self.transform(table)
-        frame = self._frame(table)
-        records = list[Column]()
-        index = 0
-        for column in self.columns:
-            record = column
+        matrix, frame = self.transform(table), self._frame(table)
+        records = list(self.columns)
+        used = [p for p, record in enumerate(records) if not isinstance(record, DroppedColumn)]
+        for index, place in enumerate(used):
+            column = records[place]
             if isinstance(column, CountedRateColumn):
                 cells = frame.iloc[:, column.position]
-                matrix[:, index], record = column.read(cells, labels)
-            index += not isinstance(column, DroppedColumn)
-            records.append(record)
+                matrix[:, index], records[place] = column.read(cells, labels)
         return matrix, self._with(records)
 
     def align(self, table: Table) -> Table:
@@ -210,18 +206,16 @@ class TablePreprocessor:
         return readings
 
     def _are_categorical(self, frame: pd.DataFrame) -> BoolArray:
-        width = frame.shape[1]
+        width, declared = frame.shape[1], self.categorical_features
         are_categorical = np.zeros(width, dtype=bool)
-        if self.categorical_features is None:
+        if declared is None:
             return are_categorical
-        if isinstance(self.categorical_features, str) or not isinstance(
-            self.categorical_features, Iterable
-        ):
+        if isinstance(declared, str) or not isinstance(declared, Iterable):
             raise DataError(
-                f"categorical_features={self.categorical_features!r}: give a list of names or "
-                "positions, or one boolean per column."
+                f"categorical_features={declared!r}: give a list of names or positions, or one "
+                "boolean per column."
             )
-        mask = np.asarray(self.categorical_features)
+        mask = np.asarray(declared)
         if mask.dtype == bool:
             if mask.shape != (width,):
                 raise DataError(
@@ -230,7 +224,7 @@ class TablePreprocessor:
                 )
             return mask
         names = self._labels or []
-        for feature in self.categorical_features:
+        for feature in declared:
             position = names.index(feature) if feature in names else feature
             if not isinstance(position, int | np.integer) or not 0 <= position < width:
                 names_or = f"names ({shown(list(map(repr, names)))}) or " if names else ""

@@ -177,11 +177,7 @@ def missing(cells: pd.Series) -> BoolArray:
 
 
 def numbers(cells: pd.Series, text_format: str) -> FloatArray:
-    """The cells as float64; NaN where missing or infinite.
-
-    Args:
-        cells: Cells of a column, with its label as name.
-        text_format: Decimal sign and unit of text, see `Reading`.
+    """The cells of a column as float64; NaN where missing or infinite. See `Reading` for formats.
 
     Raises:
         DataError: A cell is not a number, or has another unit; the message names the column and the

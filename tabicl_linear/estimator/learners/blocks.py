@@ -27,12 +27,7 @@ class ContextBlocks(ComposedLearner):
         super().__init__(learner)
         self.num_blocks = num_blocks
 
-    def fit(
-        self,
-        x: Float[Tensor, "b c m"],
-        y: Int[Tensor, "b c"],
-        **options: Any,
-    ) -> BlockStates:
+    def fit(self, x: Float[Tensor, "b c m"], y: Int[Tensor, "b c"], **options: Any) -> BlockStates:
         """The states after labelled rows, at least one for each block; see `ContextLearner.fit`."""
         states, present = [], []
         order = y.argsort(dim=1, stable=True)  # class by class, and in each in the rows' order
@@ -40,11 +35,8 @@ class ContextBlocks(ComposedLearner):
         for first in range(self.num_blocks):
             rows = order[:, first :: self.num_blocks].sort(dim=1).values
             labels = y.gather(1, rows)
-            states.append(
-                self.learner.fit(
-                    x.gather(1, rows.unsqueeze(-1).expand(-1, -1, x.shape[2])), labels, **options
-                )
-            )
+            block = x.gather(1, rows.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+            states.append(self.learner.fit(block, labels, **options))
             classes = torch.zeros(len(y), num_classes, dtype=torch.bool, device=y.device)
             present.append(classes.scatter(1, labels, True))
         return BlockStates(tuple(states), torch.stack(present, dim=1))

@@ -68,10 +68,6 @@ class Preset(NamedTuple):
 
     In all, members combine class and column shifts, write the rows in their own order, and every
     second one sees power-transformed columns (`tabicl_linear.estimator.members.views`).
-
-    Attributes:
-        n_estimators: Members.
-        softmax_temperature: Divides the logits.
     """
 
     n_estimators: int
@@ -94,19 +90,14 @@ class OwnPreset(ABC):
 class Learners(ABC):
     """Makes the learner of a table."""
 
+    takes_pieces = False
+    """Whether there are learners that grow: a long table is read by one, which is then finished."""
+    compares_columns = False
+    """Whether they gain by columns that compare others (`columns/pairs.py`), as trees do."""
+
     @property
     def is_causal(self) -> bool:
         """Whether rows can be added to all states."""
-        return False
-
-    @property
-    def takes_pieces(self) -> bool:
-        """Whether rows can be added to states of learners that grow."""
-        return self.is_causal
-
-    @property
-    def compares_columns(self) -> bool:
-        """Whether it gains by columns that compare others (`columns/pairs.py`), as trees do."""
         return False
 
     @abstractmethod

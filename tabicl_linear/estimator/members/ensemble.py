@@ -1,8 +1,9 @@
 """The members of the preprocessing ensemble: fitted to rows, extended by more, read, moved."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from tabicl_linear.estimator.members.views import PowerColumns, View, draw_views
 from tabicl_linear.estimator.notices import progress_bar, warn_user
 from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.kernels.state import map_tensors, num_bytes
-from tabicl_linear.types import Float, Int, Tensor
+from tabicl_linear.types import Bool, Float, Int, Tensor
 
 ROWS_ARRANGED = 1 << 16
 """Rows that are arranged for a member at a time where all do not fit into memory."""
@@ -50,6 +51,10 @@ class Encoded(NamedTuple):
     def num_classes(self) -> int:
         """Classes of the table."""
         return len(self.classes)
+
+    def are_categorical(self, views: Sequence[View]) -> Bool[Tensor, "b m"]:
+        """Which of the columns that each member sees hold category codes."""
+        return torch.from_numpy(np.stack([self.columns.categorical[v.columns] for v in views]))
 
 
 @dataclass(frozen=True)
@@ -113,28 +118,33 @@ class FittedEnsemble:
                 `[rows, classes]`.
             plan: Where to compute; model and states are moved there.
         """
-        work = len(self.views) * len(matrix)
+        return plan.in_memory(partial(self._scores, matrix, pool, plan), "predicting", matrix)
 
-        def scores(rows_per_batch: int) -> FloatArray:
-            # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
-            model = self.model if self.model.device == plan.device else self.model.to(plan.device)
-            batches = replace(self, states=self.in_full(plan.device)).batches()
-            pooled = []
-            step = max(1, rows_per_batch // self.group_size)
-            with progress_bar("predict", work, plan.progress) as bar, torch.inference_mode():
-                for start in range(0, len(matrix), step):
-                    plain = matrix[start : start + step]
-                    powered = self.power.transform(plain)
-                    members = []
-                    for views, state in batches:
-                        x = _joined([(powered if v.power else plain)[:, v.columns] for v in views])
-                        logits = _read(model, state, x.to(plan.device))[..., : self.num_classes]
-                        members.append(in_class_order(logits.double().cpu().numpy(), views))
-                        bar.update(len(views) * len(plain))
-                    pooled.append(pool(np.concatenate(members)))
-            return np.concatenate(pooled, axis=-2)
-
-        return plan.in_memory(scores, "predicting", matrix)
+    def _scores(
+        self,
+        matrix: Float32Array,
+        pool: Callable[[FloatArray], FloatArray],
+        plan: Plan,
+        rows_per_batch: int,
+    ) -> FloatArray:
+        """`scores`, of so many rows at a time over the members of a batch."""
+        # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
+        model = self.model if self.model.device == plan.device else self.model.to(plan.device)
+        batches = replace(self, states=self.in_full(plan.device)).batches()
+        work, step = len(self.views) * len(matrix), max(1, rows_per_batch // self.group_size)
+        pooled = []
+        with progress_bar("predict", work, plan.progress) as bar, torch.inference_mode():
+            for start in range(0, len(matrix), step):
+                plain = matrix[start : start + step]
+                powered = self.power.transform(plain)
+                members = []
+                for views, state in batches:
+                    x = _joined([(powered if v.power else plain)[:, v.columns] for v in views])
+                    logits = _read(model, state, x.to(plan.device))[..., : self.num_classes]
+                    members.append(in_class_order(logits.double().cpu().numpy(), views))
+                    bar.update(len(views) * len(plain))
+                pooled.append(pool(np.concatenate(members)))
+        return np.concatenate(pooled, axis=-2)
 
     def on(self, device: str) -> "FittedEnsemble":
         """The same ensemble with its model and states on `device`."""
@@ -212,50 +222,54 @@ def extended_ensemble(ensemble: FittedEnsemble, rows: Encoded, plan: Plan) -> Fi
         model = ensemble.model.to(plan.device)
         moved = map_tensors(lambda tensor: tensor.to(plan.device), ensemble.states)
         members = replace(ensemble, model=model, states=moved)
-        return _with_rows(members, rows, plan, rows_per_batch)
+        return _with_rows(members, rows, plan, rows_per_batch, spill=None)
 
     return plan.in_memory(extended, "reading", rows.matrix)
 
 
 def _with_rows(
-    ensemble: FittedEnsemble,
-    rows: Encoded,
-    plan: Plan,
-    rows_per_batch: int,
-    spill: Path | None = None,
+    ensemble: FittedEnsemble, rows: Encoded, plan: Plan, rows_per_batch: int, spill: Path | None
 ) -> FittedEnsemble:
-    """The ensemble once all members have read rows, their first ones where there is no state yet.
-
-    Those of a batch are in memory only while they are written.
-    """
-    model, num_rows, states = ensemble.model, len(rows.matrix), []
-    work = len(ensemble.views) * num_rows
+    """The ensemble once all members have read rows, batch after batch."""
+    work, states = len(ensemble.views) * len(rows.matrix), list[State]()
     with progress_bar("fit", work, plan.progress) as bar, torch.inference_mode():
-        for group, state in ensemble.batches():
-            views, mask = _in_order(group), None
-            if state is None:
-                views, every = group, [rows.columns.categorical[view.columns] for view in group]
-                mask = torch.from_numpy(np.stack(every)).to(model.device)
-            x, y = as_seen(ensemble, views, rows, spill)
-            most = min(chunk_rows(model.device), max(1, rows_per_batch // len(group)))
-            states.append(
-                model.fit(x, y, categorical=mask, rows_per_chunk=most, spill=spill, state=state)
-            )
-            del x, y  # before the rows of the next batch are there as well
-            bar.update(len(group) * num_rows)
+        for views, state in ensemble.batches():
+            most = max(1, rows_per_batch // len(views))
+            states.append(_state_after(ensemble, views, state, rows, most, spill))
+            bar.update(len(views) * len(rows.matrix))
     return replace(ensemble, states=tuple(states))
 
 
+def _state_after(
+    ensemble: FittedEnsemble,
+    views: tuple[View, ...],
+    state: State | None,
+    rows: Encoded,
+    rows_at_once: int,
+    spill: Path | None,
+) -> State:
+    """The state of a batch of members after more rows; after their first ones if there is none.
+
+    Members write the first rows each in its own order, and later ones in that of the table.
+    """
+    model, categorical = ensemble.model, None
+    if state is None:
+        categorical = rows.are_categorical(views).to(model.device)
+    else:
+        views = _in_order(views)
+    # In memory only while they are written: before those of the next batch are there as well.
+    x, y = as_seen(ensemble, views, rows, spill)
+    most = min(chunk_rows(model.device), rows_at_once)
+    return model.fit(x, y, categorical=categorical, rows_per_chunk=most, spill=spill, state=state)
+
+
 def _in_order(views: tuple[View, ...]) -> tuple[View, ...]:
-    """The members, each of which writes the rows in their own order."""
+    """The members, all of which write the rows in the order of the table."""
     return tuple(view._replace(row_seed=None) for view in views)
 
 
 def as_seen(
-    ensemble: FittedEnsemble,
-    views: tuple[View, ...],
-    rows: Encoded,
-    spill: Path | None = None,
+    ensemble: FittedEnsemble, views: tuple[View, ...], rows: Encoded, spill: Path | None = None
 ) -> tuple[Float[Tensor, "b c m"], Int[Tensor, "b c"]]:
     """Labelled rows as members with some views see them, on the device of the learner.
 

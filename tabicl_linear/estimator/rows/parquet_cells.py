@@ -14,9 +14,6 @@ from tabicl_linear.estimator.rows.frames import from_other_library
 class ParquetCells:
     """The cells of a Parquet file, with the errors of pyarrow.
 
-    Args:
-        path: The file.
-
     Attributes:
         columns: Names of its columns, but for those that pandas made of an index.
     """

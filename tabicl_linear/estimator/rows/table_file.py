@@ -10,6 +10,7 @@ import sys
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,10 +68,10 @@ class TableFile:
             from tabicl_linear.estimator.rows.parquet_cells import ParquetCells
 
             return ParquetCells(self.path)
+        # Standard input is read once, since it cannot be read again.
+        source = sys.stdin.buffer.read() if self.path == STANDARD_INPUT else self.path
         sep = text.sep or ("\t" if self._kind == TSV else ",")
-        # Read once, since it cannot be read again.
-        content = sys.stdin.buffer.read() if self.path == STANDARD_INPUT else None
-        return TextCells(self.path if content is None else content, sep, text)
+        return TextCells(source, replace(text, sep=sep))
 
     @property
     def is_typed(self) -> bool:

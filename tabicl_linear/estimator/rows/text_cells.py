@@ -44,8 +44,7 @@ class TextCells:
 
     Args:
         source: Where the file is, or what is in it.
-        sep: Character between fields.
-        text: How it is read.
+        text: How it is read, with the character between fields.
 
     Attributes:
         columns: Names of its columns, as the header has them; one without a name has its place.
@@ -53,8 +52,8 @@ class TextCells:
 
     is_typed = False
 
-    def __init__(self, source: Path | bytes, sep: str, text: TextFormat) -> None:
-        self._source, self._sep, self._text = source, sep, text
+    def __init__(self, source: Path | bytes, text: TextFormat) -> None:
+        self._source, self._text = source, text
         self.columns = self._names()
 
     def num_rows(self, rows_per_piece: int) -> int:
@@ -121,7 +120,7 @@ class TextCells:
                 stream,
                 header=None,
                 nrows=2,
-                sep=self._sep,
+                sep=self._text.sep,
                 encoding=self._text.encoding,
                 dtype=str,
                 keep_default_na=False,
@@ -132,7 +131,7 @@ class TextCells:
     def _options(self, texts: Sequence[str], as_written: Sequence[str]) -> dict[str, Any]:
         """Arguments of `pandas.read_csv`."""
         return {
-            "sep": self._sep,
+            "sep": self._text.sep,
             "encoding": self._text.encoding,
             "index_col": False,
             "dtype": dict.fromkeys((*as_written, *texts), str),

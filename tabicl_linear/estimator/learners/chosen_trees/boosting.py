@@ -72,11 +72,8 @@ def grow(
 ) -> Grown:
     """Trees by gradient boosting of the log-loss of all classes at once (Friedman, 2001).
 
-    Args:
-        z: Standardised rows without missing values, float32 on the CPU.
-        labels: Class index of each row, from 0; classes may be lacking.
-        num_classes: Classes in all.
-        seed: Of the columns that nodes choose from.
+    Rows are standardised, without missing values, float32 on the CPU; classes may be lacking. The
+    seed is that of the columns that nodes choose from.
     """
     cells = binned(z)
     # Of the classes that there are, [n, k]; of two, the second says all to a tree.

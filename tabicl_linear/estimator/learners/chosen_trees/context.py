@@ -23,11 +23,11 @@ MOST_SAMPLED = 2048
 
 
 class TaskRows:
-    """Rows of a context, by their indices.
+    """Rows of a context of one task, by their indices.
 
     Args:
         regressions: Make the fixed features.
-        x: Rows of one task.
+        x: The rows.
         y: Their labels.
         thresholds: Standardised values that fixed trees compare with.
         statistics: Of the context.
@@ -89,11 +89,9 @@ class TaskRows:
     def fixed_regressions(self, penalties: Penalties | None = None) -> FixedAlone:
         """The regressions on fixed features alone, solved on all rows, which must be few.
 
-        Args:
-            penalties: To choose from for each set; None for those of the options.
+        Penalties are chosen from those given for each set, or else from those of the options.
         """
         every, sets = np.arange(len(self)), self.regressions.features.sets(self._x.shape[2])
-        if penalties is None:
-            penalties = [self.regressions.options.penalties] * len(sets)
+        penalties = penalties or [self.regressions.options.penalties] * len(sets)
         solution = solve_alone(self.fixed(every), self.one_hot(every), sets, penalties)
         return solution._replace(left_out=solution.left_out[self.sample])

@@ -77,12 +77,11 @@ class ChosenTrees(nn.Module, OwnPreset):
         self.grows = grows
         # Logits are made of the shares of all features together, so none of these alone.
         shares = replace(options, calibration="confidence")
+        seeds = ((options.seed + number) % 2**32 for number in range(MOST_ROUNDS))
+        draws = (replace(shares, seed=seed) for seed in seeds)
         self.regressions = nn.ModuleList(
-            RidgeRegressions(each, num_features=max_columns, num_classes=num_classes)
-            for each in (
-                replace(shares, seed=(options.seed + number) % 2**32)
-                for number in range(MOST_ROUNDS)
-            )
+            RidgeRegressions(draw, num_features=max_columns, num_classes=num_classes)
+            for draw in draws
         )
 
     @property
@@ -146,15 +145,14 @@ class ChosenTrees(nn.Module, OwnPreset):
         """
         if state is not None:
             return self._with_more(state, x, y, rows_per_chunk)
-        num_first = rows_that_grow()
-        if self.grows and x.shape[1] >= num_first:
-            first, labels = x[:, :num_first], y[:, :num_first]
-            state = self._unsolved(first, labels, categorical, rows_per_chunk)
-            tasks = self._tasks(state, first, labels, rows_per_chunk)
+        are_added = self.grows and x.shape[1] >= rows_that_grow()
+        num_first = rows_that_grow() if are_added else x.shape[1]
+        first, labels = x[:, :num_first], y[:, :num_first]
+        state = self._unsolved(first, labels, categorical, rows_per_chunk)
+        tasks = self._tasks(state, first, labels, rows_per_chunk)
+        if are_added:
             state = state._replace(growth=Growth.of_first(first, labels, tasks))
             return self._with_more(state, x[:, num_first:], y[:, num_first:], rows_per_chunk)
-        state = self._unsolved(x, y, categorical, rows_per_chunk)
-        tasks = self._tasks(state, x, y, rows_per_chunk)
         with cpu_kernels():
             predictors = tuple(fit_rows(rounds)[0] for rounds in tasks)
         return row_major(state._replace(predictors=predictors))
@@ -162,12 +160,10 @@ class ChosenTrees(nn.Module, OwnPreset):
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""
         z = standardise(x, state.statistics).float()
-        of_rounds = [
-            draw.of_rows(x, thresholds, state.statistics)
-            for draw, thresholds in self._rounds(state)
-        ]
-        tasks = zip(state.predictors, z, torch.cat(of_rounds, dim=-1), strict=True)
-        return torch.stack([predictor.logits(rows, fixed) for predictor, rows, fixed in tasks])
+        rounds = self._rounds(state)
+        fixed = torch.cat([draw.of_rows(x, at, state.statistics) for draw, at in rounds], dim=-1)
+        tasks = zip(state.predictors, z, fixed, strict=True)
+        return torch.stack([predictor.logits(*rows) for predictor, *rows in tasks])
 
     def _unsolved(
         self,

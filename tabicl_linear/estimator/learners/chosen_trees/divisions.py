@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tabicl_linear.estimator.arrays import FloatArray, IntArray
+from tabicl_linear.estimator.arrays import IntArray
 
 LEAST_GROWING, MOST_GROWING = 3000, 25_000
 """Rows of each half that trees are grown on; between them it is a quarter of the table.
@@ -79,27 +79,18 @@ def divisions(labels: IntArray, num_rounds: int, *, seed: int) -> tuple[Division
     """`HALVES` divisions for each round: the rows of each half that grow, and all other rows.
 
     A half has as many rows of each class as the other, up to one. Rows that come first grow.
-
-    Args:
-        labels: Class index of each row.
-        num_rounds: How many times to divide.
-        seed: Of the halves.
+    `labels` are class indices, and the halves are drawn by the seed.
     """
     most = max(LEAST_GROWING, min(len(labels) // 4, MOST_GROWING))
     parts = []
     for number in range(num_rounds):
         draws = np.random.default_rng([seed, number]).random(len(labels))
-        half = _halves(labels, draws)
+        # By turns, through the classes one after the other in random order.
+        half = np.empty(len(labels), dtype=np.int64)
+        half[np.lexsort((draws, labels))] = np.arange(len(labels)) % HALVES
         for side in range(HALVES):
             growing = np.flatnonzero(half == side)[:most]
             is_solving = np.ones(len(labels), dtype=bool)
             is_solving[growing] = False
             parts.append(Division(growing, np.flatnonzero(is_solving)))
     return tuple(parts)
-
-
-def _halves(labels: IntArray, draws: FloatArray) -> IntArray:
-    """0 or 1 for each row: by turns, through the classes one after the other in random order."""
-    half = np.empty(len(labels), dtype=np.int64)
-    half[np.lexsort((draws, labels))] = np.arange(len(labels)) % HALVES
-    return half

@@ -92,7 +92,7 @@ class PenaltySearch:
 
     Args:
         deviation: Standard deviation of each kind of fixed features.
-        targets: Labels of the rows left out, one-hot.
+        targets: Labels of the sample, one-hot.
         num_solutions: Divisions in all.
         narrow: Whether to go on with two penalties after the first division.
     """
@@ -104,12 +104,7 @@ class PenaltySearch:
         self._narrow, self._tries = narrow, dict[float, tuple[list[Trial], OutOfFold]]()
 
     def add(self, regression: Regression, places: Tensor) -> None:
-        """Solve another division.
-
-        Args:
-            regression: Of the division.
-            places: Places in the sample of the rows that it leaves out.
-        """
+        """Solve another division, which leaves out rows of the sample in some places."""
         if not self._tries and self._narrow:
             self._narrow_down(regression, places)
             return
@@ -154,11 +149,8 @@ def part_of_fixed(
     1984): chosen trees are left out of half as many solutions as predict a new row, so that the
     evidence is against them, and of few rows of a class it is weak.
 
-    Args:
-        chosen: Shares predicted with chosen trees.
-        fixed: Shares predicted with fixed features alone.
-        targets: Labels, one-hot.
-        present: Classes of the context.
+    `chosen` and `fixed` are shares predicted with trees and with fixed features alone, `present`
+    the classes of the context.
     """
     parts = torch.arange(PARTS + 1, dtype=targets.dtype, device=targets.device) / PARTS
     mixed = torch.lerp(chosen, fixed, parts[:, None, None])
@@ -185,10 +177,7 @@ def class_map(
 ) -> Float[Tensor, "y z"]:
     """What makes logits of shares, by a logistic regression on rows left out; see `fit_class_map`.
 
-    Args:
-        shares: Predicted of them, float64.
-        targets: Their labels, one-hot.
-        present: Classes of the context.
+    `shares` are predicted of these rows, float64, and `present` the classes of the context.
     """
     losses = confidence_losses(shares[None], targets[None], present[None, None])
     start = scaled(best_confidence(losses), targets.shape[1])
@@ -231,12 +220,7 @@ def factors(
 
     The factors are pulled to those of solutions alone, 1 and 0. Least squares measure
     shares and boosting measures logits, and trees that are certain of a rare class say more by the
-    latter.
-
-    Args:
-        solved: Logits of solutions, float64.
-        boosted: Logits of boosting on other rows.
-        targets: Labels, one-hot.
+    latter. Logits, float64, are of solutions and of boosting that have not seen the row.
     """
     both, solved_alone = torch.stack([solved, boosted]), np.array([1.0, 0.0])
 

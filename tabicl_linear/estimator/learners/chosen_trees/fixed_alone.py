@@ -45,11 +45,7 @@ def solve_alone(
 ) -> FixedAlone:
     """Solve for each set and penalty; rows left out choose by squared error.
 
-    Args:
-        features: All features of the rows.
-        targets: Their labels, one-hot.
-        sets: What each regression takes of the features.
-        penalties: To choose from.
+    `targets` are one-hot labels, and `sets` what each regression takes of the features.
 
     Raises:
         torch.linalg.LinAlgError: A regression has no solution.

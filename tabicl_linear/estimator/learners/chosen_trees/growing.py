@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
@@ -44,11 +45,7 @@ class TaskSums(NamedTuple):
 
     @classmethod
     def of_first(cls, rounds: list[TaskRows]) -> "TaskSums":
-        """Trees grown on the first rows, and the sums over them.
-
-        Args:
-            rounds: The rows with the fixed features of each round.
-        """
+        """Trees grown on the first rows, with the fixed features of each round, and their sums."""
         first = rounds[0]
         parts = divisions(first.labels, len(rounds), seed=first.regressions.options.seed)
         grown, sums = list[Grown](), list[LeafSums]()
@@ -72,35 +69,33 @@ class TaskSums(NamedTuple):
     def predictor(self, sample: list[TaskRows], stride: int) -> Predictor:
         """What predicts, chosen by the rows of the sample that each division leaves out.
 
-        Args:
-            sample: One of every `stride` rows, from the first on, as rows of each round.
-            stride: How far they are apart.
+        The sample is one of every `stride` rows, from the first on, in each round.
         """
-
-        def each_division() -> Iterator[GrownDivision]:
-            growing = self.growing[:, ::stride]
-            parts = zip(of_divisions(sample), self.grown, self.sums, growing, strict=True)
-            for rows, grown, sums, is_growing in parts:
-                is_left_out = torch.ones(len(rows), dtype=torch.bool, device=is_growing.device)
-                is_left_out[: len(is_growing)] = ~is_growing
-                places = is_left_out.nonzero().squeeze(1)
-                left_out = rows.leaf_rows(places.cpu().numpy(), grown.trees)
-                yield GrownDivision(grown, SumRegression(sums, rows.kinds, left_out), places)
-
         targets = sample[0].one_hot(np.arange(len(sample[0])))
+        parts = self._divisions(sample, stride)
         with cpu_kernels():
-            boosted, linear = solve_divisions(
-                each_division(), targets, len(self.grown), is_short=False
-            )
+            boosted, linear = solve_divisions(parts, targets, len(self.grown), is_short=False)
             return fitted_task(linear, boosted, targets, self.counts)[0]
+
+    def _divisions(self, sample: list[TaskRows], stride: int) -> Iterator[GrownDivision]:
+        """The divisions, which leave out the rows of the sample that have not grown their trees."""
+        growing = self.growing[:, ::stride]
+        parts = zip(of_divisions(sample), self.grown, self.sums, growing, strict=True)
+        for rows, grown, sums, is_growing in parts:
+            is_left_out = F.pad(~is_growing, (0, len(rows) - len(is_growing)), value=True)
+            places = is_left_out.nonzero().squeeze(1)
+            left_out = rows.leaf_rows(places.cpu().numpy(), grown.trees)
+            yield GrownDivision(grown, SumRegression(sums, rows.kinds, left_out), places)
 
 
 class Growth(NamedTuple):
     """What rows are added to; bounded in size.
 
+    Rows are numbered from 0, the very first. The sample has those whose number `stride` divides.
+
     Attributes:
         num_rows: How many rows there were.
-        x: The sample by which penalties and logits are chosen: every `stride` rows one.
+        x: The sample, by which penalties and logits are chosen.
         y: Its labels.
         tasks: Trees and sums of each task.
     """
@@ -114,13 +109,7 @@ class Growth(NamedTuple):
     def of_first(
         cls, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"], tasks: list[list[TaskRows]]
     ) -> "Growth":
-        """Trees grown on the first rows, and what is known of these.
-
-        Args:
-            x: The rows.
-            y: Their labels.
-            tasks: The rows of each task, with the fixed features of each round.
-        """
+        """Trees grown on the first rows; `tasks` are they with the fixed features of each round."""
         empty = cls(0, x[:, :0], y[:, :0], ())
         return empty._sampled(x, y)._replace(tasks=tuple(map(TaskSums.of_first, tasks)))
 
@@ -138,7 +127,10 @@ class Growth(NamedTuple):
 
     @property
     def stride(self) -> int:
-        """One of so many rows is in the sample: a power of two, so that a sample holds the next."""
+        """The least power of two with which the sample has at most `MOST_SAMPLED` rows.
+
+        As they are powers of two, a sample holds all rows of the sparser ones after it.
+        """
         stride = 1
         while self.num_rows > stride * MOST_SAMPLED:
             stride *= 2
@@ -147,10 +139,11 @@ class Growth(NamedTuple):
     def _sampled(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> "Growth":
         """The same with the sample of all rows up to these; the sums do not have them yet."""
         after = self._replace(num_rows=self.num_rows + x.shape[1])
-        earlier = slice(None, None, after.stride // self.stride)
-        # The first of these rows whose number, counted from the very first, the stride divides.
-        later = slice(-self.num_rows % after.stride, None, after.stride)
-        return after._replace(
-            x=torch.cat([self.x[:, earlier], x[:, later]], dim=1),
-            y=torch.cat([self.y[:, earlier], y[:, later]], dim=1),
-        )
+        thinning = after.stride // self.stride
+        # How many of these rows come before one whose number the stride divides.
+        skipped = -self.num_rows % after.stride
+
+        def sampled(earlier: Tensor, later: Tensor) -> Tensor:
+            return torch.cat([earlier[:, ::thinning], later[:, skipped :: after.stride]], dim=1)
+
+        return after._replace(x=sampled(self.x, x), y=sampled(self.y, y))

@@ -145,11 +145,7 @@ class RowRegression:
     """
 
     def __init__(
-        self,
-        rows: LeafRows,
-        num_leaves: int,
-        kinds: Sequence[slice],
-        places: Int[Tensor, " s"],
+        self, rows: LeafRows, num_leaves: int, kinds: Sequence[slice], places: Int[Tensor, " s"]
     ) -> None:
         is_other = torch.ones(len(rows.targets), dtype=torch.bool, device=places.device)
         is_other[places] = False
@@ -173,27 +169,34 @@ class RowRegression:
     def solve(self, penalty: float, deviation: float) -> Trial:
         """Solve it as far as is needed to choose a penalty.
 
-        With A = (K + c I)^-1 residuals are c A R, and 1 - h_i = c A_ii - 1 / n.
+        The penalty is in units of the variance of a row's features; `deviation` is the standard
+        deviation of each kind of fixed features, where that of the trees is one.
 
-        Args:
-            penalty: In units of the variance of a row's features.
-            deviation: Standard deviation of each kind of fixed features; that of the trees is one.
+        With K [n n] the products of rows, R [n y] their labels less the class shares, c the penalty
+        times that variance and A = (K + c I)^-1, the dual solution is A R.
         """
-        targets = self._targets
         added = penalty * (1 + deviation**2 * self._num_kinds)
-        shares = targets.mean(0)
+        shares = self._targets.mean(0)
         products = torch.add(self._of_leaves, self._of_fixed, alpha=deviation**2)
         products.diagonal().add_(added)
         factor = factored_(products)
-        dual = solved(factor[None, None], (targets - shares)[None])[0, 0]
+        dual = solved(factor[None, None], (self._targets - shares)[None])[0, 0]
         assert_solved([dual])
-        # Only of the rows left out, from here on.
-        first, targets = self._first, targets[self._first :]
-        diagonal = chosen(squared_lengths)(factor[None, first:, first:])[0]
-        unseen = (added * diagonal - 1 / len(dual)).unsqueeze(1)
-        residuals = added * dual[first:] / unseen
-        left_out = torch.where(unseen > SMALLEST_UNSEEN, targets - residuals, shares)
+        left_out = self._left_out(factor, dual, shares, added)
         return Trial(left_out, partial(self._features.solution, dual, shares, deviation))
+
+    def _left_out(
+        self, factor: Float[Tensor, "n n"], dual: Float[Tensor, "n y"], shares: Tensor, added: float
+    ) -> Float[Tensor, "s y"]:
+        """Predictions of the rows left out, the last ones: labels less c (A R)_i / (1 - h_i).
+
+        What the other rows leave of row i to explain, 1 - h_i, is c A_ii - 1 / n.
+        """
+        last = slice(self._first, None)
+        diagonal = chosen(squared_lengths)(factor[None, last, last])[0]
+        unseen = (added * diagonal - 1 / len(dual)).unsqueeze(1)
+        residuals = added * dual[last] / unseen
+        return torch.where(unseen > SMALLEST_UNSEEN, self._targets[last] - residuals, shares)
 
 
 class _DualFeatures(NamedTuple):
@@ -216,13 +219,7 @@ class _DualFeatures(NamedTuple):
     mean: Float[Tensor, " f"]
 
     def solution(self, dual: Tensor, shares: Tensor, deviation: float) -> Solution:
-        """The weights.
-
-        Args:
-            dual: A R, [n y].
-            shares: Of the classes.
-            deviation: Standard deviation of each kind of fixed features.
-        """
+        """The weights of the dual solution A R [n y]; see `RowRegression.solve`."""
         # Its sum is zero but for rounding, which a small penalty magnifies: rows were centred when
         # they were multiplied, and uncentred leaves would see the sum.
         dual = dual - dual.mean(0)

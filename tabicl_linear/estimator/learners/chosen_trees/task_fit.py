@@ -109,12 +109,7 @@ class Predictor(NamedTuple):
     prior: Float[Tensor, " y"]
 
     def logits(self, z: Float[Tensor, "q m"], fixed: Float[Tensor, "q f"]) -> Float[Tensor, "q y"]:
-        """Logits of rows, float64.
-
-        Args:
-            z: Standardised rows, float32.
-            fixed: Their fixed features.
-        """
+        """Logits, float64, of standardised rows, float32, and their fixed features."""
         shares = fixed.to(self.fixed) @ self.fixed + self.offset
         steps = torch.zeros_like(shares)
         if self.trees is not None:
@@ -131,10 +126,9 @@ def cpu_kernels() -> AbstractContextManager[None]:
 
 
 def fit_rows(rounds: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
-    """Divide the rows, grow and solve; without trees where rows are few.
+    """Divide the rows, with the fixed features of each round, grow and solve; see `fitted_task`.
 
-    Args:
-        rounds: The rows with the fixed features of each round, or of a single one without any.
+    Where rows are few there is a single round, and no tree.
     """
     rows = rounds[0]
     num_rounds = scheme(len(rows)).rounds
@@ -143,19 +137,16 @@ def fit_rows(rounds: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
 
 
 def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[Predictor, Tensor]:
-    """Grow and solve all divisions; without trees where there is none.
+    """Grow and solve all divisions; without trees where there is none. See `fitted_task`.
 
-    Args:
-        rows: The rows with the fixed features of each division, those of a round side by side.
-        parts: The divisions.
+    `rows` are those of each division, with its fixed features; those of a round side by side.
     """
     first, rounds = rows[0], rows[::HALVES]
     targets, is_short = first.one_hot(first.sample), len(first) <= FEW_ROWS
     if not parts:
         return fitted_task(fixed_regressions(rounds), None, targets, first.counts)
-    boosted, linear = solve_divisions(
-        _each_division(rows, parts), targets, len(parts), is_short=is_short
-    )
+    grown = _each_division(rows, parts)
+    boosted, linear = solve_divisions(grown, targets, len(parts), is_short=is_short)
     if is_short:
         fixed = fixed_regressions(rounds)._replace(leaves=torch.zeros_like(linear.leaves))
         part = evidence.part_of_fixed(linear.left_out, fixed.left_out, targets, first.counts > 0)
@@ -169,13 +160,8 @@ def fitted_task(
 ) -> tuple[Predictor, Tensor]:
     """The predictor, and logits of the sample, each row by solutions that have not seen it.
 
-    What makes logits is chosen by these rows.
-
-    Args:
-        linear: Solutions.
-        boosted: Trees and their steps, where there are any.
-        targets: Labels of the sample, one-hot.
-        counts: Rows of each class in the context.
+    What makes logits is chosen by these rows, whose labels are `targets` [s y], one-hot. `counts`
+    [y] are those of all rows. Without trees nothing is boosted.
     """
     prior, absent = counts / counts.sum(), counts == 0
     class_map = evidence.class_map(linear.left_out, targets, ~absent)
@@ -190,15 +176,8 @@ def fitted_task(
         class_map = of_solved * class_map
         class_map[:, -1] += of_boosted * start
         trees, steps = boosted.trees, of_boosted * boosted.steps
-    predictor = Predictor(
-        trees,
-        linear.leaves.float(),
-        steps.float(),
-        linear.fixed.float(),
-        linear.offset.float(),
-        class_map,
-        prior,
-    )
+    leaves, fixed, offset = (part.float() for part in linear[:3])
+    predictor = Predictor(trees, leaves, steps.float(), fixed, offset, class_map, prior)
     return predictor, logits.masked_fill(absent, ABSENT_LOGIT)
 
 
@@ -263,9 +242,11 @@ def solve_divisions(
 ) -> tuple[Boosted, Linear]:
     """Trees of all divisions, and the mean of the solutions with the penalties that suit best.
 
+    Divisions are solved one after the other, as they come: their products take much memory.
+
     Args:
         divided: The divisions, those of a round side by side.
-        targets: Labels of the sample, one-hot.
+        targets: Labels of the sample, one-hot [s y].
         count: How many divisions.
         is_short: Whether rows are few, so that more is tried.
     """
@@ -282,17 +263,25 @@ def solve_divisions(
             search.add(division.regression, division.places)
     trees, steps = _mean_boosting(grown)
     of_searches, out_of_fold = zip(*(search.best() for search in searches), strict=True)
-    of_parts = [_mean(of_part) for of_part in zip(*of_searches, strict=True)]
-    # Divisions of a round have the same features, [r, f, y].
-    fixed = torch.stack([solution.fixed for solution in of_parts])
+    left_out = torch.stack([each.mean() for each in out_of_fold]).mean(0)
+    solutions = [_mean(of_one) for of_one in zip(*of_searches, strict=True)]
+    return Boosted(trees, steps, logits.mean()), _joined(solutions, left_out)
+
+
+def _joined(solutions: Sequence[Solution], left_out: Float[Tensor, "s y"]) -> Linear:
+    """The mean of solutions of all divisions, those of a round side by side.
+
+    Each has leaves of its own, and the fixed features of its round.
+    """
+    # Weights of fixed features: the mean over the divisions of each round, [r f y].
+    fixed = torch.stack([solution.fixed for solution in solutions])
     fixed = fixed.unflatten(0, (-1, HALVES)).mean(1)
-    mean = Linear(
-        torch.cat([solution.leaves for solution in of_parts]) / count,
+    return Linear(
+        torch.cat([solution.leaves for solution in solutions]) / len(solutions),
         fixed.flatten(0, 1) / len(fixed),
-        torch.stack([solution.offset for solution in of_parts]).mean(0),
-        torch.stack([each.mean() for each in out_of_fold]).mean(0),
+        torch.stack([solution.offset for solution in solutions]).mean(0),
+        left_out,
     )
-    return Boosted(trees, steps, logits.mean()), mean
 
 
 def _mean_boosting(grown: Sequence[Grown]) -> Grown:

@@ -37,11 +37,7 @@ class Trees(NamedTuple):
     num_leaves: int
 
     def of_rows(self, z: Float[Tensor, "n m"]) -> Int[Tensor, "n t"]:
-        """The leaf of each tree that rows fall into.
-
-        Args:
-            z: Standardised rows, float32.
-        """
+        """The leaf of each tree that standardised rows, float32, fall into."""
         return torch.cat([self._of_some(rows) for rows in z.split(ROWS_AT_ONCE)])
 
     def _of_some(self, z: Float[Tensor, "n m"]) -> Int[Tensor, "n t"]:
