@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from tabicl_linear.estimator.arrays import IntArray
+from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
+
+NUM_BINS = 16
+"""Equally frequent intervals into which numbers are sorted to be judged."""
 
 
 def information(bins: IntArray, classes: IntArray) -> float:
@@ -24,3 +27,11 @@ def chance(bins: IntArray, classes: IntArray) -> float:
     """Standard deviation of `information` where a column says nothing."""
     freedom = (len(np.unique(bins)) - 1) * (len(np.unique(classes)) - 1)
     return float((2 * freedom) ** 0.5 / (2 * len(bins)))
+
+
+def intervals(values: FloatArray | Float32Array) -> IntArray:
+    """The interval of each number, of `NUM_BINS` equally frequent ones, or one for all NaN."""
+    absent = np.isnan(values)
+    inner = np.linspace(0, 1, NUM_BINS + 1)[1:-1]
+    edges = np.unique(np.quantile(values[~absent], inner)) if not absent.all() else inner
+    return np.where(absent, len(edges) + 1, np.searchsorted(edges, values, side="left"))

@@ -15,6 +15,13 @@ from scipy.stats import chi2_contingency
 from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading, numbers, stamps
+from tabicl_linear.estimator.columns.scales import (
+    in_logarithms,
+    middle_and_spread,
+    scale_of,
+    to_unit,
+    told_apart,
+)
 
 CLIP = 100.0
 """Largest z-score."""
@@ -57,6 +64,8 @@ class NumericColumn:
         std: Their standard deviation (population).
         text_format: How text is read, see `Reading`.
         part: Part of the dates; None for numbers.
+        logarithms: Middle and spread of the training values, where distances from the middle are
+            read in logarithms (`in_logarithms`); the four numbers are of these then.
     """
 
     name: Hashable
@@ -68,10 +77,13 @@ class NumericColumn:
     std: float
     text_format: str
     part: Part | None
+    logarithms: tuple[float, float] | None = None
 
     def encode(self, cells: pd.Series) -> FloatArray:
         """Z-scores in float64, clipped at +-100; NaN where a value is missing or infinite."""
         values = _values(cells, self.text_format, self.part)
+        if self.logarithms is not None:
+            values = in_logarithms(values, *self.logarithms)
         # A huge query value may overflow here: infinity is then clipped like any other outlier.
         with np.errstate(over="ignore"):
             scores = (to_unit(values, self.low, self.high) - self.mean) / self.std
@@ -123,12 +135,15 @@ def fit_numeric(
     columns = list[NumericColumn | MissingColumn]()
     for part, numbers_of_part in values.items():
         present = numbers_of_part[~absent]
-        low, high = float(present.min()), float(present.max())
-        if high / 2 - low / 2 == 0:
+        if present.max() / 2 - present.min() / 2 == 0:
             continue
-        unit = to_unit(present, low, high)
-        scale = low, high, float(unit.mean()), float(unit.std())
-        columns.append(NumericColumn(*place, reading.kind, *scale, reading.text_format, part))
+        logarithms = None
+        scale = scale_of(present)
+        if not told_apart(present, *scale):
+            logarithms = middle_and_spread(present)
+            scale = scale_of(in_logarithms(present, *logarithms))
+        column = NumericColumn(*place, reading.kind, *scale, reading.text_format, part, logarithms)
+        columns.append(column)
     if absent.any() and (not columns or _absence_tells(absent, labels)):
         columns.append(MissingColumn(*place, reading.kind, reading.text_format))
     return tuple(columns) or (DroppedColumn(*place, CONSTANT),)
@@ -147,9 +162,3 @@ def _absence_tells(absent: BoolArray, labels: IntArray | None) -> bool:
         [np.bincount(labels[absent == side], minlength=labels.max() + 1) for side in (True, False)]
     )
     return bool(chi2_contingency(counts[:, counts.any(axis=0)]).pvalue < SIGNIFICANCE)
-
-
-def to_unit(values: FloatArray, low: float, high: float) -> FloatArray:
-    """Values mapped to 0..1 from `low..high`."""
-    # Halved before subtracting: the range of a float64 column may itself overflow.
-    return (values / 2 - low / 2) / (high / 2 - low / 2)

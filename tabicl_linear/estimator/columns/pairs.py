@@ -1,9 +1,9 @@
 """Columns that are compared with each other: whether two are equal, and by how much they differ.
 
 Hands of cards, pieces on a board and codes of sender and receiver say more by comparison than one
-by one. Trees ask about single columns and learn a comparison value by value. Columns are compared
-if they share their values, and if the comparison tells more about the classes than both columns
-could tell one by one.
+by one, and so do the days from one date to another. Trees ask about single columns and learn a
+comparison value by value. Columns are compared if they share their values or both hold dates, and
+if the comparison tells more about the classes than both columns could tell one by one.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -18,9 +18,9 @@ import pandas as pd
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up, place_of
-from tabicl_linear.estimator.columns.information import chance, information
-from tabicl_linear.estimator.columns.numeric import NumericColumn
-from tabicl_linear.estimator.columns.reading import numbers
+from tabicl_linear.estimator.columns.information import chance, information, intervals
+from tabicl_linear.estimator.columns.numeric import NumericColumn, date_part
+from tabicl_linear.estimator.columns.reading import numbers, stamps
 
 FEWEST_VALUES, MOST_VALUES = 3, 256
 """Different values of a column that is compared. Of two values trees ask in two steps."""
@@ -42,7 +42,7 @@ Says = Literal["equality", "difference"]
 
 @dataclass(frozen=True)
 class PairColumn:
-    """Compares two columns of numbers, or of categories.
+    """Compares two columns of numbers, of dates, or of categories.
 
     Attributes:
         name: Label of the first column, or position where the table had no labels.
@@ -50,8 +50,9 @@ class PairColumn:
         other_name: Label of the second column.
         other_position: Its index.
         says: Whether cells are equal (1, else 0), or the first less the second.
-        text_formats: How text of both is read, see `Reading`; of numbers.
-        codes: Number of each category of both, in their common order; empty for numbers.
+        text_formats: How text of both is read, see `Reading`; of numbers and dates.
+        codes: Number of each category of both, in their common order; empty for others.
+        kind: Whether columns without categories hold numbers or dates, of which days are counted.
     """
 
     name: Hashable
@@ -61,6 +62,7 @@ class PairColumn:
     says: Says
     text_formats: tuple[str, str]
     codes: dict[str, int]
+    kind: Literal["numeric", "datetime"] = "numeric"
 
     def encode(self, cells: pd.Series, others: pd.Series) -> FloatArray:
         """The comparison in float64; NaN where a cell is missing, or has no place in the order."""
@@ -69,8 +71,8 @@ class PairColumn:
             if self.says == "equality":
                 return _equal(first, second)
             return looked_up(first, self.codes) - looked_up(second, self.codes)
-        values = numbers(cells, self.text_formats[0])
-        other_values = numbers(others, self.text_formats[1])
+        values = _numbers(cells, self.text_formats[0], self.kind)
+        other_values = _numbers(others, self.text_formats[1], self.kind)
         if self.says == "equality":
             return _equal(values, other_values)
         return values - other_values
@@ -84,6 +86,17 @@ class _Compared(NamedTuple):
     values: FloatArray | npt.NDArray[np.object_]
     distinct: frozenset[float] | frozenset[str]
 
+    @property
+    def holds_dates(self) -> bool:
+        return self.column.kind == "datetime"
+
+    def bins(self, comparison: FloatArray | None = None) -> IntArray:
+        """Bins of the column, or of its comparison with another one like it."""
+        if self.holds_dates:
+            days = self.values if comparison is None else comparison
+            return intervals(days.astype(np.float64))
+        return _bins(pd.factorize(self.values)[0] if comparison is None else comparison)
+
 
 def fit_pairs(
     frame: pd.DataFrame, columns: Sequence[object], labels: IntArray
@@ -94,11 +107,11 @@ def fit_pairs(
         frame, labels = frame.iloc[rows], labels[rows]
     classes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     compared = list(_comparable(frame, columns))[:MOST_COLUMNS]
-    alone = [information(_bins(pd.factorize(each.values)[0]), classes) for each in compared]
+    alone = [information(each.bins(), classes) for each in compared]
     gains = list[tuple[float, PairColumn]]()
     for (one, of_one), (other, of_other) in combinations(zip(compared, alone, strict=True), 2):
         for pair in _pairs(one, other):
-            bins = _bins(pair.encode(one.cells, other.cells))
+            bins = one.bins(pair.encode(one.cells, other.cells))
             gain = information(bins, classes) - max(of_one, 0) - max(of_other, 0)
             if gain > DEVIATIONS * chance(bins, classes):
                 gains.append((gain, pair))
@@ -107,12 +120,17 @@ def fit_pairs(
 
 
 def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Compared]:
-    """Columns of categories or whole numbers: neither few values, nor many, nor all the same."""
+    """Columns of dates, and of categories or whole numbers: not few values, many, or all alike."""
     for column in columns:
         if isinstance(column, CategoryColumn) and column.kind == "categorical":
             cells = frame.iloc[:, column.position]
             names = category_names(cells)
             compared = _Compared(column, cells, names, frozenset(names) - {None})
+        elif isinstance(column, NumericColumn) and column.part == "days":
+            cells = frame.iloc[:, column.position]
+            days = _numbers(cells, column.text_format, column.kind)
+            yield _Compared(column, cells, days, frozenset())
+            continue
         elif isinstance(column, NumericColumn) and column.part is None:
             cells = frame.iloc[:, column.position]
             values = numbers(cells, column.text_format)
@@ -129,22 +147,33 @@ def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Com
 
 
 def _pairs(one: _Compared, other: _Compared) -> Iterator[PairColumn]:
-    """Both comparisons of two columns; none if they do not share their values."""
-    if type(one.column) is not type(other.column):
+    """Both comparisons of two columns; none if they do not share their values, one of dates."""
+    first, second = one.column, other.column
+    places = first.name, first.position, second.name, second.position
+    if type(first) is not type(second) or one.holds_dates != other.holds_dates:
+        return
+    if first.kind == "datetime" and second.kind == "datetime":
+        formats = first.text_format, second.text_format
+        yield PairColumn(*places, "difference", formats, {}, "datetime")
         return
     num_shared = len(one.distinct & other.distinct)
     if num_shared < max(FEWEST_VALUES, LEAST_SHARED * max(len(one.distinct), len(other.distinct))):
         return
     formats, codes = ("", ""), dict[str, int]()
-    if isinstance(one.column, NumericColumn) and isinstance(other.column, NumericColumn):
-        formats = one.column.text_format, other.column.text_format
+    if isinstance(first, NumericColumn) and isinstance(second, NumericColumn):
+        formats = first.text_format, second.text_format
     else:
         names = {str(name) for name in one.distinct | other.distinct}
         codes = {name: code for code, name in enumerate(sorted(names, key=place_of))}
-    first, second = one.column, other.column
-    places = first.name, first.position, second.name, second.position
     yield PairColumn(*places, "equality", formats, codes)
     yield PairColumn(*places, "difference", formats, codes)
+
+
+def _numbers(cells: pd.Series, text_format: str, kind: str) -> FloatArray:
+    """The numbers of a column, or the days of one of dates; NaN where missing."""
+    if kind == "numeric":
+        return numbers(cells, text_format)
+    return date_part(stamps(cells, text_format), "days")
 
 
 def _equal(first: npt.NDArray[np.generic], second: npt.NDArray[np.generic]) -> FloatArray:

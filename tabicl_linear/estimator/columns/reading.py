@@ -18,6 +18,7 @@ from tabicl_linear.estimator.columns.text_formats import (
     NO_UNIT,
     TIMES,
     date_format,
+    dates_among,
     placeholder,
     read_dates,
     unit_of,
@@ -114,7 +115,8 @@ def _read_objects_as(cells: pd.Series) -> Reading:
             note = f"{values.iloc[0]!r} as dates ({text_format})"
             reading = Reading("datetime", text_format, note)
     if reading is None:
-        _warn_of_mixed(values, content)
+        if not values.empty:
+            _warn_of_mixed(values, content)
         if content == "string":
             _refuse_free_text(present)
         return Reading("categorical")
@@ -140,14 +142,23 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
 
 
 def _warn_of_mixed(values: pd.Series, content: str) -> None:
-    is_number = ~np.isnan(_parsed(values, ""))
-    if is_number.sum() > len(values) / 2 or (content.startswith("mixed") and is_number.any()):
-        text = values[~is_number].iloc[0]
-        warn_user(
-            f"Column {values.name!r} mixes numbers with other values such as {text!r} "
-            f"({int((~is_number).sum())} of {len(values)} training rows): it is read as "
-            "categories. Replace those values by NaN if the column is numeric."
+    """Say that most values of a column of categories, or some objects, are numbers or dates."""
+    found = (
+        ("numbers", "is numeric", ~np.isnan(_parsed(values, "."))),
+        ("dates", "holds dates", dates_among(values)),
+    )
+    for what, if_it, fitting in found:
+        others = values[~fitting]
+        is_mixed = fitting.sum() > len(values) / 2 or (
+            content.startswith("mixed") and fitting.any()
         )
+        if is_mixed and len(others):  # without others, they are amounts in several currencies
+            warn_user(
+                f"Column {values.name!r} mixes {what} with other values such as "
+                f"{others.iloc[0]!r} ({len(others)} of {len(values)} training rows): it is read as "
+                f"categories. Replace those values by NaN if the column {if_it}."
+            )
+            return
 
 
 def _refuse_free_text(present: pd.Series) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -11,18 +12,31 @@ from tabicl_linear.estimator.arrays import BoolArray
 
 ISO = "ISO8601"
 """The format of pandas for all dates of ISO 8601, with or without time."""
-TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f")
+TIMES = ("%I:%M %p", "%I:%M:%S %p", "%H:%M", "%H:%M:%S", "%H:%M:%S.%f")
 """Formats of times of day; the last takes those without a fraction too."""
+_OF_DATABASES = "%d-%b-%y"
+"""Years of two digits are read where the month has a name, as Oracle writes dates."""
+_HALF_OF_DAY = re.compile(r"(\s?)[AaPp][Mm]$")
 NO_UNIT = "#"
 """Stands behind the decimal sign of a column without a unit."""
-PLACEHOLDERS = frozenset(["", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"])
+PLACEHOLDERS = frozenset(
+    (
+        *("", "?", "-", "--", ".", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"),
+        *("#div/0!", "#value!", "#ref!", "#num!"),
+    )
+)
 """Texts that stand for a missing value among numbers or dates, in any case."""
 
 # An exponent does not go together with separators.
 _NUMBER = {
-    ".": re.compile(r"(?P<whole>[-+]?(?:\d+|\d{1,3}(?:[, ]\d{3})+))(?P<part>\.\d*)?"),
-    ",": re.compile(r"(?P<whole>[-+]?(?:\d+|\d{1,3}(?:[. ]\d{3})+))(?P<part>,\d*)?"),
+    ".": re.compile(
+        r"(?P<whole>[-+]?(?:\d+|\d{1,3}(?:[, '\u2019]\d{3})+|\d{1,2}(?:,\d{2})+,\d{3}))"
+        r"(?P<part>\.\d*)?"
+    ),
+    ",": re.compile(r"(?P<whole>[-+]?(?:\d+|\d{1,3}(?:[. '\u2019]\d{3})+))(?P<part>,\d*)?"),
 }
+_LOSS = re.compile(r"\((\s?[\d.][^()]*)\)")
+"""A negative amount as accountants write it."""
 # Codes of currencies are listed: in "LOT 5" the letters mean something else.
 _UNIT = re.compile(
     r"[$€£¥₹₽₩₺₪₫฿₴₦%]|\b(?:AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|INR|JPY|KRW|MXN|NOK|NZD|PLN|"
@@ -36,15 +50,18 @@ def placeholder(cells: pd.Series) -> BoolArray:
 
 
 def written_number(text: object, decimal: str) -> float:
-    """The number that a text such as "$1,200.50", "-3 000 EUR" or "5 %" stands for; NaN if none.
+    """The number that text such as "$1,200.50", "-3 000 EUR", "(7.5)" or "5 %" is; NaN if none.
 
+    A number in parentheses is negative, and thousands may be separated as in India, "1,23,456".
     The decimal sign is "." or ",".
     """
     if not isinstance(text, str):
         return float("nan")
     bare = _UNIT.sub("", text.strip(), count=1)
     # No-break spaces separate thousands and currencies too.
-    bare = re.sub(r"\s", " ", bare).strip()
+    bare = re.sub(r"\s", " ", bare).strip().replace("\u2212", "-")
+    if losses := _LOSS.fullmatch(bare):
+        bare = "-" + losses[1].strip()
     match = _NUMBER[decimal].fullmatch(re.sub("^([-+]) ", r"\1", bare))
     if match is None:
         return float("nan")
@@ -63,18 +80,39 @@ def date_format(texts: pd.Series) -> str | None:
 
     The month comes first where both orders are possible. There is at least one text.
     """
-    first = str(texts.iloc[0])
-    if len(re.findall(r"\d+", first)) < 2:  # names of months or weekdays alone are categories
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that the other order is tried too
-        guesses = [guess_datetime_format(first, dayfirst=last) for last in (False, True)]
-    # A date has a year and a day; "3-5" is rather a range.
-    dates = (guess for guess in guesses if guess and "%Y" in guess.upper() and "%d" in guess)
-    for text_format in (ISO, *dates, *TIMES):
+    for text_format in _formats(str(texts.iloc[0])):
         if read_dates(texts, text_format).notna().all():
             return text_format
     return None
+
+
+def dates_among(cells: pd.Series) -> BoolArray:
+    """Which cells are dates: objects, or text in a format of the first one or of one in the middle.
+
+    There is at least one cell.
+    """
+    are_dates = np.array([isinstance(value, date) for value in cells], dtype=bool)
+    texts = cells.astype(object).where([isinstance(value, str) for value in cells])
+    for example in {texts.iloc[0], texts.iloc[len(texts) // 2]}:
+        for text_format in _formats(example) if isinstance(example, str) else ():
+            are_dates |= read_dates(texts, text_format).notna().to_numpy()
+    return are_dates
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    """Formats in which a text may be a date or a time of day; none if it cannot be either."""
+    if len(re.findall(r"\d+", text)) < 2:  # names of months or weekdays alone are categories
+        return ()
+    half = _HALF_OF_DAY.search(text)  # which pandas does not guess
+    bare = text if half is None else text[: half.start()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the other order is tried too
+        guesses = [guess_datetime_format(bare, dayfirst=last) for last in (False, True)]
+    # A date has a year and a day; "3-5" is rather a range.
+    dates = [guess for guess in guesses if guess and "%Y" in guess.upper() and "%d" in guess]
+    if half is not None:
+        dates = [guess.replace("%H", "%I") + half[1] + "%p" for guess in dates if "%H" in guess]
+    return (ISO, *dates, _OF_DATABASES, *TIMES)
 
 
 def read_dates(cells: pd.Series, text_format: str) -> pd.Series:

@@ -5,12 +5,10 @@ import random
 import numpy as np
 
 from tabicl_linear.estimator.arrays import BoolArray, Float32Array, FloatArray, IntArray
-from tabicl_linear.estimator.columns.information import information
+from tabicl_linear.estimator.columns.information import information, intervals
 
 MAX_ROWS = 10_000
 """Rows that columns are judged by, so that the cost for a column does not grow with the table."""
-NUM_BINS = 16
-"""Equally frequent intervals into which numbers are sorted to be judged."""
 
 
 def relevance(matrix: Float32Array, labels: IntArray, categorical: BoolArray) -> FloatArray:
@@ -70,10 +68,7 @@ def _drawn(start: int, stop: int, rng: random.Random) -> list[int]:
 
 
 def _bins(values: Float32Array, *, categorical: bool) -> IntArray:
-    absent = np.isnan(values)
-    if categorical:
-        bins = np.unique(np.where(absent, np.inf, values), return_inverse=True)[1]
-        return bins.astype(np.int64)
-    inner = np.linspace(0, 1, NUM_BINS + 1)[1:-1]
-    edges = np.unique(np.quantile(values[~absent], inner)) if not absent.all() else inner
-    return np.where(absent, len(edges) + 1, np.searchsorted(edges, values, side="left"))
+    if not categorical:
+        return intervals(values)
+    bins = np.unique(np.where(np.isnan(values), np.inf, values), return_inverse=True)[1]
+    return bins.astype(np.int64)

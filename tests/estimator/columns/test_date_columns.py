@@ -48,7 +48,7 @@ def test_dates_become_the_parts_that_vary():
 
 def test_dates_as_text_are_the_dates_at_fit_and_at_prediction():
     dates = pd.Series(pd.to_datetime(["2024-01-31", "2024-02-29", "2021-07-05"]))
-    for text_format in ("%Y-%m-%d", "%m/%d/%Y", "%d.%m.%Y", "%d %b %Y"):
+    for text_format in ("%Y-%m-%d", "%m/%d/%Y", "%d.%m.%Y", "%d %b %Y", "%d-%b-%y"):
         texts = dates.dt.strftime(text_format)
         columns = fit_all(texts, "when")
         assert [column.part for column in columns] == ["days", "year", "month", "weekday"]
@@ -109,6 +109,15 @@ def test_times_of_day_are_the_same_as_text(fraction):
     for column, same in zip(columns, fit_all(texts, "when"), strict=True):
         for cells in (times, texts):
             np.testing.assert_array_equal(column.encode(cells), same.encode(cells))
+
+
+@pytest.mark.parametrize("text_format", ["%m/%d/%Y %I:%M:%S %p", "%Y-%m-%d %I:%M%p", "%I:%M %p"])
+def test_the_day_may_have_two_times_twelve_hours(text_format):
+    times = pd.Series(pd.to_datetime(["2024-01-31 00:05", "2024-02-29 12:30", "2024-07-05 18:45"]))
+    columns = {column.part: column for column in fit_all(times.dt.strftime(text_format), "when")}
+    hours = np.array([5 / 60, 12.5, 18.75])
+    scores = columns["hour"].encode(times.dt.strftime(text_format))
+    np.testing.assert_allclose(scores, (hours - hours.mean()) / hours.std(), atol=1e-9)
 
 
 def test_times_of_day_are_no_dates():

@@ -92,6 +92,20 @@ def test_full_range_of_float64():
     assert encode([-1.7e308, 1.7e308]).tolist() == [-1.0, 1.0]
 
 
+@pytest.mark.parametrize("far", [1e9, 1e12, -1e300, 1.7e308])
+def test_a_value_far_out_leaves_the_others_told_apart(far):
+    # Learners read float32.
+    values = np.append(np.random.default_rng(0).normal(size=50), far)
+    scores = encode(values).astype(np.float32)
+    assert len(np.unique(scores)) == len(values)
+    assert (np.argsort(scores) == np.argsort(values)).all()
+
+
+def test_without_such_a_value_numbers_are_read_as_they_are():
+    values = np.append(np.arange(50.0), 1e6)
+    np.testing.assert_allclose(encode(values), (values - values.mean()) / values.std())
+
+
 def test_query_values_are_clipped():
     column = fit_column(pd.Series([0.0, 1.0]), "a", 0)
     assert column.encode(pd.Series([1e308, -1e308])).tolist() == [100.0, -100.0]
@@ -258,6 +272,10 @@ def test_missing_numbers_are_told_where_many_or_informative(share, informative, 
         (["5 %", "12%", "?"], [0.05, 0.12, NAN]),
         (["1,000", "20,000", "-"], [1000, 20000, NAN]),
         (["1.200,50 €", "30 €", "5.000 €"], [1200.5, 30, 5000]),
+        (["1'200.50", "30", "5\u2019000"], [1200.5, 30, 5000]),
+        (["₹1,23,456.50", "₹12,34,567", "₹5"], [123456.5, 1234567, 5]),
+        (["($1,200.50)", "$(30)", "$7"], [-1200.5, -30, 7]),
+        (["\u22123.5", "4", "#DIV/0!"], [-3.5, 4, NAN]),
         (["3", "n/a", "4"], [3, NAN, 4]),
         (["3", " ", "4"], [3, NAN, 4]),
     ],

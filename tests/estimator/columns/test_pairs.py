@@ -48,6 +48,21 @@ def test_a_difference_is_found_where_order_matters():
     assert (fitted.transform(x)[:, fitted.used.index(best)] == x[:, 2] - x[:, 3]).all()
 
 
+@pytest.mark.filterwarnings("ignore:Text is read")
+def test_days_between_two_dates_are_found():
+    rng = np.random.default_rng(0)
+    days = rng.integers(60, size=300)
+    ordered = pd.Timestamp("2022-01-01") + pd.to_timedelta(rng.integers(900, size=300), unit="D")
+    shipped = (ordered + pd.to_timedelta(days, unit="D")).strftime("%d.%m.%Y")
+    frame = pd.DataFrame({"ordered": ordered, "days": days[::-1], "shipped": shipped})
+    fitted, (pair,) = compared(frame, (days > 30).astype(np.int64))
+    assert (pair.name, pair.other_name, pair.says) == ("ordered", "shipped", "difference")
+    frame.loc[5, "ordered"] = pd.NaT
+    found = fitted.transform(frame)[:, fitted.used.index(pair)]
+    np.testing.assert_array_equal(found, np.where(np.arange(300) == 5, np.nan, -days))
+    assert compared(frame, rng.integers(2, size=300))[1] == []
+
+
 def test_columns_that_tell_by_themselves_are_not_compared():
     x, _ = drawn()
     for labels in (x[:, 2] > 4, np.random.default_rng(0).integers(2, size=len(x))):

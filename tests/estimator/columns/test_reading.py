@@ -25,18 +25,29 @@ def test_what_cannot_be_read_is_refused(cells, message):
 
 
 @pytest.mark.parametrize(
-    "values", [[1, 2, 3, "x"], ["1", "2", "3", "x"], ["x", "y", 7], [1, {"a": 1}, 2]]
+    ("values", "what"),
+    [
+        ([1, 2, 3, "x"], "numbers"),
+        (["1", "2", "3", "x"], "numbers"),
+        (["x", "y", 7], "numbers"),
+        ([1, {"a": 1}, 2], "numbers"),
+        (["$1,200", "$30", "on request"], "numbers"),
+        (["0000-00-00", "2024-01-01", "2024-01-02"], "dates"),
+        (["1/31/2024", "2/1/2024", "soon"], "dates"),
+        ([pd.Timestamp(0), "x", "y"], "dates"),
+    ],
 )
-def test_mixed_types_are_categories_with_a_warning(values):
+def test_mixed_types_are_categories_with_a_warning(values, what):
     cells = pd.Series(values, dtype=object, name="a")
-    with pytest.warns(UserWarning, match="Column 'a' mixes numbers"):
+    with pytest.warns(UserWarning, match=f"Column 'a' mixes {what}"):
         assert read_as(cells).kind == "categorical"
 
 
-def test_text_with_some_digits_is_no_reason_to_warn():
+@pytest.mark.parametrize("values", [["a", "b", "7"], ["555-1234", "555-1235"], ["$5", "€5"]])
+def test_text_with_some_digits_is_no_reason_to_warn(values):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert read_as(pd.Series(["a", "b", "7"])).kind == "categorical"
+        assert read_as(pd.Series(values)).kind == "categorical"
 
 
 @pytest.mark.parametrize(
@@ -57,6 +68,8 @@ def test_text_with_some_digits_is_no_reason_to_warn():
         (["2024-01-01", "?"], "str", "datetime"),
         (["12:30", "7:15"], "str", "datetime"),
         (["01/02/2024", "13/02/2024"], "str", "datetime"),
+        (["01/02/2024 3:05 PM", "13/02/2024 12:00 AM"], "str", "datetime"),
+        (["1/2/24", "13/2/24"], "str", "categorical"),
         (["01/02/2024", "13/13/2024"], "str", "categorical"),
         (["10-20", "20-30"], "str", "categorical"),
         (["1.2.3", "4.5.6"], "str", "categorical"),

@@ -1,0 +1,52 @@
+"""Scales of numbers: z-scores, and logarithms where a value far out would hide the others."""
+
+import numpy as np
+
+from tabicl_linear.estimator.arrays import FloatArray
+
+TOLD_APART = 0.9
+"""Share of different values that float32 z-scores tell apart; with less, logarithms are read."""
+MOST_TRIED = 1000
+"""Values of a column, evenly over their order, that are tried for it."""
+
+
+def to_unit(values: FloatArray, low: float, high: float) -> FloatArray:
+    """Values mapped to 0..1 from `low..high`."""
+    # Halved before subtracting: the range of a float64 column may itself overflow.
+    return (values / 2 - low / 2) / (high / 2 - low / 2)
+
+
+def scale_of(values: FloatArray) -> tuple[float, float, float, float]:
+    """Lowest and highest value, and mean and deviation between them."""
+    low, high = float(values.min()), float(values.max())
+    unit = to_unit(values, low, high)
+    return low, high, float(unit.mean()), float(unit.std())
+
+
+def told_apart(values: FloatArray, low: float, high: float, mean: float, std: float) -> bool:
+    """Whether z-scores in float32, which learners read, tell the values apart.
+
+    A value a billion times as far out as the others leaves these all the same.
+    """
+    places = np.linspace(0, len(values) - 1, min(len(values), MOST_TRIED)).astype(np.int64)
+    distinct = np.unique(np.sort(values)[places])
+    scores = (to_unit(distinct, low, high) - mean) / std
+    return len(np.unique(scores.astype(np.float32))) >= TOLD_APART * len(distinct)
+
+
+def middle_and_spread(values: FloatArray) -> tuple[float, float]:
+    """The median, and the lower quartile of the distances of other values from it."""
+    middle = float(np.quantile(values, 0.5, method="lower"))
+    # Halved, as distances may overflow.
+    distances = np.abs(values / 2 - middle / 2)
+    spread = 2 * float(np.quantile(distances[distances > 0], 0.25))
+    return middle, min(spread, np.finfo(np.float64).max)
+
+
+def in_logarithms(values: FloatArray, middle: float, spread: float) -> FloatArray:
+    """Distances from the middle: as they are up to about the spread, and in logarithms beyond."""
+    largest = np.finfo(np.float64).max
+    with np.errstate(over="ignore"):
+        distances = (values / 2 - middle / 2) / (spread / 2)
+    scores: FloatArray = np.arcsinh(np.clip(distances, -largest, largest))
+    return scores
