@@ -215,7 +215,11 @@ def _wrong_value(match: re.Match[str], parser: ArgumentParser) -> str:
 
 REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     (r"the following arguments are required: (.*)", lambda m, p: _missing(m[1], p)),
-    (r'Parser key "(.*?)": (\S+ cannot be made without .*)', lambda m, p: f"{m[1]}: {m[2]}"),
+    # What a class's own parser has said, in one line already.
+    (
+        r'Parser key "(.*?)": (\S+ cannot be made without .*|\w+=.*: expected .*)',
+        lambda m, p: f"{m[1]}: {m[2]}",
+    ),
     (r"unrecognized arguments: (.*)", lambda m, p: _unknown(m[1], p)),
     (r"Group '(.*?)' does not accept option '(.*?)'", lambda m, p: _unknown(f"{m[1]}.{m[2]}", p)),
     (r"Subcommand '.*?' does not accept option '(.*?)'", lambda m, p: _unknown(m[1], p)),
