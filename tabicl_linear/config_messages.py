@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -44,19 +45,35 @@ ABOUT_TYPES = "|".join(
 
 
 class OneLineParser(LightningArgumentParser):
-    """Raises a one-line `ConfigError` where jsonargparse would print its usage and exit."""
+    """Raises a one-line `ConfigError` where jsonargparse would print its usage and exit.
+
+    Attributes:
+        described: The class whose arguments the parser reads, of a parser for one `class_path`.
+    """
+
+    described: type | None = None
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the message as one line."""
         raise ConfigError(one_line(message, self)) from ex
 
-    def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+    def add_class_arguments(
+        self, class_type: type, nested_key: str | None = None, *args: Any, **kwargs: Any
+    ) -> list[str]:
         """Add options whose values are never taken from a file of that name.
 
         jsonargparse would read any value from a file: one called `ddp` or `auto` in the current
-        folder would replace the option.
+        folder would replace the option. To an argument that has neither a type nor a default it
+        would give None if the config does not name it; here it is required as others are.
         """
-        return super().add_class_arguments(*args, **{**kwargs, "sub_configs": False})
+        kwargs["sub_configs"] = False
+        added: list[str] = super().add_class_arguments(class_type, nested_key, *args, **kwargs)
+        if nested_key is None:
+            self.described = class_type
+            untyped = set(added) & _without_type_or_default(class_type)
+            for action in self._actions:
+                action.required = action.required or action.dest in untyped
+        return added
 
     def parse_string(self, content: str, path: str = "", *args: Any, **kwargs: Any) -> Namespace:
         """Parse a config; that of a file includes its overlays."""
@@ -149,6 +166,22 @@ def undecodable(arguments: Sequence[str]) -> str | None:
     return None
 
 
+def _without_type_or_default(class_type: type) -> set[str]:
+    parameters = inspect.signature(class_type.__init__).parameters.values()  # type: ignore[misc]
+    return {p.name for p in parameters if p.default is p.empty and p.annotation is p.empty}
+
+
+def _missing(names: str, parser: ArgumentParser) -> str:
+    described = parser.described if isinstance(parser, OneLineParser) else None
+    if described is None:
+        return f"the following options are required: {names}; {HELP}."
+    first = names.partition(",")[0]
+    return (
+        f"{described.__module__}.{described.__qualname__} cannot be made without {names}; give it "
+        f"beside class_path, as in init_args: {{{first}: VALUE}}, or the class a default for it."
+    )
+
+
 def _unknown(option: str, parser: ArgumentParser) -> str:
     key = option.lstrip("-").split("=")[0].split()[0]
     place, _, name = key.rpartition(".")
@@ -184,6 +217,12 @@ def _wrong_value(match: re.Match[str], parser: ArgumentParser) -> str:
 
 
 REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
+    (r"the following arguments are required: (.*)", lambda m, p: _missing(m[1], p)),
+    # What a class's own parser has said, in one line already.
+    (
+        r'Parser key "(.*?)": (\S+ cannot be made without .*|\w+=.*: expected .*)',
+        lambda m, p: f"{m[1]}: {m[2]}",
+    ),
     (r"unrecognized arguments: (.*)", lambda m, p: _unknown(m[1], p)),
     (r"Group '(.*?)' does not accept option '(.*?)'", lambda m, p: _unknown(f"{m[1]}.{m[2]}", p)),
     (r"Subcommand '.*?' does not accept option '(.*?)'", lambda m, p: _unknown(m[1], p)),

@@ -19,6 +19,7 @@ from experiments.study.pages import Report, pages
 from experiments.study.parts import Study
 from experiments.study.readings import Tables
 from experiments.study.scale import Scale, names
+from experiments.study.store import UNWRITABLE
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.files import written_whole
 
@@ -36,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (PermissionError, NotADirectoryError, FileExistsError) as error:
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
         print(f"error: {error.filename}: {error.strerror}; name another folder", file=sys.stderr)
         return 2
     for line in _kept(arguments):

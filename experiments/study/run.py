@@ -21,7 +21,7 @@ from experiments.pretrain_default.training import OutputInUse
 from experiments.study.measurements import load
 from experiments.study.measuring import MEASURES, ON_TABLES, chosen, measure
 from experiments.study.scale import Scale, arms_of, names
-from experiments.study.store import Unit, open_store, read_unit, stored, units
+from experiments.study.store import UNWRITABLE, Unit, open_store, read_unit, stored, units
 from experiments.study.training import Stopped, train
 from experiments.study.training_code import TrainingCode
 from tabicl_linear.errors import ConfigError, DataError
@@ -38,7 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     except (ConfigError, DataError, OutputInUse) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (PermissionError, NotADirectoryError, FileExistsError) as error:
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
         print(f"error: {error.filename}: {error.strerror}; name another folder", file=sys.stderr)
         return 2
     except Stopped as stopped:

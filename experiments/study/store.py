@@ -1,5 +1,6 @@
 """Trained models of the study: each a unit with an identity, in a folder of one store."""
 
+import errno
 import hashlib
 import json
 from pathlib import Path
@@ -10,11 +11,13 @@ import yaml
 from experiments.study.scale import Scale, Tree
 from experiments.study.training_code import TrainingCode
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.files import written_whole
+from tabicl_linear.files import is_partial_of, written_whole
 
 STORE, UNIT, CONFIG = "store.json", "unit.json", "config.yaml"
 WEIGHTS = "weights.safetensors"
 """Of a unit that was restored from its export."""
+UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOSPC)
+"""Errors of a folder that cannot be written, and not of this program."""
 
 
 class Unit(NamedTuple):
@@ -80,6 +83,9 @@ def units(scale: Scale, arms: list[str], seeds: list[int], code: TrainingCode) -
 def open_store(folder: Path, scale: str, code: TrainingCode) -> None:
     """Begin a store, or go on with one of the same scale and training code.
 
+    Other processes, of an array of jobs, may be about to begin the same one; a killed one may have
+    left its file half written.
+
     Raises:
         ConfigError: It holds units of another scale or code, or something else.
     """
@@ -94,7 +100,10 @@ def open_store(folder: Path, scale: str, code: TrainingCode) -> None:
                     f"{value}: name another store, or measure what is in it with --measure-only."
                 )
         return
-    if folder.is_dir() and any(folder.iterdir()):
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    if STORE in names:  # begun by another process since
+        return open_store(folder, scale, code)
+    if not all(is_partial_of(path, name) for name in names):
         raise ConfigError(f"--store {folder} holds other files: name another folder.")
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, about)

@@ -7,7 +7,7 @@ import torch
 
 from tabicl_linear.analysis.state_drift import cosine
 from tabicl_linear.analysis.states import LEAST, Matrices, check_any, heads_table
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, NotInModel
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Tensor
 
@@ -36,7 +36,8 @@ def ridge_target(
         - error, ridge_error: sum_t |S k_t - v_t|^2 / sum_t |v_t|^2, and that of S_ridge.
 
     Raises:
-        NotInModel: No layer has a matrix state.
+        NotInModel: No layer has a matrix state, or the channels of one, of a rule of somebody else,
+            do not hold a key for each value.
         DataError: The regulariser is not positive.
 
     Example:
@@ -57,16 +58,23 @@ def ridge_target(
     parts = []
     for layer, S in states.items():
         x, (value_dim, key_dim) = layers[layer - 1], S.shape[-2:]
+        keys, values = x.k.shape[-1], x.v.shape[-1]
+        if divmod(keys, key_dim) != divmod(values, value_dim) or keys % key_dim:
+            raise NotInModel(
+                f"Layer {layer} writes {keys} channels of keys and {values} of values into states "
+                f"of {value_dim} x {key_dim}: not one key for each value, from which a regression "
+                "could find values; leave ridge_target out."
+            )
         k, v = _of_state(x.k, len(S), key_dim), _of_state(x.v, len(S), value_dim)
         R = solution(k, v, regulariser)
         distance = torch.linalg.matrix_norm(S - R) / torch.linalg.matrix_norm(R).clamp(min=LEAST)
-        values = {
+        table = {
             "cosine": cosine(S, R),
             "distance": distance,
             "error": _error(S.double(), k, v),
             "ridge_error": _error(R, k, v),
         }
-        parts.append(heads_table(values, layer, num_tasks))
+        parts.append(heads_table(table, layer, num_tasks))
     return pd.concat(parts, ignore_index=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, load, names_of
-from tabicl_linear.cli.outputs import say
+from tabicl_linear.cli.outputs import say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 
@@ -153,11 +153,12 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
     else:
         say(f"no normalised scores: the reference set has no context of {SHORT_ROWS} rows")
     summary = summarise(scores)
-    write_table(folder / RESULTS, scores)
-    with written_whole(folder / SUMMARY) as path:
-        summary.to_csv(path, index=False)
     trained = {name: model.provenance.get("trained_rows") for name, model in models.items()}
-    draw(summary, {name: rows[1] for name, rows in trained.items() if rows}, folder / FIGURE)
+    with writing_to(folder):
+        write_table(folder / RESULTS, scores)
+        with written_whole(folder / SUMMARY) as path:
+            summary.to_csv(path, index=False)
+        draw(summary, {name: rows[1] for name, rows in trained.items() if rows}, folder / FIGURE)
     say(f"peak memory {peak_megabytes():,.0f} MB")
     for metric in metrics:
         print(f"{metric}, mean over {scores['dataset'].nunique()} datasets ± 95 % interval\n")

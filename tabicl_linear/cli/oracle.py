@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, load, names_of
-from tabicl_linear.cli.outputs import say, warnings_as_lines
+from tabicl_linear.cli.outputs import say, warnings_as_lines, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 
@@ -144,7 +144,7 @@ def _conclude(folder: Path, num_tasks: int) -> None:
     from tabicl_linear.pages import markdown
 
     scores = results(folder, COLUMNS, num_tasks)
-    with written_whole(folder / RESULTS) as path:
+    with writing_to(folder), written_whole(folder / RESULTS) as path:
         scores.to_csv(path, index=False)
     lines = []
     for model, rows in scores.groupby("model", sort=False):

@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins.io import CheckpointIO
+from lightning.pytorch.strategies import StrategyRegistry
 
 from tabicl_linear.config_messages import OBJECTIONS
 from tabicl_linear.errors import ConfigError
@@ -68,6 +69,13 @@ def check_callbacks(callbacks: Sequence[Callback]) -> None:
 
 def make_trainer(options: Mapping[str, Any]) -> Trainer:
     """The trainer; its objections are raised as `ConfigError`."""
+    strategy = options["strategy"]
+    named = isinstance(strategy, str) and strategy in StrategyRegistry.available_strategies()
+    if named and StrategyRegistry[strategy]["init_params"].get("start_method") == "spawn":
+        raise ConfigError(
+            f"trainer.strategy={strategy}: it gives other processes the model by pickling it, and "
+            "the config parser that it holds cannot be pickled; use trainer.strategy=ddp."
+        )
     try:
         return Trainer(**options)
     except OBJECTIONS as error:

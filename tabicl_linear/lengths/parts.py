@@ -62,6 +62,8 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
             )
         return
     if folder.is_dir() and not _is_begun(folder):
+        if path.is_file():  # begun by another shard since
+            return open_folder(folder, settings)
         raise ConfigError(f"--output {folder} holds other files; name another folder.")
     try:
         (folder / PARTS).mkdir(parents=True, exist_ok=True)

@@ -277,6 +277,10 @@ def test_a_sum_over_rows_has_no_order_and_a_delta_rule_has():
     assert tables["DeltaNet"]["total_variation"].max() > 1e-3
 
 
+# A rule of somebody else, whose keys carry two more vectors of each token.
+PACKED = Streams(torch.ones(1, 5, 2, 3), torch.ones(1, 5, 2, 9), torch.ones(1, 5, 2, 4))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
@@ -289,6 +293,7 @@ def test_a_sum_over_rows_has_no_order_and_a_delta_rule_has():
         (lambda: contribution([Gates(None, None)]), NotInModel, "the same"),
         (lambda: write_rates([Gates(rates(4, 3, 1), None)], num_tasks=3), DataError, "num_tasks=3"),
         (lambda: ridge_target([], {1: random(1, 1, 2, 2)}, regulariser=0), DataError, "=0"),
+        (lambda: ridge_target([PACKED], {1: random(1, 2, 4, 3)}), NotInModel, "9 channels of keys"),
         (lambda: order_sensitivity(*[None] * 4, permutations=1), DataError, "at least 2"),
     ],
 )

@@ -41,6 +41,7 @@ from tabicl_linear.training.task import InContextTask
         (["--model.backend=fla"], ["backend='fla'", "torch"]),
         (["--checkpoint.every_n_steps=0"], ["every_n_steps=0"]),
         (["--trainer.strategy=ddpp"], ["trainer: ", "ddpp"]),
+        (["--trainer.strategy=ddp_spawn"], ["trainer.strategy=ddp_spawn", "pickled", "=ddp."]),
         (["--trainer.accelerator=gpuu"], ["trainer: ", "gpuu", "cpu"]),
         (["--trainer.devices=two", "--trainer.accelerator=cpu"], ["trainer: ", "devices"]),
         (["--trainer.val_check_interval=0"], ["trainer.val_check_interval=0"]),

@@ -69,7 +69,7 @@ def test_results_summary_and_figure(tmp_path, fs, causal, softmax, capsys):
     assert len(pd.read_csv(out / "summary.csv")) == 6 * 3 + 2
 
 
-def test_shards_and_later_calls_add_up_to_one_run(tmp_path, causal):
+def test_shards_and_later_calls_add_up_to_one_run(tmp_path, causal, capsys):
     parted, whole = tmp_path / "parted", tmp_path / "whole"
     options = ["--checkpoint", causal, "--output"]
     assert call(*options, parted, "--datasets", 3, "--shard", "1/2") == 0
@@ -79,6 +79,10 @@ def test_shards_and_later_calls_add_up_to_one_run(tmp_path, causal):
     assert call(*options, whole, "--datasets", 4) == 0
     tables = [pd.read_parquet(folder / "results.parquet") for folder in (parted, whole)]
     pd.testing.assert_frame_equal(*(table[COLUMNS] for table in tables))
+    (whole / "summary.csv").unlink()
+    (whole / "summary.csv").mkdir()  # as a full disk, it cannot be written
+    assert call(*options, whole, "--datasets", 4) == 2
+    assert f"--output {whole} cannot be written" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_killed_run_goes_on(forked, tmp_path, fs):

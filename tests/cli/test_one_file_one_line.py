@@ -103,6 +103,33 @@ class Twice(Strategy):
     def multi_target_outputs(self, outputs, *, num_context):
         return outputs[:, 2 * num_context :]
 '''
+NEEDY = '''
+"""Classes whose constructors have an argument without a default."""
+
+from lightning.pytorch import Callback
+
+from tabicl_linear.mixers.base import SequenceMixer
+from tabicl_linear.priors import Prior
+
+
+class Mixer(SequenceMixer):
+    def __init__(self, dim, num_heads, rank):
+        raise AssertionError
+
+    project = output = None
+
+
+class Sizes(Prior):
+    def __init__(self, *, sizes: list[int]):
+        raise AssertionError
+
+    sample_tasks = None
+
+
+class Watch(Callback):
+    def __init__(self, every):
+        raise AssertionError
+'''
 LINES = {
     "readout": "model: {readout: {class_path: new_readout.Scaled, init_args: {start: 0.5}}}",
     "strategy": "model: {strategy: {class_path: new_strategy.Twice}}",
@@ -260,3 +287,27 @@ def test_a_line_without_its_file_is_bad_input(name, tmp_path, capfd):
     (line,) = capfd.readouterr().err.splitlines()
     assert f"Python finds no module 'new_{name}'" in line
     assert "PYTHONPATH" in line
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("model: {mixer: {class_path: needy.Mixer}}", "model.mixer: needy.Mixer|rank"),
+        ("data: {prior: {class_path: needy.Sizes}}", "data.prior: needy.Sizes|sizes"),
+        (
+            "trainer: {callbacks: [{class_path: needy.Watch}]}",
+            "trainer.callbacks: needy.Watch|every",
+        ),
+    ],
+)
+def test_an_argument_that_the_line_leaves_out_is_bad_input(
+    line, named, tmp_path, monkeypatch, capfd
+):
+    """Whether it has a type or not: without one, jsonargparse alone would give None."""
+    (tmp_path / "needy.py").write_text(NEEDY)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["fit", *TINY, "--config", f"{{{line}}}"]) == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    where, argument = named.split("|")
+    assert f"{where} cannot be made without {argument}; give it beside class_path" in said
+    assert f"init_args: {{{argument}: VALUE}}" in said

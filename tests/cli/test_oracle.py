@@ -46,6 +46,10 @@ def test_synthetic_datasets(tmp_path, checkpoint, capsys):
     assert "2 datasets or folds of 300 rows" in lines[-1]
     assert call(*options) == 0
     assert "2 of 2 parts are there already" in capsys.readouterr().err
+    (out / "oracle.csv").unlink()
+    (out / "oracle.csv").mkdir()  # as a full disk, it cannot be written
+    assert call(*options) == 2
+    assert f"--output {out} cannot be written" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_table(tmp_path, checkpoint):

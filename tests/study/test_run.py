@@ -22,6 +22,7 @@ from experiments.study.store import Unit, units
 from experiments.study.training import train
 from experiments.study.training_code import TrainingCode
 from tabicl_linear import build_task
+from tabicl_linear.files import partial_name
 
 __all__ = ["forked"]
 
@@ -76,6 +77,9 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, at_a_commit):
     assert "no store" in refused("--measure-only")
     assert "index.csv cannot be read" in refused("--tables", str(tmp_path / "no"))
     assert "--tables" in refused("--measure", "real")
+    # What another process is writing, or a killed one has left, is not in the way.
+    (tmp_path / "store").mkdir()
+    partial_name(tmp_path / "store" / stores.STORE).touch()
     stores.open_store(tmp_path / "store", "smoke", CODE._replace(files={}))
     assert "holds units of code" in refused("deltanet")
     stores.open_store(tmp_path / "paper", "paper", CODE)

@@ -143,11 +143,11 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
 
 def _warn_of_mixed(values: pd.Series, content: str) -> None:
     """Say that most values of a column of categories, or some objects, are numbers or dates."""
-    found = (
+    kinds = (
         ("numbers", "is numeric", ~np.isnan(_parsed(values, "."))),
         ("dates", "holds dates", dates_among(values)),
     )
-    for what, if_it, fitting in found:
+    for what, if_it, fitting in kinds:
         others = values[~fitting]
         is_mixed = fitting.sum() > len(values) / 2 or (
             content.startswith("mixed") and fitting.any()
