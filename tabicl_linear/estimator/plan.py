@@ -84,8 +84,19 @@ class Plan:
         return replace(self, preset=learner.preset(num_rows, num_columns))
 
     def drawn(self) -> "Plan":
-        """The plan of one fit, with a number for its seed; a generator gives another each time."""
-        return replace(self, seed=int(check_random_state(self.seed).randint(2**31 - 1)))
+        """The plan of one fit, with a number for its seed; a generator gives another each time.
+
+        Raises:
+            ConfigError: There can be no such seed.
+        """
+        try:
+            generator = check_random_state(self.seed)
+        except ValueError as error:
+            raise ConfigError(
+                f"random_state={self.seed!r}: give an integer from 0 to {2**32 - 1}, a "
+                "numpy.random.RandomState, or None."
+            ) from error
+        return replace(self, seed=int(generator.randint(2**31 - 1)))
 
     def in_memory(
         self,

@@ -76,7 +76,11 @@ class CategoryColumn:
             return
         if any(number_of(name) is not None for name in self.codes):
             return
-        if dtypes.is_numeric_dtype(cells.dtype) and not dtypes.is_bool_dtype(cells.dtype):
+        if dtypes.is_bool_dtype(cells.dtype):
+            if any(name.lower() in ("true", "false") for name in self.codes):
+                return
+            holds = "booleans"
+        elif dtypes.is_numeric_dtype(cells.dtype):
             holds = "numbers"
         elif dtypes.is_datetime64_any_dtype(cells.dtype):
             if any(date_of(name) is not None for name in self.codes):

@@ -1,6 +1,7 @@
 """Names of categories: the text of a cell, by which categories are told apart and found again."""
 
 import math
+import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -45,7 +46,7 @@ def looked_up(names: npt.NDArray[np.object_], values: Mapping[str, float]) -> Fl
 
     A name that is not there counts as the one that is the same number, truth value or time: files
     turn 007 into 7 and TRUE into True wherever all cells look like that, and the text of a date is
-    another in each of its types.
+    another in each of its types. So does text that differs in blanks, or in the form of accents.
     """
     numbers = pd.Series(names, dtype=object).map(dict(values)).to_numpy(np.float64, copy=True)
     unknown = np.isnan(numbers) & ~pd.isna(names)
@@ -59,11 +60,12 @@ def looked_up(names: npt.NDArray[np.object_], values: Mapping[str, float]) -> Fl
 
 
 def _meaning(name: str) -> object:
-    """The number, time or truth value that a name stands for; else the name."""
+    """The number, time or truth value that a name stands for; else the name with single blanks."""
     try:
         number = Decimal(name)  # exact, however many digits
     except InvalidOperation:
-        return date_of(name) or _BOOLEANS.get(name.lower(), name)
+        text = " ".join(unicodedata.normalize("NFC", name).split())
+        return date_of(name) or _BOOLEANS.get(text.lower(), text)
     return number if number.is_finite() else name
 
 

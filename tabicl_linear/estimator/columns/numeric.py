@@ -135,7 +135,8 @@ def fit_numeric(
     columns = list[NumericColumn | MissingColumn]()
     for part, numbers_of_part in values.items():
         present = numbers_of_part[~absent]
-        if present.max() / 2 - present.min() / 2 == 0:
+        low, high = float(present.min()), float(present.max())
+        if high / 2 - low / 2 == 0:
             continue
         logarithms = None
         scale = scale_of(present)

@@ -212,6 +212,8 @@ def test_text_that_turns_into_numbers_is_refused():
         column.encode(pd.Series([1.5]))
     with pytest.raises(DataError, match=r"'a' held categories .* holds dates"):
         column.encode(pd.Series(pd.to_datetime(["2024-01-01"])))
+    with pytest.raises(DataError, match=r"'a' held categories .* holds booleans \(True\)"):
+        column.encode(pd.Series([True, False]))
     # A column without any value is read as numbers by pandas: that is no change.
     np.testing.assert_array_equal(column.encode(pd.Series([NAN, NAN])), [NAN, NAN])
 
