@@ -82,13 +82,24 @@ class OneLineParser(LightningArgumentParser):
         return super().parse_string(content, path, *args, **kwargs)
 
     def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:
-        """Build the objects; objections of a class in a union of types become `ConfigError`s."""
+        """Build the objects.
+
+        Objections of a class in a union of types become `ConfigError`s, and so does a class that
+        cannot be called as its kind is, or lacks an abstract method.
+        """
         try:
             return super().instantiate(namespace, *args, **kwargs)
         except ValueError as error:
             if reason := union_reason(str(error)):
                 raise ConfigError(reason) from error
             raise
+        except TypeError as error:
+            if not raised_by(error, "jsonargparse"):  # of a constructor's own code
+                raise
+            raise ConfigError(
+                f"{error}; docs/architecture.md says what a class of its kind is made from and has "
+                "to define."
+            ) from error
 
 
 def one_line(message: str, parser: ArgumentParser) -> str:

@@ -7,7 +7,6 @@ Arms take turns at every repeat: what else a machine does slows all of them alik
 there is replaced, since times of two runs cannot be compared.
 """
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from experiments.study.measures.lengths import columns_of
 from experiments.study.run import MEASURED
 from experiments.study.scale import Scale, arms_of, names
 from tabicl_linear import build_task
+from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.kernels.state import num_bytes
 from tabicl_linear.model import InContextModel
@@ -36,8 +36,8 @@ SEED = 0
 
 def main(argv: list[str] | None = None) -> int:
     """Measure; return 0, or 2 for bad input."""
-    arguments = _parser().parse_args(argv)
     try:
+        arguments = _parser().parse_args(argv)
         scale = Scale.read(arguments.scale)
         arms = arms_of(arguments.arms or list(items()["scaling"].arms), scale)
         folders = _folders(arguments.measured, scale, arms)
@@ -117,8 +117,10 @@ def _folders(measured: Path, scale: Scale, arms: list[str]) -> dict[str, Path]:
     return {arm: measured / scale.name / first[arm] for arm in arms if arm in first.index}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
+        prog="python -m experiments.study.cost", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("arms", nargs="*", help="items or arms; those of item scaling if none")
     parser.add_argument("--scale", choices=names(), default="small")
     parser.add_argument("--measured", type=Path, default=MEASURED, help="folder of measurements")

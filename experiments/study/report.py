@@ -20,6 +20,7 @@ from experiments.study.parts import Study
 from experiments.study.readings import Tables
 from experiments.study.scale import Scale, names
 from experiments.study.store import UNWRITABLE
+from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.files import written_whole
 
@@ -30,8 +31,8 @@ MEASURED, OUTPUT = HERE / "measured", HERE.parents[1] / "docs" / "results"
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the pages; return 0, or 2 for input that cannot be used."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    arguments = _parser().parse_args(argv)
     try:
+        arguments = _parser().parse_args(argv)
         files = _files(arguments, shlex.join(["python", "-m", "experiments.study.report", *argv]))
         write(files, arguments.output)
     except (ConfigError, DataError) as error:
@@ -84,8 +85,10 @@ def write(files: Mapping[str, str], folder: Path) -> None:
                 path.unlink()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
+        prog="python -m experiments.study.report", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--scale", choices=names(), default="small")
     parser.add_argument("--measured", type=Path, default=MEASURED, help="folder of measurements")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the pages")

@@ -9,6 +9,7 @@ experiments.study.report` makes tables and figures of them.
 """
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -24,6 +25,7 @@ from experiments.study.scale import Scale, arms_of, names
 from experiments.study.store import UNWRITABLE, Unit, open_store, read_unit, stored, units
 from experiments.study.training import Stopped, train
 from experiments.study.training_code import TrainingCode
+from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.lengths.parts import Shard
 
@@ -161,8 +163,10 @@ def _list(planned: list[Unit], store: Path, measured: Path) -> None:
         print(f"{unit.identity} {unit.arm} {unit.seed} {status}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def _parser() -> OneLineArgumentParser:
+    parser = OneLineArgumentParser(
+        prog="python -m experiments.study.run", description=__doc__.splitlines()[0]
+    )
     add = parser.add_argument
     add("items", nargs="*", help="items of the study or arms; all that the scale orders if none")
     add("--scale", choices=names(), default="small")
@@ -174,10 +178,20 @@ def _parser() -> argparse.ArgumentParser:
     add("--again", action="store_true", help="train also what is kept without its weights")
     add("--seeds", type=int, nargs="+", default=[0])
     add("--shard", default="0/1", metavar="i/n", help="every n-th unit, from unit i on")
-    add("--max-minutes", type=float, help="stop then; the same command goes on")
+    add("--max-minutes", type=_minutes, help="stop then; the same command goes on")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--list", action="store_true", help="print the units and whether they are trained")
     return parser
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not minutes > 0:
+        raise argparse.ArgumentTypeError(f"{text}: give a number of minutes above 0")
+    return minutes
 
 
 if __name__ == "__main__":

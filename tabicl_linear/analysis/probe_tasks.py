@@ -8,7 +8,7 @@ import torch
 from tabicl_linear.analysis.states import check_lengths
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.model import InContextModel, InContextState
-from tabicl_linear.priors.base import Prior, TaskShape
+from tabicl_linear.priors.base import Prior, TaskShape, drawn
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 SEED = 2718
@@ -149,7 +149,7 @@ def draw_probe(
         num_features=max(fewest, min(NUM_FEATURES, most)),
         num_classes=num_classes,
     )
-    tasks = prior.sample_tasks(shape, torch.Generator().manual_seed(SEED))
+    tasks = drawn(prior, shape, torch.Generator().manual_seed(SEED))
     order = torch.stack([queried(y, NUM_QUERIES, first=num_classes) for y in tasks.y])
     x = tasks.x.gather(1, order.unsqueeze(-1).expand_as(tasks.x))
     return Probe(x, tasks.y.gather(1, order), tasks.categorical, NUM_QUERIES, trained)

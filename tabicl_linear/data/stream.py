@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from tabicl_linear.data.batch import TaskBatch
-from tabicl_linear.priors.base import Prior, TaskShape
+from tabicl_linear.priors.base import Prior, TaskShape, drawn
 from tabicl_linear.priors.shapes import TaskShapes
 
 MIN_EVALUATION_QUERIES = 100
@@ -74,7 +74,7 @@ class PriorStream(IterableDataset[TaskBatch]):
         generator = torch.Generator(self.device)
         content = self._seed(index, self.rank).generate_state(1, np.uint64)
         generator.manual_seed(int(content[0]))
-        tasks = self.prior.sample_tasks(shape, generator)
+        tasks = drawn(self.prior, shape, generator)
         return TaskBatch(tasks.x, tasks.y, tasks.categorical, shape.num_context, index)
 
     def __iter__(self) -> Iterator[TaskBatch]:

@@ -81,6 +81,31 @@ class Prior(ABC):
         return tasks.x, tasks.y
 
 
+def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
+    """What a prior, which may be somebody else's, draws; of the shape that was asked for.
+
+    Raises:
+        DataError: It is not, or labels are no classes; deep in a model neither would say so.
+    """
+    tasks = prior.sample_tasks(shape, generator)
+    name, where = type(prior).__name__, "docs/architecture.md says what a prior promises"
+    if not isinstance(tasks, Tasks):
+        raise DataError(f"{name} gives {type(tasks).__name__}, not Tasks(x, y, categorical).")
+    sizes = (shape.batch_size, shape.num_rows, shape.num_features)
+    expected = {"x": sizes, "y": sizes[:2], "categorical": sizes[::2]}
+    for part, size in expected.items():
+        z = getattr(tasks, part)
+        if z is not None and tuple(z.shape) != size:
+            raise DataError(f"{name} gives {part} of {tuple(z.shape)}, not {size}; {where}.")
+    least, most = tasks.y.min(), tasks.y.max()
+    if tasks.y.dtype != torch.int64 or least < 0 or most >= shape.num_classes:
+        raise DataError(
+            f"{name} gives labels from {least} to {most} in {tasks.y.dtype}; they have to be 0 to "
+            f"{shape.num_classes - 1} at most, in torch.int64; {where}."
+        )
+    return tasks
+
+
 def known_kinds(prior: Prior, tasks: Tasks, where: str) -> Bool[Tensor, "b m"]:
     """Which columns of the tasks are categorical, for priors that are built on another prior.
 

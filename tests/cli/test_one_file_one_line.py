@@ -119,6 +119,17 @@ class Mixer(SequenceMixer):
     project = output = None
 
 
+class Narrow(SequenceMixer):
+    def __init__(self, dim):
+        raise AssertionError
+
+    project = output = None
+
+
+class Half(SequenceMixer):
+    project = None
+
+
 class Sizes(Prior):
     def __init__(self, *, sizes: list[int]):
         raise AssertionError
@@ -306,8 +317,23 @@ def test_an_argument_that_the_line_leaves_out_is_bad_input(
     """Whether it has a type or not: without one, jsonargparse alone would give None."""
     (tmp_path / "needy.py").write_text(NEEDY)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "needy", raising=False)
     assert main(["fit", *TINY, "--config", f"{{{line}}}"]) == 2
     (said,) = capfd.readouterr().err.splitlines()
     where, argument = named.split("|")
     assert f"{where} cannot be made without {argument}; give it beside class_path" in said
     assert f"init_args: {{{argument}: VALUE}}" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("Narrow", "3 were given"), ("Half", "abstract method")]
+)
+def test_a_mixer_that_cannot_be_called_is_bad_input(name, words, tmp_path, monkeypatch, capfd):
+    (tmp_path / "needy.py").write_text(NEEDY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "needy", raising=False)
+    assert main(["fit", *TINY, "--model.mixer", f"needy.{name}"]) == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert words in said
+    assert name in said
+    assert "docs/architecture.md" in said

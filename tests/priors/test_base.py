@@ -1,7 +1,9 @@
 import pytest
+import torch
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.priors import TaskShape
+from tabicl_linear.priors import Prior, Tasks, TaskShape
+from tabicl_linear.priors.base import drawn
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,39 @@ def test_a_shape_that_makes_no_task_is_refused_in_one_line(shape, message):
 def test_the_smallest_shapes_pass():
     assert TaskShape(1, 3, 2, 1, 2).validate() == (1, 3, 2, 1, 2)
     assert TaskShape(1, 11, 10, 1, 10).validate() == (1, 11, 10, 1, 10)
+
+
+class Fixed(Prior):
+    """Always the same tasks."""
+
+    def __init__(self, tasks):
+        self.tasks = tasks
+
+    def sample_tasks(self, shape, generator):
+        return self.tasks
+
+
+X, Y, KINDS = torch.zeros(2, 9, 3), torch.arange(9).remainder(4).expand(2, 9), torch.zeros(2, 3) > 0
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        (None, "gives NoneType, not Tasks"),
+        (Tasks(X[:, :, :2], Y, KINDS), r"x of \(2, 9, 2\), not \(2, 9, 3\)"),
+        (Tasks(X, Y[:, :8], KINDS), r"y of \(2, 8\)"),
+        (Tasks(X, Y, KINDS[:1]), r"categorical of \(1, 3\)"),
+        (Tasks(X, Y + 1, KINDS), "labels from 1 to 4 .* 0 to 3"),
+        (Tasks(X, Y - 1, KINDS), "labels from -1"),
+        (Tasks(X, Y.int(), KINDS), "torch.int32"),
+    ],
+)
+def test_tasks_that_are_not_what_was_asked_for_are_refused(tasks, message):
+    with pytest.raises(DataError, match=message) as error:
+        drawn(Fixed(tasks), TaskShape(2, 9, 5, 3, 4), torch.Generator())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("tasks", [Tasks(X, Y, KINDS), Tasks(X, Y, None)])
+def test_tasks_that_are_come_as_they_were_drawn(tasks):
+    assert drawn(Fixed(tasks), TaskShape(2, 9, 5, 3, 4), torch.Generator()) is tasks

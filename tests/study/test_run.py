@@ -74,6 +74,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, at_a_commit):
     (tmp_path / "file").touch()
     assert "file: File exists; name another folder" in refused("--store", str(tmp_path / "file"))
     assert "3/3" in refused("--shard", "3/3")
+    assert "nan: give a number of minutes above 0" in refused("--max-minutes", "nan")
     assert "no store" in refused("--measure-only")
     assert "index.csv cannot be read" in refused("--tables", str(tmp_path / "no"))
     assert "--tables" in refused("--measure", "real")
