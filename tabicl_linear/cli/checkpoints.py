@@ -2,7 +2,7 @@
 
 import argparse
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,24 +30,20 @@ def add_models(parser: argparse.ArgumentParser) -> None:
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
     """Add the options for the device, threads, and trust in code outside the package."""
-    parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
-    parser.add_argument(
-        "--threads", type=count, help="threads of PyTorch; its own choice if left out"
-    )
+    add = parser.add_argument
+    add("--device", default="cpu", help="cpu (the default) or cuda")
+    add("--threads", type=count, help="threads of PyTorch; its own choice if left out")
     add_trust(parser)
 
 
-def add_trust(parser: argparse.ArgumentParser) -> None:
+def add_trust(parser: argparse.ArgumentParser, then: str = "build models from classes") -> None:
     """Add whether code of others runs."""
-    parser.add_argument(
-        "--trust-code",
-        action="store_true",
-        help="also build models from classes outside tabicl_linear that checkpoints name",
-    )
+    help_text = f"also {then} outside tabicl_linear that checkpoints name"
+    parser.add_argument("--trust-code", action="store_true", help=help_text)
 
 
-def names_of(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
-    """A name for each checkpoint: those given, or as much of its path as tells it from others.
+def named(paths: Sequence[Path], names: Sequence[str] | None = None) -> dict[str, Path]:
+    """Checkpoints by the names given, or by as much of its path as tells each from the others.
 
     Raises:
         ConfigError: A name occurs twice, or there are not as many as checkpoints.
@@ -60,7 +56,7 @@ def names_of(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
         raise ConfigError(
             f"the name {twice[0]!r} occurs twice: give each model once, and a name of its own."
         )
-    return names
+    return dict(zip(names, paths, strict=True))
 
 
 def checksum(path: Path) -> str:
@@ -75,11 +71,11 @@ def checksum(path: Path) -> str:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def load(path: Path, arguments: argparse.Namespace) -> "InContextModel":
-    """The model of a checkpoint where the options of `add_placement` want it.
+def loaded(paths: Mapping[str, Path], arguments: argparse.Namespace) -> "dict[str, InContextModel]":
+    """The models of checkpoints where the options of `add_placement` want them.
 
     Raises:
-        CheckpointError: It cannot be loaded.
+        CheckpointError: One cannot be loaded.
         ConfigError: There is no such device.
     """
     import torch
@@ -89,7 +85,11 @@ def load(path: Path, arguments: argparse.Namespace) -> "InContextModel":
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    return load_model(path, trust_code=arguments.trust_code).to(resolved_device(arguments.device))
+    trust_code = arguments.trust_code
+    return {
+        name: load_model(path, trust_code=trust_code).to(resolved_device(arguments.device))
+        for name, path in paths.items()
+    }
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:

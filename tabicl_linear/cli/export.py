@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.parser import OneLineArgumentParser
 
 
@@ -21,19 +22,11 @@ def main(argv: list[str]) -> int:
         default=[],
         help="change the recipe, such as model.architecture.ridge_inputs.num_trees=24",
     )
-    parser.add_argument(
-        "--trust-code",
-        action="store_true",
-        help="also hand on classes outside tabicl_linear that the checkpoint names",
-    )
+    add_trust(parser, "hand on classes")
     arguments = parser.parse_args(argv)
     from tabicl_linear.checkpoint import export  # torch takes seconds to import
 
-    export(
-        arguments.checkpoint,
-        arguments.output,
-        arguments.override,
-        trust_code=arguments.trust_code,
-    )
-    sys.stderr.write(f"Wrote {arguments.output}\n")
+    checkpoint, output = arguments.checkpoint, arguments.output
+    export(checkpoint, output, arguments.override, trust_code=arguments.trust_code)
+    sys.stderr.write(f"Wrote {output}\n")
     return 0

@@ -13,18 +13,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from tabicl_linear.analysis.inspection import (
-    Inspection,
-    Plan,
-    inspect_model,
-    plan_lengths,
-)
+from tabicl_linear.analysis.inspection import Inspection, Plan, inspect_model, plan_lengths
 from tabicl_linear.analysis.page import page
 from tabicl_linear.analysis.probe_tasks import NUM_QUERIES, SEED, Probe, draw_probe, queried
 from tabicl_linear.analysis.states import check_lengths
 from tabicl_linear.analysis.summary import summarise
 from tabicl_linear.checkpoint import load_model
-from tabicl_linear.cli.checkpoints import names_of
+from tabicl_linear.cli.checkpoints import named
 from tabicl_linear.cli.outputs import say, warnings_as_lines, writing_to
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
@@ -49,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         plan = _plan(models, options)
     inspections = [
         inspect_model(name, model, plan, only=options.only or (), say=_say)
-        for name, model in zip(names_of(paths, None), models, strict=True)
+        for name, model in zip(named(paths), models, strict=True)
     ]
     lines = summarise(inspections, plan)
     with writing_to(options.output):
@@ -61,16 +56,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _plan(models: Sequence[InContextModel], options: argparse.Namespace) -> Plan:
     """The tasks and lengths to look at."""
+    probe = None
     if options.table is not None:
-        probe = table_probe(
-            TableFile(options.table).frame(), options.target, models, num_tasks=options.tasks
-        )
-        lengths, reference = plan_lengths(models, probe.num_context)
-    else:
-        lengths, reference = plan_lengths(models)
-        probe = None
+        table = TableFile(options.table).frame()
+        probe = table_probe(table, options.target, models, num_tasks=options.tasks)
+    most = None if probe is None else probe.num_context
+    lengths, reference = plan_lengths(models, most)
     if options.lengths:
-        check_lengths(options.lengths, sys.maxsize if probe is None else probe.num_context)
+        check_lengths(options.lengths, most or sys.maxsize)
         lengths = options.lengths
         reference = max([n for n in lengths if n <= reference], default=lengths[0])
     if probe is None:
@@ -114,14 +107,11 @@ def table_probe(
             f"The table has {len(codes)} rows for {len(classes)} classes: too few for a context "
             "and queries; give a longer one."
         )
-    generator = torch.Generator().manual_seed(SEED)
-    orders = torch.stack(
-        [torch.randperm(len(codes), generator=generator) for _ in range(num_tasks)]
-    )
+    generator, y = torch.Generator().manual_seed(SEED), torch.from_numpy(codes)
+    orders = [torch.randperm(len(codes), generator=generator) for _ in range(num_tasks)]
+    rows = torch.stack([order[queried(y[order], num_queries, first=0)] for order in orders])
     categorical = torch.from_numpy(preprocessor.categorical)[columns].expand(num_tasks, -1)
-    y = torch.from_numpy(codes)
-    orders = torch.stack([o[queried(y[o], num_queries, first=0)] for o in orders])
-    return Probe(matrix[orders], y[orders], categorical, num_queries, None)
+    return Probe(matrix[rows], y[rows], categorical, num_queries, None)
 
 
 def _write(
@@ -129,13 +119,12 @@ def _write(
 ) -> None:
     output.absolute().parent.mkdir(parents=True, exist_ok=True)
     with folder_written_whole(output) as folder:
-        for name in {name for one in inspections for name in one.tables}:
-            tables = [
-                one.tables[name].assign(checkpoint=one.name)
-                for one in inspections
-                if name in one.tables
-            ]
-            write_table(folder / f"{name}.parquet", pd.concat(tables, ignore_index=True))
+        tables = dict[str, list[pd.DataFrame]]()
+        for one in inspections:
+            for name, table in one.tables.items():
+                tables.setdefault(name, []).append(table.assign(checkpoint=one.name))
+        for name, parts in tables.items():
+            write_table(folder / f"{name}.parquet", pd.concat(parts, ignore_index=True))
         title = "Inspection of " + " and ".join(one.name for one in inspections)
         (folder / PAGE).write_text(page(inspections, plan, lines, title))
         (folder / SUMMARY).write_text("\n".join([*lines, ""]))

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 
@@ -16,9 +17,6 @@ NAMES = (
 
 def main(argv: list[str]) -> int:
     """Look at checkpoints; return the exit code.
-
-    Args:
-        argv: Command line after `inspect`.
 
     Raises:
         CheckpointError: A checkpoint that cannot be loaded.
@@ -73,9 +71,5 @@ def _parser() -> OneLineArgumentParser:
     add("--lengths", type=int, nargs="+", metavar="ROWS", help="context lengths, increasing")
     add("--tasks", type=int, default=8, help="probe tasks, or row orders (8)")
     add("--only", nargs="+", choices=NAMES, help="these analyses alone")
-    add(
-        "--trust-code",
-        action="store_true",
-        help="also import classes of other packages that the checkpoint names",
-    )
+    add_trust(parser)
     return parser

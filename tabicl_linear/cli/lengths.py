@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, load, names_of
+from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, loaded, named
 from tabicl_linear.cli.outputs import say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
@@ -23,17 +23,16 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     if arguments.output is None and arguments.cost is None:
         raise ConfigError("--output: name the folder of the run; --help lists the options.")
-    names = names_of(arguments.checkpoint, arguments.names)
+    paths = named(arguments.checkpoint, arguments.names)
     # Torch takes seconds to import: what can be checked without comes first.
     from tabicl_linear.lengths import cost, parts
     from tabicl_linear.lengths.reference import Reference
     from tabicl_linear.lengths.run import COLUMNS, read_dataset
 
     shard = parts.Shard.parse(arguments.shard)
-    options = _options(arguments, names)
+    options = _options(arguments, list(paths))
     reference = Reference() if arguments.reference is None else Reference.read(arguments.reference)
-    paths = dict(zip(names, arguments.checkpoint, strict=True))
-    models = {name: load(path, arguments) for name, path in paths.items()}
+    models = loaded(paths, arguments)
     options.check(models)
     if arguments.cost is not None:
         print(cost.markdown(cost.measure(models, options, arguments.cost)))

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, load, names_of
+from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, loaded, named
 from tabicl_linear.cli.outputs import say, warnings_as_lines, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     _complete(arguments)
     if arguments.folds < 2:
         raise ConfigError(f"--folds {arguments.folds}: give at least 2.")
-    names = names_of(arguments.checkpoint, arguments.names)
+    paths = named(arguments.checkpoint, arguments.names)
     # Torch takes seconds to import: what can be checked without comes first.
     from tabicl_linear.analysis.state_optimisation import OracleOptions, check_model
     from tabicl_linear.lengths import parts
@@ -38,8 +38,7 @@ def main(argv: list[str]) -> int:
 
     values = {field.name: getattr(arguments, field.name) for field in fields(OracleOptions)}
     options = OracleOptions(**{name: value for name, value in values.items() if value is not None})
-    paths = dict(zip(names, arguments.checkpoint, strict=True))
-    models = {name: load(path, arguments) for name, path in paths.items()}
+    models = loaded(paths, arguments)
     for name, model in models.items():
         try:
             check_model(model)

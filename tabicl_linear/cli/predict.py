@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str]) -> int:
-    """Classify the rows of a file; return the exit code.
+    """Classify the rows of a file, and say what was read and written; return the exit code.
 
     Raises:
         CheckpointError: The model cannot be loaded.
@@ -31,20 +31,18 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     predict = _on_cluster if options.dask else _in_pieces if options.stream else _at_once
     with warnings_as_lines("predict"), handled(exit_by, signal.SIGTERM):
-        predict(options)
+        summary = predict(options)
+        if not options.quiet:
+            say(summary)
     return 0
 
 
-def _at_once(options: argparse.Namespace) -> None:
+def _at_once(options: argparse.Namespace) -> str:
     """Read whole tables, and find what does not fit together before anything is computed."""
     from tabicl_linear.cli.predict_tables import read_tables, with_predictions
     from tabicl_linear.cli.table_output import check_writable, write_table
     from tabicl_linear.estimator.notices import shown
-    from tabicl_linear.estimator.rows.table_file import (
-        STANDARD_INPUT,
-        TableFile,
-        check_readable,
-    )
+    from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, TableFile, check_readable
     from tabicl_linear.estimator.rows.text_cells import TextFormat
 
     paths = options.train, options.test
@@ -70,18 +68,15 @@ def _at_once(options: argparse.Namespace) -> None:
     probabilities = classifier.predict_proba(tables.test)
     classes, label_type = classifier.classes_, tables.labels.dtype
     write_table(with_predictions(tables.ids, classes, probabilities, label_type), options.output)
-    if not options.quiet:
-        rows, columns = tables.train.shape
-        say(
-            f"read {train.name}: {rows} rows, {columns} columns, classes "
-            f"{shown(list(classes))}; wrote {options.output}: {len(tables.test)} rows"
-        )
+    rows, columns = tables.train.shape
+    return (
+        f"read {train.name}: {rows} rows, {columns} columns, classes {shown(list(classes))}; "
+        f"wrote {options.output}: {len(tables.test)} rows"
+    )
 
 
-def _in_pieces(options: argparse.Namespace) -> None:
+def _in_pieces(options: argparse.Namespace) -> str:
     """Read tables, and write predictions, in pieces."""
-    import pandas as pd
-
     from tabicl_linear.cli.predict_tables import check_columns, with_predictions
     from tabicl_linear.cli.table_output import check_writable, table_writer
     from tabicl_linear.estimator.notices import progress_bar
@@ -107,24 +102,22 @@ def _in_pieces(options: argparse.Namespace) -> None:
     ):
         for piece in test.pieces(names, train.texts()):
             probabilities = classifier.predict_proba(piece)
-            ids = pd.DataFrame(index=piece.index)
-            write(with_predictions(ids, classifier.classes_, probabilities, label_type))
+            write(with_predictions(piece[[]], classifier.classes_, probabilities, label_type))
             bar.update(len(piece))
-    if not options.quiet:
-        say(
-            f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
-            f"{len(classifier.classes_)} classes; wrote {options.output}: {num_rows} rows"
-        )
+    return (
+        f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
+        f"{len(classifier.classes_)} classes; wrote {options.output}: {num_rows} rows"
+    )
 
 
-def _on_cluster(options: argparse.Namespace) -> None:
+def _on_cluster(options: argparse.Namespace) -> str:
     """Let workers of a cluster score a partitioned table."""
     _check_streamable(options, "--dask")
     with ended_at_once():
         from tabicl_linear.cli import predict_dask
 
     predict_dask.check_cluster(options)
-    predict_dask.predict_on_cluster(options, _classifier(options))
+    return predict_dask.predict_on_cluster(options, _classifier(options))
 
 
 def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
@@ -259,11 +252,7 @@ def _add_table_options(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--sep", type=_sep, help=r"character between fields (default: , or \t)")
     text.add_argument("--encoding", type=_encoding, default="utf-8", help="(default: utf-8)")
     text.add_argument(
-        "--na-values",
-        nargs="+",
-        default=[],
-        metavar="TEXT",
-        help="more texts for missing values",
+        "--na-values", nargs="+", default=[], metavar="TEXT", help="more texts for missing values"
     )
 
 

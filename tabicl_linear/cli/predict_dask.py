@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from tabicl_linear._version import __version__
 from tabicl_linear.cli.extras import DASK, require
-from tabicl_linear.cli.outputs import say, writing_to
+from tabicl_linear.cli.outputs import writing_to
 from tabicl_linear.cli.predict_tables import check_columns, with_predictions
 from tabicl_linear.cli.table_output import write_table
 from tabicl_linear.errors import ConfigError, DataError
@@ -59,8 +59,8 @@ def check_cluster(options: argparse.Namespace) -> None:
         partial.rmdir()
 
 
-def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearClassifier") -> None:
-    """Fit here on one file; let workers score the partitions of another, and write their parts.
+def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearClassifier") -> str:
+    """Fit here on one file; let workers score the partitions of another; tell what was written.
 
     Raises:
         ConfigError: There is no scheduler at the address, or what `predict.main` raises.
@@ -90,12 +90,11 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
         rows = _score(client, parts, classifier, label_type, folder, show=not options.quiet)
         if rows == 0:
             raise DataError(f"{options.test} has no rows; give at least one.")
-    if not options.quiet:
-        say(
-            f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
-            f"{len(classifier.classes_)} classes; wrote {options.output}: {rows} rows in "
-            f"{len(parts)} parts"
-        )
+    return (
+        f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
+        f"{len(classifier.classes_)} classes; wrote {options.output}: {rows} rows in "
+        f"{len(parts)} parts"
+    )
 
 
 def write_part(
@@ -106,9 +105,9 @@ def write_part(
     A part that is computed again, because its worker was lost, replaces the same file.
     """
     if len(rows):
-        ids = pd.DataFrame(index=rows.index)
         probabilities = classifier.predict_proba(rows)
-        write_table(with_predictions(ids, classifier.classes_, probabilities, label_type), path)
+        output = with_predictions(rows[[]], classifier.classes_, probabilities, label_type)
+        write_table(output, path)
     return len(rows)
 
 

@@ -3,8 +3,7 @@
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,7 @@ MIN_ROW_NUMBERS = 30
 """Consecutive integers that are no coincidence."""
 
 
-@dataclass(frozen=True)
-class PredictionTables:
+class PredictionTables(NamedTuple):
     """Features and labels to learn from, features to predict, and identifiers of the latter.
 
     Features are the same columns in both; `ids` has no columns if none were asked for.
@@ -47,16 +45,8 @@ def read_tables(
 ) -> PredictionTables:
     """Read both files and find what does not fit together before anything is computed.
 
-    Warns of columns that look like row numbers.
-
-    Args:
-        train_file: Rows with labels.
-        test_file: Rows to predict.
-        target: Column of the labels.
-        id_columns: Columns that identify rows: never features, kept in the output.
-        drop: Columns to leave out.
-        categorical: Columns to read as categories.
-        dates: Columns of dates that are written as text.
+    Columns that identify rows are kept in the output and are no features; dates are written as
+    text. Warns of columns that look like row numbers.
 
     Raises:
         DataError: A file cannot be read, a column is missing, or labels are.

@@ -29,11 +29,8 @@ def main(argv: list[str]) -> int:
     from tabicl_linear.report.results import read
 
     results = read(arguments.folders, dict(arguments.name), arguments.models)
-    files = document(
-        results,
-        reference=arguments.reference,
-        command=shlex.join(["tabicl-linear", "report", *argv]),
-    )
+    command = shlex.join(["tabicl-linear", "report", *argv])
+    files = document(results, reference=arguments.reference, command=command)
     with writing_to(output):
         _write(files, output)
     say(f"Wrote {len(files)} files into {output}; begin with report.html")

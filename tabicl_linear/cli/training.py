@@ -36,11 +36,7 @@ class PretrainingCLI(ConfigCLI):
     """`fit`, `validate` and `test`; `held` receives the lock of the run folder, for the caller."""
 
     def __init__(
-        self,
-        args: list[str],
-        *,
-        resume: Resume | None = None,
-        held: ExitStack | None = None,
+        self, args: list[str], *, resume: Resume | None = None, held: ExitStack | None = None
     ) -> None:
         self._verb = args[0]
         self.resume = resume

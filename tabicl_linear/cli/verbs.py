@@ -86,14 +86,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def usage() -> str:
     """The verbs, one line each."""
+    first = "usage: tabicl-linear VERB [options]     (tabicl-linear VERB --help for its options)"
     lines = [f"  {name:<10}{verb.what}" for name, verb in VERBS.items()]
-    return "\n".join(
-        [
-            "usage: tabicl-linear VERB [options]     (tabicl-linear VERB --help for its options)",
-            "",
-            *lines,
-            "",
-            "  --version prints the version",
-            "",
-        ]
-    )
+    return "\n".join([first, "", *lines, "", "  --version prints the version", ""])

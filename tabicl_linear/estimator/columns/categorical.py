@@ -118,12 +118,9 @@ def fit_categories(
     rates = () if labels is None else fit_rates(cells, position, labels)
     other, is_key = UNSEEN, len(categories) == counts.sum() >= FEWEST_KEYS
     if is_key:
-        is_number = dtypes.is_numeric_dtype(cells.dtype)
-        remedy = (
-            "leave it out of categorical_features"
-            if is_number
-            else "drop it, or give what its text is made of as columns"
-        )
+        remedy = "drop it, or give what its text is made of as columns"
+        if dtypes.is_numeric_dtype(cells.dtype):
+            remedy = "leave it out of categorical_features"
         warn_user(
             f"Column {name!r} has {len(categories)} categories in {len(categories)} rows, another "
             f"one in each, which says nothing about other rows: {remedy}."

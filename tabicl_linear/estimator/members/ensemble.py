@@ -257,7 +257,7 @@ def _state_after(
         categorical = rows.are_categorical(views).to(model.device)
     else:
         views = _in_order(views)
-    # In memory only while they are written: before those of the next batch are there as well.
+    # They leave memory with this call, before those of the next batch come.
     x, y = as_seen(ensemble, views, rows, spill)
     most = min(chunk_rows(model.device), rows_at_once)
     return model.fit(x, y, categorical=categorical, rows_per_chunk=most, spill=spill, state=state)
