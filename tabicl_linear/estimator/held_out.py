@@ -97,7 +97,8 @@ class Evidence:
         """
         with silenced():
             try:
-                columns, codes = self.plan.new_columns(), self.rows.codes[~held_out]
+                columns = self.plan.new_columns(pairs=self.rows.columns.pairs)
+                codes = self.rows.codes[~held_out]
                 matrix = columns.fit_transform(table[~held_out], codes)
                 # The last row of a class is never held out: there are as many.
                 rows = Encoded(matrix, codes, columns, self.rows.classes)

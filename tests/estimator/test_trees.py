@@ -350,3 +350,16 @@ def test_hundreds_of_classes_take_little_memory(make):
     rows += np.stack([labels // 20, labels % 20], axis=1)
     classifier = make().fit(rows[:600], labels[:600])
     assert classifier.score(rows[600:], labels[600:]) > 0.2
+
+
+def test_a_temperature_is_calibrated_on_columns_as_they_are_fitted():
+    """Comparisons make these rows certain; without them, held-out rows would want another one."""
+    rng = np.random.default_rng(0)
+    first, other = rng.integers(0, 12, (2, 600))
+    other[::2] = first[::2]
+    letters = np.array(list("abcdefghijkl"))
+    x = pd.DataFrame({"one": letters[first], "other": letters[other]})
+    classifier = TabICLLinearClassifier(trees=True, softmax_temperature="auto")
+    classifier.fit(x, first == other)
+    assert classifier.preprocessor_.columns[-1].says == "difference"
+    assert classifier.fitted_.temperature == pytest.approx(1, abs=0.02)
