@@ -19,7 +19,7 @@ from experiments.study.pages import Report, pages
 from experiments.study.parts import Study
 from experiments.study.readings import Tables
 from experiments.study.scale import Scale, names
-from experiments.study.store import UNWRITABLE
+from tabicl_linear.cli.outputs import check_folder, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.files import written_whole
@@ -33,15 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     try:
         arguments = _parser().parse_args(argv)
+        check_folder(arguments.output)  # before a minute of drawing
         files = _files(arguments, shlex.join(["python", "-m", "experiments.study.report", *argv]))
-        write(files, arguments.output)
+        with writing_to(arguments.output):
+            write(files, arguments.output)
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        print(f"error: {error.filename}: {error.strerror}; name another folder", file=sys.stderr)
         return 2
     for line in _kept(arguments):
         print(line)

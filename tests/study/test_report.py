@@ -158,7 +158,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(measured, tmp_p
     (tmp_path / "file").touch()
     assert main(["--measured", str(measured), "--output", str(tmp_path / "file")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("Not a directory; name another folder")
+    assert line.endswith("file is not a folder; name another folder.")
 
 
 def test_a_damaged_measurement_is_refused(measured, tmp_path, capsys):
