@@ -24,8 +24,11 @@ $(STAMP): pyproject.toml constraints.txt setup.py $(wildcard tabicl_linear/backe
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "$$(grep '^pip==' constraints.txt || echo pip)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,baselines]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
+	# The C++ kernels take a core for a minute, and packages wait for the network: side by side.
+	$(BIN)/python setup.py -q build_ext --inplace & \
+		$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0 && wait $$!
+	TABICL_LINEAR_PURE=1 $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,baselines]'
 	touch $@
 
 demo: $(STAMP) ## pretrain a small DeltaNet on synthetic tables, score real tables, draw figures
