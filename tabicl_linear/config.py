@@ -136,6 +136,11 @@ class ConfigCLI(LightningCLI):
                 f"--config {undecodable(args)}: not UTF-8 ({error.reason} at byte {error.start}); "
                 "save it as UTF-8."
             ) from error
+        except SyntaxError as error:  # of a module with a class that the config names
+            raise ConfigError(
+                f"{error.filename}, line {error.lineno}: {error.msg}; mend the file, Python cannot "
+                "read it."
+            ) from error
 
     def _parse_ckpt_path(self) -> None:
         """Do nothing: the checkpoint's config was parsed first, so that options override it."""
