@@ -136,6 +136,11 @@ class ConfigCLI(LightningCLI):
                 f"--config {undecodable(args)}: not UTF-8 ({error.reason} at byte {error.start}); "
                 "save it as UTF-8."
             ) from error
+        except SyntaxError as error:  # of a module with a class that the config names
+            raise ConfigError(
+                f"{error.filename}, line {error.lineno}: {error.msg}; mend the file, Python cannot "
+                "read it."
+            ) from error
 
     def _parse_ckpt_path(self) -> None:
         """Do nothing: the checkpoint's config was parsed first, so that options override it."""
@@ -200,14 +205,20 @@ def _build(yaml_paths: Sequence[str | Path], overrides: Sequence[str]) -> Config
 
 
 def check_trainer(options: Mapping[str, Any]) -> None:
-    """Refuse numbers with which nothing would be trained, or that an endless stream forbids.
+    """Refuse options with which nothing would be trained or said, or an endless stream forbids.
 
     Raises:
-        ConfigError: A number is refused; the message gives option, value and remedy.
+        ConfigError: An option is refused; the message gives it, its value and the remedy.
     """
     for key in AT_LEAST_ONE:
         if options[key] < 1:
             raise ConfigError(f"trainer.{key}={options[key]}: give a number of at least 1.")
+    if options["barebones"]:
+        raise ConfigError(
+            "trainer.barebones=True: the run would say and keep nothing; to save time, give "
+            "--trainer.logger false or --trainer.enable_checkpointing false, and to measure steps, "
+            "`tabicl-linear bench train`."
+        )
     clip = options["gradient_clip_val"]
     if clip is not None and clip < 0:  # Lightning would not clip, and not say so
         raise ConfigError(f"trainer.gradient_clip_val={clip}: give a norm above 0, or null.")

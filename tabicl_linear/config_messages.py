@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, NoReturn
 
 import yaml
@@ -85,7 +86,8 @@ class OneLineParser(LightningArgumentParser):
         """Build the objects.
 
         Objections of a class in a union of types become `ConfigError`s, and so does a class that
-        cannot be called as its kind is, or lacks an abstract method.
+        cannot be called as its kind is, lacks an abstract method, or does not call its base as
+        that has to be called.
         """
         try:
             return super().instantiate(namespace, *args, **kwargs)
@@ -93,13 +95,10 @@ class OneLineParser(LightningArgumentParser):
             if reason := union_reason(str(error)):
                 raise ConfigError(reason) from error
             raise
-        except TypeError as error:
-            if not raised_by(error, "jsonargparse"):  # of a constructor's own code
+        except (TypeError, AttributeError) as error:
+            if (reason := constructor_reason(error)) is None:  # of a constructor's own code
                 raise
-            raise ConfigError(
-                f"{error}; docs/architecture.md says what a class of its kind is made from and has "
-                "to define."
-            ) from error
+            raise ConfigError(reason) from error
 
 
 def one_line(message: str, parser: ArgumentParser) -> str:
@@ -131,6 +130,27 @@ def union_reason(message: str) -> str | None:
     if match is None or reason is None:
         return None
     return f"{match[1]}: {reason[1]}" if match[1] else reason[1]
+
+
+def constructor_reason(error: TypeError | AttributeError) -> str | None:
+    """What is wrong with how a class is made, or calls its base; None for errors of other kinds."""
+    if raised_by(error, "jsonargparse"):
+        return (
+            f"{error}; docs/architecture.md says what a class of its kind is made from and has "
+            "to define."
+        )
+    frames = walk_tb(error.__traceback__)
+    called = [(frame, line) for frame, line in frames if frame.f_code.co_name == "__init__"]
+    # In the words of Python and of torch.nn.Module.
+    if not called or "__init__() " not in f"{error} ":
+        return None
+    frame, line = called[-1]
+    if frame.f_globals["__name__"].startswith("tabicl_linear."):
+        return None
+    return (
+        f"{frame.f_code.co_filename}, line {line}: {error}; a class first calls super().__init__ "
+        "with what its base is made from (docs/architecture.md)."
+    )
 
 
 def reason(error: OSError) -> str:

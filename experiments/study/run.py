@@ -176,12 +176,18 @@ def _parser() -> OneLineArgumentParser:
     add("--tables", type=Path, help="folder of real tables (index.csv), for real and oracle_real")
     add("--measure-only", action="store_true", help="train nothing; measure what the store holds")
     add("--again", action="store_true", help="train also what is kept without its weights")
-    add("--seeds", type=int, nargs="+", default=[0])
+    add("--seeds", type=_seed, nargs="+", default=[0])
     add("--shard", default="0/1", metavar="i/n", help="every n-th unit, from unit i on")
     add("--max-minutes", type=_minutes, help="stop then; the same command goes on")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--list", action="store_true", help="print the units and whether they are trained")
     return parser
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"{text}: give whole numbers from 0 to {2**32 - 1}")
+    return int(text)
 
 
 def _minutes(text: str) -> float:

@@ -115,7 +115,7 @@ def stored(folder: Path, scale: str, arms: list[str], seeds: list[int]) -> list[
     They keep the identity that they were trained with, whatever the code is now.
 
     Raises:
-        ConfigError: There is no store, or one of another scale.
+        ConfigError: There is no store, one of another scale, or one without such units.
     """
     present = _read_store(folder)
     if present["scale"] != scale:
@@ -131,6 +131,11 @@ def stored(folder: Path, scale: str, arms: list[str], seeds: list[int]) -> list[
         code = about.get("code", about["commit"])
         everything.append(Unit(about["arm"], about["seed"], scale, code, about["commit"], config))
     matches = [unit for unit in everything if unit.arm in arms and unit.seed in seeds]
+    if not matches:
+        raise ConfigError(
+            f"--store {folder} holds no trained unit of {', '.join(arms)} with seed "
+            f"{', '.join(map(str, seeds))} (and {len(everything)} others): train there first."
+        )
     return sorted(matches, key=lambda unit: (seeds.index(unit.seed), arms.index(unit.arm)))
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.strategies import Strategy, StrategyRegistry
 from torch.distributed import is_torchelastic_launched
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from tabicl_linear.errors import ConfigError
 
@@ -33,6 +34,28 @@ class LostProcess(RuntimeError):
     def explains(error: RuntimeError) -> bool:
         """Whether an error among several processes means that one of them is lost."""
         return re.search(LOST, str(error), re.IGNORECASE) is not None
+
+
+def error_of_forked(
+    error: ProcessExitedException | ProcessRaisedException, *kinds: type[Exception]
+) -> Exception | None:
+    """Why a process ended that the first one had forked, which knows it as text alone.
+
+    Args:
+        error: Ends with the line of the error, after a traceback, or is a line on a signal.
+        kinds: Errors made from one text.
+
+    Returns:
+        An error of one of the kinds, or `LostProcess`; None if it was another.
+    """
+    line = str(error).strip().rpartition("\n")[2]
+    name, _, text = line.partition(": ")
+    for kind in kinds:
+        if name == f"{kind.__module__}.{kind.__qualname__}":
+            return kind(text)
+    said = RuntimeError(line)
+    lost = isinstance(error, ProcessExitedException) or LostProcess.explains(said)
+    return LostProcess(said) if lost else None
 
 
 class Launch(NamedTuple):

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -22,9 +23,10 @@ class OneLineArgumentParser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; `{self.prog} --help` lists the options.")
 
     def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str], namespace: argparse.Namespace | None = None
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse, unless an option is unknown: argparse would first say which one is missing."""
+        args = sys.argv[1:] if args is None else args
         known = self._option_string_actions
         for word in [] if self._subparsers else args:
             name = word.partition("=")[0]

@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 from lightning.pytorch import Trainer
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from tabicl_linear.callbacks.provenance import Provenance
 from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
-from tabicl_linear.cli.launch import Launch, LostProcess, limited
+from tabicl_linear.cli.launch import Launch, LostProcess, error_of_forked, limited
 from tabicl_linear.cli.process import log_lines, raise_stopped, show_log_lines
 from tabicl_linear.cli.resume import GIVEN_ANEW, Resume, option_value
 from tabicl_linear.cli.run_folder import RunFolder
@@ -26,7 +27,7 @@ from tabicl_linear.cli.trainer_options import (
 )
 from tabicl_linear.config import PROBES, ConfigCLI
 from tabicl_linear.config_messages import OBJECTIONS, raised_by, reason
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.signals import STOP_SIGNALS, handled
 from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.task import NonFiniteTraining
@@ -135,6 +136,11 @@ class PretrainingCLI(ConfigCLI):
                 if self.trainer.world_size > 1 and LostProcess.explains(error):
                     raise LostProcess(error) from error
                 raise
+            except (ProcessExitedException, ProcessRaisedException) as error:
+                kinds = (NonFiniteTraining, ConfigError, CheckpointError)
+                if (cause := error_of_forked(error, *kinds)) is None:
+                    raise
+                raise cause from error
 
 
 def run(verb: str, options: list[str]) -> int:

@@ -9,12 +9,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.rule import UpdateRule
-from tabicl_linear.kernels.state import RuleState
+from tabicl_linear.kernels.state import RuleState, state_shape
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -127,6 +128,30 @@ class SequenceMixer(nn.Module, ABC):
 
 MixerFactory = Callable[[int, int], SequenceMixer]
 """Makes the mixer of one layer from (dim, num_heads)."""
+
+
+def check_state_shape(mixer: SequenceMixer, dim: int) -> None:
+    """Write one token, to see whether the state has the shape that the mixer says.
+
+    A training step does not need that shape; what reads, draws or learns states does.
+
+    Args:
+        mixer: One of fresh weights, not on the meta device.
+        dim: Width of a token.
+
+    Raises:
+        ConfigError: The state has another shape.
+    """
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        token, position = torch.zeros(1, 1, dim), torch.zeros(1, dtype=torch.long)
+        streams, _ = mixer.project(token, position, None, independent=False)
+        kept = state_shape(mixer.rule.fold(streams))
+    if kept != tuple(mixer.state_shape):
+        name = f"{type(mixer).__module__}.{type(mixer).__qualname__}"
+        raise ConfigError(
+            f"{name}: its state_shape is {tuple(mixer.state_shape)}, and the state that its "
+            f"{type(mixer.rule).__name__} keeps has {kept}; give super().__init__ the latter."
+        )
 
 
 def head_dim(dim: int, num_heads: int) -> int:

@@ -30,6 +30,7 @@ from tabicl_linear.training.task import InContextTask
         (["--config", '{"ckpt_path": "a.ckpt"}'], ["--ckpt_path a.ckpt"]),
         (["--trainer.max_steps=-1"], ["trainer.max_steps=-1"]),
         (["--trainer.accumulate_grad_batches=0"], ["accumulate_grad_batches=0"]),
+        (["--trainer.barebones=true"], ["barebones=True", "--trainer.logger false"]),
         (["--trainer.gradient_clip_val=-1"], ["gradient_clip_val=-1", "null"]),
         (["--trainer.precision=foo"], ["trainer.precision=foo", "bf16-mixed"]),
         (["--model.optimizer.init_args.lr=-1"], ["learning rate: -1", "lr 3e-5"]),

@@ -2,8 +2,10 @@
 
 import pytest
 from contract.fixed_decay import FixedDecay
+from torch import nn
 
-from tabicl_linear.mixers.base import SequenceMixer
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.mixers.base import SequenceMixer, check_state_shape
 
 
 def test_what_the_constructor_must_give_is_named():
@@ -26,3 +28,14 @@ def test_a_missing_method_is_named(name):
 def test_a_whole_mixer_is_built():
     mixer = FixedDecay(8, 2)
     assert (mixer.num_heads, mixer.state_shape) == (2, (2, 4, 4))
+
+
+def test_a_state_of_another_shape_than_said_is_refused():
+    class Wider(FixedDecay):
+        def __init__(self, dim, num_heads):
+            super().__init__(dim, num_heads)
+            self.qkv = nn.Linear(dim, 6 * dim)
+
+    check_state_shape(FixedDecay(8, 2), 8)
+    with pytest.raises(ConfigError, match=r"Wider: .*\(2, 4, 4\).*AdditiveRule.*\(2, 8, 8\); give"):
+        check_state_shape(Wider(8, 2), 8)

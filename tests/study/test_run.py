@@ -65,16 +65,20 @@ def test_every_scale_can_be_read_and_orders_arms_that_exist():
         assert arms_of([], scale) == scale.order
 
 
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, at_a_commit):
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, monkeypatch, at_a_commit):
     def refused(*arguments):
         assert main(["--scale", "smoke", "--store", str(tmp_path / "store"), *arguments]) == 2
         return capsys.readouterr().err
 
     assert "deltanot: no item and no arm" in refused("deltanot")
+    monkeypatch.setattr("sys.argv", ["run.py", "deltanine"])
+    assert main() == 2
+    assert "deltanine: no item and no arm" in capsys.readouterr().err
     (tmp_path / "file").touch()
     assert "file: File exists; name another folder" in refused("--store", str(tmp_path / "file"))
     assert "3/3" in refused("--shard", "3/3")
     assert "nan: give a number of minutes above 0" in refused("--max-minutes", "nan")
+    assert "-1: give whole numbers from 0" in refused("--seeds", "0", "-1")
     assert "no store" in refused("--measure-only")
     assert "index.csv cannot be read" in refused("--tables", str(tmp_path / "no"))
     assert "--tables" in refused("--measure", "real")
@@ -83,6 +87,8 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, at_a_commit):
     partial_name(tmp_path / "store" / stores.STORE).touch()
     stores.open_store(tmp_path / "store", "smoke", CODE._replace(files={}))
     assert "holds units of code" in refused("deltanet")
+    asked = ("--measure-only", "deltanet", "--seeds", "3")
+    assert "holds no trained unit of deltanet with seed 3" in refused(*asked)
     stores.open_store(tmp_path / "paper", "paper", CODE)
     other = ["--store", str(tmp_path / "paper"), "--measure-only"]
     assert "holds units of scale paper" in refused(*other)

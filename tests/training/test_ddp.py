@@ -134,6 +134,15 @@ class TestResume:
         assert load(tmp_path / "alone/version_0/last.ckpt")["provenance"]["processes"] == 1
 
 
+def test_a_loss_of_a_forked_process_that_is_not_finite_is_one_line(fit, capfd):
+    """The first process knows it as the text of a traceback."""
+    options = ("--model.optimizer.init_args.lr", 1e30, "--model.schedule.init_args.warmup", 0)
+    assert fit(*FORKED, *options) == 1
+    said = capfd.readouterr().err.splitlines()
+    assert not any("Traceback" in line for line in said)
+    assert said[-1].startswith("tabicl-linear fit: The loss is ")
+
+
 def launch(*options, root, launcher=(sys.executable,)):
     """`tabicl-linear fit` by a launcher, to its end; its standard error shows where it failed."""
     command = [*launcher, "-m", "tabicl_linear", "fit", *map(str, options)]
