@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 from tqdm import tqdm
@@ -32,6 +33,25 @@ from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces, rows_of_file
 from tabicl_linear.model import InContextModel
+
+
+def fitted_of(classifier: "EnsembleClassifier", name: str) -> Fitted:
+    """What was fitted, asked for by the attribute `name`.
+
+    Raises:
+        NotFittedError: Nothing was fitted; an AttributeError too, so that `hasattr` is false.
+    """
+    if not classifier.__sklearn_is_fitted__():
+        raise NotFittedError(
+            f"This {type(classifier).__name__} has no attribute {name!r} yet: it is not fitted. "
+            "Call fit first."
+        )
+    return classifier.fitted_
+
+
+def fitted_part(name: str, part: str) -> property:
+    """An attribute `name` of a classifier, which is a part of `fitted_`."""
+    return property(lambda classifier: attrgetter(part)(fitted_of(classifier, name)))
 
 
 class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -59,20 +79,20 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             state["fitted_"] = state["fitted_"].on("cpu")
         return state
 
-    classes_ = property(attrgetter("fitted_.classes"))
-    class_count_ = property(attrgetter("fitted_.counts"))
-    temperature_ = property(attrgetter("fitted_.temperature"))
-    preprocessor_ = property(attrgetter("fitted_.columns"))
-    ensemble_ = property(attrgetter("fitted_.members"))
-    n_features_in_ = property(attrgetter("fitted_.columns.width"))
-    n_samples_seen_ = property(attrgetter("fitted_.num_rows"))
-    state_bytes_ = property(attrgetter("fitted_.members.state_bytes"))
-    state_nbytes_ = property(attrgetter("fitted_.nbytes"))
+    classes_ = fitted_part("classes_", "classes")
+    class_count_ = fitted_part("class_count_", "counts")
+    temperature_ = fitted_part("temperature_", "temperature")
+    preprocessor_ = fitted_part("preprocessor_", "columns")
+    ensemble_ = fitted_part("ensemble_", "members")
+    n_features_in_ = fitted_part("n_features_in_", "columns.width")
+    n_samples_seen_ = fitted_part("n_samples_seen_", "num_rows")
+    state_bytes_ = fitted_part("state_bytes_", "members.state_bytes")
+    state_nbytes_ = fitted_part("state_nbytes_", "nbytes")
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
         """Names of the columns, if there were and all of them are strings."""
-        names = self.fitted_.columns.names
+        names = fitted_of(self, "feature_names_in_").columns.names
         if names is None or not all(isinstance(name, str) for name in names):
             raise AttributeError("The training table had no names of columns that are text.")
         return np.asarray(names, dtype=object)

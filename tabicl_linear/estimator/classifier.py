@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import KW_ONLY, dataclass
-from operator import attrgetter
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError, UnsupportedReadout
 from tabicl_linear.estimator import fitting
-from tabicl_linear.estimator.base import EnsembleClassifier
+from tabicl_linear.estimator.base import EnsembleClassifier, fitted_of, fitted_part
 from tabicl_linear.estimator.choices import LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
 from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
@@ -168,15 +167,16 @@ class TabICLLinearClassifier(EnsembleClassifier):
         """
         return cls._read(path, model=model, device=device, dtype=dtype)
 
-    long_context_ = property(attrgetter("fitted_.long_context"))
-    prequential_ = property(attrgetter("fitted_.prequential"))
+    long_context_ = fitted_part("long_context_", "long_context")
+    prequential_ = fitted_part("prequential_", "prequential")
 
     @property
     def refine_(self) -> pd.DataFrame:
         """With `refine`, a row for each pass of each member."""
-        if self.fitted_.refinement is None:
+        refinement = fitted_of(self, "refine_").refinement
+        if refinement is None:
             raise AttributeError("The states were not refined: refine=False.")
-        return self.fitted_.refinement
+        return refinement
 
     @available_if(_is_extensible)
     def partial_fit(

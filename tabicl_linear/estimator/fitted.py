@@ -13,6 +13,7 @@ from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.choices import FULL, LongContext
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
+from tabicl_linear.estimator.columns.unknown import warn_of_unknown
 from tabicl_linear.estimator.members.ensemble import FittedEnsemble
 from tabicl_linear.estimator.members.pooling import pooled
 from tabicl_linear.estimator.plan import Plan, threads
@@ -83,6 +84,7 @@ class Fitted:
         weights = class_weights(plan.class_weight, self.classes, self.counts)
         with threads(plan.n_jobs):
             matrix = self.columns.transform(table)
+            warn_of_unknown(self.columns, table, matrix, self.num_rows)
             logs = self._scores_of(self.members, self.temperature, matrix, plan)
             other = self.companion
             if other is not None:

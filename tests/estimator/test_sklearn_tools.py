@@ -103,6 +103,11 @@ def test_clone_keeps_arguments_and_nothing_else(classifier, iris):
     copied = clone(fitted)
     assert copied.get_params() == fitted.get_params()
     assert not [name for name in vars(copied) if name.endswith("_")]
+    names = [name for name in dir(fitted) if name.endswith("_") and not name.startswith("_")]
+    assert {"classes_", "feature_names_in_"} <= set(names)
+    for name in (name for name in names if name != "fitted_"):
+        with pytest.raises(AttributeError, match=rf"has no attribute '{name}' yet.* Call fit"):
+            getattr(copied, name)
 
 
 def test_pickle_and_joblib(classifier, iris, tmp_path):

@@ -68,7 +68,7 @@ class TablePreprocessor:
                 no column varies.
         """
         self._labels = list(table.columns) if isinstance(table, pd.DataFrame) else None
-        frame = self._frame(table)
+        frame = self.framed(table)
         readings = self._readings(frame, labels)
         columns, absences = list[Column](), set[bytes]()
         for position, reading in enumerate(readings):
@@ -94,7 +94,7 @@ class TablePreprocessor:
         itself (and its fold), as its label would be among them.
         """
         matrix = self.fit(table, labels).transform(table)
-        frame = self._frame(table)
+        frame = self.framed(table)
         for index, column in enumerate(self.used):
             if isinstance(column, RateColumn):
                 matrix[:, index] = column.cross_fitted(frame.iloc[:, column.position], labels)
@@ -109,7 +109,7 @@ class TablePreprocessor:
             DataError: A frame's columns are not those of the training table, or a column does not
                 hold the same kind of values as in training.
         """
-        frame = self._frame(table)
+        frame = self.framed(table)
         matrix = np.empty((len(frame), len(self.used)), dtype=np.float32)
         for index, column in enumerate(self.used):
             cells = [frame.iloc[:, column.position]]
@@ -123,7 +123,7 @@ class TablePreprocessor:
 
         `table` and `labels` are the training rows that `fit_transform` was given.
         """
-        frame, records = self._frame(table), list(self.columns)
+        frame, records = self.framed(table), list(self.columns)
         for place, column in enumerate(records):
             if isinstance(column, RateColumn):
                 cells = frame.iloc[:, column.position]
@@ -136,7 +136,7 @@ class TablePreprocessor:
         It differs from that of `transform` in the rates of classes that go on (`counting`): each
         row has those of the rows before it.
         """
-        matrix, frame = self.transform(table), self._frame(table)
+        matrix, frame = self.transform(table), self.framed(table)
         records = list(self.columns)
         used = [p for p, record in enumerate(records) if not isinstance(record, DroppedColumn)]
         for index, place in enumerate(used):
@@ -176,7 +176,7 @@ class TablePreprocessor:
         """Columns of the training table."""
         return max(column.position for column in self.columns) + 1
 
-    def _frame(self, table: Table) -> pd.DataFrame:
+    def framed(self, table: Table) -> pd.DataFrame:
         """The table with its columns in training order and, in messages, under their names."""
         aligned = self.align(table)
         # Columns are only read, so an array need not be copied.

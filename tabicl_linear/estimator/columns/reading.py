@@ -21,6 +21,7 @@ from tabicl_linear.estimator.columns.text_formats import (
     dates_among,
     placeholder,
     read_dates,
+    short_year_format,
     unit_of,
     written_number,
 )
@@ -119,6 +120,7 @@ def _read_objects_as(cells: pd.Series) -> Reading:
             _warn_of_mixed(values, content)
         if content == "string":
             _refuse_free_text(present)
+            _warn_of_short_years(values)
         return Reading("categorical")
     if len(values) < len(present):
         mark = present[placeholder(present)].iloc[0]
@@ -143,9 +145,11 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
 
 def _warn_of_mixed(values: pd.Series, content: str) -> None:
     """Say that most values of a column of categories, or some objects, are numbers or dates."""
+    are_booleans = np.array([isinstance(value, bool | np.bool_) for value in values], dtype=bool)
     kinds = (
-        ("numbers", "is numeric", ~np.isnan(_parsed(values, "."))),
+        ("numbers", "is numeric", ~np.isnan(_parsed(values, ".")) & ~are_booleans),
         ("dates", "holds dates", dates_among(values)),
+        ("booleans", "holds booleans", are_booleans),
     )
     for what, if_it, fitting in kinds:
         others = values[~fitting]
@@ -159,6 +163,18 @@ def _warn_of_mixed(values: pd.Series, content: str) -> None:
                 f"categories. Replace those values by NaN if the column {if_it}."
             )
             return
+
+
+def _warn_of_short_years(values: pd.Series) -> None:
+    """Say that categories look like dates, of which it cannot be told which part is the year."""
+    text_format = None if values.empty else short_year_format(values)
+    if text_format is not None:
+        warn_user(
+            f"Column {values.name!r} has values such as {values.iloc[0]!r}, which look like dates "
+            "whose year has two digits: it is read as categories. If the column holds dates, write "
+            f"years in full, as by pandas.to_datetime(table[{values.name!r}], "
+            f"format={text_format!r}), or the format that it has."
+        )
 
 
 def _refuse_free_text(present: pd.Series) -> None:

@@ -16,6 +16,11 @@ TIMES = ("%I:%M %p", "%I:%M:%S %p", "%H:%M", "%H:%M:%S", "%H:%M:%S.%f")
 """Formats of times of day; the last takes those without a fraction too."""
 _OF_DATABASES = "%d-%b-%y"
 """Years of two digits are read where the month has a name, as Oracle writes dates."""
+_SHORT_YEARS = (
+    *("%m/%d/%y", "%d/%m/%y", "%y/%m/%d"),
+    *("%d.%m.%y", "%m-%d-%y", "%d-%m-%y", "%y-%m-%d"),
+)
+"""Formats of other years of two digits, which are only guessed at; the likelier ones first."""
 _HALF_OF_DAY = re.compile(r"(\s?)[AaPp][Mm]$")
 NO_UNIT = "#"
 """Stands behind the decimal sign of a column without a unit."""
@@ -82,6 +87,18 @@ def date_format(texts: pd.Series) -> str | None:
     """
     for text_format in _formats(str(texts.iloc[0])):
         if read_dates(texts, text_format).notna().all():
+            return text_format
+    return None
+
+
+def short_year_format(texts: pd.Series) -> str | None:
+    """The first format with a year of two digits in which all of some texts are dates, or None.
+
+    There is at least one text.
+    """
+    for text_format in _SHORT_YEARS:
+        # Most columns are no dates, which one cell tells.
+        if all(read_dates(some, text_format).notna().all() for some in (texts[:1], texts)):
             return text_format
     return None
 

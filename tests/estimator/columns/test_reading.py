@@ -35,6 +35,8 @@ def test_what_cannot_be_read_is_refused(cells, message):
         (["0000-00-00", "2024-01-01", "2024-01-02"], "dates"),
         (["1/31/2024", "2/1/2024", "soon"], "dates"),
         ([pd.Timestamp(0), "x", "y"], "dates"),
+        ([True, "x", None], "booleans"),
+        ([True, "x", 7], "numbers"),
     ],
 )
 def test_mixed_types_are_categories_with_a_warning(values, what):
@@ -43,7 +45,24 @@ def test_mixed_types_are_categories_with_a_warning(values, what):
         assert read_as(cells).kind == "categorical"
 
 
-@pytest.mark.parametrize("values", [["a", "b", "7"], ["555-1234", "555-1235"], ["$5", "€5"]])
+@pytest.mark.parametrize(
+    ("values", "text_format"),
+    [
+        (["01/02/24", "12/31/99", "?"], "%m/%d/%y"),
+        (["01/02/24", "31/12/99"], "%d/%m/%y"),
+        (["31.12.24", "1.2.99"], "%d.%m.%y"),
+        (["24-12-31", "99-01-02"], "%y-%m-%d"),
+    ],
+)
+def test_years_of_two_digits_are_told_of(values, text_format):
+    with pytest.warns(UserWarning, match=f"Column 'a' .*years in full.*{text_format!r}"):
+        assert read_as(pd.Series(values, name="a")).kind == "categorical"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["a", "b", "7"], ["555-1234", "555-1235"], ["$5", "€5"], ["1/2/24", "a"], ["1-2", "13-13-24"]],
+)
 def test_text_with_some_digits_is_no_reason_to_warn(values):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -69,7 +88,6 @@ def test_text_with_some_digits_is_no_reason_to_warn(values):
         (["12:30", "7:15"], "str", "datetime"),
         (["01/02/2024", "13/02/2024"], "str", "datetime"),
         (["01/02/2024 3:05 PM", "13/02/2024 12:00 AM"], "str", "datetime"),
-        (["1/2/24", "13/2/24"], "str", "categorical"),
         (["01/02/2024", "13/13/2024"], "str", "categorical"),
         (["10-20", "20-30"], "str", "categorical"),
         (["1.2.3", "4.5.6"], "str", "categorical"),

@@ -1,0 +1,74 @@
+"""Columns of rows to predict, of whose categories none is known."""
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+import numpy as np
+import pandas as pd
+
+from tabicl_linear.estimator.arrays import Float32Array
+from tabicl_linear.estimator.columns.categorical import UNSEEN, CategoryColumn
+from tabicl_linear.estimator.columns.category_names import category_names, looked_up
+from tabicl_linear.estimator.columns.counted_rates import MOST_COUNTED, CountedRateColumn
+from tabicl_linear.estimator.columns.preprocessor import Column, Table, TablePreprocessor
+from tabicl_linear.estimator.columns.target_rates import MAX_RATES, RateColumn
+from tabicl_linear.estimator.notices import shown, warn_user
+
+FEWEST_CELLS = 10
+"""Present cells of a column, from which on it is worth a warning that none is known."""
+MOST_CHANCE = 0.001
+"""Chance of a warning for rows drawn as those of training were."""
+
+
+def warn_of_unknown(
+    preprocessor: TablePreprocessor, table: Table, matrix: Float32Array, num_rows: int
+) -> None:
+    """Warn of columns in which no category is known from training, as if written otherwise there.
+
+    A new row has an unknown category with a chance of about (categories of one row) / (rows), by
+    Good and Turing, so at most (categories) / (rows). Columns where as many unknown cells may
+    happen by that chance are not told of, those of identifiers among them.
+
+    Args:
+        preprocessor: What was learnt on the training rows.
+        table: Rows to predict.
+        matrix: What the preprocessor makes of them.
+        num_rows: Training rows.
+    """
+    found = []
+    frame = preprocessor.framed(table)
+    for index, column in enumerate(preprocessor.used):
+        if not isinstance(column, CategoryColumn) or not _may_be_unknown(column, matrix[:, index]):
+            continue
+        known = _known(column, preprocessor.columns)
+        names = category_names(frame.iloc[:, column.position], boolean=column.kind == "boolean")
+        present = names[~pd.isna(names)]
+        chance = min(1.0, len(known) / num_rows) ** len(present) if known else 1.0
+        if chance <= MOST_CHANCE and np.isnan(looked_up(present, dict.fromkeys(known, 0.0))).all():
+            nearest = get_close_matches(present[0], list(known), n=1, cutoff=0.0)[0]
+            found.append(f"{column.name!r} ({present[0]!r} here, {nearest!r} in training)")
+    if found:
+        warn_user(
+            f"No value is known from the training table in columns {shown(found)}: all count as "
+            "one unknown category. Write them as they were written in training."
+        )
+
+
+def _may_be_unknown(column: CategoryColumn, codes: Float32Array) -> bool:
+    """Whether all present cells, and enough of them, have the code of unknown categories."""
+    present = codes[~np.isnan(codes)]
+    present = present if column.missing is None else present[present != column.missing]
+    return len(present) >= FEWEST_CELLS and bool((present == column.other).all())
+
+
+def _known(column: CategoryColumn, records: Sequence[Column]) -> Collection[str]:
+    """All categories of the training rows; none where not all of them are kept."""
+    if column.other == UNSEEN:
+        return column.codes
+    for record in records:
+        if record.position == column.position:
+            if isinstance(record, RateColumn) and len(record.rates) < MAX_RATES:
+                return record.rates
+            if isinstance(record, CountedRateColumn) and len(record.places) < MOST_COUNTED:
+                return record.places
+    return ()
