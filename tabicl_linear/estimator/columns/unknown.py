@@ -35,21 +35,25 @@ def warn_of_unknown(
         matrix: What the preprocessor makes of them.
         num_rows: Training rows.
     """
-    found = []
-    frame = preprocessor.framed(table)
-    for index, column in enumerate(preprocessor.used):
-        if not isinstance(column, CategoryColumn) or not _may_be_unknown(column, matrix[:, index]):
-            continue
+    suspects = [
+        column
+        for column, codes in zip(preprocessor.used, matrix.T, strict=True)
+        if isinstance(column, CategoryColumn) and _may_be_unknown(column, codes)
+    ]
+    if not suspects:  # the table need not be read again
+        return
+    unknown, frame = list[str](), preprocessor.framed(table)
+    for column in suspects:
         known = _known(column, preprocessor.columns)
         names = category_names(frame.iloc[:, column.position], boolean=column.kind == "boolean")
         present = names[~pd.isna(names)]
         chance = min(1.0, len(known) / num_rows) ** len(present) if known else 1.0
         if chance <= MOST_CHANCE and np.isnan(looked_up(present, dict.fromkeys(known, 0.0))).all():
             nearest = get_close_matches(present[0], list(known), n=1, cutoff=0.0)[0]
-            found.append(f"{column.name!r} ({present[0]!r} here, {nearest!r} in training)")
-    if found:
+            unknown.append(f"{column.name!r} ({present[0]!r} here, {nearest!r} in training)")
+    if unknown:
         warn_user(
-            f"No value is known from the training table in columns {shown(found)}: all count as "
+            f"No value is known from the training table in columns {shown(unknown)}: all count as "
             "one unknown category. Write them as they were written in training."
         )
 
