@@ -53,7 +53,7 @@ def test_date_of():
         (["2024-05-06", "2024-05-06T00:00"], pd.Series([pd.Timestamp(2024, 5, 6)]), [np.nan]),
         (["a  b", "x"], pd.Series([" a b", "x ", "X"], dtype="str"), [0, 1, np.nan]),
         (["x", "x "], pd.Series([" x"], dtype="str"), [np.nan]),
-        (["caf\u00e9"], pd.Series(["cafe\u0301"], dtype="str"), [0]),
+        (["\u00e9"], pd.Series(["e\u0301"], dtype="str"), [0]),
         (["inf", "nan text"], pd.Series(["Infinity"], dtype="str"), [np.nan]),
         (
             ["12345678901234567890"],
