@@ -34,8 +34,8 @@ $(STAMP): pyproject.toml constraints.txt setup.py $(wildcard tabicl_linear/backe
 demo: $(STAMP) ## pretrain a small DeltaNet on synthetic tables, score real tables, draw figures
 	$(BIN)/python -m experiments.demo.run --output runs/demo
 
-# Hours on two cores; stopped, it goes on where it was. The model of `make demo` is scored where its
-# checkpoint is there.
+# Hours on two cores; stopped, it goes on where it was. What was scored once is kept in experiments/results/measured and not
+# scored again. The model of `make demo` is scored where its checkpoint is there.
 TABLES ?= ../shared/data/real
 DEMO   ?= $(wildcard runs/demo/version_0/last.ckpt)
 results: $(STAMP) ## score models and baselines on the real tables in TABLES, write docs/results

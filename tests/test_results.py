@@ -55,7 +55,13 @@ def call(tables, folder, *options, baselines=BASELINES):
     return results.main(
         [
             *("--tables", str(tables), "--output", str(folder / "out"), "--threads", "1"),
-            *("--page", str(folder / "page" / "benchmarks.md"), "--baseline", *baselines),
+            *(
+                "--page",
+                str(folder / "page" / "benchmarks.md"),
+                "--measured",
+                str(folder / "measured"),
+            ),
+            *("--baseline", *baselines),
             *map(str, options),
         ]
     )
@@ -83,7 +89,10 @@ class TestPage:
         text = page(made)
         assert "python -m experiments.results.run --tables" in text
         assert text.count("\ntabicl-linear evaluate --benchmark folder:") == 10
-        assert re.search(r"commit ([0-9a-f]{12}(-dirty)?|unknown); \d{4}-", text)
+        machine = (
+            r"\n- `cc18-logistic_regression`: .+; commit ([0-9a-f]{12}(-dirty)?|unknown); \d{4}-"
+        )
+        assert re.search(machine, text)
         assert re.search(r"`default` \(SHA-256 [0-9a-f]{12} trees='auto'\)", text)
         assert re.search(r"`network` \(SHA-256 [0-9a-f]{12} trees=False\)", text)
         assert "`logistic_regression` (sklearn " in text
@@ -146,13 +155,15 @@ class TestPage:
 
 @pytest.mark.usefixtures("blank_figures")
 class TestGoingOn:
-    def test_nothing_is_scored_twice(self, made, tables, weights, monkeypatch):
-        trials = sorted((made / "out").glob("*/trials/*.json"))
-        before = [path.stat().st_mtime_ns for path in trials]
+    def test_nothing_is_scored_twice(self, made, tables, weights, monkeypatch, tmp_path):
+        shutil.copytree(made / "measured", tmp_path / "measured")
         monkeypatch.setitem(WEIGHTS, DEFAULT, weights[0])
-        assert call(tables, made, "--demo", weights[1]) == 0
-        assert [path.stat().st_mtime_ns for path in trials] == before
-        assert len(trials) == 3 * 5 * 5
+        assert call(tables, tmp_path, "--demo", weights[1]) == 0
+        assert not (tmp_path / "out").exists()  # what is kept is enough
+        assert page(tmp_path).count("\n- `") == 10
+        assert {
+            path.name for path in (tmp_path / "measured" / "cc18-logistic_regression").iterdir()
+        } == {*("results.csv", "evaluation.json", "machine.txt")}
 
     def test_new_default_weights_are_scored_beside_the_old_baselines(
         self, made, tables, weights, monkeypatch, tmp_path
@@ -195,13 +206,14 @@ class TestUnfinished:
         missing = ", ".join([DEFAULT, "network", *BASELINES, "catboost"])
         assert f"> tabarena: not scored yet: {missing}." in text
         assert "> Nothing is missing" not in text
+        assert "- `cc18-logistic_regression`: unfinished" in text
         assert "Not known yet: no table has scores of `default`" in text
 
     def test_a_fold_that_is_missing_is_listed(self, made, tables, weights, monkeypatch, tmp_path):
         shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-        path = tmp_path / "out" / "cc18" / "results.csv"
+        path = tmp_path / "measured" / "cc18-logistic_regression" / "results.csv"
         frame = pd.read_csv(path)
-        gone = (frame["model"] == BASELINES[0]) & (frame["dataset"] == "two") & (frame["fold"] == 3)
+        gone = (frame["dataset"] == "two") & (frame["fold"] == 3)
         frame[~gone].to_csv(path, index=False)
         monkeypatch.setitem(WEIGHTS, DEFAULT, weights[0])
         assert call(tables, tmp_path, "--demo", weights[1], "--page-only") == 0

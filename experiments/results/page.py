@@ -28,6 +28,8 @@ DRAWN = ("roc_auc", "log_loss")
 """Metrics with figures."""
 SCORES, PAIRS = "scores.csv", "pairs.csv"
 """Files of the numbers that are not rounded."""
+MACHINE = "machine.txt"
+"""In a kept folder of results: machine, commit and date at the end of scoring."""
 
 
 class Made(NamedTuple):
@@ -35,12 +37,10 @@ class Made(NamedTuple):
 
     Attributes:
         command: Its command line.
-        machine: And commit, in a line.
         evaluations: Arguments of the calls of `tabicl-linear evaluate`.
     """
 
     command: str
-    machine: str
     evaluations: Sequence[Sequence[str]]
 
 
@@ -114,7 +114,8 @@ def _how(folders: Sequence[Path], made: Made) -> str:
         "better than another only where their letters differ, otherwise level with it. This page "
         "and its figures are written by a command, not by hand:\n\n"
         f"    {made.command}\n\n"
-        f"On: {made.machine}. The command scores what is not scored yet by\n\n```\n{calls}\n```\n\n"
+        f"It scores what is not scored yet by\n\n```\n{calls}\n```\n\n"
+        f"{_machines(folders)}\n\n"
         f"What was scored: {'; '.join(f'`{name}` {text}' for name, text in identities.items())}. "
         f"Libraries: {_versions(about)}. Wall-clock seconds depend on what else the machine did; "
         "CPU seconds hardly do.\n\n"
@@ -122,6 +123,16 @@ def _how(folders: Sequence[Path], made: Made) -> str:
         f"and not rounded; [{PAIRS}]({PAIRS}) every pair of models in every metric, with p before "
         "and after Holm's correction."
     )
+
+
+def _machines(folders: Sequence[Path]) -> str:
+    """Where each folder was scored, and by which commit, as a list."""
+    lines = []
+    for folder in folders:
+        path = folder / MACHINE
+        machine = path.read_text(encoding="utf-8").strip() if path.is_file() else "unfinished"
+        lines.append(f"- `{folder.name}`: {machine}")
+    return "\n".join(lines)
 
 
 def _identity(text: str) -> str:

@@ -2,15 +2,17 @@
 
     python -m experiments.results.run --tables FOLDER [--demo CHECKPOINT] --output runs/results
 
-If stopped, the same command continues where it was; what is scored is not scored again. Weights,
-and baselines with options of this project, have a folder of results for each checksum, so that new
-ones are scored beside what is there already. Changes of code are not detected: take another
---output after one. `network` is the default without its trees.
+If stopped, the same command continues where it was. What is scored whole is kept in the repository
+(`experiments/results/measured`) and not scored again until its folder is deleted: after a change
+of code that changes scores, delete those of its models. Weights, and baselines with options of
+this project, have a folder for each checksum, so that new ones are scored beside what is there
+already. `network` is the default without its trees.
 """
 
 import argparse
 import hashlib
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,19 +20,20 @@ from typing import NamedTuple
 
 import torch
 
-from experiments.results.page import Made, page
+from experiments.results.page import MACHINE, Made, page
 from tabicl_linear.cli.evaluate import main as evaluate
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.evaluation.baselines import BASELINES as KNOWN
 from tabicl_linear.evaluation.baselines import options_checksum
 from tabicl_linear.evaluation.benchmarks import folder_benchmark
-from tabicl_linear.evaluation.evaluation import RESULTS
-from tabicl_linear.files import written_whole
+from tabicl_linear.evaluation.evaluation import EVALUATION, RESULTS
+from tabicl_linear.files import folder_written_whole, written_whole
 from tabicl_linear.machine import describe, sentence
 from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results" / "benchmarks.md"
+MEASURED = Path(__file__).parent / "measured"
 NETWORK = "network"
 SUITES = {"openml-cc18-30": "cc18", "tabarena": "tabarena"}
 """Suites of the folder of tables, and the folders of their results."""
@@ -64,24 +67,16 @@ def evaluations(arguments: argparse.Namespace) -> list[Evaluation]:
             option = ["--model", source if model == source else f"{model}={source}"]
             option += ["--arguments", model, "trees=false"] if model != DEFAULT else []
             suites.append(Evaluation(suite, folder, [*shared, *option]))
-        for end, baselines in _by_folder(arguments.baseline).items():
-            folder = arguments.output / f"{name}{end}"
-            suites.append(Evaluation(suite, folder, [*shared, "--baseline", *baselines]))
+        for baseline in arguments.baseline:
+            checksum = options_checksum(baseline) if baseline in KNOWN else None
+            folder = arguments.output / "-".join(filter(None, (name, baseline, checksum)))
+            suites.append(Evaluation(suite, folder, [*shared, "--baseline", baseline]))
     resources = ["--jobs", str(arguments.jobs)]
     resources += ["--threads", str(arguments.threads)] if arguments.threads else []
     return [
         one._replace(arguments=[*one.arguments, "--output", str(one.folder), *resources])
         for one in suites
     ]
-
-
-def _by_folder(baselines: Sequence[str]) -> dict[str, list[str]]:
-    """Baselines that share a folder of results, by the end of its name."""
-    names: dict[str, list[str]] = {}
-    for name in baselines:
-        checksum = options_checksum(name) if name in KNOWN else None
-        names.setdefault(f"-{name}-{checksum}" if checksum else "", []).append(name)
-    return names
 
 
 def _checksum(source: str) -> str:
@@ -102,9 +97,11 @@ def run(arguments: argparse.Namespace, command: str) -> int:
     calls = evaluations(arguments)
     # Before hours of work, and before the page itself changes the checkout.
     benchmarks = [folder_benchmark(arguments.tables, suite) for suite in SUITES]
-    made = Made(command, sentence(describe(torch.device("cpu"))), [x.arguments for x in calls])
-    codes = [0] if arguments.page_only else [evaluate(one.arguments) for one in calls]
-    folders = [one.folder for one in calls if (one.folder / RESULTS).is_file()]
+    made = Made(command, [x.arguments for x in calls])
+    codes = [0] if arguments.page_only else [_score(one, arguments.measured) for one in calls]
+    kept = {one.folder: arguments.measured / one.folder.name for one in calls}
+    places = [kept[one] if (kept[one] / RESULTS).is_file() else one for one in kept]
+    folders = [place for place in places if (place / RESULTS).is_file()]
     if not folders:
         raise DataError(f"{arguments.output} holds no results yet; run without --page-only.")
     models = [DEFAULT, NETWORK, *(["demo"] if arguments.demo else [])]
@@ -119,6 +116,23 @@ def run(arguments: argparse.Namespace, command: str) -> int:
     return max(codes)
 
 
+def _score(one: Evaluation, measured: Path) -> int:
+    """Score what is not kept, and keep it; 1 if any trial failed, else 0."""
+    kept = measured / one.folder.name
+    if (kept / RESULTS).is_file():
+        print(f"kept: {kept}")
+        return 0
+    code = evaluate(one.arguments)
+    if code == 0:
+        measured.mkdir(parents=True, exist_ok=True)
+        with folder_written_whole(kept) as partial:
+            for name in (RESULTS, EVALUATION):
+                shutil.copy(one.folder / name, partial)
+            machine = sentence(describe(torch.device("cpu")))
+            (partial / MACHINE).write_text(f"{machine}\n", encoding="utf-8")
+    return code
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0 with the page written, 1 if trials failed; 2 for input that cannot be used."""
     argv = sys.argv[1:] if argv is None else list(argv)
@@ -129,6 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--demo", type=Path, help="checkpoint of `make demo`")
     parser.add_argument("--baseline", nargs="+", default=list(BASELINES), metavar="NAME")
     parser.add_argument("--output", type=Path, default=Path("runs/results"))
+    parser.add_argument("--measured", type=Path, default=MEASURED, help="what is scored whole")
     parser.add_argument("--page", type=Path, default=PAGE, help="figures and numbers lie beside it")
     parser.add_argument(
         "--page-only", action="store_true", help="from the results that are there; score nothing"
