@@ -1,13 +1,14 @@
 """The verbs that train and score."""
 
+import copy
 import json
 import sys
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
-import yaml
 from lightning.pytorch import Trainer
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
@@ -25,7 +26,7 @@ from tabicl_linear.cli.trainer_options import (
     with_run_loggers,
     with_whole_files,
 )
-from tabicl_linear.config import PROBES, ConfigCLI
+from tabicl_linear.config import LINKS, PROBES, ConfigCLI
 from tabicl_linear.config_messages import OBJECTIONS, raised_by, reason
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.signals import STOP_SIGNALS, handled
@@ -56,10 +57,12 @@ class PretrainingCLI(ConfigCLI):
     @cached_property
     def plain_config(self) -> dict[str, Any]:
         """The config of the verb as plain data, without what a new run must not inherit."""
-        parser = self._parser(self.subcommand)
-        config = self.config[self.subcommand].clone()
-        plain = yaml.safe_load(parser.dump(config, skip_none=False))
-        return {k: v for k, v in plain.items() if k not in GIVEN_ANEW}
+        self._dump_config()
+        plain = copy.deepcopy({k: v for k, v in self.config_dump.items() if k not in GIVEN_ANEW})
+        for target in LINKS:  # each follows from another option
+            *sections, name = target.split(".")
+            del reduce(getitem, sections, plain)[name]
+        return plain
 
     def before_instantiate_classes(self) -> None:
         """Refuse invalid options before anything is built."""

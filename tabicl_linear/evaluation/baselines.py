@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -209,5 +210,11 @@ def _installed(name: str, baseline: Baseline) -> str:
             f"pip install {what}."
         )
     # The distribution may have another name than the module, such as xgboost-cpu.
-    (distribution, *_) = metadata.packages_distributions()[baseline.package]
+    (distribution, *_) = _distributions()[baseline.package]
     return metadata.version(distribution)
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Installed distributions by the modules in them, for which every file of all is looked at."""
+    return metadata.packages_distributions()
