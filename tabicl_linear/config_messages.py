@@ -278,7 +278,7 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     (r'Parser key "(.*?)": Expected a dot import path string: (.*)', _no_class),
     (r'Parser key "(.*?)": .*has no attribute .*Got value: (.*)', _no_class),
     (
-        r"Parser key \"(.*?)\": .*Expected '(.*?)' to be a subclass of (?:<class ')?(\w+)",
+        r"Parser key \"(.*?)\": .*Expected '(.*?)' to be a subclass of (?:<class '|Union\[)?(\w+)",
         _other_class,
     ),
     (r'Parser key "(.*?)": .*Subtypes: \[(.*)\] Errors: .*Given value: (.*)', _wrong_value),

@@ -30,12 +30,12 @@ ONE_SIGNAL_SECONDS = 1.0
 """Seconds within which signals count as one: launchers repeat those of the process group."""
 
 
-class StoppedBySignal(BaseException):
-    """The process was asked to stop; the exit code is 128 + `signum`."""
+class StoppedBySignal(SystemExit):
+    """The process was asked to stop; the exit code is 128 + `signum`, of a forked one, too."""
 
     def __init__(self, signum: int, message: str) -> None:
         super().__init__(message)
-        self.signum = signum
+        self.signum, self.code = signum, 128 + signum
 
 
 class RunCheckpoint(Checkpoint):

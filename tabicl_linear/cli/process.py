@@ -1,19 +1,42 @@
 """Process behaviour of the training verbs: signals, warnings, log lines."""
 
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from logging.handlers import MemoryHandler
+from multiprocessing import active_children
+from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+
+from torch.multiprocessing import ProcessExitedException
 
 from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
+from tabicl_linear.signals import STOP_SIGNALS
 
 
-def raise_stopped(signum: int, frame: FrameType | None) -> NoReturn:
-    """Let a signal end the program cleanly outside training, too."""
-    raise StoppedBySignal(signum, f"Stopped by {signal.Signals(signum).name}.")
+def raise_stopped(signum: int, frame: FrameType | None) -> None:
+    """Let a signal end the program cleanly outside training, too.
+
+    Processes of a training that this one has forked get the signal, and it ends after them.
+    """
+    forked = [process.pid for process in active_children() if not process.daemon]
+    for process in filter(None, forked):
+        os.kill(process, signum)
+    if not forked:
+        raise StoppedBySignal(signum, f"Stopped by {signal.Signals(signum).name}.")
+
+
+def check_stopped(error: Exception, checkpoint: Path) -> None:
+    """Raise `StoppedBySignal` if that is how a forked process ended, of which it says its code."""
+    codes = {128 + signum: signum for signum in STOP_SIGNALS}
+    if isinstance(error, ProcessExitedException) and error.exit_code in codes:
+        signum = codes[error.exit_code]
+        said = f"Stopped by {signum.name}"
+        if checkpoint.exists():
+            said += f"; resume with: tabicl-linear fit --ckpt_path {checkpoint}"
+        raise StoppedBySignal(signum, said) from error
 
 
 @contextmanager

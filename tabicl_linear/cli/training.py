@@ -14,9 +14,9 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from tabicl_linear.callbacks.provenance import Provenance
-from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
+from tabicl_linear.callbacks.run_checkpoint import LAST, StoppedBySignal
 from tabicl_linear.cli.launch import Launch, LostProcess, error_of_forked, limited
-from tabicl_linear.cli.process import log_lines, raise_stopped, show_log_lines
+from tabicl_linear.cli.process import check_stopped, log_lines, raise_stopped, show_log_lines
 from tabicl_linear.cli.resume import GIVEN_ANEW, Resume, option_value
 from tabicl_linear.cli.run_folder import RunFolder
 from tabicl_linear.cli.trainer_options import (
@@ -140,6 +140,7 @@ class PretrainingCLI(ConfigCLI):
                     raise LostProcess(error) from error
                 raise
             except (ProcessExitedException, ProcessRaisedException) as error:
+                check_stopped(error, self.run_folder.path / LAST)
                 kinds = (NonFiniteTraining, ConfigError, CheckpointError)
                 if (cause := error_of_forked(error, *kinds)) is None:
                     raise

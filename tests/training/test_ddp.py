@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from command_line import CONFIGS
+from command_line import CONFIGS, UNSEEN
 
 from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
@@ -141,6 +141,20 @@ def test_a_loss_of_a_forked_process_that_is_not_finite_is_one_line(fit, capfd):
     said = capfd.readouterr().err.splitlines()
     assert not any("Traceback" in line for line in said)
     assert said[-1].startswith("tabicl-linear fit: The loss is ")
+
+
+def test_a_signal_to_the_process_that_has_forked_the_others_stops_all(forked, tiny, tmp_path):
+    def command(words):
+        return main(["fit", *words])
+
+    options = ("--trainer.max_steps", 100_000, "--trainer.default_root_dir", tmp_path)
+    run = forked(command, *tiny, *FORKED, *UNSEEN, *options, "--checkpoint.every_n_steps", 1)
+    last = tmp_path / "version_0" / "last.ckpt"
+    run.wait_until(last.exists)
+    os.kill(run.pid, signal.SIGTERM)
+    assert run.wait() == 143
+    assert not any("Traceback" in line for line in run.said())
+    assert run.said()[-1].endswith(f"SIGTERM; resume with: tabicl-linear fit --ckpt_path {last}")
 
 
 def launch(*options, root, launcher=(sys.executable,)):
