@@ -28,7 +28,7 @@ DRAWN = ("roc_auc", "log_loss")
 """Metrics with figures."""
 SCORES, PAIRS = "scores.csv", "pairs.csv"
 """Files of the numbers that are not rounded."""
-MACHINE = "machine.txt"
+MACHINE = "machine.json"
 """In a kept folder of results: machine, commit and date at the end of scoring."""
 
 
@@ -109,8 +109,8 @@ def _how(folders: Sequence[Path], made: Made) -> str:
     return (
         "The paper's protocol on real tables ([evaluation.md](../evaluation.md)), with the "
         "statistics of [report.md](../report.md). Recipes were chosen on other tables; those "
-        "of OpenML-CC18 were looked at four times meanwhile, and three times since trees are the "
-        "default, those of TabArena once each, so they are not quite unseen. A model is called "
+        "of OpenML-CC18 were looked at four times meanwhile, and four times since trees are the "
+        "default, those of TabArena twice each, so they are not quite unseen. A model is called "
         "better than another only where their letters differ, otherwise level with it. This page "
         "and its figures are written by a command, not by hand:\n\n"
         f"    {made.command}\n\n"
@@ -126,13 +126,17 @@ def _how(folders: Sequence[Path], made: Made) -> str:
 
 
 def _machines(folders: Sequence[Path]) -> str:
-    """Where each folder was scored, and by which commit, as a list."""
-    lines = []
+    """By which commit, where and when folders were scored, as a list."""
+    names: dict[str, list[str]] = {}
     for folder in folders:
         path = folder / MACHINE
-        machine = path.read_text(encoding="utf-8").strip() if path.is_file() else "unfinished"
-        lines.append(f"- `{folder.name}`: {machine}")
-    return "\n".join(lines)
+        place = "not scored whole yet"
+        if path.is_file():
+            machine = json.loads(path.read_text(encoding="utf-8"))
+            commit = machine["git_commit"] or "unknown"
+            place = f"commit {commit}, {machine['date'][:10]}, {machine['cpu']}"
+        names.setdefault(place, []).append(f"`{folder.name}`")
+    return "\n".join(f"- {place}: {', '.join(of_it)}" for place, of_it in names.items())
 
 
 def _identity(text: str) -> str:

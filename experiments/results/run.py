@@ -11,6 +11,7 @@ already. `network` is the default without its trees.
 
 import argparse
 import hashlib
+import json
 import shlex
 import shutil
 import sys
@@ -28,7 +29,7 @@ from tabicl_linear.evaluation.baselines import options_checksum
 from tabicl_linear.evaluation.benchmarks import folder_benchmark
 from tabicl_linear.evaluation.evaluation import EVALUATION, RESULTS
 from tabicl_linear.files import folder_written_whole, written_whole
-from tabicl_linear.machine import describe, sentence
+from tabicl_linear.machine import describe
 from tabicl_linear.shipped import DEFAULT, checkpoint_path
 
 ROOT = Path(__file__).parents[2]
@@ -128,8 +129,8 @@ def _score(one: Evaluation, measured: Path) -> int:
         with folder_written_whole(kept) as partial:
             for name in (RESULTS, EVALUATION):
                 shutil.copy(one.folder / name, partial)
-            machine = sentence(describe(torch.device("cpu")))
-            (partial / MACHINE).write_text(f"{machine}\n", encoding="utf-8")
+            machine = describe(torch.device("cpu"))
+            (partial / MACHINE).write_text(json.dumps(machine, indent=1) + "\n", encoding="utf-8")
     return code
 
 
