@@ -4,6 +4,7 @@ import inspect
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tqdm import tqdm
@@ -12,10 +13,13 @@ MOST_SHOWN = 10
 """Column names in a message."""
 
 _PACKAGE = __name__.partition(".")[0]
+_IS_SILENT = ContextVar("_IS_SILENT", default=False)
 
 
 def warn_user(text: str) -> None:
     """Warn at the line that called this package, however deep inside it the reason was found."""
+    if _IS_SILENT.get():
+        return
     # skip_file_prefixes of warnings.warn would do this, from Python 3.12 on.
     frame, level = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
@@ -25,10 +29,15 @@ def warn_user(text: str) -> None:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """No warnings: of a fit on the rows of another one, which tells of them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    """No warnings: of a fit on the rows of another one, which tells of them.
+
+    Filters of warnings would be those of all threads, also afterwards.
+    """
+    token = _IS_SILENT.set(True)
+    try:
         yield
+    finally:
+        _IS_SILENT.reset(token)
 
 
 def shown(names: Sequence[Any]) -> str:

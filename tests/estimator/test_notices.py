@@ -1,5 +1,6 @@
 """Warnings about a table point at the line of the user who gave it."""
 
+import threading
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ import tiny_model
 
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.estimator.learners.chosen_trees import divisions
+from tabicl_linear.estimator.notices import silenced, warn_user
 
 
 def table():
@@ -66,3 +68,17 @@ def test_a_wide_table_is_told_of_once_though_a_network_reads_it_too():
     with pytest.warns(UserWarning, match="has 101 usable columns and the model takes 100") as told:
         TabICLLinearClassifier().fit(x, np.arange(60) % 2)
     assert len(told) == 1
+
+
+def test_only_the_thread_that_is_silenced_is():
+    """Filters of warnings are those of the process, and lost where threads change them."""
+    with pytest.warns(UserWarning) as told:
+        before = list(warnings.filters)
+        with silenced():
+            warn_user("here")
+            other = threading.Thread(target=warn_user, args=["elsewhere"])
+            other.start()
+            other.join()
+            assert warnings.filters == before
+        warn_user("here again")
+    assert [str(one.message) for one in told] == ["elsewhere", "here again"]

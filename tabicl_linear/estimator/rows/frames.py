@@ -26,7 +26,7 @@ _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def from_other_library(values: Any) -> Any:
-    """A frame or column of polars or Arrow as one of pandas; a masked array with NaN or None.
+    """A frame or column of polars or Arrow as one of pandas; a masked array with NaN.
 
     Anything else is returned as it is.
 
@@ -36,7 +36,7 @@ def from_other_library(values: Any) -> Any:
     if isinstance(values, np.ma.MaskedArray):
         is_number = values.dtype.kind in "biuf"
         plain: Any = values.astype(np.float64 if is_number else object)
-        return plain.filled(np.nan if is_number else None)
+        return plain.filled(np.nan)  # None would stand for NumPy's own filling, "?"
     kind = type(values)
     library = kind.__module__.partition(".")[0]
     if library not in CONVERTED:

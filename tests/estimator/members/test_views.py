@@ -1,4 +1,6 @@
 import logging
+import threading
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -90,6 +92,23 @@ def test_power_columns_is_yeo_johnson_on_numeric_columns_only():
     expected = PowerTransformer().fit_transform(matrix.astype(np.float64))
     np.testing.assert_allclose(out[:, [0, 2]], expected[:, [0, 2]], atol=1e-5)
     np.testing.assert_array_equal(out[:, 1], matrix[:, 1])
+    assert power.skipped == {}
+
+
+def test_warnings_of_other_threads_do_not_count_as_those_of_a_transform():
+    fitted = threading.Event()
+
+    def other_thread():
+        while not fitted.wait(0.001):
+            warnings.warn("of something else", UserWarning, stacklevel=1)
+
+    matrix = np.random.default_rng(0).lognormal(size=(100, 20)).astype(np.float32)
+    with pytest.warns(UserWarning, match="something else"):
+        other = threading.Thread(target=other_thread, daemon=True)
+        other.start()
+        power = PowerColumns().fit(matrix, np.zeros(20, dtype=bool))
+        fitted.set()
+        other.join()
     assert power.skipped == {}
 
 

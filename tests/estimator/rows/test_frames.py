@@ -84,6 +84,8 @@ class TestOtherLibraries:
         masked = np.ma.masked_array(table, mask)
         expected = fitted(missing).predict_proba(missing)
         np.testing.assert_array_equal(fitted(masked).predict_proba(masked), expected)
+        texts = np.ma.masked_array(np.where(table > 0, "u", "v"), mask)
+        np.testing.assert_array_equal(pd.isna(from_other_library(texts)), mask)
 
     def test_everything_else_is_returned_as_it_is(self):
         for values in ([1], np.zeros(2), pd.DataFrame(), None, "text"):
