@@ -15,7 +15,8 @@ from experiments.solved_head.honest_trees import Honest
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
-from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
+from tabicl_linear.estimator.arrays import IntArray
+from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import OPTIONS, ChosenTrees
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     HALVES,
@@ -126,13 +127,13 @@ class RowsWithLearned:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def fixed(self, rows: Indices) -> Float[Tensor, "n f"]:
+    def fixed(self, rows: IntArray) -> Float[Tensor, "n f"]:
         """Fixed features of solved rows and, behind them, learned ones."""
         own = self._learned[torch.from_numpy(np.searchsorted(self._part.solving, rows))]
         pair = [own, torch.zeros_like(own)] if self._side == 0 else [torch.zeros_like(own), own]
         return torch.cat([self._rows.fixed(rows), *pair], dim=1)
 
-    def leaf_rows(self, rows: Indices, trees: Trees) -> LeafRows:
+    def leaf_rows(self, rows: IntArray, trees: Trees) -> LeafRows:
         """Some rows as a regression on these trees takes them."""
         leaves = trees.of_rows(self.standardised(rows))
         return LeafRows(leaves, self.fixed(rows), self.one_hot(rows).float())
@@ -163,12 +164,12 @@ class SolvedForm(NamedTuple):
 
     solution: Solution
     sets: Sequence[FeatureSet]
-    indices: Indices
+    indices: IntArray
     left_out: Float[Tensor, "s y"]
 
 
 def closed_form(
-    rows: TaskRows | RowsWithLearned, sets: Sequence[FeatureSet], solving: Indices
+    rows: TaskRows | RowsWithLearned, sets: Sequence[FeatureSet], solving: IntArray
 ) -> SolvedForm:
     """Regressions on some rows, and what they say of the sample, each row by all others."""
 

@@ -41,12 +41,8 @@ def error_of_forked(
 ) -> Exception | None:
     """Why a process ended that the first one had forked, which knows it as text alone.
 
-    Args:
-        error: Ends with the line of the error, after a traceback, or is a line on a signal.
-        kinds: Errors made from one text.
-
-    Returns:
-        An error of one of the kinds, or `LostProcess`; None if it was another.
+    The text ends with the line of the error, after a traceback, or is a line on a signal. Returns
+    an error of one of the kinds, made from one text, or `LostProcess`; None if it was another.
     """
     line = str(error).strip().rpartition("\n")[2]
     name, _, text = line.partition(": ")
@@ -92,18 +88,18 @@ class Launch(NamedTuple):
 
     def completed(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The trainer's options, with those at their defaults filled in."""
-        filled = dict(options)
-        if filled["devices"] == "auto":
-            filled["devices"] = self.per_node
-        if filled["num_nodes"] == 1:
-            filled["num_nodes"] = self.nodes
-        if filled["strategy"] == "auto" and self.per_node * self.nodes > 1:
-            filled["strategy"] = "ddp"
-        if self.by_slurm and filled["plugins"] is None:
+        complete = dict(options)
+        if complete["devices"] == "auto":
+            complete["devices"] = self.per_node
+        if complete["num_nodes"] == 1:
+            complete["num_nodes"] = self.nodes
+        if complete["strategy"] == "auto" and self.per_node * self.nodes > 1:
+            complete["strategy"] = "ddp"
+        if self.by_slurm and complete["plugins"] is None:
             # Our own checkpoint is taken at the end of an accumulation window, and a resume looks
             # for it; neither holds for Lightning's. The batch script requeues (docs/cluster.md).
-            filled["plugins"] = [SLURMEnvironment(auto_requeue=False)]
-        return filled
+            complete["plugins"] = [SLURMEnvironment(auto_requeue=False)]
+        return complete
 
 
 def limited(strategy: Any, minutes: float) -> Strategy:

@@ -44,12 +44,9 @@ OWN_SCHEDULES = tuple(
 
 
 class Resume(NamedTuple):
-    """What a checkpoint says about its run.
+    """What the checkpoint in `path` says about its run, after optimiser steps.
 
     Attributes:
-        path: The checkpoint.
-        config: Its config tree.
-        step: Optimiser steps taken.
         batches: Batches used, as counted by the training loop.
         averaged: Whether it holds averaged weights in addition to the trained ones, from which
             training resumes.

@@ -66,10 +66,6 @@ PAGES = {
 def run(verb: str, options: list[str]) -> int:
     """Show the help, or train, resume or score; return the exit code.
 
-    Args:
-        verb: A key of `PAGES`.
-        options: Command line after it.
-
     Raises:
         ConfigError: Options that do not fit.
         CheckpointError: A checkpoint that cannot be loaded.

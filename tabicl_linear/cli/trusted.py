@@ -38,38 +38,36 @@ MODE = words("min", "max")
 Named = Mapping[str, Mapping[str, Allowed]]
 Group = tuple[str, dict[str, dict[str, Allowed]]]
 
+
+def of_numbers(*names: str) -> dict[str, dict[str, Allowed]]:
+    """Classes all of whose arguments are numbers."""
+    return {name: {} for name in names}
+
+
+LOGS = {"save_dir": FOLDER, "name": NAME, "version": NAME, "prefix": NAME}
 OPTIMISERS: Group = (
     "torch.optim",
-    {
-        name: {}
-        for name in (
-            *("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam"),
-            *("RAdam", "RMSprop", "Rprop", "SGD"),
-        )
-    },
+    of_numbers(
+        *("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam"),
+        *("RAdam", "RMSprop", "Rprop", "SGD"),
+    ),
 )
 SCHEDULES: Group = (
     "torch.optim.lr_scheduler",
     {
-        "ConstantLR": {},
-        "CosineAnnealingLR": {},
-        "CosineAnnealingWarmRestarts": {},
+        **of_numbers("ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts"),
+        **of_numbers("ExponentialLR", "LinearLR", "MultiStepLR", "PolynomialLR", "StepLR"),
         "CyclicLR": {
             "mode": words("triangular", "triangular2", "exp_range"),
             "scale_mode": words("cycle", "iterations"),
         },
-        "ExponentialLR": {},
-        "LinearLR": {},
-        "MultiStepLR": {},
         "OneCycleLR": {"anneal_strategy": words("cos", "linear")},
-        "PolynomialLR": {},
-        "StepLR": {},
     },
 )
 CALLBACKS: Group = (
     "lightning.pytorch.callbacks",
     {
-        "DeviceStatsMonitor": {},
+        **of_numbers("DeviceStatsMonitor", "ModelSummary", "TQDMProgressBar"),
         "EarlyStopping": {"monitor": NAME, "mode": MODE},
         "GradientAccumulationScheduler": {"scheduling": Allowed(mapping=True)},
         "LearningRateMonitor": {"logging_interval": words("step", "epoch")},
@@ -81,8 +79,6 @@ CALLBACKS: Group = (
             "save_last": words("link"),
             "train_time_interval": DURATION,
         },
-        "ModelSummary": {},
-        "TQDMProgressBar": {},
         "Timer": {
             "duration": Allowed(DURATION.texts, mapping=True),
             "interval": words("step", "epoch"),
@@ -92,11 +88,9 @@ CALLBACKS: Group = (
 LOGGERS: Group = (
     "lightning.pytorch.loggers",
     {
-        "CSVLogger": {"save_dir": FOLDER, "name": NAME, "version": NAME, "prefix": NAME},
-        "TensorBoardLogger": {
-            **{"save_dir": FOLDER, "name": NAME, "version": NAME, "prefix": NAME},
-            **{"sub_dir": NAME, "comment": words(""), "filename_suffix": words("")},
-        },
+        "CSVLogger": LOGS,
+        "TensorBoardLogger": LOGS
+        | {"sub_dir": NAME, "comment": words(""), "filename_suffix": words("")},
     },
 )
 STRATEGIES: Group = (
@@ -119,7 +113,7 @@ PROFILERS: Group = (
 )
 PLUGINS: Group = (
     "lightning.pytorch.plugins.environments",
-    {"LightningEnvironment": {}, "SLURMEnvironment": {}},
+    of_numbers("LightningEnvironment", "SLURMEnvironment"),
 )
 GROUPS = (OPTIMISERS, SCHEDULES, CALLBACKS, LOGGERS, STRATEGIES, PROFILERS, PLUGINS)
 PRECISIONS = (

@@ -28,7 +28,6 @@ from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.notices import progress_bar
 from tabicl_linear.estimator.plan import Plan, checked_plan, resolved_device
-from tabicl_linear.estimator.rows.frames import from_other_library
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces, rows_of_file
@@ -137,8 +136,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             self.fitted_ = fitting.fit(rows, plan, self._learners())
             return self
         with progress_bar("read", num_rows, plan.progress) as bar:
-            counted = _counted(pieces, bar)
-            self.fitted_ = fitting.fit_pieces(counted, plan, self._learners(), classes)
+            pieces = _with_progress(pieces, bar)
+            self.fitted_ = fitting.fit_pieces(pieces, plan, self._learners(), classes)
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -161,9 +160,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         plan = self._plan()
-        scores = self.fitted_.scores(self._queries(X), plan)
-        logarithms: FloatArray = log_softmax(scores, axis=1)
-        return logarithms
+        return np.asarray(log_softmax(self.fitted_.scores(self._queries(X), plan), axis=1))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable class label of each row.
@@ -171,8 +168,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         Raises:
             DataError: The columns are not those of the training table.
         """
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on labelled rows; labels of any form that `fit` takes.
@@ -183,7 +179,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         with warnings.catch_warnings():
             # Of rows to score, most may well be of different classes.
             warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-            labels = checked_labels(from_other_library(y))
+            labels = checked_labels(y)
         return float(super().score(X, labels, sample_weight))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -215,8 +211,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         parameters, fitted = state_file.read(
             Path(path), cls.__name__, model, device=resolved_device(device), dtype=dtype
         )
-        replaced = {} if model is None else {"model": model}
-        classifier = cls(**{**parameters, "device": device, **replaced})
+        given = {"device": device} if model is None else {"device": device, "model": model}
+        classifier = cls(**(parameters | given))
         classifier.fitted_ = fitted
         return classifier
 
@@ -242,12 +238,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:
-    """Refuse arguments of `fit` that are not supported, with the reason.
-
-    Raises:
-        TypeError: An unknown argument.
-        ConfigError: Weights of rows.
-    """
+    """Refuse arguments of `fit` that are not supported, with the reason."""
     for name, value in unsupported.items():
         if name != "sample_weight":
             raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
@@ -259,8 +250,8 @@ def _refuse(unsupported: dict[str, Any]) -> None:
             )
 
 
-def _counted(pieces: Pieces, bar: tqdm) -> Pieces:
-    """The pieces, with progress once each has been used."""
+def _with_progress(pieces: Pieces, bar: tqdm) -> Pieces:
+    """The pieces, each of which counts on the bar once it has been used."""
     for rows in pieces:
         yield rows
         bar.update(len(rows.labels))

@@ -33,23 +33,26 @@ class LongContext(NamedTuple):
     """How a table was read, and why.
 
     Attributes:
-        choice: "full", or "blocks".
-        num_blocks: Contexts that the rows were divided into; 1 for "full".
+        num_blocks: Contexts that the rows were divided into.
         held_out_rows: Rows that both were compared on; 0 where nothing had to be compared.
         full_log_loss: Mean log-loss on these rows of a fit on all others as one context, in nats.
         blocks_log_loss: The same for blocks.
         standard_error: Of the mean difference of the two over the rows.
     """
 
-    choice: Literal["full", "blocks"]
     num_blocks: int
     held_out_rows: int = 0
     full_log_loss: float | None = None
     blocks_log_loss: float | None = None
     standard_error: float | None = None
 
+    @property
+    def choice(self) -> Literal["full", "blocks"]:
+        """How the table was read."""
+        return "blocks" if self.num_blocks > 1 else "full"
 
-FULL = LongContext("full", 1)
+
+FULL = LongContext(1)
 
 
 def check_blocks(num_blocks: int, num_rows: int, longest: int) -> None:
@@ -73,7 +76,6 @@ def better_context(full: FloatArray, blocks: FloatArray, num_blocks: int) -> Lon
     error = float(gains.std(ddof=1) / np.sqrt(len(gains)))
     is_better = gains.mean() > STANDARD_ERRORS * error
     return LongContext(
-        "blocks" if is_better else "full",
         num_blocks if is_better else 1,
         held_out_rows=len(gains),
         full_log_loss=float(full.mean()),

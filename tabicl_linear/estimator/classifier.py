@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError, UnsupportedReadout
 from tabicl_linear.estimator import fitting
@@ -24,8 +24,7 @@ from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
 from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
 from tabicl_linear.estimator.refinement import check_refinable
-from tabicl_linear.estimator.rows.frames import from_other_library
-from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
+from tabicl_linear.estimator.rows.labelled import Rows, checked_rows, with_labels
 from tabicl_linear.estimator.rows.labels import checked_labels, class_codes
 from tabicl_linear.model import InContextModel
 
@@ -207,7 +206,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
             CheckpointError: The model cannot be loaded.
         """
         plan = self._plan()
-        announced = None if classes is None else checked_labels(from_other_library(classes))
+        announced = None if classes is None else checked_labels(classes)
         if not self.__sklearn_is_fitted__():
             rows = checked_rows(X, y, type(self).__name__)
             self.fitted_ = fitting.start(rows, plan, self._learners(), announced)
@@ -270,9 +269,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
 
     def _further_rows(self, X: Any, y: Any) -> Rows:
         """Rows with the columns of the training table, and their labels."""
-        table, labels = self._queries(X), checked_labels(from_other_library(y))
-        check_consistent_length(table, labels)
-        return Rows(table, labels)
+        return with_labels(self._queries(X), y, type(self).__name__)
 
     def _learners(self) -> Learners:
         if not _takes_trees(self):

@@ -27,12 +27,9 @@ NO_SCORES = pd.DataFrame(
 
 @dataclass(frozen=True, eq=False)
 class FittedCompanion:
-    """Members of another learner, which have read the same rows.
+    """Members of another learner, which have read the same rows, with a temperature of their own.
 
-    Attributes:
-        members: The fitted members.
-        temperature: Divides their logits, as `Fitted.temperature`.
-        weight: Of their logits; those of the first members weigh the rest of one.
+    `weight` is that of their logits; those of the first members weigh the rest of one.
     """
 
     members: FittedEnsemble
@@ -50,7 +47,6 @@ class Fitted:
         classes: Class labels, sorted.
         counts: Training rows of each class.
         temperature: Divides the logits: the fixed one, or as calibrated on rows held out.
-        num_rows: Rows read so far.
         long_context: How rows beyond the length of pretraining were read, and why.
         refinement: With `refine`, the passes of every member (see `refinement.refined`).
         prequential: A row for each piece that was scored before it was read.
@@ -63,12 +59,16 @@ class Fitted:
     classes: npt.NDArray[Any]
     counts: IntArray
     temperature: float
-    num_rows: int
     long_context: LongContext = FULL
     refinement: pd.DataFrame | None = None
     prequential: pd.DataFrame = field(default_factory=NO_SCORES.copy)
     held: Rows | None = None
     companion: FittedCompanion | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """Rows read so far."""
+        return int(self.counts.sum())
 
     @property
     def nbytes(self) -> int:
@@ -105,8 +105,7 @@ class Fitted:
 
     def probabilities(self, table: Table, plan: Plan) -> FloatArray:
         """Class probabilities `[rows, classes]`; see `scores`."""
-        probabilities: FloatArray = softmax(self.scores(table, plan), axis=1)
-        return probabilities
+        return np.asarray(softmax(self.scores(table, plan), axis=1))
 
     def on(self, device: str) -> "Fitted":
         """The same with its model and states on `device`."""

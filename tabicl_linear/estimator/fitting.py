@@ -153,7 +153,6 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
         columns=columns,
         members=members,
         counts=fitted.counts + np.bincount(codes, minlength=len(fitted.classes)),
-        num_rows=fitted.num_rows + len(codes),
         prequential=scores,
     )
 
@@ -233,13 +232,9 @@ def _fit_members(
 ) -> Fitted:
     """The recipe: a learner that reads the rows, a temperature, and the members.
 
-    Args:
-        rows: The rows as numbers.
-        plan: What the classifier is asked to do.
-        learner: What reads the rows.
-        table: The rows as they were given; None where they came in pieces.
-        in_order: Whether rows will be added to the states: members write them in their order.
-        spill: Folder for temporary files that hold what grows with the rows, instead of memory.
+    `table` are the rows as they were given; None where they came in pieces. With `in_order` rows
+    will be added to the states, and members write them in their order. `spill` is a folder for
+    temporary files that hold what grows with the rows, instead of memory.
     """
     counts = np.bincount(rows.codes, minlength=rows.num_classes)
     class_weights(plan.class_weight, rows.classes, counts)  # refuses others, before the work
@@ -268,7 +263,6 @@ def _fit_members(
         rows.classes,
         counts,
         temperature,
-        len(rows.codes),
         long_context=long_context,
         refinement=passes,
     )

@@ -46,7 +46,7 @@ class Evidence:
         num_blocks = math.ceil(len(codes) / longest)
         if plan.long_context == "blocks":
             choices.check_blocks(num_blocks, len(codes), longest)
-            return LongContext("blocks" if num_blocks > 1 else "full", num_blocks)
+            return LongContext(num_blocks)
         if not 1 < num_blocks <= choices.MAX_BLOCKS:
             return FULL
         if self.table is None:

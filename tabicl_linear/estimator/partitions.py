@@ -7,7 +7,7 @@ that hold it are lost.
 
 import copy
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -48,7 +48,14 @@ def dask_predict_proba(classifier: EnsembleClassifier, ddf: "DataFrame") -> "Dat
         raise ConfigError(
             f"dask_predict_proba needs dask ({error}): pip install 'tabicl-linear[dask]'."
         ) from error
-    check_columns(classifier, list(ddf.columns))
+    check_is_fitted(classifier)
+    names = list(ddf.columns)
+    classifier.preprocessor_.align(pd.DataFrame(columns=names))
+    if len(names) != classifier.n_features_in_:
+        raise DataError(
+            f"The table has {len(names)} columns and the training table had "
+            f"{classifier.n_features_in_}: give the same columns."
+        )
     meta = pd.DataFrame(columns=names_of(classifier), dtype=np.float64)
     frame: DataFrame = ddf.map_partitions(
         probabilities, broadcast(classifier), meta=meta, enforce_metadata=False
@@ -76,19 +83,3 @@ def probabilities(rows: pd.DataFrame, classifier: EnsembleClassifier) -> pd.Data
 def names_of(classifier: EnsembleClassifier) -> list[str]:
     """Names of the columns of probabilities."""
     return [f"proba_{label}" for label in classifier.classes_]
-
-
-def check_columns(classifier: EnsembleClassifier, names: list[Any]) -> None:
-    """Check the columns of a table before any of its rows are read.
-
-    Raises:
-        NotFittedError: The classifier has not been fitted.
-        DataError: The columns are not those of the training table.
-    """
-    check_is_fitted(classifier, "ensemble_")
-    classifier.preprocessor_.align(pd.DataFrame(columns=names))
-    if len(names) != classifier.n_features_in_:
-        raise DataError(
-            f"The table has {len(names)} columns and the training table had "
-            f"{classifier.n_features_in_}: give the same columns."
-        )

@@ -58,8 +58,8 @@ class Plan:
     n_jobs: int | None
     rows_per_batch: int | None
     progress: bool
-    refine: bool = False
-    long_context: LongContextMode = "full"
+    refine: bool
+    long_context: LongContextMode
 
     @property
     def num_members(self) -> int:
@@ -158,6 +158,16 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
     n_estimators = checked_count(arguments, "n_estimators")
     rows_per_batch = checked_count(arguments, "rows_per_batch")
     temperature = _temperature(arguments["softmax_temperature"])
+    # Only classifiers of a model take these two.
+    long_context = arguments.get("long_context", "full")
+    refine = "refine" in arguments and _flag(arguments, "refine")
+    if long_context not in MODES:
+        raise ConfigError(f"long_context={long_context!r}: give one of {', '.join(MODES)}.")
+    if refine and long_context != "full":
+        raise ConfigError(
+            f"refine=True optimises the state of one context, and long_context="
+            f"{long_context!r} may make several: give long_context='full'."
+        )
     n_jobs, verbose = arguments["n_jobs"], arguments["verbose"]
     if n_jobs is not None and (not _is_integer(n_jobs) or n_jobs == 0):
         raise ConfigError(f"n_jobs={n_jobs!r}: give a number of threads, -1 for all, or None.")
@@ -174,25 +184,10 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
         n_jobs=n_jobs,
         rows_per_batch=rows_per_batch,
         progress=bool(verbose > 0),
-        **_of_models(arguments),
+        refine=refine,
+        long_context=long_context,
         device=resolved_device(arguments["device"]),
     )
-
-
-def _of_models(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What only classifiers of a model are asked."""
-    if "refine" not in arguments:
-        return {}
-    long_context = arguments["long_context"]
-    if long_context not in MODES:
-        raise ConfigError(f"long_context={long_context!r}: give one of {', '.join(MODES)}.")
-    refine = _flag(arguments, "refine")
-    if refine and long_context != "full":
-        raise ConfigError(
-            f"refine=True optimises the state of one context, and long_context="
-            f"{long_context!r} may make several: give long_context='full'."
-        )
-    return {"refine": refine, "long_context": long_context}
 
 
 def checked_count(arguments: Mapping[str, Any], name: str) -> int | None:

@@ -88,12 +88,12 @@ def _refined_members(
             held_out = held_out_rows(rows.codes, seed, fraction=HELD_OUT_FRACTION)
             positions = torch.from_numpy(held_out[view.row_order(num_rows)]).nonzero().squeeze(1)
             x, y = as_seen(ensemble, (view,), rows)
-            better = []
+            digit_states = []
             for digit, problem in enumerate(problems(ensemble.model, state, y)):
-                improved, epochs = _refined(problem, x, positions, seed, gradient_rows)
-                better.append(improved)
+                digit_state, epochs = _refined(problem, x, positions, seed, gradient_rows)
+                digit_states.append(digit_state)
                 curves.append(_curve(member + 1, digit + 1, epochs))
-            states.append(rejoined(ensemble.model, better))
+            states.append(rejoined(ensemble.model, digit_states))
             bar.update(num_rows)
     return replace(ensemble, states=tuple(states)), pd.concat(curves, ignore_index=True)
 
@@ -118,12 +118,12 @@ def _refined(
         patience=PATIENCE,
         seed=seed,
     )
-    optimised = optimise_states(
+    optimum = optimise_states(
         learner, state, x, y, options, held_out=held_out, on_epoch=epochs.append
     )
     # The start has read fewer rows than the state that the member has already.
     is_better = any(bool(epoch.improved) for epoch in epochs[1:])
-    return optimised if is_better else state, epochs
+    return optimum if is_better else state, epochs
 
 
 def _curve(member: int, digit: int, epochs: "list[Epoch]") -> pd.DataFrame:

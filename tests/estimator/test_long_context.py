@@ -87,7 +87,7 @@ def test_blocks_of_at_most_the_trained_length(model, fits):
     x, y = table(180)
     classifier = make(model, "blocks").fit(x, y)
     assert fits == [45, 45, 45, 45]
-    assert classifier.long_context_ == LongContext("blocks", 4)
+    assert classifier.long_context_ == LongContext(4)
     assert classifier.score(x, y) > 0.9
     full = make(model, "full").fit(x, y)
     assert np.abs(full.predict_proba(x) - classifier.predict_proba(x)).max() > 1e-3
@@ -158,7 +158,7 @@ def test_a_table_in_pieces_may_be_read_in_blocks(model, monkeypatch):
     expected = make(model, "blocks").fit(x, y)
     monkeypatch.setattr(rows_in_pieces, "FIRST_ROWS", 60)
     scaled = make(model, "blocks").fit((x[i : i + 60], y[i : i + 60]) for i in range(0, 180, 60))
-    assert scaled.long_context_ == expected.long_context_ == LongContext("blocks", 4)
+    assert scaled.long_context_ == expected.long_context_ == LongContext(4)
     assert all(isinstance(state, BlockStates) for state in scaled.ensemble_.states)
     # Columns are scaled by the first piece alone.
     np.testing.assert_allclose(scaled.predict_proba(x), expected.predict_proba(x), atol=0.1)
@@ -202,4 +202,4 @@ def test_a_former_fit_survives_a_refused_one(model):
         classifier.set_params(long_context="half").fit(x, y)
     classifier.set_params(long_context="full")
     np.testing.assert_array_equal(classifier.predict_proba(x), before)
-    assert classifier.long_context_ == LongContext("blocks", 4)
+    assert classifier.long_context_ == LongContext(4)

@@ -3,8 +3,7 @@ means to alter predictions, by
 
 OMP_NUM_THREADS=1 PYTHONPATH=.:tests .venv/bin/python -m golden.make_fitted
 
-The `.state` files beside it are left alone: they were saved before records had tags
-(docs/decisions.md), and have to load for good.
+Version 0.2.0 saved the `.state` files beside it, which have to load for good and are left alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from tabicl_linear.ridge_inputs import RidgeOptions
 FOLDER = Path(__file__).parent
 FITTED = FOLDER / "fitted.npz"
 STATES = {name: FOLDER / f"fitted_{name}.state" for name in ("model", "causal", "closed_form")}
-"""Classifiers of the table "mixed" in files without tags."""
+"""Classifiers of the table "mixed" in files of version 0.2.0."""
 FEW = RidgeOptions(num_tanh=4, num_cosine=4, num_trees=2, calibration="logistic")
 ROWS, QUERIES = 72, 12
 SIZES = {"dim": 8, "depth": 1, "num_heads": 1, "hidden_dim": 8, "decoder_dim": 8}

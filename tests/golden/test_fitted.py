@@ -32,7 +32,7 @@ def test_no_stored_answer_is_left_out():
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_files_from_before_records_had_tags_load(name):
+def test_files_of_the_first_release_load(name):
     if name == "closed_form":
         classifier = RandomFeatureRidge.load(STATES[name], device="cpu")
     else:

@@ -133,9 +133,8 @@ def fit_categories(
                 f"the classes do not differ as far as can be told; the {other} most frequent are "
                 "kept and the others share one code. Drop the column if it is an identifier."
             )
-        frequent = sorted(categories, key=lambda category: -counts[category])[:other]
-        with_code = set(frequent)
-        categories = [category for category in categories if category in with_code]
+        frequent = set(sorted(categories, key=lambda category: -counts[category])[:other])
+        categories = [category for category in categories if category in frequent]
     codes = {category: code for code, category in enumerate(categories)}
     missing = max(other, len(codes) - 1) + 1 if is_missing else None
     return (CategoryColumn(name, position, reading.kind, codes, other, missing), *rates)

@@ -5,8 +5,6 @@ better is what a column of text is taken for. A column of a numeric dtype has be
 and stays so: its owner is told.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import pandas as pd
 from pandas.api import types as dtypes
@@ -46,8 +44,8 @@ def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
     if len(distinct) > MOST_DISTINCT * len(texts):
         return None
     values = np.array([float(text) for text in distinct])[names]
-    errors = _errors(values, names, labels)
-    if errors.by_order < min(errors.by_name, errors.nothing):
+    by_order, by_name, by_nothing = _errors(values, names, labels)
+    if by_order < min(by_name, by_nothing):
         return PLAIN_NUMBERS._replace(note=f"{distinct[0]!r} as a number")
     return Reading("categorical", note=f"{distinct[0]!r} as a name")
 
@@ -67,30 +65,21 @@ def ids_among(cells: pd.Series, labels: IntArray) -> int | None:
         return None
     if most > MOST_COMMON * len(values):
         return None
-    errors = _errors(values, names, labels)
-    gain = errors.nothing - errors.by_name
-    least = max(LEAST_GAIN * errors.nothing, TIMES_AS_MUCH * (errors.nothing - errors.by_order))
+    by_order, by_name, by_nothing = _errors(values, names, labels)
+    gain = by_nothing - by_name
+    least = max(LEAST_GAIN * by_nothing, TIMES_AS_MUCH * (by_nothing - by_order))
     return len(distinct) if gain > least else None
 
 
-class _Errors(NamedTuple):
+def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> tuple[float, float, float]:
     """Squared errors of rows left out, predicted by order, one by one, and by nothing."""
-
-    by_order: float
-    by_name: float
-    nothing: float
-
-
-def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> _Errors:
     if len(values) > MOST_ROWS:
         rows = np.random.default_rng(0).choice(len(values), MOST_ROWS, replace=False)
         values, names, labels = values[rows], names[rows], labels[rows]
     edges = np.unique(np.quantile(values, np.arange(1, NUM_BINS) / NUM_BINS))
-    return _Errors(
-        by_order=_error(np.searchsorted(edges, values, side="right"), labels),
-        by_name=_error(names, labels),
-        nothing=_error(np.zeros_like(names), labels),
-    )
+    groupings = np.searchsorted(edges, values, side="right"), names, np.zeros_like(names)
+    by_order, by_name, by_nothing = (_error(groups, labels) for groups in groupings)
+    return by_order, by_name, by_nothing
 
 
 def _error(groups: IntArray, labels: IntArray) -> float:

@@ -1,6 +1,7 @@
 """How much a column tells about the classes."""
 
 import numpy as np
+import numpy.typing as npt
 
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 
@@ -8,25 +9,30 @@ NUM_BINS = 16
 """Equally frequent intervals into which numbers are sorted to be judged."""
 
 
-def information(bins: IntArray, classes: IntArray) -> float:
+def information(places: IntArray, classes: IntArray) -> float:
     """Mutual information in nats, less what a column that says nothing has on average.
 
-    Bins (or categories) and classes are counted from 0; some bins may be empty.
+    Places (bins or intervals) and classes are counted from 0; some may be empty.
     """
     width = int(classes.max()) + 1
-    counts = np.bincount(bins * width + classes, minlength=(int(bins.max()) + 1) * width)
+    counts = np.bincount(places * width + classes, minlength=(int(places.max()) + 1) * width)
     table = counts.reshape(-1, width).astype(np.float64)
     table = table[table.any(axis=1)]
-    expected = table.sum(1, keepdims=True) * table.sum(0) / len(bins)
+    expected = table.sum(1, keepdims=True) * table.sum(0) / len(places)
     ratio = np.where(table > 0, table / expected, 1.0)
     freedom = (len(table) - 1) * (width - 1)
-    return float((table * np.log(ratio)).sum() - freedom / 2) / len(bins)
+    return float((table * np.log(ratio)).sum() - freedom / 2) / len(places)
 
 
-def chance(bins: IntArray, classes: IntArray) -> float:
+def bins(values: npt.NDArray[np.generic]) -> IntArray:
+    """A number for each different value, and one for missing values."""
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def chance(places: IntArray, classes: IntArray) -> float:
     """Standard deviation of `information` where a column says nothing."""
-    freedom = (len(np.unique(bins)) - 1) * (len(np.unique(classes)) - 1)
-    return float((2 * freedom) ** 0.5 / (2 * len(bins)))
+    freedom = (len(np.unique(places)) - 1) * (len(np.unique(classes)) - 1)
+    return float((2 * freedom) ** 0.5 / (2 * len(places)))
 
 
 def intervals(values: FloatArray | Float32Array) -> IntArray:

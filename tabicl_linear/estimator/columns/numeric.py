@@ -70,7 +70,6 @@ class NumericColumn:
 
     name: Hashable
     position: int
-    kind: Literal["numeric", "datetime"]
     low: float
     high: float
     mean: float
@@ -79,9 +78,14 @@ class NumericColumn:
     part: Part | None
     logarithms: tuple[float, float] | None = None
 
+    @property
+    def kind(self) -> Literal["numeric", "datetime"]:
+        """What the cells hold."""
+        return "numeric" if self.part is None else "datetime"
+
     def encode(self, cells: pd.Series) -> FloatArray:
         """Z-scores in float64, clipped at +-100; NaN where a value is missing or infinite."""
-        values = _values(cells, self.text_format, self.part)
+        values = values_of(cells, self.text_format, self.part)
         if self.logarithms is not None:
             values = in_logarithms(values, *self.logarithms)
         # A huge query value may overflow here: infinity is then clipped like any other outlier.
@@ -101,12 +105,12 @@ class MissingColumn:
 
     def encode(self, cells: pd.Series) -> FloatArray:
         """1 where a value is missing or infinite, else 0."""
-        values = _values(cells, self.text_format, None if self.kind == "numeric" else "days")
+        values = values_of(cells, self.text_format, None if self.kind == "numeric" else "days")
         return np.isnan(values).astype(np.float64)
 
 
-def _values(cells: pd.Series, text_format: str, part: Part | None) -> FloatArray:
-    """Numbers, or a part of dates; NaN where missing."""
+def values_of(cells: pd.Series, text_format: str, part: Part | None) -> FloatArray:
+    """The numbers of a column, or a part of its dates; NaN where missing."""
     if part is None:
         return numbers(cells, text_format)
     return date_part(stamps(cells, text_format), part)
@@ -143,8 +147,7 @@ def fit_numeric(
         if not told_apart(present, *scale):
             logarithms = middle_and_spread(present)
             scale = scale_of(in_logarithms(present, *logarithms))
-        column = NumericColumn(*place, reading.kind, *scale, reading.text_format, part, logarithms)
-        columns.append(column)
+        columns.append(NumericColumn(*place, *scale, reading.text_format, part, logarithms))
     if absent.any() and (not columns or _absence_tells(absent, labels)):
         columns.append(MissingColumn(*place, reading.kind, reading.text_format))
     return tuple(columns) or (DroppedColumn(*place, CONSTANT),)

@@ -18,9 +18,8 @@ import pandas as pd
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up, place_of
-from tabicl_linear.estimator.columns.information import chance, information, intervals
-from tabicl_linear.estimator.columns.numeric import NumericColumn, date_part
-from tabicl_linear.estimator.columns.reading import numbers, stamps
+from tabicl_linear.estimator.columns.information import bins, chance, information, intervals
+from tabicl_linear.estimator.columns.numeric import NumericColumn, values_of
 
 FEWEST_VALUES, MOST_VALUES = 3, 256
 """Different values of a column that is compared. Of two values trees ask in two steps."""
@@ -71,8 +70,9 @@ class PairColumn:
             if self.says == "equality":
                 return _equal(first, second)
             return looked_up(first, self.codes) - looked_up(second, self.codes)
-        values = _numbers(cells, self.text_formats[0], self.kind)
-        other_values = _numbers(others, self.text_formats[1], self.kind)
+        part: Literal["days"] | None = None if self.kind == "numeric" else "days"
+        values = values_of(cells, self.text_formats[0], part)
+        other_values = values_of(others, self.text_formats[1], part)
         if self.says == "equality":
             return _equal(values, other_values)
         return values - other_values
@@ -90,12 +90,12 @@ class _Compared(NamedTuple):
     def holds_dates(self) -> bool:
         return self.column.kind == "datetime"
 
-    def bins(self, comparison: FloatArray | None = None) -> IntArray:
-        """Bins of the column, or of its comparison with another one like it."""
+    def places(self, comparison: FloatArray | None = None) -> IntArray:
+        """Intervals or bins of the column, or of its comparison with another one like it."""
         if self.holds_dates:
             days = self.values if comparison is None else comparison
             return intervals(days.astype(np.float64))
-        return _bins(pd.factorize(self.values)[0] if comparison is None else comparison)
+        return bins(pd.factorize(self.values)[0] if comparison is None else comparison)
 
 
 def fit_pairs(
@@ -105,45 +105,47 @@ def fit_pairs(
     if len(frame) > MOST_ROWS:
         rows = np.random.default_rng(0).choice(len(frame), MOST_ROWS, replace=False)
         frame, labels = frame.iloc[rows], labels[rows]
-    classes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    classes = bins(labels)
     compared = list(_comparable(frame, columns))[:MOST_COLUMNS]
-    alone = [information(each.bins(), classes) for each in compared]
+    alone = [information(each.places(), classes) for each in compared]
     gains = list[tuple[float, PairColumn]]()
     for (one, of_one), (other, of_other) in combinations(zip(compared, alone, strict=True), 2):
         for pair in _pairs(one, other):
-            bins = one.bins(pair.encode(one.cells, other.cells))
-            gain = information(bins, classes) - max(of_one, 0) - max(of_other, 0)
-            if gain > DEVIATIONS * chance(bins, classes):
+            places = one.places(pair.encode(one.cells, other.cells))
+            gain = information(places, classes) - max(of_one, 0) - max(of_other, 0)
+            if gain > DEVIATIONS * chance(places, classes):
                 gains.append((gain, pair))
     gains.sort(key=lambda each: -each[0])
     return tuple(pair for _, pair in gains[:MOST_PAIRS])
 
 
 def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Compared]:
-    """Columns of dates, and of categories or whole numbers: not few values, many, or all alike."""
+    """Columns of dates, and of categories or whole numbers."""
     for column in columns:
         if isinstance(column, CategoryColumn) and column.kind == "categorical":
             cells = frame.iloc[:, column.position]
             names = category_names(cells)
             compared = _Compared(column, cells, names, frozenset(names) - {None})
-        elif isinstance(column, NumericColumn) and column.part == "days":
+        elif isinstance(column, NumericColumn) and column.part in (None, "days"):
             cells = frame.iloc[:, column.position]
-            days = _numbers(cells, column.text_format, column.kind)
-            yield _Compared(column, cells, days, frozenset())
-            continue
-        elif isinstance(column, NumericColumn) and column.part is None:
-            cells = frame.iloc[:, column.position]
-            values = numbers(cells, column.text_format)
-            present = np.unique(values[~np.isnan(values)])
-            if not (present == present.round()).all():
-                continue
-            compared = _Compared(column, cells, values, frozenset(present.tolist()))
+            values = values_of(cells, column.text_format, column.part)
+            distinct = np.unique(values[~np.isnan(values)])
+            compared = _Compared(column, cells, values, frozenset(distinct.tolist()))
         else:
             continue
-        if not FEWEST_VALUES <= len(compared.distinct) <= MOST_VALUES:
-            continue
-        if pd.Series(compared.values).value_counts().iloc[0] <= MOST_COMMON * len(cells):
+        if compared.holds_dates or _are_codes(compared):
             yield compared
+
+
+def _are_codes(compared: _Compared) -> bool:
+    """Whether values are categories or whole numbers: not few, many, or nearly all alike."""
+    distinct = compared.distinct
+    if not FEWEST_VALUES <= len(distinct) <= MOST_VALUES:
+        return False
+    if any(isinstance(value, float) and not value.is_integer() for value in distinct):
+        return False
+    commonest = pd.Series(compared.values).value_counts().iloc[0]
+    return bool(commonest <= MOST_COMMON * len(compared.values))
 
 
 def _pairs(one: _Compared, other: _Compared) -> Iterator[PairColumn]:
@@ -152,36 +154,23 @@ def _pairs(one: _Compared, other: _Compared) -> Iterator[PairColumn]:
     places = first.name, first.position, second.name, second.position
     if type(first) is not type(second) or one.holds_dates != other.holds_dates:
         return
-    if first.kind == "datetime" and second.kind == "datetime":
+    formats, codes = ("", ""), dict[str, int]()
+    if isinstance(first, NumericColumn) and isinstance(second, NumericColumn):
         formats = first.text_format, second.text_format
-        yield PairColumn(*places, "difference", formats, {}, "datetime")
+    if one.holds_dates:
+        yield PairColumn(*places, "difference", formats, codes, "datetime")
         return
     num_shared = len(one.distinct & other.distinct)
     if num_shared < max(FEWEST_VALUES, LEAST_SHARED * max(len(one.distinct), len(other.distinct))):
         return
-    formats, codes = ("", ""), dict[str, int]()
-    if isinstance(first, NumericColumn) and isinstance(second, NumericColumn):
-        formats = first.text_format, second.text_format
-    else:
+    if isinstance(first, CategoryColumn):
         names = {str(name) for name in one.distinct | other.distinct}
         codes = {name: code for code, name in enumerate(sorted(names, key=place_of))}
     yield PairColumn(*places, "equality", formats, codes)
     yield PairColumn(*places, "difference", formats, codes)
 
 
-def _numbers(cells: pd.Series, text_format: str, kind: str) -> FloatArray:
-    """The numbers of a column, or the days of one of dates; NaN where missing."""
-    if kind == "numeric":
-        return numbers(cells, text_format)
-    return date_part(stamps(cells, text_format), "days")
-
-
 def _equal(first: npt.NDArray[np.generic], second: npt.NDArray[np.generic]) -> FloatArray:
     equal = (first == second).astype(np.float64)
     equal[pd.isna(first) | pd.isna(second)] = np.nan
     return equal
-
-
-def _bins(values: npt.NDArray[np.generic]) -> IntArray:
-    """A number for each value, and one for missing values."""
-    return np.unique(values, return_inverse=True)[1].astype(np.int64)

@@ -29,11 +29,8 @@ def warn_of_unknown(
     Good and Turing, so at most (categories) / (rows). Columns where as many unknown cells may
     happen by that chance are not told of, those of identifiers among them.
 
-    Args:
-        preprocessor: What was learnt on the training rows.
-        table: Rows to predict.
-        matrix: What the preprocessor makes of them.
-        num_rows: Training rows.
+    `matrix` is what the preprocessor makes of the table, whose rows are to be predicted, and
+    `num_rows` counts those of training.
     """
     suspects = [
         column

@@ -7,8 +7,9 @@ that a file names.
 """
 
 import dataclasses
+import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -50,11 +51,11 @@ class Packer:
     Attributes:
         tensors: The tensors and arrays met so far, by the names under which the JSON refers to
             them.
-        models: The distinct models met so far; the JSON refers to them by position.
+        model: The model met so far: all members have been read by one.
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
-    models: list[InContextModel] = field(default_factory=list)
+    model: InContextModel | None = None
 
     def pack(self, value: Any, where: str) -> Any:
         """The JSON of a value, which messages call `where`; indexes and series become lists.
@@ -100,12 +101,10 @@ class Packer:
     def _array(self, value: Any, where: str) -> Any:
         array = np.asarray(value)
         about = {"scalar": isinstance(value, np.generic), "dtype": array.dtype.str}
-        if array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
+        if array.dtype.kind in "biufmM" and array.dtype.itemsize <= 8:
             native = np.array(array, dtype=array.dtype.newbyteorder("="))
+            native = native.view(np.int64) if array.dtype.kind in "mM" else native
             return {_KIND: "array", "name": self._keep(torch.from_numpy(native)), **about}
-        if array.dtype.kind in "mM":
-            ticks = np.array(array).astype(array.dtype.newbyteorder("=")).view(np.int64)
-            return {_KIND: "times", "name": self._keep(torch.from_numpy(ticks)), **about}
         if array.dtype.kind in "OUT":
             items = self._items(array.ravel().tolist(), where)
             about["dtype"] = "O" if array.dtype.kind == "T" else about["dtype"]
@@ -125,14 +124,13 @@ class Packer:
 
     def _record(self, value: Any, where: str) -> Any:
         if isinstance(value, InContextModel):
-            places = [i for i, model in enumerate(self.models) if model is value]
-            if not places:
-                places = [len(self.models)]
-                self.models.append(value)
-            return {_KIND: "model", "index": places[0]}
+            assert self.model is None or self.model is value, "members of several models"
+            self.model = value
+            return {_KIND: "model"}
         cls = type(value)
         if cls in KINDS:
-            return {_KIND: KINDS[cls], "arguments": self.pack(value.arguments(), where)}
+            arguments = {name: getattr(value, name) for name in inspect.signature(cls).parameters}
+            return {_KIND: KINDS[cls], "arguments": self.pack(arguments, where)}
         if cls not in TAGS:
             raise DataError(
                 f"{where} is a {cls.__module__}.{cls.__qualname__}, which a state file cannot "
@@ -149,13 +147,13 @@ class Unpacker:
 
     Attributes:
         tensors: The tensors that the JSON refers to.
-        models: The models that it refers to, by position.
+        model: The model that it refers to; None if it refers to none.
         device: Where to put tensors (arrays stay in memory).
         dtype: Of states of the models' layers; None leaves them.
     """
 
     tensors: Mapping[str, Tensor]
-    models: Sequence[InContextModel]
+    model: InContextModel | None
     device: torch.device
     dtype: torch.dtype | None
 
@@ -181,18 +179,20 @@ class Unpacker:
             array = np.empty(len(tree["items"]), dtype=dtype)
             array[:] = self.items(tree)
             array = array.reshape(tree["shape"])
-        elif tree[_KIND] == "times":
-            array = self.tensors[tree["name"]].numpy().view(dtype.newbyteorder("="))
         else:
-            array = self.tensors[tree["name"]].numpy()
+            array = self.tensors[tree["name"]].numpy().view(dtype.newbyteorder("="))
         return array[()] if tree["scalar"] else array
 
     def record(self, tree: Any) -> Any:
         """An instance of one of `schema.RECORDS`."""
-        # Files from before there were tags name the place of the class: module:tag.
-        tag = tree["tag"] if "tag" in tree else tree["class"].rpartition(":")[2]
+        tag = tree.get("tag", "record without a tag")
         cls: Any = RECORDS.get(tag)
-        fields = {name: self.unpack(value) for name, value in tree["fields"].items()}
+        # What version 0.2.0 stored and is derived now has become a property.
+        fields = {
+            name: self.unpack(value)
+            for name, value in tree["fields"].items()
+            if not isinstance(getattr(cls, name, None), property)
+        }
         names = None if cls is None else _field_names(cls)
         if names is None or (names and not _suits(cls, names, fields.keys())):
             raise CheckpointError(f"it holds a {tag} that this version does not know")
@@ -280,13 +280,13 @@ _READERS: dict[str, _Read] = {
     "dict": lambda unpacker, tree: dict(map(tuple, unpacker.items(tree))),
     "tensor": lambda unpacker, tree: unpacker.tensors[tree["name"]].to(unpacker.device),
     "array": Unpacker.array,
-    "times": Unpacker.array,
     "objects": Unpacker.array,
-    # Frames of plain arrays alone, as versions before tables were held have them.
+    # As version 0.2.0 has times, and frames of plain arrays alone.
+    "times": Unpacker.array,
     "frame": lambda unpacker, tree: pd.DataFrame(unpacker.unpack(tree["columns"])),
     "table": _frame,
     "cells": lambda unpacker, tree: _cells(unpacker.unpack(tree["arrow"])),
-    "model": lambda unpacker, tree: unpacker.models[tree["index"]],
+    "model": lambda unpacker, tree: unpacker.model,
     "record": Unpacker.record,
     **{kind: partial(_learner, learner) for kind, learner in LEARNERS.items()},
     **{kind: partial(_cell, read) for kind, _, read in _CELLS.values()},

@@ -87,6 +87,6 @@ RECORDS: Mapping[str, type] = {
 TAGS: Mapping[type, str] = {record: tag for tag, record in RECORDS.items()}
 
 LEARNERS: Mapping[str, type] = {"chosen_trees": ChosenTrees, "closed_form": ClosedForm}
-"""Learners without parameters, which files keep as what their `arguments` method returns."""
+"""Learners without parameters, which files keep as the arguments that they were made with."""
 
 KINDS: Mapping[type, str] = {learner: kind for kind, learner in LEARNERS.items()}

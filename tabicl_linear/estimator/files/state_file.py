@@ -17,9 +17,8 @@ from safetensors.torch import save_file
 from tabicl_linear._version import __version__
 from tabicl_linear.checkpoint import checksum, identity
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
-from tabicl_linear.estimator.choices import FULL
 from tabicl_linear.estimator.files.records import Packer, Unpacker
-from tabicl_linear.estimator.fitted import NO_SCORES, Fitted
+from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.files import give_usual_mode, written_whole
 from tabicl_linear.model import InContextModel
@@ -53,8 +52,8 @@ def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -
         "version": __version__,
         "class": kind,
         "model": str(parameters.get("model", "")),
-        "model_sha256": json.dumps([identity(model) for model in packer.models]),
-        "model_dtype": next((_dtype(model) for model in packer.models), ""),
+        "model_sha256": json.dumps([identity(packer.model)] if packer.model else []),
+        "model_dtype": _dtype(packer.model) if packer.model else "",
         "content": json.dumps(content),
     }
     metadata["checksum"] = checksum(packer.tensors, metadata)
@@ -99,9 +98,8 @@ def read(
     metadata, tensors = _read(path)
     _check(path, kind, metadata, tensors)
     digests = json.loads(metadata["model_sha256"])
-    models: list[InContextModel] = []
+    own_model: InContextModel | None = None
     if digests:
-        # Older files of this format name no dtype: their models are as they ship.
         candidate = _model(path, metadata["model"], model)
         candidate = _in_dtype(candidate, metadata.get("model_dtype", ""))
         digest = identity(candidate)
@@ -111,33 +109,17 @@ def read(
                 f"({metadata['model'] or 'given as an object'}), and this is the model of checksum "
                 f"{digest[:12]}: give that model as `load(path, model=...)`, or fit again."
             )
-        models = [candidate.to(device=device, dtype=dtype)]
-    unpacker = Unpacker(tensors, models, device, dtype)
+        own_model = candidate.to(device=device, dtype=dtype)
+    unpacker = Unpacker(tensors, own_model, device, dtype)
     try:
         content = json.loads(metadata["content"])
         parameters, fitted = (unpacker.unpack(content[part]) for part in ("parameters", "fitted"))
-        fitted = fitted if isinstance(fitted, Fitted) else _of_attributes(fitted)
     except (KeyError, TypeError, ValueError, AttributeError) as error:  # ValueError: ours too
         raise CheckpointError(
             f"{path} was written by tabicl-linear {metadata['version']} and this is {__version__}: "
             f"{error}. Load it with that version, or fit and save again."
         ) from error
     return parameters, fitted
-
-
-def _of_attributes(attributes: Mapping[str, Any]) -> Fitted:
-    """What an older file holds: the attributes of a classifier."""
-    return Fitted(
-        columns=attributes["preprocessor_"],
-        members=attributes["ensemble_"],
-        classes=attributes["classes_"],
-        counts=attributes["class_count_"],
-        temperature=attributes["temperature_"],
-        num_rows=attributes["n_samples_seen_"],
-        long_context=attributes.get("long_context_", FULL),
-        refinement=attributes.get("refine_"),
-        prequential=attributes.get("prequential_", NO_SCORES),
-    )
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -38,7 +38,7 @@ class ClosedForm(nn.Module):
 
     def __init__(self, options: RidgeOptions, *, max_columns: int, num_classes: int) -> None:
         super().__init__()
-        self.max_columns = max_columns
+        self.options, self.max_columns, self.num_classes = options, max_columns, num_classes
         self.regressions = RidgeRegressions(
             options, num_features=max_columns, num_classes=num_classes
         )
@@ -51,15 +51,6 @@ class ClosedForm(nn.Module):
     def check_extensible(self) -> None:
         """Raise `UnsupportedReadout`."""
         refuse_more_rows(self)
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that make an equal learner."""
-        regressions = self.regressions
-        return {
-            "options": regressions.options,
-            "max_columns": self.max_columns,
-            "num_classes": regressions.num_classes,
-        }
 
     def fit(
         self,

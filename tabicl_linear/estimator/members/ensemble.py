@@ -87,8 +87,7 @@ class FittedEnsemble:
 
     def in_full(self, device: torch.device) -> tuple[State, ...]:
         """The states on `device`, as the model reads them."""
-        moved = map_tensors(lambda tensor: tensor.to(device), self.states)
-        return half_precision.in_full(moved)
+        return half_precision.in_full(map_tensors(lambda tensor: tensor.to(device), self.states))
 
     @property
     def nbytes(self) -> int:
@@ -112,11 +111,9 @@ class FittedEnsemble:
     ) -> FloatArray:
         """What `pool` makes of the members' logits, for all rows: `[..., rows, classes]`.
 
-        Args:
-            matrix: Query rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
-            pool: Takes logits `[members, rows, classes]` of some of the rows; its result ends in
-                `[rows, classes]`.
-            plan: Where to compute; model and states are moved there.
+        Rows `[rows, columns]` are as `TablePreprocessor.transform` gives them. `pool` takes logits
+        `[members, rows, classes]` of some of them, and its result ends in `[rows, classes]`. Model
+        and states are moved to the device of the plan.
         """
         return plan.in_memory(partial(self._scores, matrix, pool, plan), "predicting", matrix)
 
@@ -172,15 +169,12 @@ def fit_ensemble(
     `spill` is a folder for temporary files that hold what grows with the rows, instead of memory.
     """
     num_members, (num_rows, num_columns) = plan.num_members, rows.matrix.shape
-    width = min(num_columns, model.max_columns)
-    chosen = None
+    columns, width = [np.arange(num_columns)] * num_members, model.max_columns
     if num_columns > width:
         scores = relevance(rows.matrix, rows.codes, rows.columns.categorical)
-        chosen = choose_columns(scores, num_members=num_members, width=width, seed=plan.seed)
+        columns = choose_columns(scores, num_members=num_members, width=width, seed=plan.seed)
         _warn_of_width(num_columns, width, num_members)
-    views = draw_views(
-        num_members, num_columns=width, num_classes=rows.num_classes, seed=plan.seed, chosen=chosen
-    )
+    views = draw_views(columns, num_classes=rows.num_classes, seed=plan.seed)
     if in_order:
         views = _in_order(views)
     power = PowerColumns()
@@ -190,8 +184,8 @@ def fit_ensemble(
 
     def fitted(rows_per_batch: int) -> FittedEnsemble:
         group_size = min(num_members, max(1, rows_per_batch // num_rows))
-        unread = (None,) * -(-num_members // group_size)
-        members = FittedEnsemble(model, views, power, unread, group_size, rows.num_classes)
+        no_states = (None,) * -(-num_members // group_size)
+        members = FittedEnsemble(model, views, power, no_states, group_size, rows.num_classes)
         return _with_rows(members, rows, plan, rows_per_batch, spill)
 
     return plan.in_memory(fitted, "fitting", rows.matrix)
@@ -220,8 +214,8 @@ def extended_ensemble(ensemble: FittedEnsemble, rows: Encoded, plan: Plan) -> Fi
 
     def extended(rows_per_batch: int) -> FittedEnsemble:
         model = ensemble.model.to(plan.device)
-        moved = map_tensors(lambda tensor: tensor.to(plan.device), ensemble.states)
-        members = replace(ensemble, model=model, states=moved)
+        states = map_tensors(lambda tensor: tensor.to(plan.device), ensemble.states)
+        members = replace(ensemble, model=model, states=states)
         return _with_rows(members, rows, plan, rows_per_batch, spill=None)
 
     return plan.in_memory(extended, "reading", rows.matrix)
@@ -285,7 +279,7 @@ def as_seen(
             pieces = np.array_split(order, -(-len(order) // ROWS_ARRANGED))
             parts = (_seen(ensemble.power, view, matrix, piece) for piece in pieces)
             tables.append(stored(parts, len(view.columns), spill))
-        labels.append((rows.codes[order] + view.class_shift) % ensemble.num_classes)
+        labels.append((rows.codes[order] + view.class_shift) % rows.num_classes)
     return _joined(tables).to(device), _joined(labels).to(device)
 
 

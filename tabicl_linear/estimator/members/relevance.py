@@ -5,7 +5,7 @@ import random
 import numpy as np
 
 from tabicl_linear.estimator.arrays import BoolArray, Float32Array, FloatArray, IntArray
-from tabicl_linear.estimator.columns.information import information, intervals
+from tabicl_linear.estimator.columns.information import bins, information, intervals
 
 MAX_ROWS = 10_000
 """Rows that columns are judged by, so that the cost for a column does not grow with the table."""
@@ -21,11 +21,11 @@ def relevance(matrix: Float32Array, labels: IntArray, categorical: BoolArray) ->
     if len(matrix) > MAX_ROWS:
         rows = np.random.default_rng(0).choice(len(matrix), MAX_ROWS, replace=False)
         matrix, labels = matrix[rows], labels[rows]
-    classes = np.unique(labels, return_inverse=True)[1]
+    classes = bins(labels)
     return np.array(
         [
-            information(_bins(matrix[:, column], categorical=is_categorical), classes)
-            for column, is_categorical in enumerate(categorical.tolist())
+            information(bins(values) if is_categorical else intervals(values), classes)
+            for values, is_categorical in zip(matrix.T, categorical, strict=True)
         ]
     )
 
@@ -65,10 +65,3 @@ def _drawn(start: int, stop: int, rng: random.Random) -> list[int]:
     # Efraimidis and Spirakis (2006): the largest u^(1 / weight) is drawn first; here its -log.
     keys = {rank: (1 + rank) * rng.expovariate(1.0) for rank in range(start, stop)}
     return sorted(keys, key=keys.__getitem__)
-
-
-def _bins(values: Float32Array, *, categorical: bool) -> IntArray:
-    if not categorical:
-        return intervals(values)
-    bins = np.unique(np.where(np.isnan(values), np.inf, values), return_inverse=True)[1]
-    return bins.astype(np.int64)

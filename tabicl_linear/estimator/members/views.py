@@ -47,33 +47,21 @@ class View(NamedTuple):
         return np.random.default_rng(self.row_seed).permutation(num_rows)
 
 
-def draw_views(
-    num_views: int,
-    *,
-    num_columns: int,
-    num_classes: int,
-    seed: int,
-    chosen: Sequence[IntArray] | None = None,
-) -> tuple[View, ...]:
-    """Draw the members of an ensemble, all with the same number of columns.
-
-    `chosen` are the columns of each member in the table's order; None: the table has no others.
-    """
-    rng = random.Random(seed)
+def draw_views(columns: Sequence[IntArray], *, num_classes: int, seed: int) -> tuple[View, ...]:
+    """Draw a member of an ensemble for each of some columns, in the table's order, equally many."""
+    rng, num_columns = random.Random(seed), len(columns[0])
     class_shifts = rng.sample(range(num_classes), num_classes)
     shifts = list(product(class_shifts, rng.sample(range(num_columns), num_columns)))
     rng.shuffle(shifts)
     views = []
-    for member in range(num_views):
+    for member, in_order in enumerate(columns):
         turn, index = divmod(member, len(shifts))
         class_shift, column_shift = shifts[index]
         rng.sample(range(num_columns), num_columns)  # keeps the row orders of earlier versions
         # The alternation flips in each round, so that a reused shift gets the other transform.
         power = bool((member + turn * (len(shifts) + 1)) % 2)
-        columns = np.roll(
-            np.arange(num_columns) if chosen is None else chosen[member], column_shift
-        )
-        views.append(View(columns, power, class_shift, rng.randrange(2**32)))
+        own = np.roll(in_order, column_shift)
+        views.append(View(own, power, class_shift, rng.randrange(2**32)))
     return tuple(views)
 
 
@@ -95,36 +83,28 @@ class PowerColumn(NamedTuple):
 class PowerColumns:
     """Yeo-Johnson transforms of the numeric columns, fitted on the training rows.
 
-    A column whose transform fails keeps its z-scores.
-
-    Attributes:
-        skipped: Position in the matrix and reason, for every numeric column without a transform.
+    A column whose transform fails keeps its z-scores, and the log says why.
     """
 
     def __init__(self) -> None:
         self._transforms: dict[int, PowerColumn] = {}
-        self.skipped: dict[int, str] = {}
 
     def fit(
-        self, matrix: Float32Array, categorical: BoolArray, columns: IntArray | None = None
+        self, matrix: Float32Array, categorical: BoolArray, columns: IntArray
     ) -> "PowerColumns":
-        """Fit one transform for each of `columns` (None: all) that holds no category codes.
+        """Fit one transform for each of `columns` that holds no category codes.
 
         With more than `MAX_POWER_ROWS` rows, transforms are fitted on a random sample.
         """
         if len(matrix) > MAX_POWER_ROWS:
             rows = np.random.default_rng(0).choice(len(matrix), MAX_POWER_ROWS, replace=False)
             matrix = matrix[np.sort(rows)]
-        for column in np.arange(len(categorical)) if columns is None else columns:
-            index = int(column)
-            if categorical[index]:
-                continue
-            fitted = _fit_or_reason(matrix[:, [index]].astype(np.float64))
+        for column in columns[~categorical[columns]].tolist():
+            fitted = _fit_or_reason(matrix[:, [column]].astype(np.float64))
             if isinstance(fitted, PowerColumn):
-                self._transforms[index] = fitted
+                self._transforms[column] = fitted
             else:
-                self.skipped[index] = fitted
-                _log.info("column %d of the matrix keeps its z-scores: %s", index, fitted)
+                _log.info("column %d of the matrix keeps its z-scores: %s", column, fitted)
         return self
 
     def transform(
@@ -132,10 +112,8 @@ class PowerColumns:
     ) -> Float32Array:
         """Rows with numeric columns transformed, clipped at +-100; NaN stays.
 
-        Args:
-            matrix: Rows of the table's matrix.
-            columns: Which of the table's columns `matrix` has, in its order; all if left out.
-            in_place: Write into `matrix`; a copy of a long table may not fit into memory.
+        `columns` are those of the table that `matrix` has, in its order; all if left out. A copy of
+        a long table may not fit into memory: with `in_place` `matrix` is written into.
         """
         out = matrix if in_place else matrix.copy()
         for position, column in enumerate(range(matrix.shape[1]) if columns is None else columns):

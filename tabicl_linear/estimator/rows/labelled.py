@@ -68,7 +68,11 @@ def checked_rows(X: Any, y: Any, whose: str) -> Rows:
         DataError: The table or the labels cannot be used.
         ValueError: They are of different lengths.
     """
-    table = checked_table(X, whose)
+    return with_labels(checked_table(X, whose), y, whose)
+
+
+def with_labels(table: Table, y: Any, whose: str) -> Rows:
+    """A checked table and its labels; raises as `checked_rows`."""
     if y is None:
         # In the words that scikit-learn's checks know.
         raise DataError(
@@ -79,6 +83,6 @@ def checked_rows(X: Any, y: Any, whose: str) -> Rows:
             f"y={y!r} names a column, as only files take it: give the table without that column, "
             f"and table[{y!r}] as y."
         )
-    labels = checked_labels(from_other_library(y))
+    labels = checked_labels(y)
     check_consistent_length(table, labels)
     return Rows(table, labels)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import column_or_1d
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import IntArray
+from tabicl_linear.estimator.rows.frames import from_other_library
 
 MISSING_WORDS = (
     *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
@@ -32,12 +33,13 @@ _BOOLEANS = {
 
 
 def checked_labels(y: Any) -> npt.NDArray[Any]:
-    """The labels as an array of one type.
+    """The labels, of any library, as an array of one type.
 
     Raises:
         DataError: Labels are missing, infinite, of several types, or are not class labels, or `y`
             has more than one column.
     """
+    y = from_other_library(y)
     try:
         labels = column_or_1d(_as_given(y), warn=True)
     except ValueError as error:

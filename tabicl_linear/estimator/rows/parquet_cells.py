@@ -28,11 +28,6 @@ class ParquetCells:
         index = (schema.pandas_metadata or {}).get("index_columns", [])
         self.columns = [name for name in schema.names if name not in index]
 
-    def num_rows(self, rows_per_piece: int) -> int:
-        """How many rows, as the file says."""
-        with ParquetFile(self._path) as file:
-            return int(file.metadata.num_rows)
-
     def labels(self, name: str) -> "pd.Series[Any]":
         """A column as it is."""
         with ParquetFile(self._path) as file:

@@ -56,10 +56,6 @@ class TextCells:
         self._source, self._text = source, text
         self.columns = self._names()
 
-    def num_rows(self, rows_per_piece: int) -> int:
-        """How many rows; they are parsed for it, so that their faults are found."""
-        return sum(len(piece) for piece in self.pieces(self.columns, (), rows_per_piece))
-
     def labels(self, name: str) -> "pd.Series[Any]":
         """A column of the type that `typed_labels` says."""
         with self._bytes() as stream:

@@ -25,7 +25,7 @@ def test_frames_come_back_with_names_of_any_kind():
     frame.columns = range(frame.shape[1])
     packer = Packer()
     tree = packer.pack(frame.set_axis([7, 8, 9]), "frame")
-    again = Unpacker(packer.tensors, [], torch.device("cpu"), None).unpack(tree)
+    again = Unpacker(packer.tensors, None, torch.device("cpu"), None).unpack(tree)
     pd.testing.assert_frame_equal(again, frame, check_column_type=False)
 
 

@@ -25,12 +25,7 @@ LEAST_GAIN = 1e-9
 
 
 class Grown(NamedTuple):
-    """Trees, and what boosting has made of them.
-
-    Attributes:
-        trees: The trees.
-        steps: What each leaf adds to the logits; zero for classes that no row had.
-    """
+    """Trees, and what each leaf adds to the logits: zero for classes that no row had."""
 
     trees: Trees
     steps: Float[Tensor, "l y"]
@@ -88,7 +83,10 @@ def grow(
         heap = chosen(grown_tree)(
             cells.numbers, residuals[:, first:], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
         )
-        steps.append(LEARNING_RATE * _steps(heap.nodes, residuals, shares * (1 - shares)))
+        # A step of Newton's method for each node, with a curvature of one added.
+        slopes, curves = _sums(heap.nodes, residuals), _sums(heap.nodes, shares * (1 - shares))
+        step = (slopes / (curves + 1)).clamp(-LARGEST_STEP, LARGEST_STEP)
+        steps.append(LEARNING_RATE * step)
         scores = scores + steps[-1][heap.nodes]
         heaps.append(heap)
     trees, is_leaf = _compact(heaps, cells)
@@ -105,14 +103,6 @@ def _allowed(num_columns: int, seed: int) -> Bool[Tensor, "t q m"]:
     allowed = np.zeros(shape, dtype=np.bool_)
     np.put_along_axis(allowed, draws.argpartition(count - 1, axis=2)[..., :count], True, axis=2)
     return torch.from_numpy(allowed)
-
-
-def _steps(
-    nodes: Int[Tensor, " n"], slopes: Float[Tensor, "n k"], curves: Float[Tensor, "n k"]
-) -> Float[Tensor, "q k"]:
-    """A step of Newton's method for each node, with a curvature of one added."""
-    slope, curve = _sums(nodes, slopes), _sums(nodes, curves)
-    return (slope / (curve + 1)).clamp(-LARGEST_STEP, LARGEST_STEP)
 
 
 def _sums(nodes: Int[Tensor, " n"], of_rows: Float[Tensor, "n k"]) -> Float[Tensor, "q k"]:

@@ -17,7 +17,6 @@ from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.ridge_inputs import RidgeRegressions
 from tabicl_linear.types import Float, Int, Tensor
 
-Indices = IntArray
 MOST_SAMPLED = 2048
 """Rows, evenly spread over the context, that are left out to choose penalties and make logits."""
 
@@ -25,13 +24,8 @@ MOST_SAMPLED = 2048
 class TaskRows:
     """Rows of a context of one task, by their indices.
 
-    Args:
-        regressions: Make the fixed features.
-        x: The rows.
-        y: Their labels.
-        thresholds: Standardised values that fixed trees compare with.
-        statistics: Of the context.
-        rows_per_chunk: Rows looked at together.
+    Their fixed features are made by `regressions` and the `thresholds` that fixed trees compare
+    with. `rows_per_chunk` rows are looked at together.
 
     Attributes:
         labels: Class index of each row.
@@ -52,37 +46,37 @@ class TaskRows:
         self.regressions, self._x, self._y = regressions, x, y
         self._thresholds, self.statistics = thresholds, statistics
         self._size = rows_per_chunk
-        self.labels: Indices = y[0].cpu().numpy().astype(np.int64)
+        self.labels: IntArray = y[0].cpu().numpy().astype(np.int64)
         counts = np.bincount(self.labels, minlength=regressions.num_classes)
         self.counts = torch.from_numpy(counts.astype(np.float64)).to(x.device)
         parts = [part for each in regressions.features.sets(x.shape[2]) for part in each]
         places = {part.place.start: part.place for part in parts}
         self.kinds = [places[start] for start in sorted(places)]
-        self.sample: Indices = np.arange(0, x.shape[1], -(-x.shape[1] // MOST_SAMPLED))
+        self.sample: IntArray = np.arange(0, x.shape[1], -(-x.shape[1] // MOST_SAMPLED))
 
     def __len__(self) -> int:
         """How many rows."""
         return self._x.shape[1]
 
-    def standardised(self, rows: Indices) -> Float[Tensor, "n m"]:
+    def standardised(self, rows: IntArray) -> Float[Tensor, "n m"]:
         """Some rows, in float32 and without missing values."""
         z: Tensor = standardise(self._x[:, rows], self.statistics)[0].float()
         return z
 
-    def fixed(self, rows: Indices) -> Float[Tensor, "n f"]:
+    def fixed(self, rows: IntArray) -> Float[Tensor, "n f"]:
         """Fixed features of some rows."""
         return self.regressions.of_rows(self._x[:, rows], self._thresholds, self.statistics)[0]
 
-    def one_hot(self, rows: Indices) -> Float[Tensor, "n y"]:
+    def one_hot(self, rows: IntArray) -> Float[Tensor, "n y"]:
         """Their labels, float64."""
         return self.regressions.one_hot(self._y[:, rows])[0]
 
-    def leaf_rows(self, rows: Indices, trees: Trees) -> LeafRows:
+    def leaf_rows(self, rows: IntArray, trees: Trees) -> LeafRows:
         """Some rows as a regression on these trees takes them."""
         z = self.standardised(rows)
         return LeafRows(trees.of_rows(z), self.fixed(rows), self.one_hot(rows).float())
 
-    def chunks(self, rows: Indices) -> Iterator[Indices]:
+    def chunks(self, rows: IntArray) -> Iterator[IntArray]:
         """The indices, as many at a time as rows are looked at together."""
         yield from np.array_split(rows, -(-len(rows) // self._size))
 

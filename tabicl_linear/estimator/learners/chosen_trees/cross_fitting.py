@@ -6,7 +6,7 @@ They are grown on one half of the rows and solved on the other, so that rows lef
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -73,7 +73,7 @@ class ChosenTrees(nn.Module, OwnPreset):
         self, options: RidgeOptions, *, max_columns: int, num_classes: int, grows: bool = False
     ) -> None:
         super().__init__()
-        self.max_columns = max_columns
+        self.options, self.max_columns, self.num_classes = options, max_columns, num_classes
         self.grows = grows
         # Logits are made of the shares of all features together, so none of these alone.
         shares = replace(options, calibration="confidence")
@@ -115,16 +115,6 @@ class ChosenTrees(nn.Module, OwnPreset):
                 "`partial_fit` on a new classifier to add rows later."
             )
 
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that make an equal learner."""
-        first = self.draws(1)[0]
-        return {
-            "options": first.options,
-            "max_columns": self.max_columns,
-            "num_classes": first.num_classes,
-            "grows": self.grows,
-        }
-
     def draws(self, count: int) -> list[RidgeRegressions]:
         """Fixed features of as many rounds, each drawn with another seed."""
         return [each for each in self.regressions[:count] if isinstance(each, RidgeRegressions)]
@@ -148,7 +138,12 @@ class ChosenTrees(nn.Module, OwnPreset):
         are_added = self.grows and x.shape[1] >= rows_that_grow()
         num_first = rows_that_grow() if are_added else x.shape[1]
         first, labels = x[:, :num_first], y[:, :num_first]
-        state = self._unsolved(first, labels, categorical, rows_per_chunk)
+        statistics = context_statistics(
+            first, labels, categorical, num_features=None, rows_per_chunk=rows_per_chunk
+        )
+        draws = self.draws(max(scheme(num_first).rounds, 1))
+        thresholds = tuple(draw.thresholds(first, statistics, rows_per_chunk) for draw in draws)
+        state = ChosenTreesState(thresholds, statistics, predictors=())
         tasks = self._tasks(state, first, labels, rows_per_chunk)
         if are_added:
             state = state._replace(growth=Growth.of_first(first, labels, tasks))
@@ -164,21 +159,6 @@ class ChosenTrees(nn.Module, OwnPreset):
         fixed = torch.cat([draw.of_rows(x, at, state.statistics) for draw, at in rounds], dim=-1)
         tasks = zip(state.predictors, z, fixed, strict=True)
         return torch.stack([predictor.logits(*rows) for predictor, *rows in tasks])
-
-    def _unsolved(
-        self,
-        x: Float[Tensor, "b c m"],
-        y: Int[Tensor, "b c"],
-        categorical: Bool[Tensor, "b m"] | None,
-        rows_per_chunk: int,
-    ) -> ChosenTreesState:
-        """What standardises rows and makes their fixed features, without predictors."""
-        statistics = context_statistics(
-            x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk
-        )
-        draws = self.draws(max(scheme(x.shape[1]).rounds, 1))
-        thresholds = tuple(draw.thresholds(x, statistics, rows_per_chunk) for draw in draws)
-        return ChosenTreesState(thresholds, statistics, ())
 
     def _with_more(
         self,
@@ -224,13 +204,10 @@ class ChosenTrees(nn.Module, OwnPreset):
 
 @dataclass(frozen=True)
 class ChosenTreesLearners(Learners):
-    """Learners with trees, and others for tables of so few rows that none are grown.
+    """Learners with trees.
 
-    Attributes:
-        options: Fixed features.
-        max_columns: Maximum number of columns of a member.
-        others: Makes what reads tables of so few rows that none are grown, and what is mixed with
-            trees that are grown on few; None where trees do all.
+    `others` makes what reads tables of so few rows that no trees are grown, and what is mixed with
+    trees that are grown on few; None where trees do all.
     """
 
     options: RidgeOptions = OPTIONS
@@ -256,8 +233,10 @@ class ChosenTreesLearners(Learners):
         self, learner: ChosenTrees, states: tuple[ChosenTreesState, ...]
     ) -> tuple[ChosenTrees, tuple[ChosenTreesState, ...]]:
         """Trees and their coefficients alone, without the sums that these were solved from."""
-        model = ChosenTrees(**{**learner.arguments(), "grows": False}).to(learner.device)
-        return model, tuple(state._replace(growth=None) for state in states)
+        model = ChosenTrees(
+            learner.options, max_columns=learner.max_columns, num_classes=learner.num_classes
+        )
+        return model.to(learner.device), tuple(state._replace(growth=None) for state in states)
 
     def companion(self, num_classes: int, num_rows: int) -> tuple[ContextLearner, float] | None:
         """What reads tables without trees, where there are trees, but few rows for them."""

@@ -38,12 +38,7 @@ class Scheme(NamedTuple):
 
 
 class Division(NamedTuple):
-    """The rows of a context, divided into two parts.
-
-    Attributes:
-        growing: Indices of the rows that trees are grown on.
-        solving: Indices of all others, in order.
-    """
+    """Indices of the rows of a context that trees are grown on, and of all others, in order."""
 
     growing: IntArray
     solving: IntArray

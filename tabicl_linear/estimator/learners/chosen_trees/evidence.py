@@ -44,12 +44,9 @@ FACTOR_PENALTY = 30.0
 
 
 class OutOfFold(NamedTuple):
-    """Predictions of context rows by solutions that have not seen them, summed over solutions.
+    """Class shares or logits of context rows, by solutions that have not seen them.
 
-    Attributes:
-        total: Sum of the predicted class shares, or logits.
-        squares: Sum of their squares.
-        solutions: How many solutions predicted the row.
+    Their sums, the sums of their squares, and how many solutions predicted each row.
     """
 
     total: Float[Tensor, "n y"]
@@ -90,11 +87,8 @@ class OutOfFold(NamedTuple):
 class PenaltySearch:
     """The search of a penalty, with the solutions of all divisions so far.
 
-    Args:
-        deviation: Standard deviation of each kind of fixed features.
-        targets: Labels of the sample, one-hot.
-        num_solutions: Divisions in all.
-        narrow: Whether to go on with two penalties after the first division.
+    `deviation` is that of each kind of fixed features, `targets` are labels of the sample, one-hot,
+    and `num_solutions` counts all divisions. With `narrow` two penalties are left after the first.
     """
 
     def __init__(
@@ -105,19 +99,10 @@ class PenaltySearch:
 
     def add(self, regression: Regression, places: Tensor) -> None:
         """Solve another division, which leaves out rows of the sample in some places."""
-        if not self._tries and self._narrow:
-            self._narrow_down(regression, places)
+        if self._tries or not self._narrow:
+            for penalty in list(self._tries or PENALTIES):
+                self._try(penalty, regression, places)
             return
-        for penalty in list(self._tries or PENALTIES):
-            self._try(penalty, regression, places)
-
-    def best(self) -> tuple[list[Solution], OutOfFold]:
-        """The solutions with the best penalty, and what they say of rows left out."""
-        trials, out_of_fold = self._tries[self._best()]
-        return [trial.solution() for trial in trials], out_of_fold
-
-    def _narrow_down(self, regression: Regression, places: Tensor) -> None:
-        """Solve the first division, and go on with two penalties."""
         for penalty in PENALTIES_OF_MANY:
             self._try(penalty, regression, places)
             if self._best() != penalty:
@@ -125,6 +110,11 @@ class PenaltySearch:
         best = self._best()
         self._tries = {best: self._tries[best]}
         self._try(best / 4, regression, places)
+
+    def best(self) -> tuple[list[Solution], OutOfFold]:
+        """The solutions with the best penalty, and what they say of rows left out."""
+        trials, out_of_fold = self._tries[self._best()]
+        return [trial.solution() for trial in trials], out_of_fold
 
     def _try(self, penalty: float, regression: Regression, places: Tensor) -> None:
         nothing = list[Trial](), OutOfFold.empty(self._targets)

@@ -22,13 +22,10 @@ Penalties = Sequence[Sequence[float]]
 
 
 class FixedAlone(NamedTuple):
-    """The mixture of the regressions of all sets, as one linear function.
+    """The mixture of the regressions of all sets, as one linear function of all features.
 
-    Attributes:
-        weights: Of all features.
-        offset: What is added.
-        left_out: Predictions of the rows, each from all others.
-        penalties: The one chosen for each set.
+    `left_out` are predictions of the rows, each from all others, and `penalties` the one chosen for
+    each set.
     """
 
     weights: Float[Tensor, "f y"]

@@ -29,13 +29,10 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class TaskSums(NamedTuple):
-    """Trees of one task, and what is solved for them.
+    """Trees of one task, for each division, and what is solved for them.
 
-    Attributes:
-        grown: Trees of each division.
-        growing: Which of the first rows have grown them.
-        sums: Over all other rows.
-        counts: Rows of each class.
+    `growing` are the first rows that have grown them, `sums` are over all others, and `counts` are
+    rows of each class.
     """
 
     grown: tuple[Grown, ...]
@@ -72,9 +69,9 @@ class TaskSums(NamedTuple):
         The sample is one of every `stride` rows, from the first on, in each round.
         """
         targets = sample[0].one_hot(np.arange(len(sample[0])))
-        parts = self._divisions(sample, stride)
+        divided = self._divisions(sample, stride)
         with cpu_kernels():
-            boosted, linear = solve_divisions(parts, targets, len(self.grown), is_short=False)
+            boosted, linear = solve_divisions(divided, targets, len(self.grown), is_short=False)
             return fitted_task(linear, boosted, targets, self.counts)[0]
 
     def _divisions(self, sample: list[TaskRows], stride: int) -> Iterator[GrownDivision]:
@@ -91,13 +88,8 @@ class TaskSums(NamedTuple):
 class Growth(NamedTuple):
     """What rows are added to; bounded in size.
 
-    Rows are numbered from 0, the very first. The sample has those whose number `stride` divides.
-
-    Attributes:
-        num_rows: How many rows there were.
-        x: The sample, by which penalties and logits are chosen.
-        y: Its labels.
-        tasks: Trees and sums of each task.
+    Penalties and logits are chosen by a sample, x and y. Rows are numbered from 0, the very first;
+    the sample has those whose number `stride` divides.
     """
 
     num_rows: int
@@ -140,10 +132,10 @@ class Growth(NamedTuple):
         """The same with the sample of all rows up to these; the sums do not have them yet."""
         after = self._replace(num_rows=self.num_rows + x.shape[1])
         thinning = after.stride // self.stride
-        # How many of these rows come before one whose number the stride divides.
-        skipped = -self.num_rows % after.stride
+        # Place of the first of these rows whose number the stride divides.
+        start = -self.num_rows % after.stride
 
         def sampled(earlier: Tensor, later: Tensor) -> Tensor:
-            return torch.cat([earlier[:, ::thinning], later[:, skipped :: after.stride]], dim=1)
+            return torch.cat([earlier[:, ::thinning], later[:, start :: after.stride]], dim=1)
 
         return after._replace(x=sampled(self.x, x), y=sampled(self.y, y))

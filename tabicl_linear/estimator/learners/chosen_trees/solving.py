@@ -30,13 +30,7 @@ SMALLEST_UNSEEN = 1e-4
 
 
 class LeafRows(NamedTuple):
-    """Rows as regressions take them.
-
-    Attributes:
-        leaves: Leaf of each tree.
-        fixed: Fixed features, kind after kind.
-        targets: Labels, one-hot.
-    """
+    """Rows as regressions take them: the leaf of each tree, fixed features, one-hot labels."""
 
     leaves: Int[Tensor, "n t"]
     fixed: Float[Tensor, "n f"]
@@ -106,13 +100,7 @@ class LeafSums(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """A regression with one penalty.
-
-    Attributes:
-        leaves: Weights of the leaves.
-        fixed: Weights of the fixed features.
-        offset: What is added.
-    """
+    """A regression with one penalty: weights of leaves and fixed features, and what is added."""
 
     leaves: Float[Tensor, "l y"]
     fixed: Float[Tensor, "f y"]
@@ -134,14 +122,8 @@ class Trial(NamedTuple):
 class RowRegression:
     """A regression on as few rows as products of any two of them fit into memory.
 
-    Args:
-        rows: All its rows.
-        num_leaves: Leaves of the trees.
-        kinds: Where each kind of fixed features stands.
-        places: Indices of the rows left out, each in its turn.
-
-    Attributes:
-        leaves: Leaves of these.
+    `kinds` say where each kind of fixed features stands, and `places` which of the rows are left
+    out, each in its turn; `leaves` are those of these.
     """
 
     def __init__(
@@ -240,13 +222,8 @@ class _DualFeatures(NamedTuple):
 class SumRegression:
     """A regression on any number of rows, from sums over them.
 
-    Args:
-        sums: Over all its rows.
-        kinds: Where each kind of fixed features stands.
-        rows: Those of them that are left out, each in its turn.
-
-    Attributes:
-        leaves: Leaves of these.
+    `kinds` say where each kind of fixed features stands, and `rows` are those of the rows that are
+    left out, each in its turn; `leaves` are those of these.
     """
 
     def __init__(self, sums: LeafSums, kinds: Sequence[slice], rows: LeafRows) -> None:
@@ -260,8 +237,10 @@ class SumRegression:
         parts += [Part(slice(cut + k.start, cut + k.stop), deviation) for k in self._kinds]
         regression = solve_sums(self._sums, parts, [penalty])
         weights, offset = (part[0, 0] for part in regression.regression.linear())
-        features = torch.cat([_one_hot(rows.leaves, cut), rows.fixed.double()], dim=1)
-        left_out = regression.left_out(features[None], rows.targets.double()[None])[0, 0]
+        fixed, targets = rows.fixed.double(), rows.targets.double()
+        leaves = fixed.new_zeros(len(fixed), cut).scatter_(1, rows.leaves.long(), 1.0)
+        features = torch.cat([leaves, fixed], dim=1)
+        left_out = regression.left_out(features[None], targets[None])[0, 0]
         solution = Solution(weights[:cut], weights[cut:], offset)
         return Trial(left_out, lambda: solution)
 
@@ -286,11 +265,6 @@ def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
         last = first + ROWS_OF_PRODUCTS
         products[first:last, first:] = rows[first:last] @ rows[first:].T
     return products
-
-
-def _one_hot(leaves: Int[Tensor, "n t"], num_leaves: int) -> Float[Tensor, "n l"]:
-    one_hot = torch.zeros(len(leaves), num_leaves, dtype=torch.float64, device=leaves.device)
-    return one_hot.scatter_(1, leaves.long(), 1.0)
 
 
 def _reciprocal(variance: Tensor) -> float:

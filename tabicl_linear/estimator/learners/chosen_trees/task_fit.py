@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from tabicl_linear.backends.choice import tokenwise
+from tabicl_linear.estimator.arrays import IntArray
 from tabicl_linear.estimator.learners.chosen_trees import evidence
 from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown, grow
-from tabicl_linear.estimator.learners.chosen_trees.context import Indices, TaskRows
+from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     FEW_ROWS,
     HALVES,
@@ -44,13 +45,9 @@ MOST_PRODUCTS = 4000
 
 
 class Linear(NamedTuple):
-    """The mean of solutions.
+    """The mean of solutions, with fixed features of all rounds.
 
-    Attributes:
-        leaves: Weights of leaves.
-        fixed: Weights of fixed features of all rounds.
-        offset: What is added.
-        left_out: Predictions of the sample by solutions that have not seen the row.
+    `left_out` are predictions of the sample by solutions that have not seen the row.
     """
 
     leaves: Float[Tensor, "l y"]
@@ -60,12 +57,9 @@ class Linear(NamedTuple):
 
 
 class Boosted(NamedTuple):
-    """Trees of all divisions.
+    """Trees of all divisions, and what their leaves add to the logits, as a mean of divisions.
 
-    Attributes:
-        trees: The trees.
-        steps: What their leaves add to the logits, over the number of divisions.
-        left_out: Mean logits of the sample by trees that other rows have grown.
+    `left_out` are mean logits of the sample by trees that other rows have grown.
     """
 
     trees: Trees
@@ -144,14 +138,14 @@ def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[
     first, rounds = rows[0], rows[::HALVES]
     targets, is_short = first.one_hot(first.sample), len(first) <= FEW_ROWS
     if not parts:
-        return fitted_task(fixed_regressions(rounds), None, targets, first.counts)
-    grown = _each_division(rows, parts)
-    boosted, linear = solve_divisions(grown, targets, len(parts), is_short=is_short)
+        return fitted_task(_mean_fixed_alone(rounds), None, targets, first.counts)
+    grown_divisions = _grown_divisions(rows, parts)
+    boosted, linear = solve_divisions(grown_divisions, targets, len(parts), is_short=is_short)
     if is_short:
-        fixed = fixed_regressions(rounds)._replace(leaves=torch.zeros_like(linear.leaves))
-        part = evidence.part_of_fixed(linear.left_out, fixed.left_out, targets, first.counts > 0)
+        fixed = _mean_fixed_alone(rounds)._replace(leaves=torch.zeros_like(linear.leaves))
+        share = evidence.part_of_fixed(linear.left_out, fixed.left_out, targets, first.counts > 0)
         pairs = zip(linear, fixed, strict=True)
-        linear = Linear(*(torch.lerp(one, other.to(one), part) for one, other in pairs))
+        linear = Linear(*(torch.lerp(one, other.to(one), share) for one, other in pairs))
     return fitted_task(linear, boosted, targets, first.counts)
 
 
@@ -181,7 +175,7 @@ def fitted_task(
     return predictor, logits.masked_fill(absent, ABSENT_LOGIT)
 
 
-def fixed_regressions(rounds: Sequence[TaskRows]) -> Linear:
+def _mean_fixed_alone(rounds: Sequence[TaskRows]) -> Linear:
     """The mean of the regressions on the fixed features of each round, solved on all rows.
 
     The first round chooses the penalties of all: which suit depends on the rows, not on the draw.
@@ -196,7 +190,7 @@ def fixed_regressions(rounds: Sequence[TaskRows]) -> Linear:
     )
 
 
-def _each_division(
+def _grown_divisions(
     rows_of_parts: Sequence[TaskRows], parts: Sequence[Division]
 ) -> Iterator[GrownDivision]:
     """The divisions with grown trees, one after the other, to leave rows of the sample out.
@@ -210,9 +204,9 @@ def _each_division(
         left_out = np.intersect1d(part.solving, rows.sample, assume_unique=True)
         regression: Regression
         if len(part.solving) <= MOST_PRODUCTS:
-            solving = rows.leaf_rows(part.solving, grown.trees)
-            places = torch.from_numpy(np.searchsorted(part.solving, left_out))
-            regression = RowRegression(solving, grown.trees.num_leaves, rows.kinds, places)
+            leaf_rows = rows.leaf_rows(part.solving, grown.trees)
+            indices = torch.from_numpy(np.searchsorted(part.solving, left_out))
+            regression = RowRegression(leaf_rows, grown.trees.num_leaves, rows.kinds, indices)
         else:
             sums = leaf_sums(rows, part.solving, grown.trees)
             regression = SumRegression(sums, rows.kinds, rows.leaf_rows(left_out, grown.trees))
@@ -220,13 +214,13 @@ def _each_division(
         yield GrownDivision(grown, regression, places.to(regression.leaves.device))
 
 
-def leaf_sums(rows: TaskRows, indices: Indices, trees: Trees) -> LeafSums:
+def leaf_sums(rows: TaskRows, indices: IntArray, trees: Trees) -> LeafSums:
     """Sums over some rows, as many at a time as are looked at together."""
     chunks = (rows.leaf_rows(chunk, trees) for chunk in rows.chunks(indices))
     return reduce(LeafSums.plus, (LeafSums.of(chunk, trees.num_leaves) for chunk in chunks))
 
 
-def grow_on(rows: TaskRows, growing: Indices, *, seeds: Sequence[int]) -> Grown:
+def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown:
     """Trees that are grown on some rows with each seed, on the device of the rows.
 
     Steps are those of the mean of boosting with each.
@@ -242,13 +236,9 @@ def solve_divisions(
 ) -> tuple[Boosted, Linear]:
     """Trees of all divisions, and the mean of the solutions with the penalties that suit best.
 
-    Divisions are solved one after the other, as they come: their products take much memory.
-
-    Args:
-        divided: The divisions, those of a round side by side.
-        targets: Labels of the sample, one-hot [s y].
-        count: How many divisions.
-        is_short: Whether rows are few, so that more is tried.
+    The `count` divisions are solved one after the other, as they come, those of a round side by
+    side: their products take much memory. `targets` are labels of the sample, one-hot [s y]. Where
+    rows are few (`is_short`) more is tried.
     """
     searches = [
         evidence.PenaltySearch(deviation, targets, count, narrow=not is_short)
