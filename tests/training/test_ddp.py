@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 from command_line import CONFIGS, UNSEEN
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
@@ -174,6 +175,8 @@ def fit_as_task(arguments):
         **{"SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"},
         **{"SLURM_PROCID": rank, "SLURM_LOCALID": rank, "MASTER_PORT": port},
     }
+    # Lightning read it from there when it was imported, which was before this process was forked.
+    rank_zero_only.rank = int(rank)
     return main(["fit", *options])
 
 
