@@ -130,27 +130,36 @@ MixerFactory = Callable[[int, int], SequenceMixer]
 """Makes the mixer of one layer from (dim, num_heads)."""
 
 
-def check_state_shape(mixer: SequenceMixer, dim: int) -> None:
-    """Write one token, to see whether the state has the shape that the mixer says.
+def check_shapes(mixer: SequenceMixer, dim: int) -> None:
+    """Write and read two tokens, to see whether shapes are those that the mixer owes.
 
-    A training step does not need that shape; what reads, draws or learns states does.
+    A training step does not need that of the state; what reads, draws or learns states does. An
+    output of fewer tokens would be spread over all of them.
 
     Args:
         mixer: One of fresh weights, not on the meta device.
         dim: Width of a token.
 
     Raises:
-        ConfigError: The state has another shape.
+        ConfigError: The state has another shape than the mixer says, or its output has not that of
+            the tokens.
     """
+    name = f"{type(mixer).__module__}.{type(mixer).__qualname__}"
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        token, position = torch.zeros(1, 1, dim), torch.zeros(1, dtype=torch.long)
-        streams, _ = mixer.project(token, position, None, independent=False)
-        kept = state_shape(mixer.rule.fold(streams))
-    if kept != tuple(mixer.state_shape):
-        name = f"{type(mixer).__module__}.{type(mixer).__qualname__}"
+        tokens, positions = torch.zeros(1, 2, dim), torch.arange(2)
+        streams, _ = mixer.project(tokens, positions, None, independent=False)
+        state = mixer.rule.fold(streams)
+        shape = state_shape(state)
+        if shape != tuple(mixer.state_shape):
+            raise ConfigError(
+                f"{name}: its state_shape is {tuple(mixer.state_shape)}, and the state that its "
+                f"{type(mixer.rule).__name__} keeps has {shape}; give super().__init__ the latter."
+            )
+        outputs = mixer.output(mixer.rule.read(streams.q, state), streams, tokens)
+    if outputs.shape != tokens.shape:
         raise ConfigError(
-            f"{name}: its state_shape is {tuple(mixer.state_shape)}, and the state that its "
-            f"{type(mixer.rule).__name__} keeps has {kept}; give super().__init__ the latter."
+            f"{name}: its output has shape {tuple(outputs.shape)} for tokens of shape "
+            f"{tuple(tokens.shape)} [b t d]; it must have that of the tokens."
         )
 
 

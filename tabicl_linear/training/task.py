@@ -14,7 +14,7 @@ from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import CheckpointError, ConfigError
-from tabicl_linear.mixers.base import LayerState, MixerFactory, check_state_shape
+from tabicl_linear.mixers.base import LayerState, MixerFactory, check_shapes
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
@@ -64,8 +64,8 @@ class InContextTask(LightningModule):
         compile_dense: Run everything between the mixers' rules through torch.compile.
 
     Raises:
-        ConfigError: The parts do not fit together, or the mixer's states have another shape than
-            it says.
+        ConfigError: The parts do not fit together, or the mixer's states or outputs have another
+            shape than they must.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class InContextTask(LightningModule):
             mixer, readout, strategy=strategy, architecture=architecture, backend=backend
         )
         if self.model.device.type != "meta":  # where only sizes are asked for
-            check_state_shape(self.model.backbone.layers()[0].mixer, architecture.dim)
+            check_shapes(self.model.backbone.layers()[0].mixer, architecture.dim)
         if state_passing is not None:
             state_passing.check(self.model)
         _check(optimizer, schedule, self.model)

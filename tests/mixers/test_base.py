@@ -5,7 +5,7 @@ from contract.fixed_decay import FixedDecay
 from torch import nn
 
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.mixers.base import SequenceMixer, check_state_shape
+from tabicl_linear.mixers.base import SequenceMixer, check_shapes
 
 
 def test_what_the_constructor_must_give_is_named():
@@ -36,6 +36,17 @@ def test_a_state_of_another_shape_than_said_is_refused():
             super().__init__(dim, num_heads)
             self.qkv = nn.Linear(dim, 6 * dim)
 
-    check_state_shape(FixedDecay(8, 2), 8)
+    check_shapes(FixedDecay(8, 2), 8)
     with pytest.raises(ConfigError, match=r"Wider: .*\(2, 4, 4\).*AdditiveRule.*\(2, 8, 8\); give"):
-        check_state_shape(Wider(8, 2), 8)
+        check_shapes(Wider(8, 2), 8)
+
+
+def test_an_output_of_fewer_tokens_is_refused():
+    class LastToken(FixedDecay):
+        def output(self, heads, streams, x):
+            return super().output(heads, streams, x)[:, -1:]
+
+    with pytest.raises(
+        ConfigError, match=r"LastToken: .*\(1, 1, 8\) for tokens of shape \(1, 2, 8\)"
+    ):
+        check_shapes(LastToken(8, 2), 8)
