@@ -128,19 +128,13 @@ def _run(keys: Tensor, v: Tensor, kept: Tensor | None, S: Tensor) -> tuple[Tenso
     b, h, value_dim, key_dim = S.shape
     state = S.reshape(b * h, value_dim, key_dim).transpose(-1, -2)
     writes = keys.transpose(-1, -2) @ v
-    if kept is None:
-        totals = state + writes.cumsum(0)
-        states = torch.cat([state.unsqueeze(0), totals[:-1]])
-        final = totals[-1]
-    else:
-        factors = kept.transpose(-1, -2)
-        before = []
-        # `unbind`, not indexing: the gradient of indexing is a full tensor of zeros per chunk.
-        for write, factor in zip(writes.unbind(0), factors.unbind(0), strict=True):
-            before.append(state)
-            state = torch.addcmul(write, factor, state)
-        states, final = torch.stack(before), state
-    return states, final.transpose(-1, -2).reshape(b, h, value_dim, key_dim)
+    # `unbind`, not indexing: the gradient of indexing is a full tensor of zeros per chunk.
+    factors = [None] * len(writes) if kept is None else kept.transpose(-1, -2).unbind(0)
+    before = []
+    for write, factor in zip(writes.unbind(0), factors, strict=True):
+        before.append(state)
+        state = write + state if factor is None else torch.addcmul(write, factor, state)
+    return torch.stack(before), state.transpose(-1, -2).reshape(b, h, value_dim, key_dim)
 
 
 def weighted(x: Streams) -> Streams:

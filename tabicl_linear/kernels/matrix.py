@@ -60,9 +60,10 @@ def decay(g: Float[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*sha
 def pairwise_decay(g: Float[Tensor, "i bh s 1"], dtype: torch.dtype) -> Float[Tensor, "i bh s s"]:
     """D_ij = exp(g_i - g_j) for j <= i, else 0.
 
-    Also masked before `exp`, so that no infinity of the upper half reaches autograd.
+    Masked before `exp`, so that no infinity of the upper half reaches autograd.
     """
-    return decay((g - g.transpose(-1, -2)).tril(), dtype).tril()
+    later = g.new_ones(g.shape[-2], g.shape[-2], dtype=torch.bool).triu(1)
+    return (g - g.transpose(-1, -2)).to(dtype).masked_fill_(later, -torch.inf).exp_()
 
 
 def decayed_scores(
