@@ -37,12 +37,12 @@ from experiments.development.tables import (
 )
 from experiments.solved_head.gate import Gate, described, read_gates
 from experiments.solved_head.learners import FIXED, WITH_LEARNED, Arms, trained
+from experiments.solved_head.network import LearnedFeatures
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import MAX_COLUMNS
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
 from tabicl_linear.evaluation import metrics
 from tabicl_linear.files import written_whole
-from tabicl_linear.solved_head.network import LearnedFeatures
 
 PARTS = 8
 """Steps in which the part of the arm with learned features is tried."""

@@ -20,13 +20,13 @@ import torch
 from scipy.special import log_softmax
 
 from experiments.solved_head.learners import FIXED, WITH_LEARNED, Arms, trained
+from experiments.solved_head.network import LearnedFeatures
 from experiments.solved_head.tasks import stream
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.data.stream import Stage
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import MAX_COLUMNS
 from tabicl_linear.files import written_whole
 from tabicl_linear.priors.rows import LogUniformRows
-from tabicl_linear.solved_head.network import LearnedFeatures
 
 GATES = "gate.json"
 ROWS = LogUniformRows(256, 4096)

@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from experiments.solved_head.class_statistics import ClassStatistics, class_slots, folds
 from experiments.solved_head.honest_trees import Honest
+from experiments.solved_head.network import LearnedFeatures, LearnedOptions
 from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
@@ -37,8 +39,6 @@ from tabicl_linear.kernels.chosen import using
 from tabicl_linear.ridge_inputs.feature_sets import FeatureSet, Part
 from tabicl_linear.ridge_inputs.leave_one_out import solve
 from tabicl_linear.ridge_inputs.predictions import Solution
-from tabicl_linear.solved_head.class_statistics import ClassStatistics, class_slots, folds
-from tabicl_linear.solved_head.network import LearnedFeatures, LearnedOptions
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 ROWS_AT_ONCE = 512

@@ -24,6 +24,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from experiments.solved_head.network import LearnedFeatures, LearnedOptions
 from experiments.solved_head.tasks import (
     Baseline,
     Selection,
@@ -40,7 +41,6 @@ from tabicl_linear.data.stream import PriorStream, Stage
 from tabicl_linear.files import written_whole
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.ridge_inputs import RidgeRegressions
-from tabicl_linear.solved_head import LearnedFeatures, LearnedOptions
 from tabicl_linear.training.muon import MuonAdamW
 
 CHECKPOINT, METRICS = "last.ckpt", "metrics.csv"

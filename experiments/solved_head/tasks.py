@@ -5,6 +5,9 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
+from experiments.solved_head.class_statistics import CLASSES, ClassStatistics, folds
+from experiments.solved_head.network import LearnedFeatures
+from experiments.solved_head.solve import Kind, solve_head
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.data.stream import PriorStream, Stage
 from tabicl_linear.embedding.statistics import context_statistics, standardise
@@ -21,9 +24,6 @@ from tabicl_linear.priors.rows import LogUniformRows, RowDistribution
 from tabicl_linear.priors.shapes import TaskShapes
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT, best_confidence, confidence_losses
-from tabicl_linear.solved_head.class_statistics import CLASSES, ClassStatistics, folds
-from tabicl_linear.solved_head.network import LearnedFeatures
-from tabicl_linear.solved_head.solve import Kind, solve_head
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 MAX_FEATURES = 24

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.solved_head import ClassStatistics, LearnedFeatures, LearnedOptions
-from tabicl_linear.solved_head.class_statistics import folds
+from experiments.solved_head.class_statistics import ClassStatistics, folds
+from experiments.solved_head.network import LearnedFeatures, LearnedOptions
 
 TASKS, ROWS, COLUMNS, CLASSES = 2, 43, 4, 3
 

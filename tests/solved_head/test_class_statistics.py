@@ -6,17 +6,17 @@ import pytest
 import torch
 from solved_head.tables import COLUMNS, ROWS, TASKS, context
 
-from tabicl_linear.kernels.state import num_bytes
-from tabicl_linear.solved_head.class_statistics import (
+from experiments.solved_head.class_statistics import (
     BINS,
     FOLDS,
     ClassStatistics,
     class_slots,
     folds,
 )
-from tabicl_linear.solved_head.class_statistics import (
+from experiments.solved_head.class_statistics import (
     CLASSES as SLOTS,
 )
+from tabicl_linear.kernels.state import num_bytes
 
 
 def test_counts_are_those_of_a_loop():

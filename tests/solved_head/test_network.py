@@ -4,9 +4,9 @@ import pytest
 import torch
 from solved_head.tables import CLASSES, ROWS, context, features, network
 
+from experiments.solved_head.cells import NUMBERS, cells
+from experiments.solved_head.network import LearnedOptions
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.solved_head import LearnedOptions
-from tabicl_linear.solved_head.cells import NUMBERS, cells
 
 
 def test_the_label_of_a_row_changes_nothing_in_its_own_features():

@@ -4,9 +4,9 @@ import pytest
 import torch
 from ridge_inputs.by_hand import table
 
+from experiments.solved_head.solve import SMALLEST_VARIANCE, Kind, solve_head
 from tabicl_linear.ridge_inputs.feature_sets import Part
 from tabicl_linear.ridge_inputs.solve_rows import solve_rows
-from tabicl_linear.solved_head.solve import SMALLEST_VARIANCE, Kind, solve_head
 
 CUT, QUERIES = 4, 5
 DEVIATIONS = 1.0, 2.0

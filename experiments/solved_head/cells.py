@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from tabicl_linear.solved_head.class_statistics import BINS, CLASSES, ClassStatistics
+from experiments.solved_head.class_statistics import BINS, CLASSES, ClassStatistics
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 CLIP = 8.0

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from experiments.solved_head.cells import NUMBERS, cells
+from experiments.solved_head.class_statistics import ClassStatistics
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.solved_head.cells import NUMBERS, cells
-from tabicl_linear.solved_head.class_statistics import ClassStatistics
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
