@@ -238,7 +238,7 @@ def _no_class(match: re.Match[str], parser: ArgumentParser) -> str:
 
 def _other_class(match: re.Match[str], parser: ArgumentParser) -> str:
     key, value, base = match.groups()
-    return f"{key}={value}: not a {base}; give a class path, {_example(key, parser)}."
+    return f"{key}={value}: no subclass of {base}; give a class path, {_example(key, parser)}."
 
 
 def _wrong_value(match: re.Match[str], parser: ArgumentParser) -> str:

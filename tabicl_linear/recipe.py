@@ -177,5 +177,5 @@ def _import(name: str, class_path: str, base: type, trust_code: bool) -> type:
     except ImportError as error:
         raise ConfigError(f"{name}: {class_path} cannot be imported: {error}.") from error
     if not (inspect.isclass(cls) and issubclass(cls, base)):
-        raise ConfigError(f"{name}: {class_path} is not a {base.__name__}.")
+        raise ConfigError(f"{name}: {class_path} is no subclass of {base.__name__}.")
     return cls

@@ -16,7 +16,7 @@ from tabicl_linear.training.task import InContextTask
         (["--model.mixer=Nope"], ["model.mixer=Nope", "tabicl_linear.mixers.delta.DeltaNet"]),
         (["--model.mixer=tabicl_linear.mixers.delta.Nope"], ["model.mixer", "Nope", "class path"]),
         (["--model.mixer=tabicl_linear.readouts.Causal"], ["Causal", "SequenceMixer"]),
-        (["--model.schedule=torch.optim.AdamW"], ["AdamW: not a LRScheduler", "WarmupCosine"]),
+        (["--model.schedule=torch.optim.AdamW"], ["no subclass of LRScheduler", "WarmupCosine"]),
         (["--model.mixer.init_args.foo=3"], ["model.mixer.init_args.foo"]),
         (["--model.architecture.dim=abc"], ["model.architecture.dim=abc", "int"]),
         (["--model.architecture.dim=33"], ["dim=33", "num_heads=4"]),
