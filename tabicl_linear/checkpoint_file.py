@@ -65,5 +65,5 @@ def load_checkpoint(path: Path, remedy: str) -> dict[str, Any]:
 
 def _posing_as_folder(archive: zipfile.ZipFile) -> str | None:
     """The first file that is marked as a folder, for which PyTorch silently reads nothing."""
-    marked = (i.filename for i in archive.infolist() if i.external_attr & FOLDER and i.file_size)
-    return next(marked, None)
+    names = (i.filename for i in archive.infolist() if i.external_attr & FOLDER and i.file_size)
+    return next(names, None)

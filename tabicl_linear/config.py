@@ -212,8 +212,8 @@ def build_data(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> PriorD
 
 def build_callbacks(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> dict[str, Probing]:
     """The callbacks of a config that look at the model, by section, those that are off included."""
-    built = _build(yaml_paths, overrides).config_init
-    return {name: built[name] for name in PROBES}
+    sections = _build(yaml_paths, overrides).config_init
+    return {name: sections[name] for name in PROBES}
 
 
 def trainer_options(*yaml_paths: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:

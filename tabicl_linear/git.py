@@ -23,5 +23,5 @@ def git_commit(folder: Path, *, digits: int = 40) -> str | None:
 def _git(folder: Path, *arguments: str) -> str:
     # Without locks, which a process that is killed leaves behind, and the next commit is refused.
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-    return done.stdout.strip()
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    return result.stdout.strip()

@@ -124,19 +124,19 @@ def _assemble(recipe: Recipe, backend: Backend, trust_code: bool) -> InContextMo
 
 def _value(text: str, value: str) -> Any:
     try:
-        parsed = yaml.safe_load(value)
+        tree = yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise ConfigError(f"override {text!r}: the value is not valid YAML.") from error
-    if contains_itself(parsed):
+    if contains_itself(tree):
         raise ConfigError(
             f"override {text!r}: an alias (*) stands inside of what it stands for; write it out."
         )
-    if isinstance(parsed, str):
+    if isinstance(tree, str):
         try:
-            return float(parsed)  # YAML 1.1 reads 1e-6, without a dot, as text
+            return float(tree)  # YAML 1.1 reads 1e-6, without a dot, as text
         except ValueError:
-            return parsed
-    return parsed
+            return tree
+    return tree
 
 
 def _slot(name: str, value: Any) -> dict[str, Any]:

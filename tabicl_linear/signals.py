@@ -24,8 +24,8 @@ def handled(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    taken = [one for one in signals if signal.getsignal(one) != signal.SIG_IGN]
-    former = {one: signal.signal(one, handler) for one in taken}
+    not_ignored = [one for one in signals if signal.getsignal(one) != signal.SIG_IGN]
+    former = {one: signal.signal(one, handler) for one in not_ignored}
     try:
         yield
     finally:

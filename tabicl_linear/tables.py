@@ -95,11 +95,11 @@ class Tables:
         Returns:
             The tokens, and the ridge context after these rows.
         """
-        held = HeldTokens(spill)
+        tokens_held = HeldTokens(spill)
         for x, y in chunks:
             tokens, ridge = self.context_tokens(x, y, ridge)
-            held.append(tokens)
-        return held, ridge
+            tokens_held.append(tokens)
+        return tokens_held, ridge
 
     def query_predictions(
         self, x: Float[Tensor, "b q m"], state: RidgeState | None
@@ -127,8 +127,8 @@ class Tables:
         if not share:
             return self._solved(batch, self.statistics)
         generator = torch.Generator().manual_seed(batch.index)
-        kept = torch.rand(len(batch.x), generator=generator, device="cpu") >= share
-        tasks = kept.nonzero().squeeze(1).to(batch.x.device)
+        is_kept = torch.rand(len(batch.x), generator=generator, device="cpu") >= share
+        tasks = is_kept.nonzero().squeeze(1).to(batch.x.device)
         written = batch.y if self._writes_queries else batch.y[:, : batch.num_context]
         ridge_predictions = self.ridge.class_shares(written, batch.x.shape[1])
         if not len(tasks):

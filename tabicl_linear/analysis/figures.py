@@ -117,11 +117,11 @@ def state_curves_figure(tables: Tables, *, trained: int | None = None) -> "Figur
         tables: From `drift`; one row of panels for each checkpoint.
         trained: Where training ended, drawn as a dashed line.
     """
-    shown = ("frobenius", "effective_rank", "cosine_to_previous", "key_overlap")
-    figure, axes = panels(len(shown) * len(tables))
+    quantities = ("frobenius", "effective_rank", "cosine_to_previous", "key_overlap")
+    figure, axes = panels(len(quantities) * len(tables))
     for row, (name, table) in enumerate(tables.items()):
         plain = table[table["form"] == "state"]
-        for column, ax in zip(shown, axes[row * len(shown) :], strict=False):
+        for column, ax in zip(quantities, axes[row * len(quantities) :], strict=False):
             lines = plain.groupby(["layer", "length"])[column].mean().unstack("layer")
             by_layer(ax, lines)
             ax.set(title=f"{name} {column.replace('_', ' ')}".strip())
@@ -259,16 +259,16 @@ def _label(figure: "Figure", x: str, y: str) -> None:
 
 def _legend_above(figure: "Figure", axes: "Sequence[Axes]") -> None:
     """A legend for all panels: what any of them shows, once."""
-    shown = {
+    handles = {
         label: handle
         for ax in axes
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
     }
     # A line without a name is the only one of its kind.
-    if any(shown):
+    if any(handles):
         figure.legend(
-            shown.values(),
-            shown,
+            handles.values(),
+            handles,
             loc="outside upper center",
             ncols=3,
             fontsize="small",

@@ -103,8 +103,8 @@ def _means(name: str, table: pd.DataFrame) -> str:
         values = plain.pivot_table(index="layer", columns="length", values="cosine")
     else:
         axis = next((c for c in ("layer", "length") if c in table), "task")
-        dropped = ("task", "cell", "head", "query", "position", "last", "lookback", "gate", axis)
-        columns = [c for c in table.columns if c not in dropped]
+        other_keys = ("task", "cell", "head", "query", "position", "last", "lookback", "gate", axis)
+        columns = [c for c in table.columns if c not in other_keys]
         keys = [axis, "gate"] if "gate" in table else [axis]
         values = table.groupby(keys)[columns].mean()
     html: str = values.to_html(float_format=lambda value: f"{value:.4g}", border=0)

@@ -103,14 +103,14 @@ class _Look(NamedTuple):
 
     def against(self, target: "_Look", previous: Tensor | None) -> dict[str, dict[str, Tensor]]:
         """Values of every head by form and name, `[s h]` each; `previous` is the state before."""
-        shared = {
+        comparisons = {
             "cosine": cosine(self.S, target.S),
             "cosine_to_previous": _cosine_or_nan(self.S, previous),
             "value_overlap": _overlap(self.left, target.left),
             "key_overlap": _overlap(self.right, target.right),
         }
         return {
-            form: {**norms(S), **shared, "distance": _distance(S, R)}
+            form: {**norms(S), **comparisons, "distance": _distance(S, R)}
             for form, S, R in zip(FORMS, self.forms(), target.forms(), strict=True)
         }
 

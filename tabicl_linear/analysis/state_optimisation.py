@@ -187,8 +187,10 @@ def _optimise(
     nothing, first = torch.full_like(lowest, math.nan), torch.ones_like(lowest, dtype=torch.bool)
     on_epoch(Epoch(0, nothing, lowest, first, _relative_updates(start, start)))
     for number in range(1, options.max_epochs + 1):
-        drawn = torch.randperm(len(rows), generator=generator, device="cpu")[: options.pass_rows]
-        training = _pass(context, matrices, optimizer, rows[drawn.to(rows.device)], options)
+        pass_rows = torch.randperm(len(rows), generator=generator, device="cpu")[
+            : options.pass_rows
+        ]
+        training = _pass(context, matrices, optimizer, rows[pass_rows.to(rows.device)], options)
         layers = map_tensors(torch.Tensor.detach, matrices.layers())
         loss = context.loss(layers, held_out)
         # What has waited long enough is over for its task, whatever others still gain.

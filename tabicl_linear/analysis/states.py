@@ -107,13 +107,13 @@ def norms(S: Float[Tensor, "*s v k"]) -> dict[str, Float[Tensor, "*s"]]:
     share = sigma / sigma.sum(-1, keepdim=True).clamp(min=LEAST)
     entropy = torch.special.entr(share).sum(-1)
     frobenius, spectral = sigma.square().sum(-1).sqrt(), sigma[..., 0]
-    written = spectral > 0
+    nonzero = spectral > 0
     return {
         "frobenius": frobenius,
         "spectral": spectral,
         "max_abs": S.abs().amax((-1, -2)),
-        "effective_rank": entropy.exp() * written,
-        "stable_rank": (frobenius / spectral.clamp(min=LEAST)).square() * written,
+        "effective_rank": entropy.exp() * nonzero,
+        "stable_rank": (frobenius / spectral.clamp(min=LEAST)).square() * nonzero,
     }
 
 

@@ -175,10 +175,10 @@ def choose(
 def backend_of(choice: Choice, rule: UpdateRule) -> str:
     """The backend that computes a rule under a choice made by `choose`."""
     if isinstance(rule, KernelRule):
-        taken = choice.get(TORCH[type(rule)].scan)
+        function = choice.get(TORCH[type(rule)].scan)
         for name, implementation in IMPLEMENTATIONS.items():
             scan = implementation.kernels[type(rule)].scan
-            if isinstance(taken, partial) and taken.args[0] is scan:
+            if isinstance(function, partial) and function.args[0] is scan:
                 return name
     return "torch"
 
@@ -235,8 +235,8 @@ def _why_not(
                 return "Triton computes it in TF32, which PyTorch's own setting does not allow"
             tolerance = TF32_TOLERANCE
     kernel = implementation.kernels[type(rule)]
-    tried = why_not_apart if implementation.is_foreign else why_not
-    return tried(kernel, rule, layout(x), device, tolerance=tolerance)
+    self_test = why_not_apart if implementation.is_foreign else why_not
+    return self_test(kernel, rule, layout(x), device, tolerance=tolerance)
 
 
 def _tf32_allowed() -> bool:

@@ -111,7 +111,7 @@ class Meter:
             points[name] = {"name": name, "rows": rows, "state_bytes": fixed + per_row * rows}
             last = [p for p in earlier if p["name"] == name][-1:]
             points[name]["left_out"] = self._reason(points[name], per_row, *last)
-        fitted = [name for name, point in points.items() if point["left_out"] is None]
+        names = [name for name, point in points.items() if point["left_out"] is None]
         context, queries = (labelled(n, self.models[SOFTMAX]) for n in (rows, QUERIES))
         states: dict[str, InContextState] = {}
 
@@ -124,7 +124,7 @@ class Meter:
 
         for what, call in (("fit", write), ("predict", read)):
             measured = measure(
-                [Case(name, partial(call, name)) for name in fitted],
+                [Case(name, partial(call, name)) for name in names],
                 self.options,
                 f"bench, {what} with {rows:,} rows of context",
                 # Memory that libraries keep from their first call must not count.

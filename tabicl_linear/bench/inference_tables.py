@@ -99,17 +99,17 @@ def slopes(verb: str, points: pd.DataFrame) -> Table:
 def panels(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The figure's data by title: name of the line, rows, value, whether it was computed."""
     points = points.assign(is_computed=points["left_out"].notna())
-    named = points.replace({"name": {SOFTMAX: f"{SOFTMAX}, KV cache"}})
+    renamed_points = points.replace({"name": {SOFTMAX: f"{SOFTMAX}, KV cache"}})
     again = points[points["name"] == SOFTMAX].assign(
         name=f"{SOFTMAX}, no cache (context read again)", predict=points["refit"]
     )
-    shown = {
-        "Fit: read the context (s)": (named, "fit"),
-        f"Predict {QUERIES} rows (s)": (pd.concat([named, again]), "predict"),
-        "State of one table (bytes)": (named, "state_bytes"),
+    sources = {
+        "Fit: read the context (s)": (renamed_points, "fit"),
+        f"Predict {QUERIES} rows (s)": (pd.concat([renamed_points, again]), "predict"),
+        "State of one table (bytes)": (renamed_points, "state_bytes"),
     }
     columns = ["name", "rows", "value", "is_computed"]
-    return {t: p.rename(columns={c: "value"})[columns].dropna() for t, (p, c) in shown.items()}
+    return {t: p.rename(columns={c: "value"})[columns].dropna() for t, (p, c) in sources.items()}
 
 
 def draw_scaling(points: pd.DataFrame) -> Figure:
@@ -117,11 +117,11 @@ def draw_scaling(points: pd.DataFrame) -> Figure:
 
     Lines with the same name share a colour. A note gives the slope of a line, or its last size.
     """
-    shown = panels(points)
-    figure, axes = figures.panels(len(shown), width=4.4, height=3.6)
-    everything = pd.concat(shown.values())
+    tables = panels(points)
+    figure, axes = figures.panels(len(tables), width=4.4, height=3.6)
+    everything = pd.concat(tables.values())
     names, sizes = list(everything["name"].unique()), sorted(everything["rows"].unique())
-    for axis, (title, panel) in zip(axes, shown.items(), strict=True):
+    for axis, (title, panel) in zip(axes, tables.items(), strict=True):
         for name, line in panel.set_index("rows").groupby("name"):
             values, colour = line["value"], f"C{names.index(name)}"
             axis.plot(values[~line["is_computed"].astype(bool)], "o-", color=colour, markersize=4)

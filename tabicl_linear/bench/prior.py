@@ -86,12 +86,14 @@ def cases(shape: TaskShape, num_features: int, batches: int, device: torch.devic
     moved = float(count * shape.num_rows * (4 * shape.num_features + 8))
     make = partial(Case, group=COLUMNS[num_features], units=count, moved=moved)
     wider = priors.TreePrior(), priors.Mixture(), priors.WithTableEffects(priors.TreePrior())
-    drawn: dict[str, priors.Prior] = {type(prior).__name__: prior for prior in wider}
-    drawn |= {"prior/mixture": of_default_weights()}
-    drawn |= {f"sharing={name}": priors.TabPFNv1Prior(name) for name in ("dataset", "batch")}
+    priors_by_name: dict[str, priors.Prior] = {type(prior).__name__: prior for prior in wider}
+    priors_by_name |= {"prior/mixture": of_default_weights()}
+    priors_by_name |= {
+        f"sharing={name}": priors.TabPFNv1Prior(name) for name in ("dataset", "batch")
+    }
     return [
         make(name, partial(_repeat, batches, prior.sample_tasks, shape, generator))
-        for name, prior in drawn.items()
+        for name, prior in priors_by_name.items()
     ] + [
         make(name, partial(_repeat, batches, imitate, shape, share, rng, str(device)), "baseline")
         for name, share in ((EACH, 1), (SHARED, shape.batch_size))

@@ -40,17 +40,17 @@ def imitate(shape: TaskShape, share: int, rng: np.random.Generator, device: str)
     Groups of `share` datasets have hyper-parameters, network and categorical columns in common, and
     are redrawn together.
     """
-    kept = tried = 0
+    num_tasks = num_draws = 0
     with torch.device(device):
-        while kept < shape.batch_size:
-            tried += share
+        while num_tasks < shape.batch_size:
+            num_draws += share
             nodes = _draw_group(shape, share, rng)
             target = draw_target_parameters(rng, 1, shape.num_classes)
             y = _cut(standardise(nodes[:, 0]), int(target.num_classes[0]))
             x = _process_columns(nodes[:, 1:], rng)
             if not x.isinf().any() and all(_is_kept(labels) for labels in y):
-                kept += share
-    return tried
+                num_tasks += share
+    return num_draws
 
 
 def _draw_group(shape: TaskShape, share: int, rng: np.random.Generator) -> Float[Tensor, "b s n"]:

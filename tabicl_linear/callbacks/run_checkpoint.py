@@ -209,8 +209,8 @@ class RunCheckpoint(Checkpoint):
         dataloader_idx: int = 0,
     ) -> None:
         """Stop inside a validation if the checkpoint already holds the current step."""
-        saved = trainer.global_step == self._saved_step and not self._window_open
-        if saved and self._signum and trainer.world_size == 1:
+        is_saved = trainer.global_step == self._saved_step and not self._window_open
+        if is_saved and self._signum and trainer.world_size == 1:
             self._stop(trainer, self._signum)
 
     def _hold_stop(self, trainer: Trainer) -> None:

@@ -49,9 +49,9 @@ def error_of_forked(
     for kind in kinds:
         if name == f"{kind.__module__}.{kind.__qualname__}":
             return kind(text)
-    said = RuntimeError(line)
-    lost = isinstance(error, ProcessExitedException) or LostProcess.explains(said)
-    return LostProcess(said) if lost else None
+    original = RuntimeError(line)
+    lost = isinstance(error, ProcessExitedException) or LostProcess.explains(original)
+    return LostProcess(original) if lost else None
 
 
 class Launch(NamedTuple):
@@ -123,8 +123,10 @@ def limited(strategy: Any, minutes: float) -> Strategy:
             "the ddp strategies of several processes; set trainer.strategy=ddp, or leave it out."
         )
     entry = StrategyRegistry[strategy]
-    made: Strategy = entry["strategy"](**entry["init_params"], timeout=timedelta(minutes=minutes))
-    return made
+    with_timeout: Strategy = entry["strategy"](
+        **entry["init_params"], timeout=timedelta(minutes=minutes)
+    )
+    return with_timeout
 
 
 def _slurm_number(kind: str) -> int:

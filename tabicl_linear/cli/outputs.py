@@ -37,12 +37,12 @@ def writing_to(folder: Path) -> Iterator[None]:
 @contextmanager
 def warnings_as_lines(verb: str) -> Iterator[None]:
     """Shows warnings on standard error as one line each, without source code, and each once."""
-    said = set[str]()
+    messages = set[str]()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         # Python forgets what it has shown whenever anything sets filters, as between pieces.
-        if str(message) not in said:
-            said.add(str(message))
+        if str(message) not in messages:
+            messages.add(str(message))
             say(f"warning: {message}", verb)
 
     with warnings.catch_warnings():

@@ -27,13 +27,13 @@ class OneLineArgumentParser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse, unless an option is unknown: argparse would first say which one is missing."""
         args = sys.argv[1:] if args is None else args
-        known = self._option_string_actions
+        options = self._option_string_actions
         for word in [] if self._subparsers else args:
             name = word.partition("=")[0]
             if word == "--":
                 break
-            if word.startswith("--") and " " not in word and name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
+            if word.startswith("--") and " " not in word and name not in options:
+                close = difflib.get_close_matches(name, options, n=1)
                 hint = f" (did you mean {close[0]}?)" if close else ""
                 self.error(f"unknown option {name}{hint}")
         return super().parse_known_args(args, namespace)

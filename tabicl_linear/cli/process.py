@@ -33,10 +33,10 @@ def check_stopped(error: Exception, checkpoint: Path) -> None:
     codes = {128 + signum: signum for signum in STOP_SIGNALS}
     if isinstance(error, ProcessExitedException) and error.exit_code in codes:
         signum = codes[error.exit_code]
-        said = f"Stopped by {signum.name}"
+        message = f"Stopped by {signum.name}"
         if checkpoint.exists():
-            said += f"; resume with: tabicl-linear fit --ckpt_path {checkpoint}"
-        raise StoppedBySignal(signum, said) from error
+            message += f"; resume with: tabicl-linear fit --ckpt_path {checkpoint}"
+        raise StoppedBySignal(signum, message) from error
 
 
 @contextmanager

@@ -70,8 +70,8 @@ def check_callbacks(callbacks: Sequence[Callback]) -> None:
 def make_trainer(options: Mapping[str, Any]) -> Trainer:
     """The trainer; its objections are raised as `ConfigError`."""
     strategy = options["strategy"]
-    named = isinstance(strategy, str) and strategy in StrategyRegistry.available_strategies()
-    if named and StrategyRegistry[strategy]["init_params"].get("start_method") == "spawn":
+    by_name = isinstance(strategy, str) and strategy in StrategyRegistry.available_strategies()
+    if by_name and StrategyRegistry[strategy]["init_params"].get("start_method") == "spawn":
         raise ConfigError(
             f"trainer.strategy={strategy}: it gives other processes the model by pickling it, and "
             "the config parser that it holds cannot be pickled; use trainer.strategy=ddp."

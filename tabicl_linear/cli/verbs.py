@@ -70,11 +70,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if verb not in VERBS:
             raise ConfigError(f"no such verb; use one of {', '.join(VERBS)}.")
-        chosen = VERBS[verb]
-        if chosen.extra is not None:
-            require(chosen.extra, verb)
+        entry = VERBS[verb]
+        if entry.extra is not None:
+            require(entry.extra, verb)
         with ended_at_once():
-            function = resolve_name(f"{__package__}.{chosen.function}")
+            function = resolve_name(f"{__package__}.{entry.function}")
         code: int = function(options)
         return code
     except (ConfigError, CheckpointError, DataError) as error:

@@ -211,8 +211,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         parameters, fitted = state_file.read(
             Path(path), cls.__name__, model, device=resolved_device(device), dtype=dtype
         )
-        given = {"device": device} if model is None else {"device": device, "model": model}
-        classifier = cls(**(parameters | given))
+        overrides = {"device": device} if model is None else {"device": device, "model": model}
+        classifier = cls(**(parameters | overrides))
         classifier.fitted_ = fitted
         return classifier
 

@@ -74,8 +74,8 @@ class Plan:
     @property
     def fixed_temperature(self) -> float:
         """Divides the logits, where it is not calibrated; else the search begins with it."""
-        given = self.softmax_temperature
-        return given if isinstance(given, float) else self.preset.softmax_temperature
+        temperature = self.softmax_temperature
+        return temperature if isinstance(temperature, float) else self.preset.softmax_temperature
 
     def suited(self, learner: ContextLearner, num_rows: int, num_columns: int) -> "Plan":
         """The plan for a learner, which may have a preset of its own for such a matrix."""

@@ -125,23 +125,23 @@ def _model(named: str, ensemble: EnsembleName, trust_code: bool) -> Candidate:
     # Names of folders and files may hold "=", as those of Lightning's checkpoints do. Unlike
     # `Path.is_file`, this says no where a name is longer than the system takes.
     is_path = "=" not in named or os.path.isfile(checkpoint_path(named))
-    name, given = ("", named) if is_path else named.split("=", 1)
-    path = checkpoint_path(given)
+    name, weights = ("", named) if is_path else named.split("=", 1)
+    path = checkpoint_path(weights)
     if not os.path.isfile(path):
         raise CheckpointError(f"--model {named}: there is no file {path}.")
     # Whether it can be loaded is better known now than in the first fold.
     load_model(path, trust_code=trust_code)
     name = name or (named if named in WEIGHTS else path.stem)
-    if given not in WEIGHTS:
+    if weights not in WEIGHTS:
         return Candidate(name, _checksum(path), "model", path, ensemble, trust_code=trust_code)
     # By its name the default predicts by trees as well, by its path it is the network alone.
     arguments = {"trees": "auto"}
     identity = identified(_checksum(path), arguments)
-    return Candidate(name, identity, "model", given, ensemble, arguments)
+    return Candidate(name, identity, "model", weights, ensemble, arguments)
 
 
 def _baseline(named: str) -> Candidate:
-    kind, _, given = named.partition(":")
+    kind, _, weights = named.partition(":")
     if kind in NOT_SERVED:
         raise ConfigError(f"--baseline {named}: {NOT_SERVED[kind]}")
     if kind not in BASELINES:
@@ -149,15 +149,15 @@ def _baseline(named: str) -> Candidate:
     baseline = BASELINES[kind]
     version = f"{baseline.package} {baseline_version(kind)}"
     if not baseline.has_weights:
-        if given:
+        if weights:
             raise ConfigError(f"--baseline {named}: it has no weights; give {kind}.")
         return Candidate(kind, version, kind)
-    if not Path(given).is_file():
+    if not Path(weights).is_file():
         raise ConfigError(
             f"--baseline {named}: give {kind}:PATH with the file of its weights; nothing is "
             "downloaded."
         )
-    return Candidate(kind, f"{version}, {_checksum(Path(given))}", kind, Path(given))
+    return Candidate(kind, f"{version}, {_checksum(Path(weights))}", kind, Path(weights))
 
 
 def _checksum(path: Path) -> str:

@@ -58,8 +58,8 @@ def read_suite(number: int) -> dict[int, str]:
     """Data ids and names of the classification tables of a suite."""
     ids = openml.study.get_suite(number).data
     listed = openml.datasets.list_datasets(data_id=ids, output_format="dataframe")
-    chosen = listed[listed["NumberOfClasses"] > 0]
-    return {int(row["did"]): str(row["name"]) for _, row in chosen.iterrows()}
+    classification = listed[listed["NumberOfClasses"] > 0]
+    return {int(row["did"]): str(row["name"]) for _, row in classification.iterrows()}
 
 
 def write_table(number: int, path: Path) -> None:

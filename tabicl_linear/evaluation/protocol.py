@@ -180,12 +180,12 @@ def _chosen(size: int, number: int, table: BenchmarkTable, seed: int, draw: int)
 
 def _check(table: BenchmarkTable, protocol: Protocol, *, num_classes: int) -> None:
     if len(table.y) < MIN_ROWS:
-        most, kept = protocol.max_classes, ""
+        most, of_classes = protocol.max_classes, ""
         if num_classes > most:
-            kept = f" of the {most} most frequent of its {num_classes} classes"
+            of_classes = f" of the {most} most frequent of its {num_classes} classes"
         raise DataError(
-            f"The table {table.name} has {len(table.y)} rows{kept}; the protocol takes tables of "
-            f"at least {MIN_ROWS}, so leave it out."
+            f"The table {table.name} has {len(table.y)} rows{of_classes}; the protocol takes "
+            f"tables of at least {MIN_ROWS}, so leave it out."
         )
     names, counts = np.unique(table.y, return_counts=True)
     if len(names) < 2:

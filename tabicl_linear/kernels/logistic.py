@@ -144,12 +144,12 @@ class _Search:
         """Try a step; a smaller one after a failure. A curvature without a factor is a failure."""
         best, loss, probabilities, size, searching = point
         step, gain = self.step(best, probabilities)
-        tried = best - size[:, None, None] * step
-        new_loss, new_probabilities = self.loss(tried)
+        candidate = best - size[:, None, None] * step
+        new_loss, new_probabilities = self.loss(candidate)
         better = searching & (new_loss < loss)
         loss = torch.where(better, new_loss, loss)
         return _Point(
-            torch.where(better[:, None, None], tried, best),
+            torch.where(better[:, None, None], candidate, best),
             loss,
             torch.where(better[:, None, None], new_probabilities, probabilities),
             torch.where(better, torch.ones_like(size), size / 4),

@@ -64,9 +64,9 @@ def softmax(
     q, k, v = q.double(), k.double(), v.double()
     outputs = []
     for t in range(q.shape[1]):
-        seen = k.shape[1] - q.shape[1] + t + 1 if causal else k.shape[1]
-        scores = torch.einsum("bhk,bshk->bhs", q[:, t], k[:, :seen])
-        outputs.append(torch.einsum("bhs,bshv->bhv", scores.softmax(-1), v[:, :seen]))
+        num_visible = k.shape[1] - q.shape[1] + t + 1 if causal else k.shape[1]
+        scores = torch.einsum("bhk,bshk->bhs", q[:, t], k[:, :num_visible])
+        outputs.append(torch.einsum("bhs,bshv->bhv", scores.softmax(-1), v[:, :num_visible]))
     return torch.stack(outputs, 1)
 
 

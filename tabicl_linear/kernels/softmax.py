@@ -31,14 +31,14 @@ class SoftmaxRule(UpdateRule):
     ) -> tuple[Float[Tensor, "b t h v"], CacheState]:
         """Causal attention; tokens in the cache come before all others."""
         total = self.fold(x, state)
-        length, seen = x.q.shape[1], total.keys.shape[1]
-        if length in (0, seen):
+        length, num_keys = x.q.shape[1], total.keys.shape[1]
+        if length in (0, num_keys):
             return _attend(x.q, total.keys, total.values, causal=True), total
         # Block by block, so that the mask stays small compared with the cache.
         outputs = []
         for start in range(0, length, QUERY_BLOCK):
             q = x.q[:, start : start + QUERY_BLOCK]
-            first = seen - length + start
+            first = num_keys - length + start
             end = first + q.shape[1]
             mask = torch.ones(q.shape[1], end, dtype=torch.bool, device=q.device).tril(first)
             outputs.append(_attend(q, total.keys[:, :end], total.values[:, :end], mask=mask))
@@ -67,9 +67,9 @@ class SoftmaxRule(UpdateRule):
 
 
 def _peek(q: Tensor, k: Tensor, v: Tensor, state: CacheState) -> Tensor:
-    length, seen = q.shape[1], state.keys.shape[1]
+    length, num_keys = q.shape[1], state.keys.shape[1]
     own = torch.eye(length, dtype=torch.bool, device=q.device)
-    mask = torch.cat([own.new_ones(length, seen), own], dim=1)
+    mask = torch.cat([own.new_ones(length, num_keys), own], dim=1)
     keys, values = torch.cat([state.keys, k], dim=1), torch.cat([state.values, v], dim=1)
     return _attend(q, keys, values, mask=mask)
 

@@ -59,8 +59,8 @@ def map_items(function: Callable[[Any], Any], tree: Tree) -> Tree:
         return tree
     items = map(function, tree)
     # A NamedTuple takes its fields as arguments, a plain tuple takes one iterable.
-    named = type(tree) is not tuple
-    return type(tree)(*items) if named else tuple(items)  # type: ignore[return-value]
+    has_names = type(tree) is not tuple
+    return type(tree)(*items) if has_names else tuple(items)  # type: ignore[return-value]
 
 
 def row_major(tree: Tree) -> Tree:

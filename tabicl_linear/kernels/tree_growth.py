@@ -49,18 +49,18 @@ def grown_tree(
     while first < len(allowed):
         level = slice(first, 2 * first + 1)
         inside = nodes >= first
-        found, columns[level], cuts[level] = _level(
+        gains, columns[level], cuts[level] = _level(
             numbers[:, inside],
             targets[inside],
             nodes[inside].long() - first,
             allowed[level],
             fewest,
         )
-        columns[level][found <= least] = -1
-        asked = columns[nodes.clamp(max=len(allowed) - 1).long()]
-        rows = (inside & (asked >= 0)).nonzero().squeeze(1)
+        columns[level][gains <= least] = -1
+        column_of = columns[nodes.clamp(max=len(allowed) - 1).long()]
+        rows = (inside & (column_of >= 0)).nonzero().squeeze(1)
         node = nodes[rows].long()
-        is_after = numbers[asked[rows].long(), rows] > cuts[node, 0]
+        is_after = numbers[column_of[rows].long(), rows] > cuts[node, 0]
         nodes[rows] = (2 * node + 1 + is_after).int()
         first = level.stop
     return Questions(columns, cuts, nodes)
@@ -83,14 +83,14 @@ def _level(
         fewest: Rows of a leaf.
     """
     count = len(allowed)
-    told = torch.cat([targets, torch.ones_like(targets[:, :1])], dim=1)
+    summands = torch.cat([targets, torch.ones_like(targets[:, :1])], dim=1)
     best = targets.new_full((count,), -torch.inf)
     columns = torch.full((count,), -1, dtype=torch.int32)
     cuts = torch.zeros(count, 2, dtype=torch.int32)
     every = torch.arange(NUMBERS)
     for column, cells in enumerate(numbers.long()):
-        sums = told.new_zeros(count * NUMBERS, told.shape[1])
-        sums = sums.index_add_(0, place * NUMBERS + cells, told).view(count, NUMBERS, -1)
+        sums = summands.new_zeros(count * NUMBERS, summands.shape[1])
+        sums = sums.index_add_(0, place * NUMBERS + cells, summands).view(count, NUMBERS, -1)
         left = sums.cumsum(1)
         right = left[:, -1:] - left
         gain = _squares(left) + _squares(right) - _squares(left[:, -1:])

@@ -30,7 +30,7 @@ def measure(models: Models, options: RunOptions, rounds: int) -> pd.DataFrame:
     """
     start = time.process_time()
     on_cpu = draw_dataset(options.datasets, 0)
-    drawn = time.process_time() - start
+    draw_seconds = time.process_time() - start
     lengths, rows = options.datasets.lengths, []
     for name, model in models.items():
         dataset = on_cpu.to(model.device)
@@ -44,7 +44,7 @@ def measure(models: Models, options: RunOptions, rounds: int) -> pd.DataFrame:
                 "parameters": sum(parameter.numel() for parameter in model.parameters()),
                 "num_rows": lengths[-1],
                 "lengths": len(lengths),
-                "draw_seconds": drawn,
+                "draw_seconds": draw_seconds,
                 "every_seconds": every,
                 "longest_seconds": longest,
                 "ratio": statistics.median(a / b for a, b in seconds),

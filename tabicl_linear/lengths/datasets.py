@@ -58,9 +58,9 @@ class DatasetOptions:
         self._check_lengths()
 
     def _check_lengths(self) -> None:
-        shown = " ".join(map(str, self.lengths))
+        lengths = " ".join(map(str, self.lengths))
         if list(self.lengths) != sorted(set(self.lengths)):
-            raise ConfigError(f"lengths {shown}: give each once, from short to long.")
+            raise ConfigError(f"lengths {lengths}: give each once, from short to long.")
         if self.lengths[-1] > self.max_rows:
             raise ConfigError(
                 f"length {self.lengths[-1]} is beyond the {self.max_rows} context rows of a "

@@ -51,11 +51,11 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
     """
     path = folder / SETTINGS
     if path.is_file():
-        held = read_settings(folder)
-        keys = [*settings, *(key for key in held if key not in settings)]
-        different = [key for key in keys if held.get(key) != settings.get(key)]
+        former = read_settings(folder)
+        keys = [*settings, *(key for key in former if key not in settings)]
+        different = [key for key in keys if former.get(key) != settings.get(key)]
         if different:
-            there, here = _differing(held.get(different[0]), settings.get(different[0]))
+            there, here = _differing(former.get(different[0]), settings.get(different[0]))
             raise ConfigError(
                 f"--output {folder} holds another run, with {different[0]} {there} and not {here}: "
                 "name another folder, or repeat its options to go on."
@@ -122,7 +122,7 @@ def run(
     if before:
         report(f"{before} of {len(indices)} parts are there already")
     start = time.monotonic()
-    for done, index in enumerate(missing, 1):
+    for count, index in enumerate(missing, 1):
         table = read(index)
         path = _file(folder, index)
         try:
@@ -131,10 +131,10 @@ def run(
             raise ConfigError(
                 f"--output {folder}: {error.strerror}; make room and repeat the command to go on."
             ) from error
-        each = (time.monotonic() - start) / done
+        each = (time.monotonic() - start) / count
         report(
-            f"part {index}: {before + done} of {len(indices)}, {each:.1f} s each, "
-            f"{_duration(each * (len(missing) - done))} left"
+            f"part {index}: {before + count} of {len(indices)}, {each:.1f} s each, "
+            f"{_duration(each * (len(missing) - count))} left"
         )
 
 

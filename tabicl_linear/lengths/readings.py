@@ -163,9 +163,9 @@ class _Clock:
         """Read a fitted state."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        fitted = time.perf_counter()
+        fit_end = time.perf_counter()
         logits = learner.predict(state, dataset.queries)[0].cpu()  # type: ignore[arg-type]
-        predicted = time.perf_counter() - fitted
-        seconds = fitted - self.start
+        predicted = time.perf_counter() - fit_end
+        seconds = fit_end - self.start
         self.start += predicted
         return Reading(num_rows, logits, seconds, predicted)

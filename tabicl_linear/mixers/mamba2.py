@@ -87,11 +87,11 @@ class Mamba2(SequenceMixer):
         xbc, conv_inputs = self.conv.project(x, self.xbc, conv_inputs, independent=independent)
         xbc = F.silu(xbc)
         values, keys, queries = xbc.split([self.inner, self.state_dim, self.state_dim], dim=-1)
-        shared = (*x.shape[:2], self.num_heads, self.state_dim)
+        shape = (*x.shape[:2], self.num_heads, self.state_dim)
         dt = F.softplus(at_least_float32(self.step(x)) + self.step_bias)
         streams = Streams(
-            q=queries.unsqueeze(2).expand(shared),
-            k=keys.unsqueeze(2).expand(shared),
+            q=queries.unsqueeze(2).expand(shape),
+            k=keys.unsqueeze(2).expand(shape),
             v=values.unflatten(-1, (self.num_heads, self.head_dim)),
             beta=dt,
             log_decay=(-self.log_rate.exp() * dt).unsqueeze(-1),

@@ -11,8 +11,8 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 def pad_boundaries(boundaries: Float[Tensor, "b k"], num_bins: np.ndarray) -> Float[Tensor, "b k"]:
     """Keep the first `num_bins - 1` boundaries of each task and move the others to infinity."""
-    used = np.arange(1, boundaries.shape[1] + 1) < num_bins[:, None]
-    return boundaries.masked_fill(~torch.as_tensor(used, device=boundaries.device), torch.inf)
+    is_used = np.arange(1, boundaries.shape[1] + 1) < num_bins[:, None]
+    return boundaries.masked_fill(~torch.as_tensor(is_used, device=boundaries.device), torch.inf)
 
 
 def randomise_ids(

@@ -173,10 +173,10 @@ def draw_clusters(
     own = torch.as_tensor(p.has_own, device=device).view(b, 1, 1)
     shape = draws.normal(3, b, g, num_features, generator=generator)
     spread, first, second = torch.where(own, shape, shape[:, :, :1])
-    used = is_used.unsqueeze(1)
-    scales = (spread * _column(p.spread, device).unsqueeze(2) * used).exp()
+    mask = is_used.unsqueeze(1)
+    scales = (spread * _column(p.spread, device).unsqueeze(2) * mask).exp()
     probability = torch.as_tensor(weights, dtype=torch.float32, device=device)
-    return Clusters(owner, probability, centres, scales, _unit(first, used), _unit(second, used))
+    return Clusters(owner, probability, centres, scales, _unit(first, mask), _unit(second, mask))
 
 
 class ClusterPrior(Prior):
@@ -215,13 +215,13 @@ class ClusterPrior(Prior):
         z, y = clusters.rows(shape.num_rows, is_heavy, generator)
         x = standardise(_columns(z, clusters, p, generator).view(count * m, -1))
         nominal = rng.uniform(size=(count, m)) < p.nominal_share[:, None]
-        chosen = torch.as_tensor(np.flatnonzero(nominal), device=device)
-        if len(chosen):
-            sizes = np.exp(rng.uniform(np.log(2), np.log(MOST_CATEGORIES + 1), len(chosen)))
-            skew = torch.as_tensor(rng.uniform(0, 1, len(chosen)), dtype=x.dtype, device=device)
+        columns = torch.as_tensor(np.flatnonzero(nominal), device=device)
+        if len(columns):
+            sizes = np.exp(rng.uniform(np.log(2), np.log(MOST_CATEGORIES + 1), len(columns)))
+            skew = torch.as_tensor(rng.uniform(0, 1, len(columns)), dtype=x.dtype, device=device)
             categories = torch.as_tensor(sizes.astype(np.int64), device=device)
-            codes = cut_into_codes(x[chosen], categories, skew, generator)
-            x.index_copy_(0, chosen, codes.to(x.dtype))
+            codes = cut_into_codes(x[columns], categories, skew, generator)
+            x.index_copy_(0, columns, codes.to(x.dtype))
         rate = torch.as_tensor(p.flip_rate, dtype=x.dtype, device=device)
         y = flip_classes(y, rate, torch.as_tensor(p.num_classes, device=device), generator)
         return Drawn(x.view(count, m, -1), y, torch.as_tensor(nominal, device=device))

@@ -56,10 +56,10 @@ def _of_two_classes(
     accepted, missing = list[Drawn](), shape.batch_size
     most = min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)
     for _ in range(MAX_ROUNDS):
-        drawn = draw(missing, rng)
-        largest = classes.count_classes(drawn.y, shape.num_classes).amax(1)
+        draws = draw(missing, rng)
+        largest = classes.count_classes(draws.y, shape.num_classes).amax(1)
         index = (largest <= most).nonzero().squeeze(1)
-        accepted.append(Drawn(*(part[index] for part in drawn)))
+        accepted.append(Drawn(*(part[index] for part in draws)))
         missing -= len(index)
         if not missing:
             return Drawn(*(torch.cat(parts) for parts in zip(*accepted, strict=True)))
@@ -69,9 +69,9 @@ def _of_two_classes(
     )
 
 
-def _covered(drawn: Drawn, shape: TaskShape, generator: torch.Generator) -> Tasks:
-    y = classes.rotate_classes(classes.reindex_classes(drawn.y, shape.num_classes), generator)
-    tasks = Tasks(drawn.x.transpose(1, 2).contiguous(), y, drawn.categorical)
+def _covered(draws: Drawn, shape: TaskShape, generator: torch.Generator) -> Tasks:
+    y = classes.rotate_classes(classes.reindex_classes(draws.y, shape.num_classes), generator)
+    tasks = Tasks(draws.x.transpose(1, 2).contiguous(), y, draws.categorical)
     return classes.cover_classes(tasks, shape.num_context, shape.num_classes, generator)
 
 

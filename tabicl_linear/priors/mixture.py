@@ -36,14 +36,14 @@ class Mixture(Prior):
         self._check_weights()
 
     def _check_weights(self) -> None:
-        given = f"weights={self.weights}"
+        where = f"weights={self.weights}"
         if len(self.weights) != len(self.priors):
-            raise ConfigError(f"{given} for {len(self.priors)} priors: give one weight for each.")
+            raise ConfigError(f"{where} for {len(self.priors)} priors: give one weight for each.")
         if not all(weight >= 0 for weight in self.weights):
-            raise ConfigError(f"{given}: use weights of at least 0.")
+            raise ConfigError(f"{where}: use weights of at least 0.")
         total = math.fsum(self.weights)
         if not abs(total - 1) <= TOLERANCE:
-            raise ConfigError(f"{given} sum to {total:g}: divide them by their sum to get 1.")
+            raise ConfigError(f"{where} sum to {total:g}: divide them by their sum to get 1.")
 
     def sample_tasks(self, shape: TaskShape, generator: torch.Generator) -> Tasks:
         """Draw `shape.batch_size` tasks on the generator's device.

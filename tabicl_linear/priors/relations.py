@@ -71,10 +71,10 @@ def draw_parameters(
     kind = np.where(happens(MIXED_SHARE)[:, None], kind, kind[:, :1])
     shares = rng.dirichlet(np.full(len(COLUMNS), 0.5), count).cumsum(1)[:, None, :-1]
     column = (rng.uniform(size=(count, num_features))[..., None] > shares).sum(-1)
-    for term, wanted in PART_OF.items():
+    for term, kind_of_column in PART_OF.items():
         lacking = (kind == KINDS.index(term)).any(1)
         place = rng.integers(num_features, size=count)
-        column[lacking, place[lacking]] = COLUMNS.index(wanted)
+        column[lacking, place[lacking]] = COLUMNS.index(kind_of_column)
     own_classes = np.where(happens(0.4), 2, rng.integers(2, num_classes, count, endpoint=True))
     is_ordered = happens(ORDERED_SHARE)
     # So many terms of two values tell so many classes apart.
@@ -114,10 +114,10 @@ def draw_columns(
     )
     number = p.column.reshape(-1)
     for name in COLUMNS[1:]:
-        chosen = np.flatnonzero(number == COLUMNS.index(name))
-        if not chosen.size:
+        index = np.flatnonzero(number == COLUMNS.index(name))
+        if not index.size:
             continue
-        c = torch.as_tensor(chosen, device=device)
+        c = torch.as_tensor(index, device=device)
         if name == "uniform":
             z[c] = torch.special.ndtr(seen[c])
             seen[c] = (z[c] - 0.5) * 12**0.5
@@ -156,9 +156,9 @@ def terms(
     b, m, n = seen.shape
     device, count = seen.device, p.kind.shape[1]
     keys = draws.uniform(b, count, m, generator=generator)
-    for term, wanted in PART_OF.items():
+    for term, kind_of_column in PART_OF.items():
         is_wanted = (p.kind == KINDS.index(term))[:, :, None]
-        is_wanted = is_wanted & (p.column == COLUMNS.index(wanted))[:, None]
+        is_wanted = is_wanted & (p.column == COLUMNS.index(kind_of_column))[:, None]
         keys = keys - torch.as_tensor(is_wanted, dtype=keys.dtype, device=device)
     place = argsort(keys)[..., torch.arange(ARGUMENTS, device=device) % m]
     u = seen.gather(1, place.view(b, -1, 1).expand(-1, -1, n)).view(b, count, ARGUMENTS, n)
@@ -176,8 +176,8 @@ def terms(
         "count": moved[:, :, 0] + 2 * (u[:, :, 0] > u[:, :, 0].amin(2, keepdim=True)),
     }
     kind = torch.as_tensor(p.kind, device=device)[None, :, :, None].expand(1, -1, -1, n)
-    chosen = torch.stack([terms[name] for name in KINDS]).gather(0, kind)[0]
-    return standardise(chosen.reshape(b * count, n)).clamp_(-LARGEST, LARGEST).view(b, count, n)
+    outputs = torch.stack([terms[name] for name in KINDS]).gather(0, kind)[0]
+    return standardise(outputs.reshape(b * count, n)).clamp_(-LARGEST, LARGEST).view(b, count, n)
 
 
 def draw_classes(

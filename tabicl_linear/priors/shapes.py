@@ -137,8 +137,8 @@ class TaskShapes:
 
     def _context_rows(self, bound: int | float, num_rows: int) -> int:
         # By value, not by type: a config may hold 500.0 for 500.
-        wanted = round(bound * num_rows) if bound < 1 else int(bound)
-        return min(max(wanted, self.max_classes), num_rows - 1)
+        rows = round(bound * num_rows) if bound < 1 else int(bound)
+        return min(max(rows, self.max_classes), num_rows - 1)
 
     def _check_tokens(self) -> None:
         if self.batch_size is not None or self.tokens_per_batch is None:

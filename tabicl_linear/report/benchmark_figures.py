@@ -151,8 +151,8 @@ def _reach(gaps: np.ndarray) -> float:
 
 def _gains(axes: Axes, gaps: pd.Series, better: pd.Series, reach: float) -> None:
     """A bar for each table, and how often the model is better and worse."""
-    shown = gaps.clip(-reach, reach)
-    axes.barh(gaps.index, shown, color=np.where(better > 0, BETTER, WORSE), height=0.7)
+    lengths = gaps.clip(-reach, reach)
+    axes.barh(gaps.index, lengths, color=np.where(better > 0, BETTER, WORSE), height=0.7)
     for table, gap in gaps[gaps.abs() > reach].items():
         axes.annotate(
             signed(gap, 2),

@@ -100,9 +100,9 @@ def _lack(
     mine = values[(values["model"] == model) & (values["dataset"] == dataset)]
     failed = failures[(failures["model"] == model) & (failures["dataset"] == dataset)]
     reasons = list(dict.fromkeys(reason or "no reason given" for reason in failed["error"]))
-    done = mine["fold"].nunique() - len(set(mine["fold"]) & set(failed["fold"]))
-    if done + failed["fold"].nunique() < folds:
+    num_scored = mine["fold"].nunique() - len(set(mine["fold"]) & set(failed["fold"]))
+    if num_scored + failed["fold"].nunique() < folds:
         reasons.append("not scored yet")
     if not reasons:
         reasons.append("some metrics have no value")
-    return {"folds": f"{done} of {folds}", "reason": "; ".join(reasons)}
+    return {"folds": f"{num_scored} of {folds}", "reason": "; ".join(reasons)}

@@ -149,10 +149,10 @@ def _pairwise(table: int, models: Sequence[PublishedModel], ours: Sequence[Ours]
     printed = [_printed_column(models, one.benchmark, metric) for metric in PRINTED]
     rows = []
     for i, model in enumerate(models):
-        measured = squares.get(model.run, [DASH] * (2 + len(names)))
+        cells = squares.get(model.run, [DASH] * (2 + len(names)))
         # Numbers of the columns are those of the paper's rows, also where some were not scored.
-        means = [printed[0][i], measured[0], printed[1][i], measured[1]]
-        rows.append([Cell(str(i + 1)), Cell(model.name), *means, *measured[2:]])
+        means = [printed[0][i], cells[0], printed[1][i], cells[1]]
+        rows.append([Cell(str(i + 1)), Cell(model.name), *means, *cells[2:]])
     numbers = [str(i + 1) for i, model in enumerate(models) if model.run in names]
     titles = [f"{METRICS[m].title} {whose}" for m in PRINTED for whose in ("paper", "here")]
     return Table(

@@ -216,10 +216,10 @@ def _add_tables(
     if unknown:
         raise DataError(f"{folder}: results.csv has tables that evaluation.json lacks: {unknown}.")
     benchmarks = frame["benchmark"].unique()
-    scored = set(zip(frame["benchmark"], frame["dataset"], strict=True))
+    pairs = set(zip(frame["benchmark"], frame["dataset"], strict=True))
     for benchmark, about in product(benchmarks, listed):
         # What no model has a row of belongs to the only benchmark, if there is only one.
-        if len(benchmarks) > 1 and (benchmark, about["name"]) not in scored:
+        if len(benchmarks) > 1 and (benchmark, about["name"]) not in pairs:
             continue
         sizes = {"benchmark": benchmark, "dataset": about["name"]} | {
             key: about[key] for key in SIZES

@@ -106,10 +106,10 @@ class RidgeRegressions(nn.Module):
     ) -> Float[Tensor, "b r"]:
         """Standardised values that fixed trees compare with, for a context."""
         columns, rows = self.features.tree_questions(x.shape[2], x.shape[1])
-        asked = self._rows(x[:, rows], statistics)
-        drawn = asked.gather(2, columns.expand(len(x), -1).unsqueeze(-1)).squeeze(-1)
+        values = self._rows(x[:, rows], statistics)
+        own_values = values.gather(2, columns.expand(len(x), -1).unsqueeze(-1)).squeeze(-1)
         parts = (self._rows(part, statistics) for part in x.split(rows_per_chunk, dim=1))
-        return self.features.thresholds(drawn, parts, statistics.categorical)
+        return self.features.thresholds(own_values, parts, statistics.categorical)
 
     def resume(self, state: RidgeState, statistics: ContextStatistics) -> "RidgeContext":
         """A fitted context, to be extended by further rows."""

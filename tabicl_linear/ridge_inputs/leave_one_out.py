@@ -113,8 +113,8 @@ def solve(
     solution = _solution([each.regression.choose(best) for each, best in pairs], choice)
     if step == 1:
         return _of_all(sets, solution, choice, targets)
-    kept = [each.choose(best) for each, best in pairs]
-    return LeaveOneOut(sets, solution, None, kept, step, choice.fitted)
+    solutions = [each.choose(best) for each, best in pairs]
+    return LeaveOneOut(sets, solution, None, solutions, step, choice.fitted)
 
 
 def _of_all(
@@ -162,10 +162,10 @@ def _choose(
 ) -> _Choice:
     errors = (left_out - targets).square().sum((-1, -2))
     best = errors.argmin(1)
-    chosen = chosen_penalties(left_out, best)
-    residuals = (chosen - targets).flatten(2)
+    predictions = chosen_penalties(left_out, best)
+    residuals = (predictions - targets).flatten(2)
     mixture = best_mixture(torch.einsum("sbi,tbi->bst", residuals, residuals))
-    shares = torch.einsum("bs,sbny->bny", mixture, chosen)
+    shares = torch.einsum("bs,sbny->bny", mixture, predictions)
     scatter = (targets - prior[:, None]).square().sum((-1, -2)).clamp(min=SMALLEST_VARIANCE)
     losses = confidence_losses(shares, targets, prior[:, None] > 0)
     confidence = best_confidence(losses)
@@ -180,7 +180,7 @@ def _choose(
         confidence=confidence,
         class_map=class_map,
         fitted=fitted,
-        shares=chosen.movedim(0, 2),
+        shares=predictions.movedim(0, 2),
     )
 
 
@@ -202,18 +202,18 @@ def _solution(regressions: Sequence[Regression], choice: _Choice) -> Solution:
 
 def _read(chunks: Iterator[Chunk]) -> tuple[list[Chunk], RidgeSums | None]:
     """All rows, or where they are more than features, sums over them."""
-    held: list[Chunk] = []
+    first_chunks: list[Chunk] = []
     sums, num_rows = None, 0
     for features, targets in chunks:
         num_rows += features.shape[1]
         if sums is None and num_rows <= min(features.shape[2], MOST_SAMPLED):
-            held.append((features, targets))
+            first_chunks.append((features, targets))
             continue
-        for part in (*held, (features, targets)):
+        for part in (*first_chunks, (features, targets)):
             more = RidgeSums.of(*part)
             sums = more if sums is None else sums.plus(more)
-        held = []
-    return held, sums
+        first_chunks = []
+    return first_chunks, sums
 
 
 def _joined(chunks: Iterable[Chunk]) -> Chunk:

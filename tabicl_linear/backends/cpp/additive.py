@@ -53,8 +53,8 @@ class _Additive(torch.autograd.Function):
         S = S.contiguous()
         final = torch.empty_like(S)
         outputs = None if q is None else S.new_empty(v.shape)
-        given = ctypes.byref(problem(inputs, S, chunk=CHUNK))
-        check(functions().tabicl_additive(given, pointer(outputs), pointer(final)))
+        arguments = ctypes.byref(problem(inputs, S, chunk=CHUNK))
+        check(functions().tabicl_additive(arguments, pointer(outputs), pointer(final)))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*inputs, S)
         return outputs, final

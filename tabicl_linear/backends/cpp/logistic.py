@@ -65,8 +65,8 @@ def _called(
     parts = [part.contiguous() for part in problem]
     out = problem.x.new_empty(shape)
     sizes = *problem.x.shape[:2], *problem.map.shape[1:], ITERATIONS
-    given = _Problem(*map(pointer, (*parts, inverse, out)), *sizes, ENOUGH)
-    if not _function(name)(ctypes.byref(given), torch.get_num_threads()):
+    arguments = _Problem(*map(pointer, (*parts, inverse, out)), *sizes, ENOUGH)
+    if not _function(name)(ctypes.byref(arguments), torch.get_num_threads()):
         raise MemoryError(f"No memory is left for logistic regressions of shape {tuple(shape)}.")
     return out
 

@@ -37,13 +37,13 @@ class Problem(ctypes.Structure):
 @cache
 def functions() -> ctypes.CDLL:
     """The library, with the arguments of its update rules declared."""
-    loaded = library()
+    rules = library()
     address, problem, view = ctypes.c_void_p, ctypes.POINTER(Problem), ctypes.POINTER(View)
-    loaded.tabicl_forward.argtypes = [problem, *[address] * 3]
-    loaded.tabicl_backward.argtypes = [problem, *[address] * 3, view, *[address] * 6]
-    loaded.tabicl_additive.argtypes = [problem, *[address] * 2]
-    loaded.tabicl_additive_back.argtypes = [problem, view, *[address] * 7]
-    return loaded
+    rules.tabicl_forward.argtypes = [problem, *[address] * 3]
+    rules.tabicl_backward.argtypes = [problem, *[address] * 3, view, *[address] * 6]
+    rules.tabicl_additive.argtypes = [problem, *[address] * 2]
+    rules.tabicl_additive_back.argtypes = [problem, view, *[address] * 7]
+    return rules
 
 
 def problem(inputs: Sequence[Tensor | None], S: Tensor, *, chunk: int = 0) -> Problem:

@@ -131,13 +131,13 @@ def maps(
     std, blocks = (0.0, scale) if isinstance(scale, Blocks) else (scale, [None] * 6)
     has_dropout = bool(dropout) and not isinstance(scale, Blocks)
     room = _empty(prod(size) if has_dropout else 0)
-    saved = generator.get_state()
+    random_state = generator.get_state()
     problem = _Maps(
-        *map(pointer, (saved, weight, bias, levels, *blocks)),
+        *map(pointer, (random_state, weight, bias, levels, *blocks)),
         *(*size, std, dropout, bound, noise_std, has_dropout, unit_noise),
     )
     _functions()["maps"](ctypes.byref(problem), pointer(room))
-    generator.set_state(saved)
+    generator.set_state(random_state)
     return weight, bias, levels
 
 
@@ -172,10 +172,10 @@ def _empty(*shape: int) -> Tensor:
 
 
 def _draw(out: Tensor, generator: torch.Generator, rest: tuple[Any, ...]) -> None:
-    saved = generator.get_state()
-    problem = _Numbers(pointer(saved), pointer(out), *rest)
+    random_state = generator.get_state()
+    problem = _Numbers(pointer(random_state), pointer(out), *rest)
     _functions()["numbers"](ctypes.byref(problem))
-    generator.set_state(saved)
+    generator.set_state(random_state)
 
 
 @cache
@@ -195,11 +195,11 @@ def _gives_the_bits_of_torch() -> bool:
 
 @cache
 def _functions() -> dict[str, Any]:
-    numbers, made, ranked, counted = (
+    numbers, maps, ranks, bins = (
         library()[f"tabicl_{name}"] for name in ("numbers", "maps", "ranks", "count_below")
     )
     numbers.argtypes, numbers.restype = [ctypes.POINTER(_Numbers)], None
-    made.argtypes, made.restype = [ctypes.POINTER(_Maps), _address], None
-    ranked.argtypes, ranked.restype = [ctypes.POINTER(_Ranks)], ctypes.c_bool
-    counted.argtypes, counted.restype = [ctypes.POINTER(_Bins)], None
-    return {"numbers": numbers, "maps": made, "ranks": ranked, "count_below": counted}
+    maps.argtypes, maps.restype = [ctypes.POINTER(_Maps), _address], None
+    ranks.argtypes, ranks.restype = [ctypes.POINTER(_Ranks)], ctypes.c_bool
+    bins.argtypes, bins.restype = [ctypes.POINTER(_Bins)], None
+    return {"numbers": numbers, "maps": maps, "ranks": ranks, "count_below": bins}

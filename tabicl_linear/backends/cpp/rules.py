@@ -101,8 +101,8 @@ class _Scan(torch.autograd.Function):
         final = torch.empty_like(S)
         outputs = None if q is None else v.new_empty(v.shape)
         errors = v.new_empty(v.shape) if beta is not None and any(ctx.needs_input_grad) else None
-        given = ctypes.byref(problem(inputs, S))
-        check(functions().tabicl_forward(given, *map(pointer, (outputs, errors, final))))
+        arguments = ctypes.byref(problem(inputs, S))
+        check(functions().tabicl_forward(arguments, *map(pointer, (outputs, errors, final))))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*inputs, errors, S, final)
         return outputs, final

@@ -197,10 +197,10 @@ def _call(name: str, problem: ctypes.Structure, x: Tensor) -> None:
 
 @cache
 def _functions() -> dict[str, Any]:
-    loaded, functions = library(), dict[str, Any]()
+    kernels, functions = library(), dict[str, Any]()
     for name, problem in (("norm", _Norm), ("gated", _Gated), ("features", _Features)):
         for full in (name, f"{name}_back"):
-            functions[full] = loaded[f"tabicl_{full}"]
+            functions[full] = kernels[f"tabicl_{full}"]
             functions[full].argtypes = [ctypes.POINTER(problem), _count]
             functions[full].restype = None
     return functions

@@ -48,18 +48,18 @@ def grown_tree(
     numbers, targets, allowed = (x.contiguous() for x in (numbers, targets, allowed))
     inner, num_columns = allowed.shape
     rows, outputs = targets.shape
-    found = Questions(
+    questions = Questions(
         torch.empty(inner, dtype=torch.int32),
         torch.empty(inner, 2, dtype=torch.int32),
         torch.empty(rows, dtype=torch.int32),
     )
     problem = _Tree(
-        *map(pointer, (numbers, targets, allowed, *found)),
+        *map(pointer, (numbers, targets, allowed, *questions)),
         *(rows, num_columns, outputs, (inner + 1).bit_length() - 1, fewest, least),
     )
     if not _functions()["tree"](ctypes.byref(problem)):
         raise MemoryError("There is no memory left to grow a tree.")
-    return found
+    return questions
 
 
 def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:

@@ -138,8 +138,8 @@ class TablePreprocessor:
         """
         matrix, frame = self.transform(table), self.framed(table)
         records = list(self.columns)
-        used = [p for p, record in enumerate(records) if not isinstance(record, DroppedColumn)]
-        for index, place in enumerate(used):
+        places = [p for p, record in enumerate(records) if not isinstance(record, DroppedColumn)]
+        for index, place in enumerate(places):
             column = records[place]
             if isinstance(column, CountedRateColumn):
                 cells = frame.iloc[:, column.position]

@@ -182,10 +182,10 @@ def _refuse_free_text(present: pd.Series) -> None:
     words = texts.str.split().str.len().mean()
     if len(texts) < MIN_FREE_TEXTS or len(texts) < len(present) / 2 or words < MIN_FREE_WORDS:
         return
-    shown = texts.iloc[0] if len(texts.iloc[0]) <= 40 else f"{texts.iloc[0][:40]}..."
+    example = texts.iloc[0] if len(texts.iloc[0]) <= 40 else f"{texts.iloc[0][:40]}..."
     raise DataError(
         f"Column {present.name!r} holds free text ({len(texts)} different values with {words:.0f} "
-        f"words on average, such as {shown!r}): drop it, turn it into numbers beforehand (for "
+        f"words on average, such as {example!r}): drop it, turn it into numbers beforehand (for "
         "example with TfidfVectorizer and TruncatedSVD of scikit-learn), or name it in "
         "categorical_features."
     )
@@ -309,10 +309,10 @@ def _parsed(cells: pd.Series, decimal: str) -> FloatArray:
     Without a decimal sign only what pandas reads counts as a number.
     """
     objects = cells.astype(object)
-    parsed = pd.to_numeric(objects, errors="coerce")
-    if dtypes.is_complex_dtype(parsed.dtype):
+    numbers = pd.to_numeric(objects, errors="coerce")
+    if dtypes.is_complex_dtype(numbers.dtype):
         raise DataError(f"Column {cells.name!r} holds complex numbers; give real numbers.")
-    values = parsed.to_numpy(dtype=np.float64, copy=True)
+    values = numbers.to_numpy(dtype=np.float64, copy=True)
     if decimal:
         # "1.234" means another number where the comma is the decimal sign.
         for row in range(len(values)) if decimal == "," else np.flatnonzero(np.isnan(values)):

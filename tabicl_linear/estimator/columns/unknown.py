@@ -41,12 +41,13 @@ def warn_of_unknown(
         return
     unknown, frame = list[str](), preprocessor.framed(table)
     for column in suspects:
-        known = _known(column, preprocessor.columns)
+        categories = _known(column, preprocessor.columns)
         names = category_names(frame.iloc[:, column.position], boolean=column.kind == "boolean")
         present = names[~pd.isna(names)]
-        chance = min(1.0, len(known) / num_rows) ** len(present) if known else 1.0
-        if chance <= MOST_CHANCE and np.isnan(looked_up(present, dict.fromkeys(known, 0.0))).all():
-            nearest = get_close_matches(present[0], list(known), n=1, cutoff=0.0)[0]
+        chance = min(1.0, len(categories) / num_rows) ** len(present) if categories else 1.0
+        is_unknown = np.isnan(looked_up(present, dict.fromkeys(categories, 0.0)))
+        if chance <= MOST_CHANCE and is_unknown.all():
+            nearest = get_close_matches(present[0], list(categories), n=1, cutoff=0.0)[0]
             unknown.append(f"{column.name!r} ({present[0]!r} here, {nearest!r} in training)")
     if unknown:
         warn_user(

@@ -171,16 +171,16 @@ def _check(
     path: Path, kind: str, metadata: Mapping[str, str], tensors: Mapping[str, Tensor]
 ) -> None:
     """Refuse what cannot be read."""
-    written = metadata.get("format", "")
-    if written.partition("/")[0] == "tabicl_linear":
+    tag = metadata.get("format", "")
+    if tag.partition("/")[0] == "tabicl_linear":
         raise CheckpointError(
             f"{path} holds the weights of a model and no fitted state: pass it as `model` and fit."
         )
-    if written.partition("/")[0] != FORMAT.partition("/")[0]:
+    if tag.partition("/")[0] != FORMAT.partition("/")[0]:
         raise CheckpointError(f"{path} is not a file that the `save` of a classifier has written.")
-    if written != FORMAT:
+    if tag != FORMAT:
         raise CheckpointError(
-            f"{path} has format {written}, written by tabicl-linear {metadata.get('version')}, and "
+            f"{path} has format {tag}, written by tabicl-linear {metadata.get('version')}, and "
             f"this version reads {FORMAT}: load it with that version, or fit and save again."
         )
     fields = {key: text for key, text in metadata.items() if key != "checksum"}

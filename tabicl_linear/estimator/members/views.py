@@ -132,10 +132,10 @@ def _fit_or_reason(values: FloatArray) -> PowerColumn | str:
     try:
         # Not by catching warnings, as those of all threads would be.
         with np.errstate(over="raise", divide="raise", invalid="raise"):
-            fitted = scaler.fit_transform(transform.fit_transform(values))
+            scaled = scaler.fit_transform(transform.fit_transform(values))
     except (ValueError, FloatingPointError) as error:
         return f"the power transform failed ({error})"
-    present = fitted[~np.isnan(values)]
+    present = scaled[~np.isnan(values)]
     if not np.isfinite(present).all():
         return "the power transform is not finite"
     if present.std() < 0.5:

@@ -75,8 +75,8 @@ def _as_pandas(values: Any) -> pd.DataFrame:
     if isinstance(values, pa.Table | pa.RecordBatch):
         metadata = values.schema.pandas_metadata or {}
         index = metadata.get("index_columns", [])
-        named = zip(values.schema.names, values.columns, strict=True)
-        columns = [column for name, column in named if name not in index]
+        by_name = zip(values.schema.names, values.columns, strict=True)
+        columns = [column for name, column in by_name if name not in index]
     else:
         metadata = {}
         columns = [part.to_arrow() if part.dtype.is_integer() else None for part in values]

@@ -143,14 +143,14 @@ def joined(tables: list[Table]) -> Table:
             # NumPy would make text of numbers, and refuses dates beside them.
             arrays = [array.astype(object) for array in arrays]
         return np.concatenate(arrays)
-    shared: dict[Hashable, pd.CategoricalDtype] = {}
+    dtypes_of_all: dict[Hashable, pd.CategoricalDtype] = {}
     for name, dtype in frames[0].dtypes.items():
         dtypes = [frame[name].dtype for frame in frames]
         if any(other != dtype for other in dtypes):
             categorical = [other for other in dtypes if isinstance(other, pd.CategoricalDtype)]
             if len(categorical) == len(dtypes):
-                shared[name] = _shared(name, categorical)
-    return pd.concat([frame.astype(shared) for frame in frames], ignore_index=True)
+                dtypes_of_all[name] = _shared(name, categorical)
+    return pd.concat([frame.astype(dtypes_of_all) for frame in frames], ignore_index=True)
 
 
 def _aligned(table: Table, first: Table) -> Table:

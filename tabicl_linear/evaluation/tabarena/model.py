@@ -64,8 +64,8 @@ class TabICLLinearModel(AbstractTorchModel):
         **kwargs: Any,
     ) -> None:
         device = self._resolve_fit_device(num_gpus=num_gpus)
-        given = self._get_model_params() | {"device": device, "n_jobs": num_cpus}
-        self.model = TabICLLinearClassifier(**given)
+        arguments = self._get_model_params() | {"device": device, "n_jobs": num_cpus}
+        self.model = TabICLLinearClassifier(**arguments)
         self.model.fit(self.preprocess(X, y=y, is_train=True), y)
 
     def get_device(self) -> str:

@@ -96,5 +96,5 @@ def _pick(
 ) -> tuple[Float[Tensor, "b k n"], Bool[Tensor, "b k"]]:
     """Copy `count` random columns of each table."""
     b, m, n = x.shape
-    chosen = torch.randint(m, (b, count), generator=generator, device=x.device)
-    return x.gather(1, chosen.unsqueeze(2).expand(-1, -1, n)), categorical.gather(1, chosen)
+    columns = torch.randint(m, (b, count), generator=generator, device=x.device)
+    return x.gather(1, columns.unsqueeze(2).expand(-1, -1, n)), categorical.gather(1, columns)

@@ -78,8 +78,8 @@ class WithTableEffects(Prior):
                 redundant=self.redundant,
                 identifiers=self.identifiers,
             )
-            asked = shape._replace(num_features=shape.num_features - sum(counts))
-            tasks = self._draw_rows(asked, rng, generator)
+            inner_shape = shape._replace(num_features=shape.num_features - sum(counts))
+            tasks = self._draw_rows(inner_shape, rng, generator)
             x = tasks.x.transpose(1, 2).contiguous()
             categorical = tasks.categorical
             if sum(counts):
@@ -116,13 +116,13 @@ class WithTableEffects(Prior):
         b, m, _ = x.shape
         distort_(x, categorical, choose_columns(rng, b, m, self.distorted), rng)
         recode_(x, categorical, rng.uniform(size=b) < self.recoded, generator)
-        chosen = choose_columns(rng, b, m, self.missing)
+        losing = choose_columns(rng, b, m, self.missing)
         mechanism = draw_mechanisms(rng, b, self.informative)
-        if chosen.any():
+        if losing.any():
             lose_cells_(
                 x,
                 y,
-                chosen=chosen,
+                chosen=losing,
                 mechanism=mechanism,
                 num_classes=num_classes,
                 rng=rng,

@@ -48,11 +48,11 @@ def draw_causes(
 
 def _random_levels(rng: np.random.Generator, count: int) -> np.ndarray:
     """Return cumulative probabilities `[count, 10]` of 2 to 10 levels with uniform weights."""
-    used = np.arange(MAX_LEVELS) < rng.integers(2, MAX_LEVELS, count, endpoint=True)[:, None]
-    weights = np.where(used, rng.uniform(size=(count, MAX_LEVELS)), 0.0)
+    is_level = np.arange(MAX_LEVELS) < rng.integers(2, MAX_LEVELS, count, endpoint=True)[:, None]
+    weights = np.where(is_level, rng.uniform(size=(count, MAX_LEVELS)), 0.0)
     # Float32 rounding must not leave a gap above the last level that is used.
     cumulative = weights.cumsum(1) / weights.sum(1, keepdims=True)
-    return np.where(used[:, 1:].sum(1, keepdims=True) > np.arange(MAX_LEVELS), cumulative, 2.0)
+    return np.where(is_level[:, 1:].sum(1, keepdims=True) > np.arange(MAX_LEVELS), cumulative, 2.0)
 
 
 def _zipf_levels(rng: np.random.Generator, count: int) -> np.ndarray:

@@ -80,15 +80,15 @@ def draw_networks(
     out = causes.new_empty(b, 1 + num_features, num_rows)
     parts = causes.split([len(rows) for rows in owner])
     for group, inputs in zip(groups, parts, strict=True):
-        q, chosen = p.select(group.start), nodes.select(group)
-        network = _draw_network(q, chosen, rng=rng, generator=generator)
+        q, places = p.select(group.start), nodes.select(group)
+        network = _draw_network(q, places, rng=rng, generator=generator)
         state = inputs.view(int(q.num_causes), -1, num_rows)
-        _assign(out[group], state, chosen, -1)
+        _assign(out[group], state, places, -1)
         if ACTIVATIONS[q.activation] == "identity":
-            _collapse(network, state, chosen, out[group], generator)
+            _collapse(network, state, places, out[group], generator)
         else:
             function = torch.tanh_ if ACTIVATIONS[q.activation] == "tanh" else torch.relu_
-            _propagate(network, function, state, chosen, out[group], generator)
+            _propagate(network, function, state, places, out[group], generator)
     _copy_repeated(out, nodes)
     return out[torch.as_tensor(np.argsort(order), device=out.device)] if shared else out
 
@@ -146,10 +146,10 @@ def _propagate(
             slot = np.flatnonzero(nodes.layer[task] == number)
             unit = network.position(number, nodes.unit[task, slot])
             rising = np.argsort(unit)
-            chosen = maps
+            maps_to_nodes = maps
             if not np.array_equal(unit[rising], np.arange(network.size(number))):
-                chosen = maps.rows(torch.as_tensor(unit[rising], device=state.device))
-            values = chosen(state[:, task * n : (task + 1) * n], generator)
+                maps_to_nodes = maps.rows(torch.as_tensor(unit[rising], device=state.device))
+            values = maps_to_nodes(state[:, task * n : (task + 1) * n], generator)
             slots[task].index_copy_(0, torch.as_tensor(slot[rising], device=state.device), values)
         if deeper:
             state = maps(state[:, : deeper * n], generator)
@@ -169,11 +169,11 @@ def _collapse(
     with the covariance that the noise of all units has in the nodes: the distribution is the same.
     """
     _, t, n = causes.shape
-    used = np.flatnonzero(nodes.layer[0] >= 0)
-    layer, unit = nodes.layer[:, used], nodes.unit[:, used]
+    with_node = np.flatnonzero(nodes.layer[0] >= 0)
+    layer, unit = nodes.layer[:, with_node], nodes.unit[:, with_node]
     # How the nodes depend on the outputs of a map, from the last map to the first.
-    reach = causes.new_zeros(t, len(used), len(network.units))
-    offset = causes.new_zeros(t, len(used), 1)
+    reach = causes.new_zeros(t, len(with_node), len(network.units))
+    offset = causes.new_zeros(t, len(with_node), 1)
     noise = []
     for number in range(network.last, -1, -1):
         maps = network.layer(number)
@@ -188,7 +188,7 @@ def _collapse(
     _, root = torch.linalg.qr(torch.cat(noise, 2).mT, mode="r")
     values = torch.baddbmm(offset, reach @ network.first.weight, causes.transpose(0, 1))
     values.baddbmm_(root.mT, draws.normal(t, root.shape[1], n, generator=generator))
-    slots.index_copy_(1, torch.as_tensor(used, device=slots.device), values)
+    slots.index_copy_(1, torch.as_tensor(with_node, device=slots.device), values)
 
 
 def _assign(

@@ -58,5 +58,5 @@ def _distinct(rng: np.random.Generator, total: np.ndarray, count: int) -> np.nda
     """Return `count` distinct integers below each entry of `total`, in random order."""
     keys = rng.uniform(size=(len(total), int(total.max())))
     keys[np.arange(keys.shape[1]) >= total[:, None]] = np.inf
-    chosen = np.argpartition(keys, count - 1, axis=1)[:, :count]
-    return np.take_along_axis(chosen, np.take_along_axis(keys, chosen, 1).argsort(1), 1)
+    integers = np.argpartition(keys, count - 1, axis=1)[:, :count]
+    return np.take_along_axis(integers, np.take_along_axis(keys, integers, 1).argsort(1), 1)

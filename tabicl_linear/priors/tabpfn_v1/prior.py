@@ -90,13 +90,13 @@ class TabPFNv1Prior(Prior):
         missing = shape.batch_size
         for _ in range(MAX_ROUNDS):
             candidates = self._draw_candidates(shape, missing, rng, generator)
-            kept = np.flatnonzero(candidates.keep)
-            if self.sharing == "batch" and kept.size < missing:
+            tasks = np.flatnonzero(candidates.keep)
+            if self.sharing == "batch" and tasks.size < missing:
                 continue
-            index = torch.as_tensor(kept, device=generator.device)
+            index = torch.as_tensor(tasks, device=generator.device)
             x_parts.append(candidates.x[index])
             y_parts.append(candidates.y[index])
-            missing -= kept.size
+            missing -= tasks.size
             if not missing:
                 return torch.cat(x_parts), torch.cat(y_parts)
         raise DataError(

@@ -135,9 +135,9 @@ def _marginals(z: Float[Tensor, "b m n"], p: ColumnParameters) -> Float[Tensor, 
         "ordinal": lambda x, c: (_normal_cdf(x) * levels[c]).floor_(),
     }
     for name, function in functions.items():
-        chosen = np.flatnonzero(kind == MARGINALS.index(name))
-        if chosen.size:
-            index = torch.as_tensor(chosen, device=device)
+        columns = np.flatnonzero(kind == MARGINALS.index(name))
+        if columns.size:
+            index = torch.as_tensor(columns, device=device)
             flat.index_copy_(0, index, function(flat[index], index))
     return standardise(flat)
 

@@ -89,10 +89,10 @@ def sum_of_trees(
         first = left
         for width, total in totals.items():
             count = int((trees.num_outputs[first : len(node)] == width).sum())
-            done = slice(first, first + count)
+            finished = slice(first, first + count)
             first += count
             if count:
-                _add_leaves_(total, nodes.value[..., :width], node[done], trees.task[done])
+                _add_leaves_(total, nodes.value[..., :width], node[finished], trees.task[finished])
         grove, nodes, node = grove.first(left), nodes.first(left), node[:left]
     return totals
 
@@ -144,8 +144,8 @@ def _thresholds(values: Float[Tensor, "w n"], generator: torch.Generator) -> Flo
     """Return the values of some random rows, ascending."""
     n = values.shape[1]
     rows = torch.randint(n, (min(n, GRID),), generator=generator, device=values.device)
-    chosen = values[:, rows]
-    return chosen.gather(1, argsort(chosen))
+    grid = values[:, rows]
+    return grid.gather(1, argsort(grid))
 
 
 def _plant(columns: Columns, trees: Trees, generator: torch.Generator) -> tuple[_Grove, _Nodes]:

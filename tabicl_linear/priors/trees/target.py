@@ -30,10 +30,10 @@ def draw_classes(
     sums = sum_of_trees(columns, draw_trees(p, rng), generator)
     y = torch.empty(b, n, dtype=torch.int64, device=x.device)
     for compared, assign in ((False, cut), (True, compare)):
-        chosen = np.flatnonzero(p.compared == compared)
-        if chosen.size:
-            index = torch.as_tensor(chosen, device=x.device)
-            own = p.select(chosen)
+        tasks = np.flatnonzero(p.compared == compared)
+        if tasks.size:
+            index = torch.as_tensor(tasks, device=x.device)
+            own = p.select(tasks)
             total = sums[max(sums) if compared else 1][index]
             outputs = _finish(total, columns.select(index), own, generator)
             y[index] = assign(outputs, own, rng, generator)

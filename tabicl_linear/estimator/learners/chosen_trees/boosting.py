@@ -119,18 +119,18 @@ def _compact(heaps: Sequence[Questions], cells: Binned) -> tuple[Trees, Bool[Ten
     Below a leaf a heap has places without a node: there is one where the node above asks.
     """
     # Of the inner places of each heap: the column asked about, -1 for none, [t, i].
-    asked = torch.stack([heap.columns for heap in heaps]).numpy()
-    num_trees, num_inner = asked.shape
+    questions = torch.stack([heap.columns for heap in heaps]).numpy()
+    num_trees, num_inner = questions.shape
     # Of all places of each heap, [t, q].
     is_question = np.zeros((num_trees, 2 * num_inner + 1), dtype=np.bool_)
-    is_question[:, :num_inner] = asked >= 0
+    is_question[:, :num_inner] = questions >= 0
     is_node = np.ones_like(is_question)
     is_node[:, 1:] = is_question[:, :num_inner].repeat(2, axis=1)
     is_leaf = is_node & ~is_question
     number = (is_node.cumsum() - 1).reshape(is_node.shape)
     # Of the questions: where they stand, and what they ask, [k].
     tree, place = is_question.nonzero()
-    question, column = number[tree, place], asked[tree, place]
+    question, column = number[tree, place], questions[tree, place]
     before, after = torch.stack([heap.cuts for heap in heaps]).numpy()[tree, place].T
     low, high = cells.highest.numpy()[column, before], cells.lowest.numpy()[column, after]
     # Of the nodes, [n]. After a leaf comes the leaf itself.
