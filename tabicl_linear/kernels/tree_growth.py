@@ -117,3 +117,17 @@ def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
     for tree in leaves.T:
         total += tree.unsqueeze(1) == tree
     return total
+
+
+def count_pairs_(counts: Int[Tensor, "l l"], leaves: Int[Tensor, "n t"]) -> None:
+    """Add how many rows any leaf has in common with one of the same or a later tree, in place.
+
+    Args:
+        counts: Of all leaves, int32. Leaves of a tree have higher numbers than those of earlier
+            trees, so that only the upper half changes.
+        leaves: The leaf of each tree that rows fall into.
+    """
+    flat, one, leaves = counts.view(-1), counts.new_ones(1), leaves.long()
+    for number, tree in enumerate(leaves.unbind(1)):
+        pairs = (tree.unsqueeze(1) * len(counts) + leaves[:, number:]).flatten()
+        flat.index_add_(0, pairs, one.expand(len(pairs)))

@@ -1,4 +1,4 @@
-"""Growth of trees, and the leaves that rows share, in C++ (`csrc/trees.cpp`) on the CPU."""
+"""Growth of trees, and what rows and leaves share, in C++ (`csrc/trees.cpp`), on the CPU."""
 
 import ctypes
 from functools import cache
@@ -33,6 +33,13 @@ class _Shared(ctypes.Structure):
     _fields_ = (
         *((name, _address) for name in ("leaves", "out")),
         *((name, _count) for name in ("trees", "rows", "padded")),
+    )
+
+
+class _Pairs(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("leaves", "counts")),
+        *((name, _count) for name in ("trees", "rows", "num_leaves")),
     )
 
 
@@ -75,13 +82,30 @@ def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
     return out
 
 
-TREES: Choice = {tree_growth.grown_tree: grown_tree, tree_growth.shared_leaves: shared_leaves}
+def count_pairs_(counts: Int[Tensor, "l l"], leaves: Int[Tensor, "n t"]) -> None:
+    """`tree_growth.count_pairs_`."""
+    rows, trees = leaves.shape
+    if leaves.device.type != "cpu" or not rows:
+        tree_growth.count_pairs_(counts, leaves)
+        return
+    by_tree = leaves.T.to(torch.int32).contiguous()
+    problem = _Pairs(*map(pointer, (by_tree, counts)), *(trees, rows, len(counts)))
+    if not _functions()["pairs"](ctypes.byref(problem), torch.get_num_threads()):
+        raise MemoryError("There is no memory left to count rows of leaves.")
+
+
+TREES: Choice = {
+    tree_growth.grown_tree: grown_tree,
+    tree_growth.shared_leaves: shared_leaves,
+    tree_growth.count_pairs_: count_pairs_,
+}
 """Replaces the functions in PyTorch."""
 
 
 @cache
 def _functions() -> dict[str, Any]:
-    tree, shared = library()["tabicl_tree"], library()["tabicl_shared"]
+    tree, shared, pairs = (library()[f"tabicl_{name}"] for name in ("tree", "shared", "pairs"))
     tree.argtypes, tree.restype = [ctypes.POINTER(_Tree)], ctypes.c_bool
     shared.argtypes, shared.restype = [ctypes.POINTER(_Shared), _count], None
-    return {"tree": tree, "shared": shared}
+    pairs.argtypes, pairs.restype = [ctypes.POINTER(_Pairs), _count], ctypes.c_bool
+    return {"tree": tree, "shared": shared, "pairs": pairs}

@@ -53,3 +53,16 @@ def test_shared_leaves_are_those_of_pytorch(rows):
 def test_more_trees_than_a_byte_counts_go_to_pytorch():
     leaves = torch.arange(300).expand(3, -1).int()
     assert torch.equal(cpp.shared_leaves(leaves), torch.full((3, 3), 300.0))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 300])
+def test_pairs_of_leaves_are_counted_as_in_pytorch_and_as_products_count_them(rows):
+    g = torch.Generator().manual_seed(0)
+    leaves = (torch.randint(0, 30, (rows, 5), generator=g) + 30 * torch.arange(5)).int()
+    one_hot = torch.nn.functional.one_hot(leaves.long(), 150).sum(1)
+    expected = torch.triu(one_hot.T @ one_hot + 1)
+    for module in (cpp, tree_growth):
+        counts = torch.ones(150, 150, dtype=torch.int32)
+        module.count_pairs_(counts, leaves)
+        assert torch.equal(counts.triu(), expected)
+        assert torch.equal(counts.tril(-1), torch.ones_like(counts).tril(-1))

@@ -1,5 +1,5 @@
-// Trees grown from the top on columns of small whole numbers, and how many leaves two rows share; called
-// by backends/cpp/trees.py. A node visits its own rows only: sums by number are kept for one column at a
+// Trees grown from the top on columns of small whole numbers, how many leaves two rows share, and how many
+// rows two leaves; called by backends/cpp/tree_growth.py. A node visits its own rows only: sums by number are kept for one column at a
 // time, and a map of bits says which numbers occur, so that a node of few rows looks at few.
 
 #include "share.h"
@@ -152,6 +152,31 @@ CLONED void shared_of_row(const Shared &f, int64_t row) {
     }
 }
 
+struct Pairs {
+    const int32_t *leaves;  // [trees, rows]: numbered through all trees, ascending from tree to tree
+    int32_t *counts;        // [leaves, leaves]: of a leaf and one of the same or a later tree
+    int64_t trees, rows, num_leaves;
+};
+
+// Of one tree with itself and each later one: counted in a table that stays in the cache, and then added.
+CLONED void pairs_of_tree(const Pairs &f, int64_t tree) {
+    const int32_t *own = f.leaves + tree * f.rows;
+    const auto [low, high] = std::minmax_element(own, own + f.rows);
+    const int64_t first = *low, height = *high - *low + 1;
+    std::vector<int32_t> table;
+    for (int64_t other = tree; other < f.trees; ++other) {
+        const int32_t *leaves = f.leaves + other * f.rows;
+        const auto [least, most] = std::minmax_element(leaves, leaves + f.rows);
+        const int64_t start = *least, width = *most - *least + 1;
+        table.assign(height * width, 0);
+        for (int64_t i = 0; i < f.rows; ++i) ++table[(own[i] - first) * width + leaves[i] - start];
+        for (int64_t a = 0; a < height; ++a) {
+            int32_t *to = f.counts + (first + a) * f.num_leaves + start;
+            for (int64_t b = 0; b < width; ++b) to[b] += table[a * width + b];
+        }
+    }
+}
+
 }  // namespace
 
 extern "C" {
@@ -163,6 +188,11 @@ bool tabicl_tree(const Tree *f) {
 
 void tabicl_shared(const Shared *f, int64_t threads) {
     share(f->rows, threads, [&](int64_t row) { shared_of_row(*f, row); });
+}
+
+// False if memory ran out; counts of some trees have been added then.
+bool tabicl_pairs(const Pairs *f, int64_t threads) {
+    return share(f->trees, threads, [&](int64_t tree) { pairs_of_tree(*f, tree); });
 }
 
 }  // extern "C"

@@ -49,7 +49,7 @@ class TaskSums(NamedTuple):
         for number, (rows, part) in enumerate(zip(of_divisions(rounds), parts, strict=True)):
             with cpu_kernels():
                 grown.append(grow_on(rows, part.growing, seeds=[number]))
-            sums.append(leaf_sums(rows, part.solving, grown[-1].trees))
+                sums.append(leaf_sums(rows, part.solving, grown[-1].trees))
         every = np.arange(len(first))
         growing = torch.from_numpy(np.stack([np.isin(every, part.growing) for part in parts]))
         return cls(tuple(grown), growing.to(first.counts.device), tuple(sums), first.counts)
@@ -57,10 +57,13 @@ class TaskSums(NamedTuple):
     def and_then(self, rounds: list[TaskRows]) -> "TaskSums":
         """The same after more rows, which have grown no tree."""
         every = np.arange(len(rounds[0]))
-        sums = tuple(
-            before.plus(leaf_sums(rows, every, grown.trees))
-            for rows, before, grown in zip(of_divisions(rounds), self.sums, self.grown, strict=True)
-        )
+        with cpu_kernels():
+            sums = tuple(
+                before.plus(leaf_sums(rows, every, grown.trees))
+                for rows, before, grown in zip(
+                    of_divisions(rounds), self.sums, self.grown, strict=True
+                )
+            )
         return self._replace(sums=sums, counts=self.counts + rounds[0].counts)
 
     def predictor(self, sample: list[TaskRows], stride: int) -> Predictor:

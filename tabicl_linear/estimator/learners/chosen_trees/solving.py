@@ -5,18 +5,16 @@ Where rows are few, from products of rows, in float32: two rows have as many lea
 there are trees in which they share one. Where they are many, from sums over rows, in float64.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import add
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from scipy.sparse import csr_array
 
 from tabicl_linear.kernels.cholesky import factored_, solved
 from tabicl_linear.kernels.chosen import chosen
-from tabicl_linear.kernels.tree_growth import shared_leaves
+from tabicl_linear.kernels.tree_growth import count_pairs_, shared_leaves
 from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.ridge_inputs.feature_sets import SMALLEST_VARIANCE, Part
 from tabicl_linear.ridge_inputs.solve import solve_sums
@@ -59,22 +57,37 @@ class LeafSums(NamedTuple):
     labels: Float[Tensor, " y"]
 
     @classmethod
-    def of(cls, rows: LeafRows, num_leaves: int) -> "LeafSums":
-        """Sums over these rows."""
+    def of(cls, chunks: Iterable[LeafRows], num_leaves: int) -> "LeafSums":
+        """Sums over the rows of some chunks, of which there is at least one."""
+        num_rows, sums = 0, None
+        for rows in chunks:
+            sums = sums or cls._of_no_rows(rows, num_leaves)
+            sums._add_(rows)
+            num_rows += len(rows.targets)
+        assert sums is not None
+        # Two leaves were counted once, where that of the earlier tree comes first.
+        sums.together.add_(sums.together.triu(1).T)
+        return sums._replace(rows=num_rows)
+
+    @classmethod
+    def _of_no_rows(cls, rows: LeafRows, num_leaves: int) -> "LeafSums":
+        zeros = partial(rows.fixed.new_zeros, dtype=torch.float64)
+        f, y = rows.fixed.shape[1], rows.targets.shape[1]
+        together = zeros(num_leaves, num_leaves, dtype=torch.int32)
+        of_rest = zeros(f, f), zeros(f, y), zeros(f), zeros(y)
+        return cls(0, together, zeros(num_leaves, f + y), *of_rest)
+
+    def _add_(self, rows: LeafRows) -> None:
+        """Add rows in place: a sum anew for each chunk would take as long as the rows of one."""
         fixed, targets = rows.fixed.double(), rows.targets.double()
         beside = torch.cat([fixed, targets], dim=1)
-        of_leaves = beside.new_zeros(num_leaves, beside.shape[1])
         for tree in rows.leaves.unbind(1):
-            of_leaves.index_add_(0, tree, beside)
-        return cls(
-            len(targets),
-            _together(rows.leaves, num_leaves),
-            of_leaves,
-            fixed.T @ fixed,
-            fixed.T @ targets,
-            fixed.sum(0),
-            targets.sum(0),
-        )
+            self.of_leaves.index_add_(0, tree, beside)
+        chosen(count_pairs_)(self.together, rows.leaves)
+        self.gram.addmm_(fixed.T, fixed)
+        self.cross.addmm_(fixed.T, targets)
+        self.fixed.add_(fixed.sum(0))
+        self.labels.add_(targets.sum(0))
 
     def plus(self, other: "LeafSums") -> "LeafSums":
         """Sums over the rows of both."""
@@ -270,12 +283,3 @@ def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
 def _reciprocal(variance: Tensor) -> float:
     """Zero where nothing varies."""
     return 1 / float(variance) if float(variance) > SMALLEST_VARIANCE else 0.0
-
-
-def _together(leaves: Int[Tensor, "n t"], num_leaves: int) -> Int[Tensor, "l l"]:
-    """How many rows any two leaves have in common, int32."""
-    n, t = leaves.shape
-    places = np.arange(0, n * t + 1, t)
-    ones = np.ones(n * t, dtype=np.int32)
-    table = csr_array((ones, leaves.cpu().numpy().ravel(), places), shape=(n, num_leaves))
-    return torch.from_numpy((table.T @ table).toarray()).to(leaves.device)

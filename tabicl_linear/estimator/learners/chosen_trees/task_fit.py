@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -217,7 +216,7 @@ def _grown_divisions(
 def leaf_sums(rows: TaskRows, indices: IntArray, trees: Trees) -> LeafSums:
     """Sums over some rows, as many at a time as are looked at together."""
     chunks = (rows.leaf_rows(chunk, trees) for chunk in rows.chunks(indices))
-    return reduce(LeafSums.plus, (LeafSums.of(chunk, trees.num_leaves) for chunk in chunks))
+    return LeafSums.of(chunks, trees.num_leaves)
 
 
 def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown:
