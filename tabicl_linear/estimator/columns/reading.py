@@ -4,7 +4,7 @@ A column is read by what it *holds*, not by the dtype it came with: text that is
 as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
-from datetime import time
+from datetime import date, time
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,6 +29,8 @@ from tabicl_linear.estimator.notices import warn_user
 
 MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
+_TRUTHS = ("0", "1", "false", "true")
+"""What stands for a truth value beside booleans, as in pieces of a table, in small letters."""
 
 MIN_FREE_TEXTS = 20
 """Fewer different texts than this are categories, however long they are."""
@@ -94,7 +96,7 @@ def _read_objects_as(cells: pd.Series) -> Reading:
     if present.empty:
         return Reading("categorical")
     content = dtypes.infer_dtype(present, skipna=True)
-    if content == "boolean":
+    if content == "boolean" or (content.startswith("mixed") and _are_truths(present)):
         return Reading("boolean")
     if content in ("datetime", "datetime64", "date"):
         return Reading("datetime", ISO)
@@ -112,9 +114,7 @@ def _read_objects_as(cells: pd.Series) -> Reading:
     if not values.empty:
         # Each text once: those of a long column are few.
         reading = _read_as_numbers(values.drop_duplicates() if content == "string" else values)
-        if reading is None and content == "string" and (text_format := date_format(values)):
-            note = f"{values.iloc[0]!r} as dates ({text_format})"
-            reading = Reading("datetime", text_format, note)
+        reading = reading or _read_as_dates(values)
     if reading is None:
         if not values.empty:
             _warn_of_mixed(values, content)
@@ -141,6 +141,30 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
             note = f"{values[~plain].iloc[0]!r} as numbers"
             return Reading("numeric", decimal + ("".join(units) or NO_UNIT), note)
     return None
+
+
+def _read_as_dates(values: pd.Series) -> Reading | None:
+    """Dates, text in one format, or both, as pieces of a table and spreadsheets have them."""
+    are_dates = _date_objects(values)
+    texts = values[~are_dates]
+    if texts.empty:
+        return Reading("datetime", ISO)
+    if not all(isinstance(value, str) for value in texts):
+        return None
+    text_format = date_format(texts)
+    if text_format is None or (are_dates.any() and text_format in TIMES):
+        return None
+    return Reading("datetime", text_format, f"{texts.iloc[0]!r} as dates ({text_format})")
+
+
+def _are_truths(values: pd.Series) -> bool:
+    return any(isinstance(value, bool | np.bool_) for value in values) and all(
+        str(value).lower().removesuffix(".0") in _TRUTHS for value in values
+    )
+
+
+def _date_objects(cells: pd.Series) -> BoolArray:
+    return np.array([isinstance(value, date) for value in cells], dtype=bool)
 
 
 def _warn_of_mixed(values: pd.Series, content: str) -> None:
@@ -276,6 +300,9 @@ def stamps(cells: pd.Series, text_format: str) -> pd.Series:
             times = read_dates(texts.where(is_text & ~absent), text_format)
             if text_format in TIMES:
                 times = times.fillna(_times_of_day(texts))
+            else:
+                dates = texts.where(_date_objects(texts) & ~absent)
+                times = times.fillna(pd.to_datetime(dates, utc=True).dt.as_unit("us"))
             wrong = times.isna().to_numpy() & ~absent
             if wrong.any():
                 like = "" if text_format == ISO else f", as text in the format {text_format}"
