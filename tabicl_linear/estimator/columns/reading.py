@@ -25,7 +25,7 @@ from tabicl_linear.estimator.columns.text_formats import (
     unit_of,
     written_number,
 )
-from tabicl_linear.estimator.notices import warn_user
+from tabicl_linear.estimator.notices import shown_cell, warn_user
 
 MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
@@ -183,8 +183,8 @@ def _warn_of_mixed(values: pd.Series, content: str) -> None:
         if is_mixed and len(others):  # without others, they are amounts in several currencies
             warn_user(
                 f"Column {values.name!r} mixes {what} with other values such as "
-                f"{others.iloc[0]!r} ({len(others)} of {len(values)} training rows): it is read as "
-                f"categories. Replace those values by NaN if the column {if_it}."
+                f"{shown_cell(others.iloc[0])} ({len(others)} of {len(values)} training rows): it "
+                f"is read as categories. Replace those values by NaN if the column {if_it}."
             )
             return
 
@@ -206,12 +206,11 @@ def _refuse_free_text(present: pd.Series) -> None:
     words = texts.str.split().str.len().mean()
     if len(texts) < MIN_FREE_TEXTS or len(texts) < len(present) / 2 or words < MIN_FREE_WORDS:
         return
-    shown = texts.iloc[0] if len(texts.iloc[0]) <= 40 else f"{texts.iloc[0][:40]}..."
     raise DataError(
         f"Column {present.name!r} holds free text ({len(texts)} different values with {words:.0f} "
-        f"words on average, such as {shown!r}): drop it, turn it into numbers beforehand (for "
-        "example with TfidfVectorizer and TruncatedSVD of scikit-learn), or name it in "
-        "categorical_features."
+        f"words on average, such as {shown_cell(texts.iloc[0])}): drop it, turn it into numbers "
+        "beforehand (for example with TfidfVectorizer and TruncatedSVD of scikit-learn), or name "
+        "it in categorical_features."
     )
 
 
@@ -253,7 +252,7 @@ def numbers(cells: pd.Series, text_format: str) -> FloatArray:
         if wrong.any():
             raise DataError(
                 f"Column {cells.name!r} held numbers in the training table and holds "
-                f"{cells[wrong].iloc[0]!r} here; give numbers or missing values."
+                f"{shown_cell(cells[wrong].iloc[0])} here; give numbers or missing values."
             )
         if unit := text_format[1:]:
             is_number = ~np.isnan(values)
@@ -272,7 +271,7 @@ def _refuse_other_unit(cells: pd.Series, unit: str) -> None:
         if isinstance(value, str) and unit_of(value) not in fitting:
             raise DataError(
                 f"Column {cells.name!r} held numbers {of_training} in the training table and holds "
-                f"{value!r} here; convert it."
+                f"{shown_cell(value)} here; convert it."
             )
 
 
@@ -308,7 +307,7 @@ def stamps(cells: pd.Series, text_format: str) -> pd.Series:
                 like = "" if text_format == ISO else f", as text in the format {text_format}"
                 raise DataError(
                     f"Column {name!r} held dates in the training table and holds no dates here "
-                    f"({texts[wrong].iloc[0]!r}); give dates{like}."
+                    f"({shown_cell(texts[wrong].iloc[0])}); give dates{like}."
                 )
         return times.dt.tz_localize(None).dt.as_unit("us")
     except (ValueError, OverflowError) as error:
