@@ -1,6 +1,7 @@
 """What users are told: about their table, and how far the work is."""
 
 import inspect
+import reprlib
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,8 +44,16 @@ def silenced() -> Iterator[None]:
 def shown(names: Sequence[Any]) -> str:
     """The first names, and how many more there are; in quotes if blanks would not be seen."""
     texts = [str(name) for name in names[:MOST_SHOWN]]
-    first = ", ".join(text if text == text.strip() else repr(text) for text in texts)
+    plain = [text if text == text.strip() and text.isprintable() else repr(text) for text in texts]
+    first = ", ".join(plain)
     return first if len(names) <= MOST_SHOWN else f"{first} and {len(names) - MOST_SHOWN} more"
+
+
+def shown_cell(value: object) -> str:
+    """A value as Python writes it, without the middle of a long one, as of a quote left open."""
+    brief = reprlib.Repr()
+    brief.maxstring = brief.maxother = 80
+    return brief.repr(value)
 
 
 def difference(expected: Sequence[Hashable], columns: Sequence[Hashable]) -> str:

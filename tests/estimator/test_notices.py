@@ -9,8 +9,10 @@ import pytest
 import tiny_model
 
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.learners.chosen_trees import divisions
-from tabicl_linear.estimator.notices import silenced, warn_user
+from tabicl_linear.estimator.notices import shown, shown_cell, silenced, warn_user
 
 
 def table():
@@ -82,3 +84,14 @@ def test_only_the_thread_that_is_silenced_is(recwarn):
         assert warnings.filters == before
     warn_user("here again")
     assert [str(one.message) for one in recwarn] == ["elsewhere", "here again"]
+
+
+def test_names_and_cells_are_shown_in_one_short_line():
+    assert shown(["a", "b ", "c\nd"]) == "a, 'b ', 'c\\nd'"
+    assert shown_cell("a\nb") == repr("a\nb")
+    a_file = "'" + "x," * 10_000  # as a quote that is left open makes of the rest of it
+    assert len(shown_cell(a_file)) <= 82
+    column = TablePreprocessor().fit(pd.DataFrame({"a": [1.0, 2.0]}))
+    with pytest.raises(DataError) as caught:
+        column.transform(pd.DataFrame({"a": [a_file]}))
+    assert len(str(caught.value)) < 300

@@ -22,7 +22,7 @@ from tabicl_linear.estimator.columns.category_names import (
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading
 from tabicl_linear.estimator.columns.target_rates import RateColumn, fit_rates
-from tabicl_linear.estimator.notices import warn_user
+from tabicl_linear.estimator.notices import shown_cell, warn_user
 
 UNSEEN = -1
 MAX_CATEGORIES = 256
@@ -71,7 +71,7 @@ class CategoryColumn:
             if non_booleans:
                 raise DataError(
                     f"Column {self.name!r} held booleans in the training table and holds "
-                    f"{non_booleans[0]!r} here; give True, False or a missing value."
+                    f"{shown_cell(non_booleans[0])} here; give True, False or a missing value."
                 )
             return
         if any(number_of(name) is not None for name in self.codes):
@@ -89,8 +89,8 @@ class CategoryColumn:
         else:
             return
         raise DataError(
-            f"Column {self.name!r} held categories such as {next(iter(self.codes))!r} in the "
-            f"training table and holds {holds} ({first}) here; give the categories."
+            f"Column {self.name!r} held categories such as {shown_cell(next(iter(self.codes)))} in "
+            f"the training table and holds {holds} ({first}) here; give the categories."
         )
 
 

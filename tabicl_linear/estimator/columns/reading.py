@@ -4,7 +4,7 @@ A column is read by what it *holds*, not by the dtype it came with: text that is
 as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
-from datetime import time
+from datetime import date, time
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,10 +25,12 @@ from tabicl_linear.estimator.columns.text_formats import (
     unit_of,
     written_number,
 )
-from tabicl_linear.estimator.notices import warn_user
+from tabicl_linear.estimator.notices import shown_cell, warn_user
 
 MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
+_TRUTHS = ("0", "1", "false", "true")
+"""What stands for a truth value beside booleans, as in pieces of a table, in small letters."""
 
 MIN_FREE_TEXTS = 20
 """Fewer different texts than this are categories, however long they are."""
@@ -94,7 +96,7 @@ def _read_objects_as(cells: pd.Series) -> Reading:
     if present.empty:
         return Reading("categorical")
     content = dtypes.infer_dtype(present, skipna=True)
-    if content == "boolean":
+    if content == "boolean" or (content.startswith("mixed") and _are_truths(present)):
         return Reading("boolean")
     if content in ("datetime", "datetime64", "date"):
         return Reading("datetime", ISO)
@@ -112,9 +114,7 @@ def _read_objects_as(cells: pd.Series) -> Reading:
     if not values.empty:
         # Each text once: those of a long column are few.
         reading = _read_as_numbers(values.drop_duplicates() if content == "string" else values)
-        if reading is None and content == "string" and (text_format := date_format(values)):
-            note = f"{values.iloc[0]!r} as dates ({text_format})"
-            reading = Reading("datetime", text_format, note)
+        reading = reading or _read_as_dates(values)
     if reading is None:
         if not values.empty:
             _warn_of_mixed(values, content)
@@ -143,6 +143,30 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
     return None
 
 
+def _read_as_dates(values: pd.Series) -> Reading | None:
+    """Dates, text in one format, or both, as pieces of a table and spreadsheets have them."""
+    are_dates = _date_objects(values)
+    texts = values[~are_dates]
+    if texts.empty:
+        return Reading("datetime", ISO)
+    if not all(isinstance(value, str) for value in texts):
+        return None
+    text_format = date_format(texts)
+    if text_format is None or (are_dates.any() and text_format in TIMES):
+        return None
+    return Reading("datetime", text_format, f"{texts.iloc[0]!r} as dates ({text_format})")
+
+
+def _are_truths(values: pd.Series) -> bool:
+    return any(isinstance(value, bool | np.bool_) for value in values) and all(
+        str(value).lower().removesuffix(".0") in _TRUTHS for value in values
+    )
+
+
+def _date_objects(cells: pd.Series) -> BoolArray:
+    return np.array([isinstance(value, date) for value in cells], dtype=bool)
+
+
 def _warn_of_mixed(values: pd.Series, content: str) -> None:
     """Say that most values of a column of categories, or some objects, are numbers or dates."""
     are_booleans = np.array([isinstance(value, bool | np.bool_) for value in values], dtype=bool)
@@ -159,8 +183,8 @@ def _warn_of_mixed(values: pd.Series, content: str) -> None:
         if is_mixed and len(others):  # without others, they are amounts in several currencies
             warn_user(
                 f"Column {values.name!r} mixes {what} with other values such as "
-                f"{others.iloc[0]!r} ({len(others)} of {len(values)} training rows): it is read as "
-                f"categories. Replace those values by NaN if the column {if_it}."
+                f"{shown_cell(others.iloc[0])} ({len(others)} of {len(values)} training rows): it "
+                f"is read as categories. Replace those values by NaN if the column {if_it}."
             )
             return
 
@@ -182,12 +206,11 @@ def _refuse_free_text(present: pd.Series) -> None:
     words = texts.str.split().str.len().mean()
     if len(texts) < MIN_FREE_TEXTS or len(texts) < len(present) / 2 or words < MIN_FREE_WORDS:
         return
-    example = texts.iloc[0] if len(texts.iloc[0]) <= 40 else f"{texts.iloc[0][:40]}..."
     raise DataError(
         f"Column {present.name!r} holds free text ({len(texts)} different values with {words:.0f} "
-        f"words on average, such as {example!r}): drop it, turn it into numbers beforehand (for "
-        "example with TfidfVectorizer and TruncatedSVD of scikit-learn), or name it in "
-        "categorical_features."
+        f"words on average, such as {shown_cell(texts.iloc[0])}): drop it, turn it into numbers "
+        "beforehand (for example with TfidfVectorizer and TruncatedSVD of scikit-learn), or name "
+        "it in categorical_features."
     )
 
 
@@ -229,7 +252,7 @@ def numbers(cells: pd.Series, text_format: str) -> FloatArray:
         if wrong.any():
             raise DataError(
                 f"Column {cells.name!r} held numbers in the training table and holds "
-                f"{cells[wrong].iloc[0]!r} here; give numbers or missing values."
+                f"{shown_cell(cells[wrong].iloc[0])} here; give numbers or missing values."
             )
         if unit := text_format[1:]:
             is_number = ~np.isnan(values)
@@ -248,7 +271,7 @@ def _refuse_other_unit(cells: pd.Series, unit: str) -> None:
         if isinstance(value, str) and unit_of(value) not in fitting:
             raise DataError(
                 f"Column {cells.name!r} held numbers {of_training} in the training table and holds "
-                f"{value!r} here; convert it."
+                f"{shown_cell(value)} here; convert it."
             )
 
 
@@ -276,12 +299,15 @@ def stamps(cells: pd.Series, text_format: str) -> pd.Series:
             times = read_dates(texts.where(is_text & ~absent), text_format)
             if text_format in TIMES:
                 times = times.fillna(_times_of_day(texts))
+            else:
+                dates = texts.where(_date_objects(texts) & ~absent)
+                times = times.fillna(pd.to_datetime(dates, utc=True).dt.as_unit("us"))
             wrong = times.isna().to_numpy() & ~absent
             if wrong.any():
                 like = "" if text_format == ISO else f", as text in the format {text_format}"
                 raise DataError(
                     f"Column {name!r} held dates in the training table and holds no dates here "
-                    f"({texts[wrong].iloc[0]!r}); give dates{like}."
+                    f"({shown_cell(texts[wrong].iloc[0])}); give dates{like}."
                 )
         return times.dt.tz_localize(None).dt.as_unit("us")
     except (ValueError, OverflowError) as error:

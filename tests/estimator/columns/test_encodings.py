@@ -169,8 +169,10 @@ def test_declared_categories_are_ordered_as_numbers_and_known_by_value():
         pd.Series([True, False]),
         pd.Series([True, False], dtype="boolean"),
         pd.Series([True, False], dtype=object),
+        pd.Series([True, "false"], dtype=object),
+        pd.Series([1.0, False], dtype=object),
     ],
-    ids=lambda cells: str(cells.dtype),
+    ids=lambda cells: f"{cells.dtype}-{cells[0]}-{cells[1]}",
 )
 def test_booleans_are_categories_of_any_spelling(cells):
     column = fit_column(cells, "a", 0)
