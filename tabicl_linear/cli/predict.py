@@ -209,14 +209,14 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--ensemble",
         choices=("default", "paper"),
         default="default",
-        help="members: the classifier's own (8), or the paper's (10)",
+        help="members: the classifier's own (8, of trees 1 or 2), or the paper's (10)",
     )
     add("--n-estimators", type=int, help="another number of members")
     add(
         "--softmax-temperature",
         type=_temperature,
         metavar="NUMBER|auto",
-        help="divides the logits (default: 0.9); auto calibrates it in a second fit",
+        help="divides the logits (default: 0.9, of trees 1); auto calibrates it in a second fit",
     )
     add(
         "--class-weight",
