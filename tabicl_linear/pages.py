@@ -3,6 +3,7 @@
 Tables of the benchmark report, with marks and letters, are those of `report/layout.py`.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -33,3 +34,12 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """
     first, *others = (f"| {' | '.join(row)} |" for row in (header, *rows))
     return "\n".join([first, "|" + "---|" * len(header), *others])
+
+
+def plus_minus(half_width: float) -> str:
+    """Half an interval behind its mean; nothing for that of a single case, which is not a number.
+
+    Args:
+        half_width: To be shown with four digits after the point.
+    """
+    return "" if math.isnan(half_width) else f" ± {half_width:.4f}"

@@ -140,7 +140,7 @@ def _conclude(folder: Path, num_tasks: int) -> None:
     from tabicl_linear.lengths.oracle_tasks import COLUMNS
     from tabicl_linear.lengths.parts import results
     from tabicl_linear.lengths.scores import half_width
-    from tabicl_linear.pages import markdown
+    from tabicl_linear.pages import markdown, plus_minus
 
     scores = results(folder, COLUMNS, num_tasks)
     with writing_to(folder), written_whole(folder / RESULTS) as path:
@@ -150,7 +150,7 @@ def _conclude(folder: Path, num_tasks: int) -> None:
         for metric, title in METRICS.items():
             before, after = rows[metric], rows[f"oracle_{metric}"]
             half = half_width((after - before).to_numpy())
-            gain = f"{(after - before).mean():+.4f} ± {half:.4f}"
+            gain = f"{(after - before).mean():+.4f}{plus_minus(half)}"
             lines.append([str(model), title, f"{before.mean():.4f}", f"{after.mean():.4f}", gain])
     header = ["model", "score", "as fitted", "optimised", "difference ± 95 % interval"]
     print(markdown(header, lines))

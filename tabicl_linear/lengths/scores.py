@@ -121,6 +121,6 @@ def markdown(summary: pd.DataFrame, metric: str) -> str:
                 cells.append("")
                 continue
             row = rows.loc[length]
-            cells.append(f"{row[metric]:.4f} ± {row[f'{metric}_interval']:.4f}")
+            cells.append(f"{row[metric]:.4f}{pages.plus_minus(row[f'{metric}_interval'])}")
         lines.append(cells)
     return pages.markdown(["rows", *(f"{length:,}" for length in lengths)], lines)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from tabicl_linear.pages import plus_minus
 from tabicl_linear.report.comparison import Comparison, Pair, compare
 from tabicl_linear.report.coverage import Coverage
 from tabicl_linear.report.layout import DASH, Cell, Mark, Table, number, p_value, signed
@@ -193,8 +194,7 @@ def differences_table(one: Scored, reference: str) -> Table:
 
 def _gap(pair: Pair, reference: str) -> Cell:
     gap = -pair.difference if pair.first == reference else pair.difference
-    interval = "" if pair.half_width != pair.half_width else f" ± {pair.half_width:.4f}"
-    return Cell(f"{signed(gap)}{interval}", gap)
+    return Cell(f"{signed(gap)}{plus_minus(pair.half_width)}", gap)
 
 
 def _record(pair: Pair, reference: str) -> str:

@@ -98,10 +98,12 @@ def test_means_and_intervals():
 
 
 def test_the_table_leaves_out_what_was_not_read():
-    lines = markdown(summarise(RESULTS), "roc_auc").splitlines()
+    summary = summarise(RESULTS)
+    lines = markdown(summary, "roc_auc").splitlines()
     assert lines[0] == "| rows | 500 | 1,000 | 2,000 |"
     assert lines[2].startswith("| a | 0.7000 ± ")
     assert lines[3].split(" | ")[2] == ""
+    assert "nan" not in markdown(summary.assign(roc_auc_interval=np.nan), "roc_auc")
 
 
 def test_a_context_of_exactly_1000_rows_is_short():

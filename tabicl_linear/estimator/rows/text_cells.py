@@ -136,6 +136,8 @@ class TextCells:
                 name: ["", *self._text.na_values, *(() if name in as_written else MISSING_WORDS)]
                 for name in self.columns
             },
+            # In a file of one column an empty line is a row whose cell is missing.
+            "skip_blank_lines": len(self.columns) > 1,
             # One type for each column of a piece.
             "low_memory": False,
         }

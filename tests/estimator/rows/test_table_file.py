@@ -45,6 +45,18 @@ def test_pieces_are_the_file(path):
         file.labels("d")
 
 
+def test_an_empty_line_is_a_row_where_there_is_one_column(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a\n1\n\n3\n")
+    file = TableFile(path)
+    pieces = pd.concat(file.pieces())
+    assert file.num_rows() == 3
+    for frame in (file.frame(), pieces):
+        np.testing.assert_array_equal(frame.a, [1, np.nan, 3])
+    path.write_text("a,b\n1,2\n\n3,4\n")
+    assert TableFile(path).frame().a.tolist() == [1, 3]
+
+
 TYPED = {
     "time32[s]": [3600 * i for i in range(20)],
     "time64[us]": [3_600_500_000 * i for i in range(20)],
