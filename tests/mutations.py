@@ -3,7 +3,7 @@
     python tests/mutations.py [WORDS]
 
 WORDS: only lines whose file, text or tests hold one of them. Wrong lines are those of
-`mutations.csv`: a file below `tabicl_linear`, a text that it holds once, the wrong text, the test
+`mutations.csv`: a file from `tabicl_linear` on, a text that it holds once, the wrong text, the test
 files that should notice, and, for lines that none can notice, why. Everything happens in a
 temporary copy of the repository.
 """
@@ -42,7 +42,7 @@ class Mutation(NamedTuple):
     """A line made wrong.
 
     Attributes:
-        file: Path below `tabicl_linear`.
+        file: Path from `tabicl_linear`.
         right: Text that the file holds once.
         wrong: What takes its place.
         tests: Paths below `tests`, or pytest's names of single tests, divided by spaces.
