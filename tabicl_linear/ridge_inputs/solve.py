@@ -23,8 +23,7 @@ from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.ridge_inputs.devices import has_slow_float64
 from tabicl_linear.ridge_inputs.feature_sets import FeatureSet, of_set, ridge_terms, scales
 from tabicl_linear.ridge_inputs.mixed_precision import exact, refined
-from tabicl_linear.ridge_inputs.solved import assert_solved
-from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
+from tabicl_linear.ridge_inputs.sums import Moments
 from tabicl_linear.types import Float, Int, Tensor
 
 LARGEST_LEVERAGE = 1 - 1e-6
@@ -126,27 +125,9 @@ def without_own(
     return shares + change.masked_fill(leverage > LARGEST_LEVERAGE, 0.0)
 
 
-def solve_sums(sums: RidgeSums, feature_set: FeatureSet, penalties: Sequence[float]) -> OfSums:
-    """Solve for one set from sums over all features.
-
-    Raises:
-        torch.linalg.LinAlgError: There is no solution.
-    """
-    solution = solve_moments(Moments.of([sums]), feature_set, penalties)
-    assert_solved([solution.regression.weights])
-    return solution
-
-
 def solve_moments(moments: Moments, feature_set: FeatureSet, penalties: Sequence[float]) -> OfSums:
-    """Solve for one set, so that rows can be left out; NaN where there is no solution.
-
-    In float64 on every device: each row that is left out takes as many operations as a refinement
-    of its leverage from float32 would.
-    """
-    system = _System.of(moments, feature_set, penalties)
-    factors = factored_(shifted(system.gram, system.added))
-    regression = system.regression(moments, solved(factors, system.cross))
-    return OfSums(regression, moments.rows, factors)
+    """Solve for one set, so that rows can be left out; NaN where there is no solution."""
+    return System.of(moments, feature_set).leaving_out(penalties)
 
 
 def solve_weights(
@@ -156,39 +137,58 @@ def solve_weights(
 
     On devices with slow float64 by refinement of solutions in float32 (`refined`).
     """
-    system = _System.of(moments, feature_set, penalties)
+    system = System.of(moments, feature_set)
     solver = refined if has_slow_float64(system.gram.device) else exact
-    return system.regression(moments, solver(system.gram, system.added, system.cross))
+    return system.regression(solver(system.gram, system.added(penalties), system.cross))
 
 
-class _System(NamedTuple):
-    """The equations of one set: (gram + c I) W = cross for every c.
+class System(NamedTuple):
+    """The equations of one set: (gram + c I) W = cross, whatever the penalty.
 
     Attributes:
+        feature_set: The set.
+        rows: How many rows.
+        shares: Class shares.
         mean: Mean of each feature of the set.
         scale: What centred features are multiplied by.
         gram: Sum of products of the scaled features.
         cross: Sum of their products with labels.
-        added: c, one for each penalty.
     """
 
+    feature_set: FeatureSet
+    rows: Float[Tensor, "b 1"]
+    shares: Float[Tensor, "b y"]
     mean: Float[Tensor, "b k"]
     scale: Float[Tensor, "b k"]
     gram: Float[Tensor, "b k k"]
     cross: Float[Tensor, "b k y"]
-    added: Float[Tensor, "p 1"]
 
     @classmethod
-    def of(cls, moments: Moments, feature_set: FeatureSet, penalties: Sequence[float]) -> "_System":
+    def of(cls, moments: Moments, feature_set: FeatureSet) -> "System":
+        """The equations of one set, from sums over all features."""
         mean = of_set(moments.mean, feature_set)
         gram = of_set(of_set(moments.gram.mT, feature_set).mT, feature_set)
         scale = scales(gram.diagonal(dim1=-2, dim2=-1) / moments.rows, feature_set)
         cross = of_set(moments.cross.mT, feature_set).mT * scale.unsqueeze(-1)
         gram = (gram * scale.unsqueeze(-1)).mul_(scale[:, None])
-        return cls(mean, scale, gram, cross, ridge_terms(penalties, feature_set, gram))
+        return cls(feature_set, moments.rows, moments.shares, mean, scale, gram, cross)
 
-    def regression(self, moments: Moments, weights: Float[Tensor, "p b k y"]) -> Regression:
-        return Regression(self.mean, self.scale, moments.shares, weights)
+    def added(self, penalties: Sequence[float]) -> Float[Tensor, "p 1"]:
+        """c of every penalty."""
+        return ridge_terms(penalties, self.feature_set, self.gram)
+
+    def regression(self, weights: Float[Tensor, "p b k y"]) -> Regression:
+        """The regression with these solutions W."""
+        return Regression(self.mean, self.scale, self.shares, weights)
+
+    def leaving_out(self, penalties: Sequence[float]) -> OfSums:
+        """Solve so that rows can be left out; NaN where there is no solution.
+
+        In float64 on every device: each row that is left out takes as many operations as a
+        refinement of its leverage from float32 would.
+        """
+        factors = factored_(shifted(self.gram, self.added(penalties)))
+        return OfSums(self.regression(solved(factors, self.cross)), self.rows, factors)
 
 
 def _squared_lengths(

@@ -15,9 +15,9 @@ from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, leave_one
 from tabicl_linear.ridge_inputs.class_map import FittedMap, fit_class_map, mapped, scaled
 from tabicl_linear.ridge_inputs.feature_sets import Part, of_set
 from tabicl_linear.ridge_inputs.predictions import CONFIDENCES
-from tabicl_linear.ridge_inputs.solve import solve_sums
+from tabicl_linear.ridge_inputs.solve import solve_moments
 from tabicl_linear.ridge_inputs.solve_rows import solve_rows
-from tabicl_linear.ridge_inputs.sums import RidgeSums
+from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
 
 EXACT = RMS[torch.float64]
 SETS = (
@@ -94,7 +94,7 @@ def test_a_long_context_keeps_no_row_and_predicts_them_again(monkeypatch):
     long = solve(chunks(f, r, 64), SETS, PENALTIES)
     assert long.predictions is None
     for i, kinds in enumerate(SETS):
-        solved = solve_sums(RidgeSums.of(f, r), kinds, PENALTIES)
+        solved = solve_moments(Moments.of([RidgeSums.of(f, r)]), kinds, PENALTIES)
         every = solved.left_out(of_set(f, kinds), r)
         result = long.context(f[:, 50:60], r[:, 50:60]).shares[:, :, i]
         errors = (every - result.new_zeros(()))[:, :, 50:60] - result

@@ -18,9 +18,9 @@ from tolerances import CONTRACT, RMS, assert_close, relative_rms
 
 from tabicl_linear.kernels.state import tensors
 from tabicl_linear.ridge_inputs.feature_sets import of_set
-from tabicl_linear.ridge_inputs.solve import LARGEST_LEVERAGE, Regression, solve_sums
+from tabicl_linear.ridge_inputs.solve import LARGEST_LEVERAGE, Regression, solve_moments
 from tabicl_linear.ridge_inputs.solve_rows import solve_rows
-from tabicl_linear.ridge_inputs.sums import RidgeSums
+from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
 
 EXACT = RMS[torch.float64]
 
@@ -40,7 +40,7 @@ def by_rows(f, r, kinds, penalties):
 
 
 def by_sums(f, r, kinds, penalties):
-    solved = solve_sums(RidgeSums.of(f, r), kinds, penalties)
+    solved = solve_moments(Moments.of([RidgeSums.of(f, r)]), kinds, penalties)
     return Solved(solved.regression, solved.left_out(of_set(f, kinds), r))
 
 
@@ -76,7 +76,7 @@ def test_rows_are_left_out_exactly(solver, rows):
 
 def test_some_rows_are_left_out_as_among_all():
     f, r = table(20)
-    result = solve_sums(RidgeSums.of(f, r), KINDS, PENALTIES)
+    result = solve_moments(Moments.of([RidgeSums.of(f, r)]), KINDS, PENALTIES)
     f = of_set(f, KINDS)
     some = result.left_out(f[:, 3:8], r[:, 3:8])
     assert_close(some, result.left_out(f, r)[:, :, 3:8], CONTRACT)
@@ -189,7 +189,7 @@ def test_a_single_row_gives_its_class(solver):
 
 def test_each_task_gets_its_own_penalty():
     f, r = table(20, tasks=3)
-    result = solve_sums(RidgeSums.of(f, r), KINDS, PENALTIES)
+    result = solve_moments(Moments.of([RidgeSums.of(f, r)]), KINDS, PENALTIES)
     penalty = torch.tensor([3, 0, 2])
     one, mine = result.choose(penalty), of_set(f, KINDS)
     every, chosen = result.left_out(mine, r), one.left_out(mine, r)
@@ -248,7 +248,7 @@ def test_many_float32_rows_of_equal_features_have_a_solution():
     for start in range(2000, 60_000, 2000):
         part = slice(start, start + 2000)
         sums = sums.plus(RidgeSums.of(f[:, part], r[:, part]))
-    solved = solve_sums(sums, KINDS, (0.01,))
+    solved = solve_moments(Moments.of([sums]), KINDS, (0.01,))
     predicted = solved.left_out(of_set(f[:, :50], KINDS), r[:, :50])
     assert_close(predicted[0], r[:, :50], 1e-5)
 

@@ -7,6 +7,7 @@ import torch
 from scipy.optimize import minimize
 
 from tabicl_linear.estimator.arrays import FloatArray
+from tabicl_linear.estimator.learners.chosen_trees.divisions import HALVES
 from tabicl_linear.estimator.learners.chosen_trees.solving import Regression, Solution, Trial
 from tabicl_linear.estimator.learners.closed_form import MOST_MAPPED
 from tabicl_linear.kernels.logistic import ENOUGH
@@ -32,6 +33,10 @@ PENALTIES_OF_MANY = PENALTIES[::-2]
 
 On all divisions they try the best of these and a quarter of it: the mean of solutions varies less
 than one, and wants less."""
+AFTER_A_ROUND = 3
+"""Penalties that are left after the first round: the best so far, and the next smaller ones.
+
+The mean of more solutions wants less, not more."""
 PARTS = 8
 """Steps in which the part of the fixed features is tried."""
 STANDARD_ERRORS = 2.0
@@ -88,7 +93,8 @@ class PenaltySearch:
     """The search of a penalty, with the solutions of all divisions so far.
 
     `deviation` is that of each kind of fixed features, `targets` are labels of the sample, one-hot,
-    and `num_solutions` counts all divisions. With `narrow` two penalties are left after the first.
+    and `num_solutions` counts all divisions. With `narrow` two penalties are left after the first
+    division, and always at most `AFTER_A_ROUND` after the first round.
     """
 
     def __init__(
@@ -99,10 +105,17 @@ class PenaltySearch:
 
     def add(self, regression: Regression, places: Tensor) -> None:
         """Solve another division, which leaves out rows of the sample in some places."""
-        if self._tries or not self._narrow:
-            for penalty in list(self._tries or PENALTIES):
-                self._try(penalty, regression, places)
+        if self._narrow and not self._tries:
+            self._add_first_of_many(regression, places)
             return
+        for penalty in list(self._tries or PENALTIES):
+            self._try(penalty, regression, places)
+        trials, _ = self._tries[self._best()]
+        if len(trials) == HALVES:
+            smaller = sorted(penalty for penalty in self._tries if penalty <= self._best())
+            self._tries = {penalty: self._tries[penalty] for penalty in smaller[-AFTER_A_ROUND:]}
+
+    def _add_first_of_many(self, regression: Regression, places: Tensor) -> None:
         for penalty in PENALTIES_OF_MANY:
             self._try(penalty, regression, places)
             if self._best() != penalty:

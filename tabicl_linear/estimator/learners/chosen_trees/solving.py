@@ -11,15 +11,16 @@ from operator import add
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 
 from tabicl_linear.kernels.cholesky import factored_, solved
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import count_pairs_, shared_leaves
 from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.ridge_inputs.feature_sets import SMALLEST_VARIANCE, Part
-from tabicl_linear.ridge_inputs.solve import solve_sums
+from tabicl_linear.ridge_inputs.solve import System, without_own
 from tabicl_linear.ridge_inputs.solved import assert_solved
-from tabicl_linear.ridge_inputs.sums import RidgeSums
+from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
 from tabicl_linear.types import Float, Int, Tensor
 
 ROWS_OF_PRODUCTS = 320
@@ -241,21 +242,31 @@ class SumRegression:
 
     def __init__(self, sums: LeafSums, kinds: Sequence[slice], rows: LeafRows) -> None:
         self._num_leaves, self._kinds, self._rows = len(sums.together), kinds, rows
-        self._sums, self.leaves = sums.ridge_sums(), rows.leaves
+        self._moments, self.leaves = Moments.of([sums.ridge_sums()]), rows.leaves
+        self._systems = dict[float, System]()
 
     def solve(self, penalty: float, deviation: float) -> Trial:
         """Solve it as a context of fixed features, leaves first; see `RowRegression.solve`."""
         rows, cut = self._rows, self._num_leaves
-        parts = [Part(slice(0, cut), 1.0)]
-        parts += [Part(slice(cut + k.start, cut + k.stop), deviation) for k in self._kinds]
-        regression = solve_sums(self._sums, parts, [penalty])
+        regression = self._system(deviation).leaving_out([penalty])
         weights, offset = (part[0, 0] for part in regression.regression.linear())
-        fixed, targets = rows.fixed.double(), rows.targets.double()
-        leaves = fixed.new_zeros(len(fixed), cut).scatter_(1, rows.leaves.long(), 1.0)
-        features = torch.cat([leaves, fixed], dim=1)
-        left_out = regression.left_out(features[None], targets[None])[0, 0]
+        assert_solved([weights])
         solution = Solution(weights[:cut], weights[cut:], offset)
+        predicted = F.embedding_bag(rows.leaves, solution.leaves, mode="sum") + offset
+        predicted += rows.fixed.to(weights) @ solution.fixed
+        leaves = rows.fixed.new_zeros(len(rows.leaves), cut).scatter_(1, rows.leaves.long(), 1.0)
+        leverage = regression.leverages(torch.cat([leaves, rows.fixed], dim=1)[None])[0, 0]
+        shares = self._moments.shares[0]
+        left_out = without_own(predicted - shares, leverage, rows.targets.to(weights), shares)
         return Trial(left_out, lambda: solution)
+
+    def _system(self, deviation: float) -> System:
+        """The equations, which take as long to set up as to solve: once for all penalties."""
+        if deviation not in self._systems:
+            cut = self._num_leaves
+            parts = [Part(slice(cut + k.start, cut + k.stop), deviation) for k in self._kinds]
+            self._systems[deviation] = System.of(self._moments, [Part(slice(0, cut), 1.0), *parts])
+        return self._systems[deviation]
 
 
 Regression = RowRegression | SumRegression

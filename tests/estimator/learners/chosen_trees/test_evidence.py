@@ -6,10 +6,12 @@ import torch
 from tabicl_linear.estimator.learners.chosen_trees import evidence
 from tabicl_linear.estimator.learners.chosen_trees.evidence import (
     OutOfFold,
+    PenaltySearch,
     class_map,
     factors,
     part_of_fixed,
 )
+from tabicl_linear.estimator.learners.chosen_trees.solving import Trial
 
 R = torch.eye(3, dtype=torch.float64).repeat(1000, 1)
 PRESENT = torch.ones(3, dtype=torch.bool)
@@ -36,6 +38,36 @@ def test_rows_that_no_solution_left_out_do_not_count():
     honest = OutOfFold.empty(R)
     honest.add_(torch.tensor([0, 2]), R[[0, 2]] + 0.1)
     assert honest.squared_error(R, 2) == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "error", "first", "later"),
+    [
+        (False, 1.0, {0.01, 0.03, 0.1, 0.3, 1.0, 3.0}, {1.0, 0.3, 0.1}),
+        (False, 0.01, {0.01, 0.03, 0.1, 0.3, 1.0, 3.0}, {0.01}),
+        (True, 0.3, {3.0, 0.3, 0.03, 0.075}, {0.3, 0.075}),
+        (True, 0.0075, {3.0, 0.3, 0.03, 0.0075}, {0.0075}),
+    ],
+)
+def test_after_a_round_only_smaller_penalties_than_the_best_are_tried(narrow, error, first, later):
+    """A regression whose error is the distance of its penalty's logarithm from that of `error`."""
+
+    class Distance:
+        def __init__(self):
+            self.tried = []
+
+        def solve(self, penalty, deviation):
+            self.tried[-1].add(penalty)
+            away = (torch.tensor(penalty).log() - torch.tensor(error).log()).abs()
+            return Trial(R + away, lambda: penalty)
+
+    search, regression = PenaltySearch(1.0, R, 4, narrow=narrow), Distance()
+    for _ in range(4):
+        regression.tried.append(set())
+        search.add(regression, torch.arange(len(R)))
+    assert regression.tried[0] == first
+    assert regression.tried[2] == regression.tried[3] == later
+    assert search.best()[0] == [error] * 4
 
 
 @pytest.mark.parametrize(
