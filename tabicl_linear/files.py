@@ -30,9 +30,11 @@ def digest_of(content: Mapping[str, Any]) -> str:
 def written_whole(path: Path) -> Iterator[Path]:
     """A name in the folder of `path` to write to; renamed to `path` at the end, removed on errors.
 
-    The temporary folder is not used, since it may be on another, smaller disk. What killed writers
-    of the same file have left is removed.
+    Where `path` is a link it stays one, and the file that it names is written. The temporary folder
+    is not used, since it may be on another, smaller disk. What killed writers of the same file have
+    left is removed.
     """
+    path = path.resolve() if path.is_symlink() else path
     _sweep_dead(path)
     partial = partial_name(path)
     try:

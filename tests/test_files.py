@@ -28,6 +28,18 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path, error):
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_a_link_stays_one_and_its_file_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    link, path = tmp_path / "a.txt", tmp_path / "there" / "b.txt"
+    link.symlink_to(path)
+    for text in ("new", "newer"):  # of a file that is not there yet, and of one that is
+        with written_whole(link) as partial:
+            partial.write_text(text)
+        assert link.is_symlink()
+        assert path.read_text() == text
+    assert [p.name for p in path.parent.iterdir()] == ["b.txt"]
+
+
 def test_sweeping_takes_partial_files_alone(tmp_path):
     for name in ("a.txt", f"b{PARTIAL}", f".c.txt.7{PARTIAL}", f".d{PARTIAL}.txt"):
         (tmp_path / name).touch()

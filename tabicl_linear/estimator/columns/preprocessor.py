@@ -83,7 +83,8 @@ class TablePreprocessor:
         if not self.used:
             raise DataError(
                 f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
-                "rows (constant or missing), so there is nothing to learn from; give others."
+                "rows (constant or missing), so there is nothing to learn from; give more rows, "
+                "or other columns."
             )
         return self
 
