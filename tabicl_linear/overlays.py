@@ -68,9 +68,8 @@ def _read(path: Path, above: tuple[Path, ...]) -> Tree:
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(
-            f"--config {path}{named_by}: no such file; give the path of a YAML file."
-        ) from error
+        remedy = "name it without .yaml" if above else "give the path of a YAML file"
+        raise ConfigError(f"--config {path}{named_by}: no such file; {remedy}.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"--config {path}{named_by}: not UTF-8 ({error.reason} at byte {error.start}); save it "

@@ -80,7 +80,7 @@ def _repeated(below, above):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"root": "overlays: [nowhere]"}, ["nowhere.yaml, an overlay of root.yaml: no such file"]),
+        ({"root": "overlays: [nowhere]"}, ["overlay of root.yaml: no such file", "without .yaml"]),
         (
             {"low": "overlays: [root]", "root": "overlays: [low]"},
             ["overlays lead in a circle (root.yaml -> low.yaml -> root.yaml)", "take one out"],

@@ -109,6 +109,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", help="train only this arm")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and training stream")
     parser.set_defaults(output=Path("runs/arms"), device="cpu")
+    parser.epilog = "Of these, --minutes, --steps, --no-decay and --config are refused."
     arguments = parser.parse_args(argv)
     check(parser, arguments)
     arms: list[Arm] = arguments.arm

@@ -5,6 +5,7 @@ number of classes and by share of the majority class.
 """
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -141,6 +142,8 @@ def main() -> None:
     parser.add_argument("--sharing", choices=["dataset", "batch"], default="dataset")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    if not Path(args.reference).is_file():
+        parser.error(f"--reference {args.reference}: no such file; it is not in the repository")
     reference = pd.read_csv(args.reference)
     ours = draw_table(args.sharing, args.datasets, args.measured, args.seed)
     print(f"sharing={args.sharing}, {len(ours)} datasets, seed {args.seed}\n")

@@ -22,7 +22,7 @@ from experiments.study.items import items
 from experiments.study.measurements import load
 from experiments.study.measures.lengths import columns_of
 from experiments.study.run import MEASURED
-from experiments.study.scale import Scale, arms_of, names
+from experiments.study.scale import ITEMS_OR_ARMS, Scale, arms_of, names
 from tabicl_linear import build_task
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError, DataError
@@ -121,7 +121,7 @@ def _parser() -> OneLineArgumentParser:
     parser = OneLineArgumentParser(
         prog="python -m experiments.study.cost", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("arms", nargs="*", help="items or arms; those of item scaling if none")
+    parser.add_argument("arms", nargs="*", help=f"{ITEMS_OR_ARMS}; those of item scaling if none")
     parser.add_argument("--scale", choices=names(), default="small")
     parser.add_argument("--measured", type=Path, default=MEASURED, help="folder of measurements")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

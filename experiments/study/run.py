@@ -21,7 +21,7 @@ import torch
 from experiments.pretrain_default.training import OutputInUse
 from experiments.study.measurements import load
 from experiments.study.measuring import MEASURES, ON_TABLES, chosen, measure
-from experiments.study.scale import Scale, arms_of, names
+from experiments.study.scale import ITEMS_OR_ARMS, Scale, arms_of, names
 from experiments.study.store import UNWRITABLE, Unit, open_store, read_unit, stored, units
 from experiments.study.training import Stopped, train
 from experiments.study.training_code import TrainingCode
@@ -168,7 +168,7 @@ def _parser() -> OneLineArgumentParser:
         prog="python -m experiments.study.run", description=__doc__.splitlines()[0]
     )
     add = parser.add_argument
-    add("items", nargs="*", help="items of the study or arms; all that the scale orders if none")
+    add("items", nargs="*", help=f"{ITEMS_OR_ARMS}; all that the scale orders if none")
     add("--scale", choices=names(), default="small")
     add("--store", type=Path, help="folder of trained units (runs/study/SCALE)")
     add("--measured", type=Path, default=MEASURED, help="folder of measurements")

@@ -12,6 +12,8 @@ from tabicl_linear.overlays import expanded, laid_over
 
 HERE = Path(__file__).parent
 CONFIGS = HERE.parents[1] / "configs"
+ITEMS_OR_ARMS = "items of the study or arms (arm:ridge where an item has the name, too)"
+"""What a command says of its arguments that `arms_of` reads."""
 
 Tree = dict[str, Any]
 
@@ -80,13 +82,17 @@ def names() -> list[str]:
 def arms_of(chosen: list[str], scale: Scale) -> list[str]:
     """The arms that items or arms by name need, in the order of the scale.
 
-    An item (items.yaml) stands for all its arms, also those that the scale does not order; where an
-    arm has the same name, the item is meant.
+    An item (items.yaml) stands for all its arms, also those that the scale does not order. Where an
+    arm has the same name, the item is meant, and `arm:NAME` is the arm.
 
     Raises:
         ConfigError: A name that neither an item nor an arm has.
     """
-    arms = [arm for name in chosen for arm in (items()[name].arms if name in items() else (name,))]
+    known = items()
+    by_name = [
+        known[name].arms if name in known else (name.removeprefix("arm:"),) for name in chosen
+    ]
+    arms = [arm for of_name in by_name for arm in of_name]
     check_arms(arms)
     ordered = [arm for arm in scale.order if not arms or arm in arms]
     return ordered + [arm for arm in dict.fromkeys(arms) if arm not in ordered]

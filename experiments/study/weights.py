@@ -17,7 +17,7 @@ import yaml
 
 from experiments.pretrain_default.training import newest_checkpoint
 from experiments.study.run import MEASURED
-from experiments.study.scale import Scale, arms_of, names
+from experiments.study.scale import ITEMS_OR_ARMS, Scale, arms_of, names
 from experiments.study.store import (
     CONFIG,
     STORE,
@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("what", choices=("export", "restore"))
-    add("arms", nargs="+", help="items of the study or arms")
+    add("arms", nargs="+", help=ITEMS_OR_ARMS)
     add("--scale", choices=names(), default="small")
     add("--store", type=Path, help="folder of trained units (runs/study/SCALE)")
     add("--weights", type=Path, default=FOLDER, help="folder of the exports")

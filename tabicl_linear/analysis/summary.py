@@ -14,6 +14,8 @@ SHUT, OPEN = 0.01, 0.99
 """Late write rates outside of these count as saturated."""
 LATE = 0.9
 """Share of the context after which tokens are late."""
+NOTHING_LONGER = "not known: no length beyond the reference"
+"""Said of drift, which starts there."""
 
 
 def summarise(inspections: Sequence[Inspection], plan: Plan) -> list[str]:
@@ -102,8 +104,9 @@ def _scores(one: Inspection, plan: Plan) -> str:
         return "not defined: the queries have one class"
     best = means.idxmax()
     last = plan.lengths[-1]
+    longest = "" if last == plan.reference else f", {means[last]:.4f} at {last:,}"
     return (
-        f"{means[plan.reference]:.4f} at {plan.reference:,} rows, {means[last]:.4f} at {last:,}, "
+        f"{means[plan.reference]:.4f} at {plan.reference:,} rows{longest}, "
         f"best {means[best]:.4f} at {best:,}"
     )
 
@@ -111,6 +114,8 @@ def _scores(one: Inspection, plan: Plan) -> str:
 def _drift_begins(one: Inspection, plan: Plan) -> str:
     if "drift" not in one.tables:
         return _none(one, "drift", "no matrix state")
+    if plan.lengths[-1] == plan.reference:
+        return NOTHING_LONGER
     table = one.tables["drift"]
     means = table.groupby("length")["cosine"].mean()
     longer = means[(means.index > plan.reference) & (means < DRIFTED)]
@@ -124,6 +129,8 @@ def _drift_begins(one: Inspection, plan: Plan) -> str:
 def _drifts_most(one: Inspection, plan: Plan) -> str:
     if "drift" not in one.tables:
         return _none(one, "drift", "no matrix state")
+    if plan.lengths[-1] == plan.reference:
+        return NOTHING_LONGER
     table = one.tables["drift"]
     means = table[table["length"] == plan.lengths[-1]].groupby("layer")["cosine"].mean()
     layer = means.idxmin()

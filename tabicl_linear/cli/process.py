@@ -13,6 +13,7 @@ from types import FrameType
 from torch.multiprocessing import ProcessExitedException
 
 from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
+from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.signals import STOP_SIGNALS
 
 
@@ -35,7 +36,10 @@ def check_stopped(error: Exception, checkpoint: Path) -> None:
         signum = codes[error.exit_code]
         message = f"Stopped by {signum.name}"
         if checkpoint.exists():
-            message += f"; resume with: tabicl-linear fit --ckpt_path {checkpoint}"
+            step = load_checkpoint(checkpoint, "resume with an older one")["global_step"]
+            message += (
+                f" after step {step}; resume with: tabicl-linear fit --ckpt_path {checkpoint}"
+            )
         raise StoppedBySignal(signum, message) from error
 
 

@@ -1,6 +1,7 @@
-"""Silences Lightning's messages that do not help users of this package."""
+"""Silences messages of Lightning and PyTorch that do not help users of this package."""
 
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_noise() -> Iterator[None]:
-    """Hide Lightning's messages that do not help users of this package."""
-    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    logger.addFilter(_is_no_advertisement)
+    """Hide messages of Lightning and PyTorch that do not help users of this package."""
+    names = ("lightning.pytorch.utilities.rank_zero", "torch.multiprocessing.spawn")
+    loggers = [logging.getLogger(name) for name in names]
+    for logger in loggers:
+        logger.addFilter(_is_no_noise)
     try:
         with warnings.catch_warnings():
             # One drawing process is enough if the prior is cheap; more are an option.
@@ -30,8 +33,10 @@ def without_noise() -> Iterator[None]:
             )
             yield
     finally:
-        logger.removeFilter(_is_no_advertisement)
+        for logger in loggers:
+            logger.removeFilter(_is_no_noise)
 
 
-def _is_no_advertisement(record: logging.LogRecord) -> bool:
-    return "Tip: For seamless" not in record.getMessage()
+def _is_no_noise(record: logging.LogRecord) -> bool:
+    # An advertisement; and what is said of every forked process when one of them was stopped.
+    return not re.match(r".*Tip: For seamless|Terminating process", record.getMessage())

@@ -301,6 +301,8 @@ def _check(
     """Make both and discard them, so that bad arguments are found before training starts."""
     try:
         schedule(optimizer(model.named_parameters()))
+    except ConfigError as error:  # of a class of ours, with its own remedy
+        raise ConfigError(f"model.optimizer or model.schedule: {error}") from error
     except ValueError as error:
         text = str(error).rstrip(".")
         raise ConfigError(

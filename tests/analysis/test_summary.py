@@ -9,6 +9,7 @@ import pytest
 from tabicl_linear.analysis.inspection import Inspection
 from tabicl_linear.analysis.summary import (
     FULL,
+    NOTHING_LONGER,
     _drift_begins,
     _drifts_most,
     _remembers,
@@ -73,6 +74,9 @@ def test_the_layer_that_drifts_most_at_the_longest_context():
     table.loc[(table["layer"] == 2) & (table["length"] == 400), "cosine"] = 0.7
     table.loc[(table["layer"] == 1) & (table["length"] == 200), "cosine"] = 0.1
     assert _drifts_most(seen(drift=table), PLAN) == "layer 2: cosine 0.700 at 400 rows"
+    plan = SimpleNamespace(reference=400, lengths=PLAN.lengths)
+    for line in (_drift_begins, _drifts_most):
+        assert line(seen(drift=table), plan) == NOTHING_LONGER
 
 
 def test_late_write_rates_are_means_over_the_tokens_of_the_last_tenth():
@@ -117,3 +121,5 @@ def test_scores_of_queries_of_one_class_are_not_defined():
     assert _scores(seen(scores=table), PLAN) == "not defined: the queries have one class"
     table["roc_auc"] = [0.5, 0.75, 0.625, 0.5]
     assert "best 0.7500 at 100" in _scores(seen(scores=table), PLAN)
+    plan = SimpleNamespace(reference=400, lengths=PLAN.lengths)
+    assert _scores(seen(scores=table), plan).count("at 400") == 1

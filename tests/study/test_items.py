@@ -41,5 +41,7 @@ def test_items_stand_for_their_arms_in_the_order_of_the_scale():
     assert len(chosen) == len(set(chosen))
     planned = [arm for arm in scale.order if arm in chosen]
     assert chosen[: len(planned)] == planned
+    assert {"ridge"} < set(arms_of(["ridge"], scale)) == set(items()["ridge"].arms)
+    assert arms_of(["arm:ridge", "arm:deltanet"], scale) == ["deltanet", "ridge"]
     with pytest.raises(ConfigError, match=r"dance: no item and no arm.*length_gap.*deltanet"):
         arms_of(["dance"], scale)

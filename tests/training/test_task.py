@@ -83,11 +83,16 @@ def test_all_parameters_are_in_one_group_with_weight_decay(build):
 
 
 @pytest.mark.parametrize(
-    "override", ["model.schedule.init_args.floor=1", "model.optimizer.init_args.lr=-1"]
+    ("override", "remedy"),
+    [
+        ("model.schedule.init_args.floor=1", "use a floor between 0 and the learning rate."),
+        ("model.optimizer.init_args.lr=-1", "such as --model.optimizer.lr 3e-5."),
+    ],
 )
-def test_impossible_optimisation_is_refused_at_construction(build, override):
-    with pytest.raises(ConfigError):
+def test_impossible_optimisation_is_refused_at_construction(build, override, remedy):
+    with pytest.raises(ConfigError) as refused:
         build(override)
+    assert str(refused.value).endswith(remedy)
 
 
 class TestNotFinite:
