@@ -208,7 +208,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
         plan = self._plan()
         announced = None if classes is None else checked_labels(classes)
         if not self.__sklearn_is_fitted__():
-            rows = checked_rows(X, y, type(self).__name__)
+            rows = checked_rows(X, y)
             self.fitted_ = fitting.start(rows, plan, self._learners(), announced)
             return self
         if announced is not None and not np.array_equal(np.unique(announced), self.classes_):
@@ -269,7 +269,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
 
     def _further_rows(self, X: Any, y: Any) -> Rows:
         """Rows with the columns of the training table, and their labels."""
-        return with_labels(self._queries(X), y, type(self).__name__)
+        return with_labels(self._queries(X), y)
 
     def _learners(self) -> Learners:
         if not _takes_trees(self):

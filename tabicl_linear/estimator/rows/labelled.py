@@ -28,10 +28,10 @@ class Rows(NamedTuple):
         return Rows(part, self.labels[places])
 
 
-def checked_table(X: Any, whose: str) -> Table:
+def checked_table(X: Any) -> Table:
     """A table as a frame or array that can be computed with.
 
-    It may be an array, a frame of pandas, polars or Arrow, or a nested list. Messages say `whose`.
+    It may be an array, a frame of pandas, polars or Arrow, or a nested list.
 
     Raises:
         DataError: There is no row, or it cannot be read.
@@ -44,7 +44,7 @@ def checked_table(X: Any, whose: str) -> Table:
             raise DataError("The table has 0 rows; give at least one.")
         return table
     try:
-        array = check_array(X, dtype=None, ensure_all_finite=False, estimator=whose, input_name="X")
+        array = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
     except ValueError as error:
         first = X[0] if isinstance(X, list) and X else X
         has_fields = isinstance(X, np.ndarray) and X.dtype.names is not None
@@ -61,23 +61,21 @@ def checked_table(X: Any, whose: str) -> Table:
     return computable_array(array)
 
 
-def checked_rows(X: Any, y: Any, whose: str) -> Rows:
+def checked_rows(X: Any, y: Any) -> Rows:
     """A table (see `checked_table`) and its labels.
 
     Raises:
         DataError: The table or the labels cannot be used.
         ValueError: They are of different lengths.
     """
-    return with_labels(checked_table(X, whose), y, whose)
+    return with_labels(checked_table(X), y)
 
 
-def with_labels(table: Table, y: Any, whose: str) -> Rows:
+def with_labels(table: Table, y: Any) -> Rows:
     """A checked table and its labels; raises as `checked_rows`."""
     if y is None:
         # In the words that scikit-learn's checks know.
-        raise DataError(
-            f"This {whose} estimator requires y to be passed, but the target y is None."
-        )
+        raise DataError("This estimator requires y to be passed, but the target y is None.")
     if isinstance(y, str):
         raise DataError(
             f"y={y!r} names a column, as only files take it: give the table without that column, "
