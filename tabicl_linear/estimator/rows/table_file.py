@@ -165,15 +165,15 @@ def _csv_fault(error: Exception) -> str:
     counts = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason)
     if counts:
         expected, line, fields = counts.groups()
+        of_names = ""
         if line == "2" and int(fields) == int(expected) + 1 > 2:
-            return (
-                f": line 2 has {fields} fields and the header {expected}; if the first ones are "
-                "names of rows, as R writes them, write the file without (row.names = FALSE); else "
-                "put quotes around fields that hold the separator"
+            of_names = (
+                "if the first ones are names of rows, as R writes them, write the file without "
+                "(row.names = FALSE); else "
             )
         return (
-            f": line {line} has {fields} fields and the header {expected}; put quotes around "
-            "fields that hold the separator"
+            f": line {line} has {fields} fields and the header {expected}; {of_names}put quotes "
+            "around fields that hold the separator"
         )
     remedy = "close the quote that is open there" if "inside string" in reason else "mend that line"
     return f" is not a readable table ({reason}); {remedy}"
