@@ -237,12 +237,11 @@ class TablePreprocessor:
 
 
 def _warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
-    counts = {
-        name: ids_among(cells, labels)
+    ids = {
+        name: count
         for (name, cells), reading in zip(frame.items(), readings, strict=True)
-        if reading == PLAIN_NUMBERS
+        if reading == PLAIN_NUMBERS and (count := ids_among(cells, labels))
     }
-    ids = {name: count for name, count in counts.items() if count}
     if ids:
         columns = shown([f"{name!r} ({count:,} different ones)" for name, count in ids.items()])
         warn_user(

@@ -17,6 +17,7 @@ from tabicl_linear.estimator.columns.text_formats import (
     ISO,
     NO_UNIT,
     TIMES,
+    are,
     date_format,
     dates_among,
     placeholder,
@@ -29,6 +30,7 @@ from tabicl_linear.estimator.notices import shown_cell, warn_user
 
 MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
+_BOOLEANS = (bool, np.bool_)
 _TRUTHS = ("0", "1", "false", "true")
 """What stands for a truth value beside booleans, as in pieces of a table, in small letters."""
 
@@ -145,11 +147,11 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
 
 def _read_as_dates(values: pd.Series) -> Reading | None:
     """Dates, text in one format, or both, as pieces of a table and spreadsheets have them."""
-    are_dates = _date_objects(values)
+    are_dates = are(date, values)
     texts = values[~are_dates]
     if texts.empty:
         return Reading("datetime", ISO)
-    if not all(isinstance(value, str) for value in texts):
+    if not are(str, texts).all():
         return None
     text_format = date_format(texts)
     if text_format is None or (are_dates.any() and text_format in TIMES):
@@ -158,18 +160,14 @@ def _read_as_dates(values: pd.Series) -> Reading | None:
 
 
 def _are_truths(values: pd.Series) -> bool:
-    return any(isinstance(value, bool | np.bool_) for value in values) and all(
+    return bool(are(_BOOLEANS, values).any()) and all(
         str(value).lower().removesuffix(".0") in _TRUTHS for value in values
     )
 
 
-def _date_objects(cells: pd.Series) -> BoolArray:
-    return np.array([isinstance(value, date) for value in cells], dtype=bool)
-
-
 def _warn_of_mixed(values: pd.Series, content: str) -> None:
     """Say that most values of a column of categories, or some objects, are numbers or dates."""
-    are_booleans = np.array([isinstance(value, bool | np.bool_) for value in values], dtype=bool)
+    are_booleans = are(_BOOLEANS, values)
     kinds = (
         ("numbers", "is numeric", ~np.isnan(_parsed(values, ".")) & ~are_booleans),
         ("dates", "holds dates", dates_among(values)),
@@ -295,12 +293,11 @@ def stamps(cells: pd.Series, text_format: str) -> pd.Series:
         else:
             texts = cells.astype(object)
             absent = missing(cells) | placeholder(texts)
-            is_text = np.array([isinstance(value, str) for value in texts], dtype=bool)
-            times = read_dates(texts.where(is_text & ~absent), text_format)
+            times = read_dates(texts.where(are(str, texts) & ~absent), text_format)
             if text_format in TIMES:
                 times = times.fillna(_times_of_day(texts))
             else:
-                dates = texts.where(_date_objects(texts) & ~absent)
+                dates = texts.where(are(date, texts) & ~absent)
                 times = times.fillna(pd.to_datetime(dates, utc=True).dt.as_unit("us"))
             wrong = times.isna().to_numpy() & ~absent
             if wrong.any():
