@@ -4,6 +4,7 @@ A column is read by what it *holds*, not by the dtype it came with: text that is
 as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
+from collections.abc import Hashable
 from datetime import date, time
 from typing import Any, Literal, NamedTuple
 
@@ -31,8 +32,9 @@ from tabicl_linear.estimator.notices import shown_cell, warn_user
 MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
 _BOOLEANS = (bool, np.bool_)
-_TRUTHS = ("0", "1", "false", "true")
-"""What stands for a truth value beside booleans, as in pieces of a table, in small letters."""
+TRUTHS = {"0": "False", "1": "True", "false": "False", "true": "True"}
+"""Truth values by what stands for them beside booleans, as in pieces of a table, in small letters.
+"""
 
 MIN_FREE_TEXTS = 20
 """Fewer different texts than this are categories, however long they are."""
@@ -161,7 +163,7 @@ def _read_as_dates(values: pd.Series) -> Reading | None:
 
 def _are_truths(values: pd.Series) -> bool:
     return bool(are(_BOOLEANS, values).any()) and all(
-        str(value).lower().removesuffix(".0") in _TRUTHS for value in values
+        str(value).lower().removesuffix(".0") in TRUTHS for value in values
     )
 
 
@@ -212,6 +214,13 @@ def _refuse_free_text(present: pd.Series) -> None:
     )
 
 
+def unlike_training(name: Hashable, held: str, holds: str, remedy: str) -> DataError:
+    """What to raise about a column of other cells than those of the training table."""
+    return DataError(
+        f"Column {name!r} held {held} in the training table and holds {holds}; {remedy}."
+    )
+
+
 def missing(cells: pd.Series) -> BoolArray:
     """Which cells count as missing: None, NaN, NA, NaT, +-infinity and the texts '' and 'nan'."""
     if dtypes.is_numeric_dtype(cells.dtype):
@@ -235,10 +244,8 @@ def numbers(cells: pd.Series, text_format: str) -> FloatArray:
         raise DataError(f"Column {cells.name!r} holds complex numbers; give real numbers.")
     absent = missing(cells)
     if not absent.all() and _holds_dates(cells):
-        raise DataError(
-            f"Column {cells.name!r} held numbers in the training table and holds dates here "
-            f"({cells[~absent].iloc[0]}); convert it."
-        )
+        other = f"dates here ({cells[~absent].iloc[0]})"
+        raise unlike_training(cells.name, "numbers", other, "convert it")
     if dtypes.is_numeric_dtype(cells.dtype):
         values = cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
         values = decimals(values, cells.dtype)
@@ -248,10 +255,8 @@ def numbers(cells: pd.Series, text_format: str) -> FloatArray:
         if wrong.any():
             wrong &= ~placeholder(cells)
         if wrong.any():
-            raise DataError(
-                f"Column {cells.name!r} held numbers in the training table and holds "
-                f"{shown_cell(cells[wrong].iloc[0])} here; give numbers or missing values."
-            )
+            other = f"{shown_cell(cells[wrong].iloc[0])} here"
+            raise unlike_training(cells.name, "numbers", other, "give numbers or missing values")
         if unit := text_format[1:]:
             is_number = ~np.isnan(values)
             if unit != "%":  # what pandas reads has no unit, and fits
@@ -267,10 +272,8 @@ def _refuse_other_unit(cells: pd.Series, unit: str) -> None:
     of_training = "without a unit" if unit == NO_UNIT else f"in {unit}"
     for value in cells:
         if isinstance(value, str) and unit_of(value) not in fitting:
-            raise DataError(
-                f"Column {cells.name!r} held numbers {of_training} in the training table and holds "
-                f"{shown_cell(value)} here; convert it."
-            )
+            other = f"{shown_cell(value)} here"
+            raise unlike_training(cells.name, f"numbers {of_training}", other, "convert it")
 
 
 def stamps(cells: pd.Series, text_format: str) -> pd.Series:
@@ -285,10 +288,8 @@ def stamps(cells: pd.Series, text_format: str) -> pd.Series:
     try:
         if _holds_dates(cells):
             if text_format in TIMES and cells.notna().any():
-                raise DataError(
-                    f"Column {name!r} held times of day in the training table and holds dates here "
-                    f"({cells.dropna().iloc[0]}); give table[{name!r}].dt.time."
-                )
+                other = f"dates here ({cells.dropna().iloc[0]})"
+                raise unlike_training(name, "times of day", other, f"give table[{name!r}].dt.time")
             times = pd.to_datetime(cells, utc=True)
         else:
             texts = cells.astype(object)
@@ -302,10 +303,8 @@ def stamps(cells: pd.Series, text_format: str) -> pd.Series:
             wrong = times.isna().to_numpy() & ~absent
             if wrong.any():
                 like = "" if text_format == ISO else f", as text in the format {text_format}"
-                raise DataError(
-                    f"Column {name!r} held dates in the training table and holds no dates here "
-                    f"({shown_cell(texts[wrong].iloc[0])}); give dates{like}."
-                )
+                other = f"no dates here ({shown_cell(texts[wrong].iloc[0])})"
+                raise unlike_training(name, "dates", other, f"give dates{like}")
         return times.dt.tz_localize(None).dt.as_unit("us")
     except (ValueError, OverflowError) as error:
         if isinstance(error, DataError):
