@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.rows.frames import computable, computable_array, from_other_library
-from tabicl_linear.estimator.rows.labels import checked_labels, one_line
+from tabicl_linear.estimator.rows.labels import checked_labels, without_values
 
 
 class Rows(NamedTuple):
@@ -55,7 +55,7 @@ def checked_table(X: Any) -> Table:
                 "of an iterator"
             )
         else:
-            reason = one_line(error).rstrip(".")
+            reason = without_values(error).rstrip(".")
             remedy = "real numbers, text or dates, rows of equal length, or an iterator of pieces"
         raise DataError(f"{reason}. Give a table: {remedy}.") from error
     return computable_array(array)
