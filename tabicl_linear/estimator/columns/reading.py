@@ -114,14 +114,13 @@ def _read_objects_as(cells: pd.Series) -> Reading:
         )
     # What stands for a missing number is a category like others if there are no numbers.
     values = present[~placeholder(present)]
-    reading = None
-    if not values.empty:
-        # Each text once: those of a long column are few.
-        reading = _read_as_numbers(values.drop_duplicates() if content == "string" else values)
-        reading = reading or _read_as_dates(values)
+    if values.empty:
+        return Reading("categorical")
+    # Each text once: those of a long column are few.
+    distinct = values.drop_duplicates() if content == "string" else values
+    reading = _read_as_numbers(distinct) or _read_as_dates(values)
     if reading is None:
-        if not values.empty:
-            _warn_of_mixed(values, content)
+        _warn_of_mixed(values, content)
         if content == "string":
             _refuse_free_text(present)
             _warn_of_short_years(values)
@@ -191,7 +190,7 @@ def _warn_of_mixed(values: pd.Series, content: str) -> None:
 
 def _warn_of_short_years(values: pd.Series) -> None:
     """Say that categories look like dates, of which it cannot be told which part is the year."""
-    text_format = None if values.empty else short_year_format(values)
+    text_format = short_year_format(values)
     if text_format is not None:
         warn_user(
             f"Column {values.name!r} has values such as {values.iloc[0]!r}, which look like dates "
