@@ -15,9 +15,10 @@ from tqdm import tqdm
 from tabicl_linear._version import __version__
 from tabicl_linear.cli.extras import DASK, require
 from tabicl_linear.cli.outputs import writing_to
-from tabicl_linear.cli.predict_tables import check_columns, with_predictions
+from tabicl_linear.cli.predict_tables import with_predictions
 from tabicl_linear.cli.table_output import write_table
 from tabicl_linear.errors import ConfigError, DataError, one_line
+from tabicl_linear.estimator.notices import check_columns
 from tabicl_linear.estimator.partitions import broadcast
 from tabicl_linear.estimator.rows.frames import WITH_GAPS
 from tabicl_linear.estimator.rows.table_file import PARQUET, TableFile
@@ -80,7 +81,7 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
         ) from error
     names = [name for name in table.columns if name != options.target]
     features = [name for name in train.columns if name != options.target]
-    check_columns(features, names, files=(train.name, str(options.test)))
+    check_columns(names, features, whose=train.name, these=f"The columns of {options.test}")
     with (
         _cluster(options.dask) as client,
         writing_to(options.output),

@@ -18,7 +18,7 @@ from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
-from tabicl_linear.estimator.notices import difference, shown, warn_user
+from tabicl_linear.estimator.notices import check_columns, shown, warn_user
 
 OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
 
@@ -271,19 +271,13 @@ def _without_repeated_absences(
     return distinct or [DroppedColumn(records[0].name, records[0].position, reason)]
 
 
-def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.DataFrame:
+def in_order(frame: pd.DataFrame, labels: list[Hashable], whose: str) -> pd.DataFrame:
     """The frame with its columns in the order of some labels, those of `whose` table.
 
     Raises:
         DataError: Columns are missing or unknown; the message lists them.
     """
-    expected = list(labels)
-    if list(frame.columns) == expected:
+    if list(frame.columns) == labels:
         return frame
-    differences = difference(expected, list(frame.columns))
-    if differences:
-        raise DataError(
-            f"The columns differ from those of {whose}: {differences}. Give the same columns, in "
-            "any order."
-        )
-    return frame.iloc[:, [frame.columns.get_loc(name) for name in expected]]
+    check_columns(list(frame.columns), labels, whose=whose)
+    return frame.iloc[:, [frame.columns.get_loc(name) for name in labels]]
