@@ -49,7 +49,7 @@ class TablePreprocessor:
     """
 
     columns: tuple[Column, ...]
-    _labels: list[Hashable] | None
+    _labels: list[Hashable] | None  # of the columns, as files of all versions call their names
 
     def __init__(
         self, categorical_features: CategoricalFeatures = None, *, pairs: bool = False
@@ -152,9 +152,9 @@ class TablePreprocessor:
         Raises:
             DataError: Columns are missing or unknown; the message lists them.
         """
-        if self._labels is None or not isinstance(table, pd.DataFrame):
+        if self.names is None or not isinstance(table, pd.DataFrame):
             return table
-        return in_order(table, self._labels, "the training table")
+        return in_order(table, self.names, "the training table")
 
     @property
     def used(self) -> tuple[UsedColumn, ...]:
@@ -168,7 +168,7 @@ class TablePreprocessor:
 
     @property
     def names(self) -> list[Hashable] | None:
-        """Labels of the columns of the training table; None for those of an array."""
+        """Names of the columns of the training table; None for those of an array."""
         return self._labels
 
     @property
@@ -181,7 +181,7 @@ class TablePreprocessor:
         aligned = self.align(table)
         # Columns are only read, so an array need not be copied.
         is_frame = isinstance(aligned, pd.DataFrame)
-        return aligned if is_frame else pd.DataFrame(aligned, columns=self._labels, copy=False)
+        return aligned if is_frame else pd.DataFrame(aligned, columns=self.names, copy=False)
 
     def _with(self, columns: Iterable[Column]) -> "TablePreprocessor":
         """The same with other records of the same columns."""
@@ -223,7 +223,7 @@ class TablePreprocessor:
                     "give one boolean per column."
                 )
             return mask
-        names = self._labels or []
+        names = self.names or []
         for feature in declared:
             position = names.index(feature) if feature in names else feature
             if not isinstance(position, int | np.integer) or not 0 <= position < width:
@@ -271,13 +271,13 @@ def _without_repeated_absences(
     return distinct or [DroppedColumn(records[0].name, records[0].position, reason)]
 
 
-def in_order(frame: pd.DataFrame, labels: list[Hashable], whose: str) -> pd.DataFrame:
-    """The frame with its columns in the order of some labels, those of `whose` table.
+def in_order(frame: pd.DataFrame, names: list[Hashable], whose: str) -> pd.DataFrame:
+    """The frame with its columns in the order of some names, those of `whose` table.
 
     Raises:
         DataError: Columns are missing or unknown; the message lists them.
     """
-    if list(frame.columns) == labels:
+    if list(frame.columns) == names:
         return frame
-    check_columns(list(frame.columns), labels, whose=whose)
-    return frame.iloc[:, [frame.columns.get_loc(name) for name in labels]]
+    check_columns(list(frame.columns), names, whose=whose)
+    return frame.iloc[:, [frame.columns.get_loc(name) for name in names]]
