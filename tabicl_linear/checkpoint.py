@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from tabicl_linear import recipe as recipes
 from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.checkpoint_file import load_checkpoint
-from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.errors import CheckpointError, ConfigError, one_line
 from tabicl_linear.files import give_usual_mode, written_whole
 from tabicl_linear.former_options import description
 from tabicl_linear.model import InContextModel
@@ -82,10 +82,9 @@ def load_model(
         try:
             model.load_state_dict(contents.weights, assign=True)
         except RuntimeError as error:
-            summary = " ".join(str(error).split())
             raise CheckpointError(
                 f"{path}: the weights do not fit the model it describes"
-                f"{' with these overrides' if overrides else ''}: {summary}"
+                f"{' with these overrides' if overrides else ''}: {one_line(error)}"
             ) from error
         dtype = next(model.parameters()).dtype
         if dtype != built_in:  # buffers that the file does not hold had the dtype of the weights

@@ -3,6 +3,11 @@
 from pathlib import Path
 
 
+def one_line(message: object) -> str:
+    """A message of another library, or the text of a value, without breaks of lines."""
+    return " ".join(str(message).split())
+
+
 class ConfigError(ValueError):
     """A configuration that cannot be built, or parts that do not fit together."""
 

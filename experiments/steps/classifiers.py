@@ -156,7 +156,7 @@ class PartialClassifier(ClassifierMixin, BaseEstimator):
             checked_plan(whole.get_params(deep=False)),
             new_columns=partial(PartialPreprocessor, self.parts, model.max_columns),
         )
-        rows = checked_rows(X, y, type(self).__name__)
+        rows = checked_rows(X, y)
         self.fitted_ = fitting.fit(rows, self.plan_, PretrainedLearners(model))
         self.classes_ = self.fitted_.classes
         return self

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tabicl_linear.cli.outputs import check_folder, writing_to
+from tabicl_linear.cli.outputs import check_folder, say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
     )
     paths = save(report, arguments.output)
     sys.stdout.write(report.markdown())
-    sys.stderr.write(f"Wrote {', '.join(map(str, paths))}\n")
+    say(f"Wrote {', '.join(map(str, paths))}")
     return 0
 
 

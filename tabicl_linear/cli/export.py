@@ -1,9 +1,9 @@
 """`tabicl-linear export CKPT OUT.safetensors`."""
 
-import sys
 from pathlib import Path
 
 from tabicl_linear.cli.checkpoints import add_trust
+from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.parser import OneLineArgumentParser
 
 
@@ -28,5 +28,5 @@ def main(argv: list[str]) -> int:
 
     checkpoint, output = arguments.checkpoint, arguments.output
     export(checkpoint, output, arguments.override, trust_code=arguments.trust_code)
-    sys.stderr.write(f"Wrote {output}\n")
+    say(f"Wrote {output}")
     return 0

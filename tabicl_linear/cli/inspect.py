@@ -58,8 +58,9 @@ def _plan(models: Sequence[InContextModel], options: argparse.Namespace) -> Plan
     """The tasks and lengths to look at."""
     probe = None
     if options.table is not None:
-        table = TableFile(options.table).frame()
-        probe = table_probe(table, options.target, models, num_tasks=options.tasks)
+        file = TableFile(options.table)
+        file.require(options.target)
+        probe = table_probe(file.frame(), options.target, models, num_tasks=options.tasks)
     most = None if probe is None else probe.num_context
     lengths, reference = plan_lengths(models, most)
     if options.lengths:
@@ -88,9 +89,6 @@ def table_probe(
     Raises:
         DataError: The table, its target or its number of classes cannot be used.
     """
-    if target not in table.columns:
-        shown = ", ".join(map(str, table.columns[:10]))
-        raise DataError(f"--target {target!r} is no column of the table; its columns are {shown}.")
     num_classes = table[target].nunique()
     most = min(model.architecture.num_classes for model in models)
     if not 2 <= num_classes <= most:
@@ -117,7 +115,6 @@ def table_probe(
 def _write(
     output: Path, inspections: Sequence[Inspection], plan: Plan, lines: Sequence[str]
 ) -> None:
-    output.absolute().parent.mkdir(parents=True, exist_ok=True)
     with folder_written_whole(output) as folder:
         tables = dict[str, list[pd.DataFrame]]()
         for one in inspections:

@@ -77,9 +77,9 @@ def _at_once(options: argparse.Namespace) -> str:
 
 def _in_pieces(options: argparse.Namespace) -> str:
     """Read tables, and write predictions, in pieces."""
-    from tabicl_linear.cli.predict_tables import check_columns, with_predictions
+    from tabicl_linear.cli.predict_tables import with_predictions
     from tabicl_linear.cli.table_output import check_writable, table_writer
-    from tabicl_linear.estimator.notices import progress_bar
+    from tabicl_linear.estimator.notices import check_columns, progress_bar
     from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
 
     _check_streamable(options, "--stream")
@@ -88,7 +88,7 @@ def _in_pieces(options: argparse.Namespace) -> str:
     target = options.target
     train.require(target)
     features, names = ([name for name in file.columns if name != target] for file in (train, test))
-    check_columns(features, names, files=(train.name, test.name))
+    check_columns(names, features, whose=train.name, these=f"The columns of {test.name}")
     num_rows = test.num_rows()
     if num_rows == 0:
         raise no_rows(test.name)

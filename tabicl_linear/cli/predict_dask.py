@@ -15,9 +15,10 @@ from tqdm import tqdm
 from tabicl_linear._version import __version__
 from tabicl_linear.cli.extras import DASK, require
 from tabicl_linear.cli.outputs import writing_to
-from tabicl_linear.cli.predict_tables import check_columns, with_predictions
+from tabicl_linear.cli.predict_tables import with_predictions
 from tabicl_linear.cli.table_output import write_table
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import ConfigError, DataError, one_line
+from tabicl_linear.estimator.notices import check_columns
 from tabicl_linear.estimator.partitions import broadcast
 from tabicl_linear.estimator.rows.frames import WITH_GAPS
 from tabicl_linear.estimator.rows.table_file import PARQUET, TableFile
@@ -75,10 +76,12 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
             options.test.resolve(), arrow_to_pandas={"types_mapper": WITH_GAPS.get}
         )
     except (OSError, ValueError) as error:
-        raise DataError(f"{options.test} is not readable as Parquet ({_line(error)}).") from error
+        raise DataError(
+            f"{options.test} is not readable as Parquet ({one_line(error)})."
+        ) from error
     names = [name for name in table.columns if name != options.target]
     features = [name for name in train.columns if name != options.target]
-    check_columns(features, names, files=(train.name, str(options.test)))
+    check_columns(names, features, whose=train.name, these=f"The columns of {options.test}")
     with (
         _cluster(options.dask) as client,
         writing_to(options.output),
@@ -140,13 +143,13 @@ def _score(
                 bar.update()
     except KilledWorker as error:
         raise DataError(
-            f"A part was given up, as workers died of it repeatedly ({_line(error)}): make smaller "
-            "partitions, or give workers more memory."
+            f"A part was given up, as workers died of it repeatedly ({one_line(error)}): make "
+            "smaller partitions, or give workers more memory."
         ) from error
     except (OSError, CancelledError) as error:
         raise DataError(
-            f"The cluster failed ({_line(error)}): workers must reach the scheduler, and the table "
-            f"and {folder.parent} under the same names as this process."
+            f"The cluster failed ({one_line(error)}): workers must reach the scheduler, and the "
+            f"table and {folder.parent} under the same names as this process."
         ) from error
     return rows
 
@@ -161,7 +164,9 @@ def _cluster(place: str) -> Iterator["Client"]:
         try:
             client = Client(place, timeout=TIMEOUT)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"--dask {place}: no scheduler answers ({_line(error)}).") from error
+            raise ConfigError(
+                f"--dask {place}: no scheduler answers ({one_line(error)})."
+            ) from error
         with client:
             _check_workers(client, place)
             yield client
@@ -193,7 +198,3 @@ def _check_workers(client: "Client", place: str) -> None:
                 f"--dask {place}: the worker {address} has {package} {version or '(not installed)'}"
                 f", and this is {__version__}: install the same version there."
             )
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())

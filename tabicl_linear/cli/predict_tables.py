@@ -13,7 +13,7 @@ from pandas.api import types as dtypes
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.category_names import text_of
 from tabicl_linear.estimator.columns.text_formats import ISO, date_format, placeholder, read_dates
-from tabicl_linear.estimator.notices import difference, shown, warn_user
+from tabicl_linear.estimator.notices import check_columns, shown, warn_user
 from tabicl_linear.estimator.rows.labels import checked_labels, typed_labels
 from tabicl_linear.estimator.rows.table_file import TableFile, check_present, is_text
 
@@ -70,9 +70,10 @@ def read_tables(
             "left out; add some."
         )
     check_columns(
-        list(train.columns),
         list(test.columns),
-        files=(train_file.name, test_file.name),
+        list(train.columns),
+        whose=train_file.name,
+        these=f"The columns of {test_file.name}",
         hint=", or leave some out by --drop or --id-columns",
     )
     _require(categorical, train, train_file, "--categorical")
@@ -104,24 +105,6 @@ def with_predictions(
     for label, column in zip(classes, probabilities.T, strict=True):
         columns[f"proba_{label}"] = pd.Series(column, index=ids.index)
     return pd.concat([ids, pd.DataFrame(columns)], axis=1)
-
-
-def check_columns(
-    train: Sequence[str], test: Sequence[str], *, files: tuple[str, str], hint: str = ""
-) -> None:
-    """Check, before the fit, that two tables have the same columns besides the target.
-
-    `files` are their names and `hint` says what else can be done, both for the message.
-
-    Raises:
-        DataError: The columns differ.
-    """
-    differences = difference(train, test)
-    if differences:
-        raise DataError(
-            f"The columns of {files[1]} differ from those of {files[0]}: {differences}. Give the "
-            f"same columns in any order{hint}."
-        )
 
 
 def _check_named_once(target: str, id_columns: Sequence[str], drop: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import sys
 from contextlib import ExitStack
 from functools import cached_property, reduce
 from operator import getitem
@@ -16,6 +15,7 @@ from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 from tabicl_linear.callbacks.provenance import Provenance
 from tabicl_linear.callbacks.run_checkpoint import LAST, StoppedBySignal
 from tabicl_linear.cli.launch import Launch, LostProcess, error_of_forked, limited
+from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.process import check_stopped, log_lines, raise_stopped, show_log_lines
 from tabicl_linear.cli.resume import GIVEN_ANEW, Resume, option_value
 from tabicl_linear.cli.run_folder import RunFolder
@@ -37,13 +37,11 @@ from tabicl_linear.training.task import NonFiniteTraining
 class PretrainingCLI(ConfigCLI):
     """`fit`, `validate` and `test`; `held` receives the lock of the run folder, for the caller."""
 
-    def __init__(
-        self, args: list[str], *, resume: Resume | None = None, held: ExitStack | None = None
-    ) -> None:
+    def __init__(self, args: list[str], *, resume: Resume | None, held: ExitStack) -> None:
         self._verb = args[0]
         self.resume = resume
         self.run_folder: RunFolder | None = None
-        self._held = held or ExitStack()
+        self._held = held
         super().__init__(args, run=True)
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
@@ -169,10 +167,10 @@ def run(verb: str, options: list[str]) -> int:
     except OSError as error:
         raise ConfigError(reason(error)) from error
     except (NonFiniteTraining, LostProcess) as error:
-        sys.stderr.write(f"tabicl-linear {verb}: {error}\n")
+        say(str(error), verb)
         return 1
     except StoppedBySignal as error:
-        sys.stderr.write(f"tabicl-linear {verb}: {error}\n")
+        say(str(error), verb)
         return 128 + error.signum
     except OBJECTIONS as error:
         if not raised_by(error, "lightning"):

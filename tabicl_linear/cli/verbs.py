@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from tabicl_linear._version import __version__
 from tabicl_linear.cli.extras import TRAIN, require
-from tabicl_linear.errors import CheckpointError, ConfigError, DataError
+from tabicl_linear.cli.outputs import say
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError, one_line
 from tabicl_linear.signals import ended_at_once
 
 
@@ -78,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         code: int = function(options)
         return code
     except (ConfigError, CheckpointError, DataError) as error:
-        sys.stderr.write(f"tabicl-linear {verb}: {' '.join(str(error).split())}\n")
+        say(one_line(error), verb)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import torch
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -130,9 +129,9 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         elif isinstance(X, Iterator):
             if y is not None:
                 raise DataError("An iterator gives pairs (X, y) of pieces: leave y out.")
-            pieces = checked_pieces(X, type(self).__name__)
+            pieces = checked_pieces(X)
         else:
-            rows = checked_rows(X, y, type(self).__name__)
+            rows = checked_rows(X, y)
             self.fitted_ = fitting.fit(rows, plan, self._learners())
             return self
         with progress_bar("read", num_rows, plan.progress) as bar:
@@ -230,9 +229,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _queries(self, X: Any) -> Table:
         """The checked table, with its columns in the order of the training table."""
-        table = checked_table(X, type(self).__name__)
-        if isinstance(table, pd.DataFrame):
-            table = self.fitted_.columns.align(table)
+        table = self.fitted_.columns.align(checked_table(X))
         validate_data(self, table, reset=False, skip_check_array=True)
         return table
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, one_line
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 
 ClassWeight: TypeAlias = Mapping[Any, float] | Literal["balanced"] | None
@@ -27,7 +27,7 @@ def class_weights(
         # A class that was announced, and has no rows yet, counts as one row.
         return np.asarray(counts.sum() / (len(classes) * np.maximum(counts, 1)))
     if not isinstance(class_weight, Mapping):
-        text = " ".join(repr(class_weight).split())  # a series of pandas takes several lines
+        text = one_line(repr(class_weight))  # a series of pandas takes several lines
         raise ConfigError(f"class_weight={text}: give 'balanced', a dict or None.")
     labels = classes.tolist()
     for label, weight in class_weight.items():

@@ -24,7 +24,7 @@ from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
 from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
 from tabicl_linear.estimator.refinement import check_refinable
-from tabicl_linear.estimator.rows.labelled import Rows, checked_rows, with_labels
+from tabicl_linear.estimator.rows.labelled import checked_rows, with_labels
 from tabicl_linear.estimator.rows.labels import checked_labels, class_codes
 from tabicl_linear.model import InContextModel
 
@@ -208,7 +208,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
         plan = self._plan()
         announced = None if classes is None else checked_labels(classes)
         if not self.__sklearn_is_fitted__():
-            rows = checked_rows(X, y, type(self).__name__)
+            rows = checked_rows(X, y)
             self.fitted_ = fitting.start(rows, plan, self._learners(), announced)
             return self
         if announced is not None and not np.array_equal(np.unique(announced), self.classes_):
@@ -216,9 +216,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
                 f"classes={np.unique(announced).tolist()} differ from those of the first call, "
                 f"{self.classes_.tolist()}: leave them out, or fit anew to change them."
             )
-        self.fitted_ = fitting.extended(
-            self.fitted_, self._further_rows(X, y), plan, prequential=prequential
-        )
+        rows = with_labels(self._queries(X), y)
+        self.fitted_ = fitting.extended(self.fitted_, rows, plan, prequential=prequential)
         return self
 
     def diagnose(self, X: Any, y: Any, *, row_orders: int = 4) -> pd.DataFrame:
@@ -260,16 +259,12 @@ class TabICLLinearClassifier(EnsembleClassifier):
                 "Trees that were chosen on the table predict it, and there is no model to look "
                 "into: fit with trees=False."
             )
-        table, labels = self._further_rows(X, y)
+        table, labels = with_labels(self._queries(X), y)
         fitted = self.fitted_.on(str(plan.device))
         with threads(plan.n_jobs):
             matrix, codes = fitted.columns.transform(table), class_codes(labels, fitted.classes)
             rows = Encoded(matrix, codes, fitted.columns, fitted.classes)
             return diagnosis(fitted.members, rows, row_orders=row_orders, progress=plan.progress)
-
-    def _further_rows(self, X: Any, y: Any) -> Rows:
-        """Rows with the columns of the training table, and their labels."""
-        return with_labels(self._queries(X), y, type(self).__name__)
 
     def _learners(self) -> Learners:
         if not _takes_trees(self):

@@ -10,6 +10,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from tabicl_linear.errors import DataError
+
 MOST_SHOWN = 10
 """Column names in a message."""
 
@@ -56,15 +58,32 @@ def shown_cell(value: object) -> str:
     return brief.repr(value)
 
 
-def difference(expected: Sequence[Hashable], columns: Sequence[Hashable]) -> str:
-    """How columns differ from those expected, whatever their order; empty if they do not."""
+def check_columns(
+    columns: Sequence[Hashable],
+    expected: Sequence[Hashable],
+    *,
+    whose: str,
+    these: str = "The columns",
+    hint: str = "",
+) -> None:
+    """Check that columns are those expected, in any order.
+
+    Messages say `whose` the expected ones are and which are `these`, and what else can be done.
+
+    Raises:
+        DataError: The columns differ; the message lists how.
+    """
     lacking = [repr(name) for name in expected if name not in set(columns)]
     extra = [repr(name) for name in columns if name not in set(expected)]
     parts = [f"missing {shown(lacking)}"] if lacking else []
     parts += [f"unknown {shown(extra)}"] if extra else []
     if not parts and len(columns) != len(expected):
         parts = ["a name occurs twice"]
-    return "; ".join(parts)
+    if parts:
+        raise DataError(
+            f"{these} differ from those of {whose}: {'; '.join(parts)}. Give the same columns, in "
+            f"any order{hint}."
+        )
 
 
 class _Bar(tqdm):

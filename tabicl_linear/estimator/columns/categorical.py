@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
-from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.category_names import (
     category_names,
@@ -20,7 +19,7 @@ from tabicl_linear.estimator.columns.category_names import (
     text_of,
 )
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
-from tabicl_linear.estimator.columns.reading import Reading
+from tabicl_linear.estimator.columns.reading import Reading, unlike_training
 from tabicl_linear.estimator.columns.target_rates import RateColumn, fit_rates
 from tabicl_linear.estimator.notices import shown_cell, warn_user
 
@@ -69,10 +68,9 @@ class CategoryColumn:
             # The other truth value is merely unseen where training rows have only one.
             non_booleans = [name for name in names[unknown] if name not in ("False", "True")]
             if non_booleans:
-                raise DataError(
-                    f"Column {self.name!r} held booleans in the training table and holds "
-                    f"{shown_cell(non_booleans[0])} here; give True, False or a missing value."
-                )
+                other = f"{shown_cell(non_booleans[0])} here"
+                remedy = "give True, False or a missing value"
+                raise unlike_training(self.name, "booleans", other, remedy)
             return
         if any(number_of(name) is not None for name in self.codes):
             return
@@ -88,10 +86,8 @@ class CategoryColumn:
             holds = "dates"
         else:
             return
-        raise DataError(
-            f"Column {self.name!r} held categories such as {shown_cell(next(iter(self.codes)))} in "
-            f"the training table and holds {holds} ({first}) here; give the categories."
-        )
+        held = f"categories such as {shown_cell(next(iter(self.codes)))}"
+        raise unlike_training(self.name, held, f"{holds} ({first}) here", "give the categories")
 
 
 def fit_categories(

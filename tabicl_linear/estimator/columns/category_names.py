@@ -13,9 +13,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray
-from tabicl_linear.estimator.columns.reading import missing
-
-_BOOLEANS = {"0": "False", "1": "True", "false": "False", "true": "True"}
+from tabicl_linear.estimator.columns.reading import TRUTHS, missing
 
 
 def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[Any]:
@@ -28,7 +26,7 @@ def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[An
         # Code -1 (missing) selects the appended name.
         names = np.array([*(text_of(value) for value in distinct), None], dtype=object)[codes]
     if boolean:
-        names = np.array([_BOOLEANS.get(str(v).lower(), v) for v in names], dtype=object)
+        names = np.array([TRUTHS.get(str(v).lower(), v) for v in names], dtype=object)
     names[absent] = None
     return names
 
@@ -65,7 +63,7 @@ def _meaning(name: str) -> object:
         number = Decimal(name)  # exact, however many digits
     except InvalidOperation:
         text = " ".join(unicodedata.normalize("NFC", name).split())
-        return date_of(name) or _BOOLEANS.get(text.lower(), text)
+        return date_of(name) or TRUTHS.get(text.lower(), text)
     return number if number.is_finite() else name
 
 

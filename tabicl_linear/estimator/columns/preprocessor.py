@@ -18,7 +18,7 @@ from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
-from tabicl_linear.estimator.notices import difference, shown, warn_user
+from tabicl_linear.estimator.notices import check_columns, shown, warn_user
 
 OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
 
@@ -49,7 +49,7 @@ class TablePreprocessor:
     """
 
     columns: tuple[Column, ...]
-    _labels: list[Hashable] | None
+    _labels: list[Hashable] | None  # of the columns, as files of all versions call their names
 
     def __init__(
         self, categorical_features: CategoricalFeatures = None, *, pairs: bool = False
@@ -153,9 +153,9 @@ class TablePreprocessor:
         Raises:
             DataError: Columns are missing or unknown; the message lists them.
         """
-        if self._labels is None or not isinstance(table, pd.DataFrame):
+        if self.names is None or not isinstance(table, pd.DataFrame):
             return table
-        return in_order(table, self._labels, "the training table")
+        return in_order(table, self.names, "the training table")
 
     @property
     def used(self) -> tuple[UsedColumn, ...]:
@@ -169,7 +169,7 @@ class TablePreprocessor:
 
     @property
     def names(self) -> list[Hashable] | None:
-        """Labels of the columns of the training table; None for those of an array."""
+        """Names of the columns of the training table; None for those of an array."""
         return self._labels
 
     @property
@@ -182,7 +182,7 @@ class TablePreprocessor:
         aligned = self.align(table)
         # Columns are only read, so an array need not be copied.
         is_frame = isinstance(aligned, pd.DataFrame)
-        return aligned if is_frame else pd.DataFrame(aligned, columns=self._labels, copy=False)
+        return aligned if is_frame else pd.DataFrame(aligned, columns=self.names, copy=False)
 
     def _with(self, columns: Iterable[Column]) -> "TablePreprocessor":
         """The same with other records of the same columns."""
@@ -224,7 +224,7 @@ class TablePreprocessor:
                     "give one boolean per column."
                 )
             return mask
-        names = self._labels or []
+        names = self.names or []
         for feature in declared:
             position = names.index(feature) if feature in names else feature
             if not isinstance(position, int | np.integer) or not 0 <= position < width:
@@ -238,12 +238,11 @@ class TablePreprocessor:
 
 
 def _warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
-    counts = {
-        name: ids_among(cells, labels)
+    ids = {
+        name: count
         for (name, cells), reading in zip(frame.items(), readings, strict=True)
-        if reading == PLAIN_NUMBERS
+        if reading == PLAIN_NUMBERS and (count := ids_among(cells, labels))
     }
-    ids = {name: count for name, count in counts.items() if count}
     if ids:
         columns = shown([f"{name!r} ({count:,} different ones)" for name, count in ids.items()])
         warn_user(
@@ -273,19 +272,13 @@ def _without_repeated_absences(
     return distinct or [DroppedColumn(records[0].name, records[0].position, reason)]
 
 
-def in_order(frame: pd.DataFrame, labels: Sequence[Hashable], whose: str) -> pd.DataFrame:
-    """The frame with its columns in the order of some labels, those of `whose` table.
+def in_order(frame: pd.DataFrame, names: list[Hashable], whose: str) -> pd.DataFrame:
+    """The frame with its columns in the order of some names, those of `whose` table.
 
     Raises:
         DataError: Columns are missing or unknown; the message lists them.
     """
-    expected = list(labels)
-    if list(frame.columns) == expected:
+    if list(frame.columns) == names:
         return frame
-    differences = difference(expected, list(frame.columns))
-    if differences:
-        raise DataError(
-            f"The columns differ from those of {whose}: {differences}. Give the same columns, in "
-            "any order."
-        )
-    return frame.iloc[:, [frame.columns.get_loc(name) for name in expected]]
+    check_columns(list(frame.columns), names, whose=whose)
+    return frame.iloc[:, [frame.columns.get_loc(name) for name in names]]

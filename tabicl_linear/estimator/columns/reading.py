@@ -4,6 +4,7 @@ A column is read by what it *holds*, not by the dtype it came with: text that is
 as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
+from collections.abc import Hashable
 from datetime import date, time
 from typing import Any, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from tabicl_linear.estimator.columns.text_formats import (
     ISO,
     NO_UNIT,
     TIMES,
+    are,
     date_format,
     dates_among,
     placeholder,
@@ -29,8 +31,10 @@ from tabicl_linear.estimator.notices import shown_cell, warn_user
 
 MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
-_TRUTHS = ("0", "1", "false", "true")
-"""What stands for a truth value beside booleans, as in pieces of a table, in small letters."""
+_BOOLEANS = (bool, np.bool_)
+TRUTHS = {"0": "False", "1": "True", "false": "False", "true": "True"}
+"""Truth values by what stands for them beside booleans, as in pieces of a table, in small letters.
+"""
 
 MIN_FREE_TEXTS = 20
 """Fewer different texts than this are categories, however long they are."""
@@ -110,14 +114,13 @@ def _read_objects_as(cells: pd.Series) -> Reading:
         )
     # What stands for a missing number is a category like others if there are no numbers.
     values = present[~placeholder(present)]
-    reading = None
-    if not values.empty:
-        # Each text once: those of a long column are few.
-        reading = _read_as_numbers(values.drop_duplicates() if content == "string" else values)
-        reading = reading or _read_as_dates(values)
+    if values.empty:
+        return Reading("categorical")
+    # Each text once: those of a long column are few.
+    distinct = values.drop_duplicates() if content == "string" else values
+    reading = _read_as_numbers(distinct) or _read_as_dates(values)
     if reading is None:
-        if not values.empty:
-            _warn_of_mixed(values, content)
+        _warn_of_mixed(values, content)
         if content == "string":
             _refuse_free_text(present)
             _warn_of_short_years(values)
@@ -145,11 +148,11 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
 
 def _read_as_dates(values: pd.Series) -> Reading | None:
     """Dates, text in one format, or both, as pieces of a table and spreadsheets have them."""
-    are_dates = _date_objects(values)
+    are_dates = are(date, values)
     texts = values[~are_dates]
     if texts.empty:
         return Reading("datetime", ISO)
-    if not all(isinstance(value, str) for value in texts):
+    if not are(str, texts).all():
         return None
     text_format = date_format(texts)
     if text_format is None or (are_dates.any() and text_format in TIMES):
@@ -158,18 +161,14 @@ def _read_as_dates(values: pd.Series) -> Reading | None:
 
 
 def _are_truths(values: pd.Series) -> bool:
-    return any(isinstance(value, bool | np.bool_) for value in values) and all(
-        str(value).lower().removesuffix(".0") in _TRUTHS for value in values
+    return bool(are(_BOOLEANS, values).any()) and all(
+        str(value).lower().removesuffix(".0") in TRUTHS for value in values
     )
-
-
-def _date_objects(cells: pd.Series) -> BoolArray:
-    return np.array([isinstance(value, date) for value in cells], dtype=bool)
 
 
 def _warn_of_mixed(values: pd.Series, content: str) -> None:
     """Say that most values of a column of categories, or some objects, are numbers or dates."""
-    are_booleans = np.array([isinstance(value, bool | np.bool_) for value in values], dtype=bool)
+    are_booleans = are(_BOOLEANS, values)
     kinds = (
         ("numbers", "is numeric", ~np.isnan(_parsed(values, ".")) & ~are_booleans),
         ("dates", "holds dates", dates_among(values)),
@@ -191,7 +190,7 @@ def _warn_of_mixed(values: pd.Series, content: str) -> None:
 
 def _warn_of_short_years(values: pd.Series) -> None:
     """Say that categories look like dates, of which it cannot be told which part is the year."""
-    text_format = None if values.empty else short_year_format(values)
+    text_format = short_year_format(values)
     if text_format is not None:
         warn_user(
             f"Column {values.name!r} has values such as {values.iloc[0]!r}, which look like dates "
@@ -211,6 +210,13 @@ def _refuse_free_text(present: pd.Series) -> None:
         f"words on average, such as {shown_cell(texts.iloc[0])}): drop it, turn it into numbers "
         "beforehand (for example with TfidfVectorizer and TruncatedSVD of scikit-learn), or name "
         "it in categorical_features."
+    )
+
+
+def unlike_training(name: Hashable, held: str, holds: str, remedy: str) -> DataError:
+    """What to raise about a column of other cells than those of the training table."""
+    return DataError(
+        f"Column {name!r} held {held} in the training table and holds {holds}; {remedy}."
     )
 
 
@@ -237,10 +243,8 @@ def numbers(cells: pd.Series, text_format: str) -> FloatArray:
         raise DataError(f"Column {cells.name!r} holds complex numbers; give real numbers.")
     absent = missing(cells)
     if not absent.all() and _holds_dates(cells):
-        raise DataError(
-            f"Column {cells.name!r} held numbers in the training table and holds dates here "
-            f"({cells[~absent].iloc[0]}); convert it."
-        )
+        other = f"dates here ({cells[~absent].iloc[0]})"
+        raise unlike_training(cells.name, "numbers", other, "convert it")
     if dtypes.is_numeric_dtype(cells.dtype):
         values = cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
         values = decimals(values, cells.dtype)
@@ -250,10 +254,8 @@ def numbers(cells: pd.Series, text_format: str) -> FloatArray:
         if wrong.any():
             wrong &= ~placeholder(cells)
         if wrong.any():
-            raise DataError(
-                f"Column {cells.name!r} held numbers in the training table and holds "
-                f"{shown_cell(cells[wrong].iloc[0])} here; give numbers or missing values."
-            )
+            other = f"{shown_cell(cells[wrong].iloc[0])} here"
+            raise unlike_training(cells.name, "numbers", other, "give numbers or missing values")
         if unit := text_format[1:]:
             is_number = ~np.isnan(values)
             if unit != "%":  # what pandas reads has no unit, and fits
@@ -269,10 +271,8 @@ def _refuse_other_unit(cells: pd.Series, unit: str) -> None:
     of_training = "without a unit" if unit == NO_UNIT else f"in {unit}"
     for value in cells:
         if isinstance(value, str) and unit_of(value) not in fitting:
-            raise DataError(
-                f"Column {cells.name!r} held numbers {of_training} in the training table and holds "
-                f"{shown_cell(value)} here; convert it."
-            )
+            other = f"{shown_cell(value)} here"
+            raise unlike_training(cells.name, f"numbers {of_training}", other, "convert it")
 
 
 def stamps(cells: pd.Series, text_format: str) -> pd.Series:
@@ -287,28 +287,23 @@ def stamps(cells: pd.Series, text_format: str) -> pd.Series:
     try:
         if _holds_dates(cells):
             if text_format in TIMES and cells.notna().any():
-                raise DataError(
-                    f"Column {name!r} held times of day in the training table and holds dates here "
-                    f"({cells.dropna().iloc[0]}); give table[{name!r}].dt.time."
-                )
+                other = f"dates here ({cells.dropna().iloc[0]})"
+                raise unlike_training(name, "times of day", other, f"give table[{name!r}].dt.time")
             times = pd.to_datetime(cells, utc=True)
         else:
             texts = cells.astype(object)
             absent = missing(cells) | placeholder(texts)
-            is_text = np.array([isinstance(value, str) for value in texts], dtype=bool)
-            times = read_dates(texts.where(is_text & ~absent), text_format)
+            times = read_dates(texts.where(are(str, texts) & ~absent), text_format)
             if text_format in TIMES:
                 times = times.fillna(_times_of_day(texts))
             else:
-                dates = texts.where(_date_objects(texts) & ~absent)
+                dates = texts.where(are(date, texts) & ~absent)
                 times = times.fillna(pd.to_datetime(dates, utc=True).dt.as_unit("us"))
             wrong = times.isna().to_numpy() & ~absent
             if wrong.any():
                 like = "" if text_format == ISO else f", as text in the format {text_format}"
-                raise DataError(
-                    f"Column {name!r} held dates in the training table and holds no dates here "
-                    f"({shown_cell(texts[wrong].iloc[0])}); give dates{like}."
-                )
+                other = f"no dates here ({shown_cell(texts[wrong].iloc[0])})"
+                raise unlike_training(name, "dates", other, f"give dates{like}")
         return times.dt.tz_localize(None).dt.as_unit("us")
     except (ValueError, OverflowError) as error:
         if isinstance(error, DataError):

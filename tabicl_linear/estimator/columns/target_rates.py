@@ -59,7 +59,7 @@ class RateColumn:
         names = category_names(cells)
         rates = looked_up(names, self.rates)
         absent = pd.isna(names)
-        rates[np.isnan(rates) & ~absent] = self.mean
+        rates[np.isnan(rates)] = self.mean
         rates[absent] = self.missing
         return rates
 

@@ -49,19 +49,22 @@ _UNIT = re.compile(
 )
 
 
+def are(kinds: type | tuple[type, ...], cells: pd.Series) -> BoolArray:
+    """Which cells are objects of some kinds."""
+    return np.array([isinstance(value, kinds) for value in cells], dtype=bool)
+
+
 def placeholder(cells: pd.Series) -> BoolArray:
     """Which cells are text that stands for a missing number or date."""
     return np.array([isinstance(v, str) and v.strip().lower() in PLACEHOLDERS for v in cells], bool)
 
 
-def written_number(text: object, decimal: str) -> float:
+def written_number(text: str, decimal: str) -> float:
     """The number that text such as "$1,200.50", "-3 000 EUR", "(7.5)" or "5 %" is; NaN if none.
 
     A number in parentheses is negative, and thousands may be separated as in India, "1,23,456".
     The decimal sign is "." or ",".
     """
-    if not isinstance(text, str):
-        return float("nan")
     bare = _UNIT.sub("", text.strip(), count=1)
     # No-break spaces separate thousands and currencies too.
     bare = re.sub(r"\s", " ", bare).strip().replace("\u2212", "-")
@@ -74,9 +77,9 @@ def written_number(text: object, decimal: str) -> float:
     return number / 100 if "%" in text else number
 
 
-def unit_of(text: object) -> str:
+def unit_of(text: str) -> str:
     """The currency or percent sign of a written number, or nothing."""
-    match = _UNIT.search(text) if isinstance(text, str) else None
+    match = _UNIT.search(text)
     return match.group() if match else ""
 
 
@@ -108,8 +111,8 @@ def dates_among(cells: pd.Series) -> BoolArray:
 
     There is at least one cell.
     """
-    are_dates = np.array([isinstance(value, date) for value in cells], dtype=bool)
-    texts = cells.astype(object).where([isinstance(value, str) for value in cells])
+    are_dates = are(date, cells)
+    texts = cells.astype(object).where(are(str, cells))
     for example in {texts.iloc[0], texts.iloc[len(texts) // 2]}:
         for text_format in _formats(example) if isinstance(example, str) else ():
             are_dates |= read_dates(texts, text_format).notna().to_numpy()

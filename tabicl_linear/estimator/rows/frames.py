@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.types import is_scalar
 
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, one_line
 from tabicl_linear.estimator.columns.category_names import place_of, text_of
 
 CONVERTED = ("polars", "pyarrow")
@@ -99,9 +99,9 @@ def _converted(values: Any, what: str, options: dict[str, Any]) -> Any:
 
 
 def _unreadable(what: str, error: Exception) -> DataError:
-    reason = " ".join(str(error).split())
     return DataError(
-        f"{what} cannot be turned into pandas ({reason}); cast it to numbers, text or dates."
+        f"{what} cannot be turned into pandas ({one_line(error)}); cast it to numbers, text or "
+        "dates."
     )
 
 

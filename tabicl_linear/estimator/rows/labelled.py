@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.rows.frames import computable, computable_array, from_other_library
-from tabicl_linear.estimator.rows.labels import checked_labels, one_line
+from tabicl_linear.estimator.rows.labels import checked_labels, without_values
 
 
 class Rows(NamedTuple):
@@ -28,10 +28,10 @@ class Rows(NamedTuple):
         return Rows(part, self.labels[places])
 
 
-def checked_table(X: Any, whose: str) -> Table:
+def checked_table(X: Any) -> Table:
     """A table as a frame or array that can be computed with.
 
-    It may be an array, a frame of pandas, polars or Arrow, or a nested list. Messages say `whose`.
+    It may be an array, a frame of pandas, polars or Arrow, or a nested list.
 
     Raises:
         DataError: There is no row, or it cannot be read.
@@ -44,7 +44,7 @@ def checked_table(X: Any, whose: str) -> Table:
             raise DataError("The table has 0 rows; give at least one.")
         return table
     try:
-        array = check_array(X, dtype=None, ensure_all_finite=False, estimator=whose, input_name="X")
+        array = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
     except ValueError as error:
         first = X[0] if isinstance(X, list) and X else X
         has_fields = isinstance(X, np.ndarray) and X.dtype.names is not None
@@ -55,29 +55,27 @@ def checked_table(X: Any, whose: str) -> Table:
                 "of an iterator"
             )
         else:
-            reason = one_line(error).rstrip(".")
+            reason = without_values(error).rstrip(".")
             remedy = "real numbers, text or dates, rows of equal length, or an iterator of pieces"
         raise DataError(f"{reason}. Give a table: {remedy}.") from error
     return computable_array(array)
 
 
-def checked_rows(X: Any, y: Any, whose: str) -> Rows:
+def checked_rows(X: Any, y: Any) -> Rows:
     """A table (see `checked_table`) and its labels.
 
     Raises:
         DataError: The table or the labels cannot be used.
         ValueError: They are of different lengths.
     """
-    return with_labels(checked_table(X, whose), y, whose)
+    return with_labels(checked_table(X), y)
 
 
-def with_labels(table: Table, y: Any, whose: str) -> Rows:
+def with_labels(table: Table, y: Any) -> Rows:
     """A checked table and its labels; raises as `checked_rows`."""
     if y is None:
         # In the words that scikit-learn's checks know.
-        raise DataError(
-            f"This {whose} estimator requires y to be passed, but the target y is None."
-        )
+        raise DataError("This estimator requires y to be passed, but the target y is None.")
     if isinstance(y, str):
         raise DataError(
             f"y={y!r} names a column, as only files take it: give the table without that column, "

@@ -13,7 +13,7 @@ from pandas.api.types import is_bool_dtype, is_integer_dtype, is_unsigned_intege
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, one_line
 from tabicl_linear.estimator.arrays import IntArray
 from tabicl_linear.estimator.rows.frames import from_other_library
 
@@ -43,7 +43,7 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
     try:
         labels = column_or_1d(_as_given(y), warn=True)
     except ValueError as error:
-        reason = one_line(error).rstrip(".")
+        reason = without_values(error).rstrip(".")
         raise DataError(f"{reason}. Give one class label for each row.") from error
     absent = pd.isna(labels)
     if absent.any():
@@ -65,11 +65,11 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
     try:
         check_classification_targets(labels)
     except TypeError as error:  # bytes
-        raise DataError(one_line(error)) from error
+        raise DataError(without_values(error)) from error
     except ValueError as error:
         raise DataError(
-            f"{one_line(error)} Labels such as {reprlib.repr(labels.tolist()[0])} are not classes; "
-            "give one class per row, for example by cutting numbers into ranges."
+            f"{without_values(error)} Labels such as {reprlib.repr(labels.tolist()[0])} are not "
+            "classes; give one class per row, for example by cutting numbers into ranges."
         ) from error
     return labels
 
@@ -147,6 +147,6 @@ def _refuse_objects(labels: npt.NDArray[Any]) -> None:
         )
 
 
-def one_line(error: Exception) -> str:
-    """The message without the values that scikit-learn prints in its middle."""
-    return " ".join(re.sub(r"(array=)?\[.*\]\.?", "", str(error), flags=re.DOTALL).split())
+def without_values(error: Exception) -> str:
+    """The message in one line, without the values that scikit-learn prints in its middle."""
+    return one_line(re.sub(r"(array=)?\[.*\]\.?", "", str(error), flags=re.DOTALL))

@@ -30,13 +30,11 @@ class ParquetCells:
 
     def labels(self, name: str) -> "pd.Series[Any]":
         """A column as it is."""
-        with ParquetFile(self._path) as file:
-            return _as_pandas(file.read([name]))[name]
+        return self._read([name])[name]
 
     def frame(self, texts: Sequence[str]) -> pd.DataFrame:
         """All rows; what is text the file says."""
-        with ParquetFile(self._path) as file:
-            return _as_pandas(file.read(self.columns))
+        return self._read(self.columns)
 
     def pieces(
         self, names: Sequence[str], texts: Sequence[str], rows_per_piece: int
@@ -45,6 +43,10 @@ class ParquetCells:
         with ParquetFile(self._path) as file:
             for batch in file.iter_batches(rows_per_piece, columns=list(names)):
                 yield _as_pandas(batch)
+
+    def _read(self, names: list[str]) -> pd.DataFrame:
+        with ParquetFile(self._path) as file:
+            return _as_pandas(file.read(names))
 
 
 def _as_pandas(rows: pa.Table | pa.RecordBatch) -> pd.DataFrame:

@@ -23,10 +23,10 @@ FIRST_ROWS = 50_000
 Pieces: TypeAlias = Iterator[Rows]
 
 
-def checked_pieces(pieces: Iterator[Any], whose: str) -> Pieces:
+def checked_pieces(pieces: Iterator[Any]) -> Pieces:
     """The pieces of an iterator of pairs (X, y), all with the columns of the first.
 
-    Pieces without rows are left out. Messages say `whose` they are.
+    Pieces without rows are left out.
 
     Raises:
         DataError: One is no pair, its table and its labels are of different lengths, its columns
@@ -44,7 +44,7 @@ def checked_pieces(pieces: Iterator[Any], whose: str) -> Pieces:
         if np.size(y) == 0 and len(X) == 0:
             continue
         try:
-            table, labels = checked_rows(X, y, whose)
+            table, labels = checked_rows(X, y)
             table = table if first is None else _aligned(table, first)
         except ValueError as error:
             raise DataError(f"Piece {number}: {error}") from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pandas.api import types as dtypes
 
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, one_line
 from tabicl_linear.estimator.notices import shown
 from tabicl_linear.estimator.rows.text_cells import TextCells, TextFormat
 
@@ -154,26 +154,25 @@ class TableFile:
             raise DataError(f"{self.name}{_csv_fault(error)}{_OR_SEP}.") from error
         except (ValueError, OSError) as error:  # those of pandas' and pyarrow's readers
             raise DataError(
-                f"{self.name} is not a readable {self._kind[1:]} file "
-                f"({' '.join(str(error).split())})."
+                f"{self.name} is not a readable {self._kind[1:]} file ({one_line(error)})."
             ) from error
 
 
 def _csv_fault(error: Exception) -> str:
     """What is wrong with a file, from the words of pandas, and what to do."""
-    reason = " ".join(str(error).split())
+    reason = one_line(error)
     counts = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason)
     if counts:
         expected, line, fields = counts.groups()
+        of_names = ""
         if line == "2" and int(fields) == int(expected) + 1 > 2:
-            return (
-                f": line 2 has {fields} fields and the header {expected}; if the first ones are "
-                "names of rows, as R writes them, write the file without (row.names = FALSE); else "
-                "put quotes around fields that hold the separator"
+            of_names = (
+                "if the first ones are names of rows, as R writes them, write the file without "
+                "(row.names = FALSE); else "
             )
         return (
-            f": line {line} has {fields} fields and the header {expected}; put quotes around "
-            "fields that hold the separator"
+            f": line {line} has {fields} fields and the header {expected}; {of_names}put quotes "
+            "around fields that hold the separator"
         )
     remedy = "close the quote that is open there" if "inside string" in reason else "mend that line"
     return f" is not a readable table ({reason}); {remedy}"

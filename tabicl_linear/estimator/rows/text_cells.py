@@ -3,14 +3,13 @@
 What such a file cannot say, the caller does (`TextFormat`).
 """
 
-import gzip
 import io
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,23 +53,21 @@ class TextCells:
 
     def __init__(self, source: Path | bytes, text: TextFormat) -> None:
         self._source, self._text = source, text
+        with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as stream:
+            is_compressed = stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        self._compression = "gzip" if is_compressed else None
         self.columns = self._names()
 
     def labels(self, name: str) -> "pd.Series[Any]":
         """A column of the type that `typed_labels` says."""
-        with self._bytes() as stream:
-            options = self._options((), as_written=(name,))
-            return typed_labels(pd.read_csv(stream, usecols=[name], **options)[name])
+        return typed_labels(self._read((), as_written=(name,), usecols=[name])[name])
 
     def frame(self, texts: Sequence[str]) -> pd.DataFrame:
         """All rows; `texts` are columns that are text whatever they look like."""
-        with self._bytes() as stream:
-            frame = pd.read_csv(stream, **self._options(texts, self._text.as_written))
+        frame: pd.DataFrame = self._read(texts, self._text.as_written)
         rounded = [name for name in _long_numbers(frame) if frame[name].hasnans]
         if rounded:
-            with self._bytes() as stream:
-                options = self._options(rounded, as_written=())
-                columns = pd.read_csv(stream, usecols=rounded, **options)
+            columns = self._read(rounded, as_written=(), usecols=rounded)
             for name in rounded:
                 frame[name] = _all_digits(columns[name])
         return frame
@@ -100,59 +97,42 @@ class TextCells:
         self, texts: Sequence[str], rows_per_piece: int
     ) -> Generator[pd.DataFrame, None, None]:
         # All columns, since `usecols` would cut rows that are too long.
-        options = self._options(texts, self._text.as_written)
-        with (
-            self._bytes() as stream,
-            pd.read_csv(stream, chunksize=rows_per_piece, **options) as reader,
-        ):
+        with self._read(texts, self._text.as_written, chunksize=rows_per_piece) as reader:
             yield from (piece for piece in reader if len(piece))
 
     def _names(self) -> list[str]:
-        with self._bytes() as stream:
-            # pandas would rename a name that occurs twice, and take the first fields of a row that
-            # is longer than the header as names of the rows. As two rows of cells it takes the
-            # header as it is, and refuses the longer one.
-            header = pd.read_csv(
-                stream,
-                header=None,
-                nrows=2,
-                sep=self._text.sep,
-                encoding=self._text.encoding,
-                dtype=str,
-                keep_default_na=False,
-            )
+        # pandas would rename a name that occurs twice, and take the first fields of a row that is
+        # longer than the header as names of the rows. As two rows of cells it takes the header as
+        # it is, and refuses the longer one.
+        header = self._read_csv(header=None, nrows=2, dtype=str)
         names = header.iloc[0].fillna("").tolist()
         return [name or f"Unnamed: {position}" for position, name in enumerate(names)]
 
-    def _options(self, texts: Sequence[str], as_written: Sequence[str]) -> dict[str, Any]:
-        """Arguments of `pandas.read_csv`."""
-        return {
-            "sep": self._text.sep,
-            "encoding": self._text.encoding,
-            "index_col": False,
-            "dtype": dict.fromkeys((*as_written, *texts), str),
-            "keep_default_na": False,
-            "na_values": {
+    def _read(self, texts: Sequence[str], as_written: Sequence[str], **options: Any) -> Any:
+        """Cells; see `frame` for `texts`, and `TextFormat` for columns that are as written."""
+        return self._read_csv(
+            index_col=False,
+            dtype=dict.fromkeys((*as_written, *texts), str),
+            na_values={
                 name: ["", *self._text.na_values, *(() if name in as_written else MISSING_WORDS)]
                 for name in self.columns
             },
             # In a file of one column an empty line is a row whose cell is missing.
-            "skip_blank_lines": len(self.columns) > 1,
-            # One type for each column of a piece.
-            "low_memory": False,
-        }
+            skip_blank_lines=len(self.columns) > 1,
+            low_memory=False,  # one type for each column of a piece
+            **options,
+        )
 
-    @contextmanager
-    def _bytes(self) -> Iterator[IO[bytes] | gzip.GzipFile]:
-        source = self._source
-        with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as stream:
-            is_compressed = stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-            stream.seek(0)
-            if is_compressed:
-                with gzip.GzipFile(fileobj=stream) as text:
-                    yield text
-            else:
-                yield stream
+    def _read_csv(self, **options: Any) -> Any:
+        source = self._source if isinstance(self._source, Path) else io.BytesIO(self._source)
+        return pd.read_csv(
+            source,
+            sep=self._text.sep,
+            encoding=self._text.encoding,
+            compression=self._compression,
+            keep_default_na=False,
+            **options,
+        )
 
 
 def _long_numbers(table: pd.DataFrame) -> list[str]:

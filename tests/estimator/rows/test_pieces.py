@@ -16,7 +16,7 @@ ARRAY = np.eye(3)
 
 
 def listed(*pieces):
-    return list(checked_pieces(iter(pieces), "classifier"))
+    return list(checked_pieces(iter(pieces)))
 
 
 @pytest.mark.parametrize(
