@@ -250,6 +250,7 @@ def solve_divisions(
         logits.add_(division.places, F.embedding_bag(leaves, steps, mode="sum"))
         for search in searches:
             search.add(division.regression, division.places)
+        del division  # before the next one is grown and summed beside it
     trees, steps = _mean_boosting(grown)
     of_searches, out_of_fold = zip(*(search.best() for search in searches), strict=True)
     left_out = torch.stack([each.mean() for each in out_of_fold]).mean(0)
