@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+import kept_parsers
 import pytest
 import torch
 import torch.distributed
@@ -62,7 +64,9 @@ def _seed() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and ten thousand tests stay, so no later collection of garbage looks at them."""
+    """Tests that read configs share parsers, and no collection of garbage looks at what stays."""
+    if config := sys.modules.get("tabicl_linear.config"):
+        kept_parsers.install(config.ConfigCLI)
     gc.collect()
     gc.freeze()
 

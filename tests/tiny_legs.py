@@ -38,9 +38,10 @@ def overlay(tmp_path):
 class Forked:
     """What a leg asks of `subprocess.Popen`, without the five seconds of a new interpreter."""
 
-    def __init__(self, command: Sequence[str], **_: Any) -> None:
+    def __init__(self, command: Sequence[str], *, stderr: Any = None, **_: Any) -> None:
         assert list(command[:3]) == [sys.executable, "-m", "tabicl_linear"]
-        self._run = started(Path(os.devnull), main, *command[3:])
+        output = Path(os.devnull if stderr is None else stderr.name)
+        self._run = started(output, main, *command[3:])
         self.pid = self._run.pid
 
     def poll(self) -> int | None:

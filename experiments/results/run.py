@@ -57,6 +57,7 @@ def evaluations(arguments: argparse.Namespace) -> list[Evaluation]:
 
     Raises:
         CheckpointError: A file of weights that does not exist.
+        ConfigError: A baseline that is not known.
     """
     models = {DEFAULT: DEFAULT, NETWORK: DEFAULT}
     models |= {"demo": str(arguments.demo)} if arguments.demo else {}
@@ -69,6 +70,8 @@ def evaluations(arguments: argparse.Namespace) -> list[Evaluation]:
             option += ["--arguments", model, "trees=false"] if model != DEFAULT else []
             suites.append(Evaluation(suite, folder, [*shared, *option]))
         for baseline in arguments.baseline:
+            if baseline.partition(":")[0] not in KNOWN:
+                raise ConfigError(f"--baseline {baseline}: give one of {', '.join(KNOWN)}.")
             checksum = options_checksum(baseline) if baseline in KNOWN else None
             folder = arguments.output / "-".join(filter(None, (name, baseline, checksum)))
             suites.append(Evaluation(suite, folder, [*shared, "--baseline", baseline]))

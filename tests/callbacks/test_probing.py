@@ -34,6 +34,8 @@ def every(steps, tasks=2):
     ]
 
 
+UNDRAWN = "--trainer.logger=false"
+"""For runs of which no picture is looked at: drawing takes most of their time."""
 RUN = ["--trainer.max_steps", "4", "--checkpoint.keep_every_n_steps", "1"]
 
 
@@ -111,7 +113,7 @@ def test_callbacks_that_look_at_the_same_tasks_share_states(fit, monkeypatch, op
 
     monkeypatch.setattr(InContextModel, "fit", count)
     monkeypatch.setattr(Probing, "on_train_batch_end", keep)
-    assert fit(*every(1), *options, "--trainer.max_steps", 2) == 0
+    assert fit(*every(1), *options, UNDRAWN, "--trainer.max_steps", 2) == 0
     assert len(counted) == 2 * fits
     # Nothing is held between steps.
     assert left[len(left) // 2 - 1] == left[-1] == {}
@@ -135,7 +137,8 @@ def test_training_is_the_same_without_and_after_a_resume(fit, tmp_path, run):
     without = tmp_path / "without" / "version_0"
     assert not (without / "metrics").exists()
     assert_same_training(run / "last.ckpt", without / "last.ckpt")
-    assert fit("--ckpt_path", run / "step_0000001.ckpt", root="resumed", base=[]) == 0
+    resume = ("--ckpt_path", run / "step_0000001.ckpt", UNDRAWN)
+    assert fit(*resume, root="resumed", base=[]) == 0
     resumed = tmp_path / "resumed" / "version_0"
     assert_same_training(run / "last.ckpt", resumed / "last.ckpt")
     for name in NAMES:
@@ -145,14 +148,14 @@ def test_training_is_the_same_without_and_after_a_resume(fit, tmp_path, run):
 def test_one_line_removes_one(fit, tmp_path):
     line = tmp_path / "line.yaml"
     line.write_text("state_norms: {every_n_steps: 0}\n")
-    assert fit(*every(1), "--config", line, "--trainer.max_steps", 1) == 0
+    assert fit(*every(1), "--config", line, UNDRAWN, "--trainer.max_steps", 1) == 0
     folders = sorted(p.name for p in (tmp_path / "runs" / "version_0" / "metrics").iterdir())
     assert folders == [name for name in NAMES if name != "state_norms"]
 
 
 def test_looks_of_steps_that_are_taken_again_are_dropped(fit, tmp_path):
     """A run that was killed after its last checkpoint has looked at steps that come anew."""
-    assert fit(*RUN, *every(1)) == 0
+    assert fit(*RUN, *every(1), UNDRAWN) == 0
     folder = tmp_path / "runs" / "version_0"
     os.replace(folder / "step_0000002.ckpt", folder / "last.ckpt")
     resumed = ("--ckpt_path", folder / "last.ckpt", "--trainer.max_steps", 3)

@@ -54,11 +54,12 @@ def loaded_both_ways(path):
 
 def assert_loads_as_it_was(model, path):
     expected = logits(model)
-    for loaded in loaded_both_ways(path):
-        assert torch.equal(logits(loaded), expected)
-        in_double = logits(loaded.double())
-        assert in_double.dtype == torch.float64
-        assert_close(expected, in_double, RMS[torch.float32])
+    checkpoint, exported = loaded_both_ways(path)
+    assert torch.equal(logits(checkpoint), expected)
+    assert torch.equal(logits(exported), expected)
+    in_double = logits(exported.double())
+    assert in_double.dtype == torch.float64
+    assert_close(expected, in_double, RMS[torch.float32])
 
 
 @pairs

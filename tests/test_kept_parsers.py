@@ -1,0 +1,46 @@
+"""A parser that is kept reads as a new one does, whatever it has read before."""
+
+from pathlib import Path
+
+from lightning.pytorch.cli import LightningCLI
+
+from tabicl_linear.config import ConfigCLI
+from tabicl_linear.errors import ConfigError
+from tabicl_linear.training.noise import without_noise
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+SMALL = [f"--config={CONFIGS / 'smoke.yaml'}", "--model.architecture.depth=1"]
+GLA = "--model.mixer=tabicl_linear.mixers.gla.GatedLinearAttention"
+READ = [
+    [],
+    [GLA, "--trainer.max_steps=3", "--seed_everything=4"],
+    [GLA, "--model.mixer.nothing=1"],
+    ["--trainer.max_steps=many"],
+    [f"--config={CONFIGS / 'readout' / 'final_state.yaml'}", "--trainer.max_epochs=2"],
+    [],
+]
+
+
+class Anew(ConfigCLI):
+    """Makes its parser anew each time, as commands do."""
+
+    setup_parser = LightningCLI.setup_parser
+
+
+def outcome(reader, options):
+    try:
+        return reader([*SMALL, *options]).config
+    except ConfigError as error:
+        return str(error)
+
+
+def test_a_kept_parser_reads_as_a_new_one():
+    outcomes = []
+    with without_noise():
+        kept = ConfigCLI(SMALL).parser
+        for options in READ:
+            outcomes.append(outcome(ConfigCLI, options))
+            assert outcomes[-1] == outcome(Anew, options), options
+        assert ConfigCLI(SMALL).parser is kept is not Anew(SMALL).parser
+    assert [isinstance(x, str) for x in outcomes] == [False, False, True, True, False, False]
+    assert outcomes[0] == outcomes[-1] != outcomes[1]
