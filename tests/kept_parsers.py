@@ -12,41 +12,43 @@ from typing import Any
 
 from jsonargparse import ArgumentParser
 
+Lookups = dict[int, dict[Any, Any]]
+"""What a key stands for in each kept parser, by the number of the parser."""
 LOOK_UP = "find_action_and_subcommand"
 """jsonargparse's function that goes through all options for one key."""
 
 
 def install(reader: Any) -> None:
     """From now on a class that reads configs has one parser, and one for each verb."""
-    made: dict[Any, dict[str, Any]] = {}
-    found: dict[int, dict[Any, Any]] = {}
+    attributes: dict[Any, dict[str, Any]] = {}
+    lookups: Lookups = {}
     make = reader.setup_parser
 
     def setup_parser(self: Any, add_subcommands: bool, *options: Any) -> None:
-        of = type(self), *(self.subcommands() if add_subcommands else ())
-        if of not in made:
+        kind = type(self), *(self.subcommands() if add_subcommands else ())
+        if kind not in attributes:
             before = set(vars(self))
             make(self, add_subcommands, *options)
-            made[of] = {name: value for name, value in vars(self).items() if name not in before}
-            of_verbs = made[of].get("_subcommand_parsers", {}).values()
-            found.update({id(parser): {} for parser in (self.parser, *of_verbs)})
-        vars(self).update(made[of])
+            attributes[kind] = {name: vars(self)[name] for name in vars(self).keys() - before}
+            of_verbs = attributes[kind].get("_subcommand_parsers", {}).values()
+            lookups.update({id(parser): {} for parser in (self.parser, *of_verbs)})
+        vars(self).update(attributes[kind])
 
     reader.setup_parser = setup_parser
     for name, module in list(sys.modules.items()):
         if name.startswith("jsonargparse.") and LOOK_UP in vars(module):
-            setattr(module, LOOK_UP, remembered(vars(module)[LOOK_UP], found))
+            setattr(module, LOOK_UP, remembered(vars(module)[LOOK_UP], lookups))
 
 
-def remembered(look_up: Callable[..., Any], found: dict[int, dict[Any, Any]]) -> Callable[..., Any]:
-    """The same function; what it has found in a parser that is kept is not looked for again."""
+def remembered(look_up: Callable[..., Any], lookups: Lookups) -> Callable[..., Any]:
+    """The same function; what it says of a key of a kept parser is not looked up again."""
 
     @wraps(look_up)
     def find(parser: ArgumentParser, dest: str, exclude: Any = None) -> Any:
-        if (known := found.get(id(parser))) is None:
+        if (actions := lookups.get(id(parser))) is None:
             return look_up(parser, dest, exclude=exclude)
-        if (dest, exclude) not in known:
-            known[dest, exclude] = look_up(parser, dest, exclude=exclude)
-        return known[dest, exclude]
+        if (dest, exclude) not in actions:
+            actions[dest, exclude] = look_up(parser, dest, exclude=exclude)
+        return actions[dest, exclude]
 
     return find
