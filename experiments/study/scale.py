@@ -88,11 +88,9 @@ def arms_of(chosen: list[str], scale: Scale) -> list[str]:
     Raises:
         ConfigError: A name that neither an item nor an arm has.
     """
-    known = items()
-    by_name = [
-        known[name].arms if name in known else (name.removeprefix("arm:"),) for name in chosen
-    ]
-    arms = [arm for of_name in by_name for arm in of_name]
+    arms = list[str]()
+    for name in chosen:
+        arms += items()[name].arms if name in items() else [name.removeprefix("arm:")]
     check_arms(arms)
     ordered = [arm for arm in scale.order if not arms or arm in arms]
     return ordered + [arm for arm in dict.fromkeys(arms) if arm not in ordered]

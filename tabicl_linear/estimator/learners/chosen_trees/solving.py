@@ -261,7 +261,7 @@ class SumRegression:
         return Trial(left_out, lambda: solution)
 
     def _system(self, deviation: float) -> System:
-        """The equations, which take as long to set up as to solve: once for all penalties."""
+        """The equations, set up once for all penalties."""
         if deviation not in self._systems:
             cut = self._num_leaves
             parts = [Part(slice(cut + k.start, cut + k.stop), deviation) for k in self._kinds]
