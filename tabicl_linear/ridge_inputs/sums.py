@@ -73,12 +73,26 @@ class Moments(NamedTuple):
     def of(cls, sums: Sequence[RidgeSums]) -> "Moments":
         """Those of contexts of the same tasks, all tasks of the first context first."""
         _, *parts = zip(*sums, strict=True)
-        features, gram, cross, labels = (torch.cat(part) for part in parts)
+        return cls.centred_(*(torch.cat(part) for part in parts))
+
+    @classmethod
+    def centred_(
+        cls,
+        features: Float[Tensor, "b f"],
+        gram: Float[Tensor, "b f f"],
+        cross: Float[Tensor, "b f y"],
+        labels: Float[Tensor, "b y"],
+    ) -> "Moments":
+        """Those of sums (`RidgeSums`), in the memory of `gram` and `cross`.
+
+        Of thousands of features a copy takes as long as a tenth of a Cholesky factor.
+        """
         rows = labels.sum(-1, keepdim=True)
         mean, shares = features / rows, labels / rows
         column = (rows * mean).unsqueeze(-1)
-        gram = gram - column * mean[:, None]
-        return cls(rows, mean, shares, gram, cross - column * shares[:, None])
+        gram.addcmul_(column, mean[:, None], value=-1)
+        cross.addcmul_(column, shares[:, None], value=-1)
+        return cls(rows, mean, shares, gram, cross)
 
 
 def _symmetric_products(features: Float[Tensor, "b n f"]) -> Float[Tensor, "b f f"]:

@@ -20,7 +20,7 @@ from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.ridge_inputs.feature_sets import SMALLEST_VARIANCE, Part
 from tabicl_linear.ridge_inputs.solve import System, without_own
 from tabicl_linear.ridge_inputs.solved import assert_solved
-from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
+from tabicl_linear.ridge_inputs.sums import Moments
 from tabicl_linear.types import Float, Int, Tensor
 
 ROWS_OF_PRODUCTS = 320
@@ -94,8 +94,8 @@ class LeafSums(NamedTuple):
         """Sums over the rows of both."""
         return LeafSums(*map(add, self, other))
 
-    def ridge_sums(self) -> RidgeSums:
-        """The same with leaves and fixed features side by side."""
+    def moments(self) -> Moments:
+        """Centred, with leaves and fixed features side by side."""
         num_fixed, num_leaves = len(self.gram), len(self.together)
         of_fixed, of_labels = self.of_leaves.split([num_fixed, len(self.labels)], dim=1)
         gram = self.gram.new_empty(2 * [num_leaves + num_fixed])
@@ -104,13 +104,8 @@ class LeafSums(NamedTuple):
         gram[num_leaves:, :num_leaves] = of_fixed.T
         gram[num_leaves:, num_leaves:] = self.gram
         counts = self.together.diagonal().double()
-        return RidgeSums(
-            self.rows,
-            torch.cat([counts, self.fixed])[None],
-            gram[None],
-            torch.cat([of_labels, self.cross])[None],
-            self.labels[None],
-        )
+        features, cross = torch.cat([counts, self.fixed]), torch.cat([of_labels, self.cross])
+        return Moments.centred_(features[None], gram[None], cross[None], self.labels[None])
 
 
 class Solution(NamedTuple):
@@ -242,7 +237,10 @@ class SumRegression:
 
     def __init__(self, sums: LeafSums, kinds: Sequence[slice], rows: LeafRows) -> None:
         self._num_leaves, self._kinds, self._rows = len(sums.together), kinds, rows
-        self._moments, self.leaves = Moments.of([sums.ridge_sums()]), rows.leaves
+        self._moments, self.leaves = sums.moments(), rows.leaves
+        one_hot = rows.fixed.new_zeros(len(rows.leaves), self._num_leaves)
+        one_hot.scatter_(1, rows.leaves.long(), 1.0)
+        self._features = torch.cat([one_hot, rows.fixed], dim=1)
         self._systems = dict[float, System]()
 
     def solve(self, penalty: float, deviation: float) -> Trial:
@@ -254,8 +252,7 @@ class SumRegression:
         solution = Solution(weights[:cut], weights[cut:], offset)
         predicted = F.embedding_bag(rows.leaves, solution.leaves, mode="sum") + offset
         predicted += rows.fixed.to(weights) @ solution.fixed
-        leaves = rows.fixed.new_zeros(len(rows.leaves), cut).scatter_(1, rows.leaves.long(), 1.0)
-        leverage = regression.leverages(torch.cat([leaves, rows.fixed], dim=1)[None])[0, 0]
+        leverage = regression.leverages(self._features[None])[0, 0]
         shares = self._moments.shares[0]
         left_out = without_own(predicted - shares, leverage, rows.targets.to(weights), shares)
         return Trial(left_out, lambda: solution)

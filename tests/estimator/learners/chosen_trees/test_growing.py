@@ -108,12 +108,14 @@ def test_sums_are_those_over_all_rows_that_have_not_grown_the_trees(whole):
         solves = torch.ones(700, dtype=torch.bool)
         solves[:FIRST] = ~task.growing[number]
         features, targets = torch.cat([leaves, fixed], dim=1)[solves], r[solves]
-        found = sums.ridge_sums()
-        assert found.rows == len(features) == 600
-        assert_close(found.gram[0], features.T @ features, ROUNDING)
-        assert_close(found.cross[0], features.T @ targets, ROUNDING)
-        assert_close(found.features[0], features.sum(0), ROUNDING)
-        assert_close(found.labels[0], targets.sum(0), ROUNDING)
+        assert sums.rows == len(features) == 600
+        # Twice: moments are made in memory of their own, and the sums stay what they are.
+        for moments in (sums.moments(), sums.moments()):
+            centred, shares = features - features.mean(0), targets - targets.mean(0)
+            assert_close(moments.mean[0], features.mean(0), ROUNDING)
+            assert_close(moments.shares[0], targets.mean(0), ROUNDING)
+            assert_close(moments.gram[0], centred.T @ centred, ROUNDING)
+            assert_close(moments.cross[0], centred.T @ shares, ROUNDING)
 
 
 def test_the_sample_is_spread_evenly_over_all_rows(whole):
