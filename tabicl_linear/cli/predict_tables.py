@@ -13,7 +13,7 @@ from pandas.api import types as dtypes
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.category_names import text_of
 from tabicl_linear.estimator.columns.text_formats import ISO, date_format, placeholder, read_dates
-from tabicl_linear.estimator.notices import check_columns, shown, warn_user
+from tabicl_linear.estimator.notices import brief, check_columns, listed, shown, warn_user
 from tabicl_linear.estimator.rows.labels import checked_labels, typed_labels
 from tabicl_linear.estimator.rows.table_file import TableFile, check_present, is_text
 
@@ -66,7 +66,7 @@ def read_tables(
     test = test.drop(columns=left_out, errors="ignore")
     if train.shape[1] == 0:
         raise DataError(
-            f"{train_file.name} has no column besides the target {target!r} and those "
+            f"{train_file.name} has no column besides the target {brief(target)} and those "
             "left out; add some."
         )
     check_columns(
@@ -84,7 +84,7 @@ def read_tables(
     suspects = _row_numbers(train)
     if suspects:
         warn_user(
-            f"{train_file.name}: {', '.join(map(repr, suspects))} looks like row numbers; name "
+            f"{train_file.name}: {listed(list(map(brief, suspects)))} looks like row numbers; name "
             "such columns in --id-columns or --drop."
         )
     return PredictionTables(train, labels, test, ids)

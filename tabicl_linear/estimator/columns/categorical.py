@@ -21,7 +21,7 @@ from tabicl_linear.estimator.columns.category_names import (
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading, unlike_training
 from tabicl_linear.estimator.columns.target_rates import RateColumn, fit_rates
-from tabicl_linear.estimator.notices import shown_cell, warn_user
+from tabicl_linear.estimator.notices import brief, warn_user
 
 UNSEEN = -1
 MAX_CATEGORIES = 256
@@ -68,7 +68,7 @@ class CategoryColumn:
             # The other truth value is merely unseen where training rows have only one.
             non_booleans = [name for name in names[unknown] if name not in ("False", "True")]
             if non_booleans:
-                other = f"{shown_cell(non_booleans[0])} here"
+                other = f"{brief(non_booleans[0])} here"
                 remedy = "give True, False or a missing value"
                 raise unlike_training(self.name, "booleans", other, remedy)
             return
@@ -86,7 +86,7 @@ class CategoryColumn:
             holds = "dates"
         else:
             return
-        held = f"categories such as {shown_cell(next(iter(self.codes)))}"
+        held = f"categories such as {brief(next(iter(self.codes)))}"
         raise unlike_training(self.name, held, f"{holds} ({first}) here", "give the categories")
 
 
@@ -118,16 +118,16 @@ def fit_categories(
         if dtypes.is_numeric_dtype(cells.dtype):
             remedy = "leave it out of categorical_features"
         warn_user(
-            f"Column {name!r} has {len(categories)} categories in {len(categories)} rows, another "
-            f"one in each, which says nothing about other rows: {remedy}."
+            f"Column {brief(name)} has {len(categories)} categories in {len(categories)} rows, "
+            f"another one in each, which says nothing about other rows: {remedy}."
         )
     if len(categories) + is_missing > MAX_CATEGORIES:
         other = MAX_CATEGORIES - 1 - is_missing
         if not rates and not is_key:
             warn_user(
-                f"Column {name!r} has {len(categories)} categories in the training rows, in which "
-                f"the classes do not differ as far as can be told; the {other} most frequent are "
-                "kept and the others share one code. Drop the column if it is an identifier."
+                f"Column {brief(name)} has {len(categories)} categories in the training rows, in "
+                f"which the classes do not differ as far as can be told; the {other} most frequent "
+                "are kept and the others share one code. Drop the column if it is an identifier."
             )
         frequent = set(sorted(categories, key=lambda category: -counts[category])[:other])
         categories = [category for category in categories if category in frequent]
