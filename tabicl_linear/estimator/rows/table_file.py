@@ -188,6 +188,10 @@ def check_readable(path: Path) -> None:
         return
     if path.is_dir():
         raise DataError(f"{path} is a folder; give a CSV, TSV or Parquet file.")
+    if path.is_fifo():
+        raise DataError(
+            f"{path} is a pipe, which can be read once: give - in its place, and < {path}."
+        )
     if not path.is_file():
         raise DataError(f"{path}: no such file.")
     suffix_of(path)
