@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from experiments.demo import run as demo
 from experiments.demo import scoring
+from experiments.sizes import run as sizes
 from experiments.stream_table import run as stream_table
 from tabicl_linear.__main__ import main as program
 
@@ -53,6 +54,15 @@ def test_the_demo_trains_scores_draws_and_goes_on_where_it_was(tmp_path, monkeyp
     assert demo.pretrain([*SMALLEST, two], tmp_path / "demo", None) == checkpoint
     assert checkpoint.stat().st_mtime_ns == before
     assert [p.name for p in (tmp_path / "demo").glob("version_*")] == ["version_0"]
+
+
+def test_sizes_of_fitted_classifiers_are_printed(monkeypatch, capsys):
+    monkeypatch.setattr(sizes, "INFORMATIVE", (2, 0))
+    monkeypatch.setattr(sys, "argv", ["run.py", "--rows", "60", "80", "--only", "trees=True"])
+    sizes.main()
+    header, _, line = capsys.readouterr().out.splitlines()
+    assert header == "| MB | 60 rows | 80 rows |"
+    assert line.startswith("| trees=True | 0.")
 
 
 def test_a_long_table_is_what_predict_takes(tmp_path, monkeypatch):

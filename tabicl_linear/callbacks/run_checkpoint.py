@@ -53,6 +53,9 @@ class RunCheckpoint(Checkpoint):
         keep_every_n_steps: Also keep `step_<n>.ckpt` every so many steps; none if 0.
         other_processes: Allow resuming a checkpoint with another number of processes. Further steps
             then use other datasets, and their number changes with the number of processes.
+
+    Attributes:
+        folder: Of the run; None until all processes are connected.
     """
 
     def __init__(
@@ -84,13 +87,13 @@ class RunCheckpoint(Checkpoint):
         self._seen_step = 0
         self._saved_step = 0
         self._saved_at = 0.0
-        self._folder = Path()
+        self.folder: Path | None = None
         self._progress: StepProgress | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Get the run folder from the first process, which made it; forget earlier training."""
         self._progress = None
-        self._folder = Path(trainer.strategy.broadcast(str(trainer.default_root_dir)))
+        self.folder = Path(trainer.strategy.broadcast(str(trainer.default_root_dir)))
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -213,6 +216,11 @@ class RunCheckpoint(Checkpoint):
         if is_saved and self._signum and trainer.world_size == 1:
             self._stop(trainer, self._signum)
 
+    @property
+    def _last(self) -> Path:
+        assert self.folder is not None, "`setup` comes before training"
+        return self.folder / LAST
+
     def _hold_stop(self, trainer: Trainer) -> None:
         # max_time and early stopping ignore accumulation windows: delay them until this one closes.
         self._stop_wanted = self._stop_wanted or trainer.should_stop
@@ -250,9 +258,9 @@ class RunCheckpoint(Checkpoint):
         A kill between the two then leaves an older `last.ckpt`, and the resumed run writes the copy
         again. In the other order the resumed run would continue after the missing copy.
         """
-        step, last = trainer.global_step, self._folder / LAST
+        step, last = trainer.global_step, self._last
         if self._kept(step):
-            copy = self._folder / f"step_{step:07d}.ckpt"
+            copy = last.with_name(f"step_{step:07d}.ckpt")
             trainer.save_checkpoint(copy, weights_only=False)
             if trainer.is_global_zero:
                 _link(copy, last)
@@ -278,7 +286,7 @@ class RunCheckpoint(Checkpoint):
         raise StoppedBySignal(
             signum,
             f"Stopped by {signal.Signals(signum).name} after step {trainer.global_step}; resume "
-            f"with: tabicl-linear fit --ckpt_path {self._folder / LAST}",
+            f"with: tabicl-linear fit --ckpt_path {self._last}",
         )
 
 

@@ -4,10 +4,12 @@ import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.strategies import Strategy, StrategyRegistry
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch.distributed import is_torchelastic_launched
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
@@ -20,14 +22,26 @@ LOST = "timeout|timed out|connection (closed|reset)|broken pipe"
 """Messages of gloo and NCCL when a process does not answer."""
 
 
-class LostProcess(RuntimeError):
-    """One of several processes has ended, or does not answer."""
+def is_first_process() -> bool:
+    """Whether this is the process that speaks and writes for all of its run."""
+    return bool(rank_zero_only.rank == 0)  # type: ignore[attr-defined]
 
-    def __init__(self, error: RuntimeError) -> None:
+
+class LostProcess(RuntimeError):
+    """One of several processes has ended, or does not answer.
+
+    Args:
+        error: What the library that connects them says.
+        checkpoint: Of the run; None if there is none yet.
+    """
+
+    def __init__(self, error: RuntimeError, checkpoint: Path | None) -> None:
+        again = "start all of them again."
+        if checkpoint is not None:
+            again = f"resume with: tabicl-linear fit --ckpt_path {checkpoint}"
         super().__init__(
             "Another process ended, or did not answer within --rank_timeout_minutes "
-            f"({str(error).splitlines()[0]}): end the remaining ones, and resume with --ckpt_path "
-            "and the run's last.ckpt."
+            f"({str(error).splitlines()[0]}): end the remaining ones, and {again}"
         )
 
     @staticmethod
@@ -37,12 +51,15 @@ class LostProcess(RuntimeError):
 
 
 def error_of_forked(
-    error: ProcessExitedException | ProcessRaisedException, *kinds: type[Exception]
+    error: ProcessExitedException | ProcessRaisedException,
+    *kinds: type[Exception],
+    checkpoint: Path | None,
 ) -> Exception | None:
     """Why a process ended that the first one had forked, which knows it as text alone.
 
     The text ends with the line of the error, after a traceback, or is a line on a signal. Returns
-    an error of one of the kinds, made from one text, or `LostProcess`; None if it was another.
+    an error of one of the kinds, made from one text, or `LostProcess`, which names the checkpoint
+    of the run; None if it was another.
     """
     line = str(error).strip().rpartition("\n")[2]
     name, _, text = line.partition(": ")
@@ -51,7 +68,7 @@ def error_of_forked(
             return kind(text)
     original = RuntimeError(line)
     lost = isinstance(error, ProcessExitedException) or LostProcess.explains(original)
-    return LostProcess(original) if lost else None
+    return LostProcess(original, checkpoint) if lost else None
 
 
 class Launch(NamedTuple):

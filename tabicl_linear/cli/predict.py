@@ -77,7 +77,7 @@ def _at_once(options: argparse.Namespace) -> str:
 
 def _in_pieces(options: argparse.Namespace) -> str:
     """Read tables, and write predictions, in pieces."""
-    from tabicl_linear.cli.predict_tables import with_predictions
+    from tabicl_linear.cli.predict_tables import warn_of_blank_end, with_predictions
     from tabicl_linear.cli.table_output import check_writable, table_writer
     from tabicl_linear.estimator.notices import check_columns, progress_bar
     from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
@@ -104,6 +104,7 @@ def _in_pieces(options: argparse.Namespace) -> str:
             probabilities = classifier.predict_proba(piece)
             write(with_predictions(piece[[]], classifier.classes_, probabilities, label_type))
             bar.update(len(piece))
+    warn_of_blank_end(piece, test.name)
     return (
         f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
         f"{len(classifier.classes_)} classes; wrote {options.output}: {num_rows} rows"

@@ -13,10 +13,12 @@ from pandas.api import types as dtypes
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.category_names import text_of
 from tabicl_linear.estimator.columns.text_formats import ISO, date_format, placeholder, read_dates
-from tabicl_linear.estimator.notices import check_columns, shown, warn_user
+from tabicl_linear.estimator.notices import brief, check_columns, listed, shown, warn_user
 from tabicl_linear.estimator.rows.labels import checked_labels, typed_labels
 from tabicl_linear.estimator.rows.table_file import TableFile, check_present, is_text
 
+UNNAMED = re.compile(r"Unnamed: \d+")
+"""What a column without a name is called, by its place."""
 MIN_ROW_NUMBERS = 30
 """Consecutive integers that are no coincidence."""
 
@@ -45,8 +47,9 @@ def read_tables(
 ) -> PredictionTables:
     """Read both files and find what does not fit together before anything is computed.
 
-    Columns that identify rows are kept in the output and are no features; dates are written as
-    text. Warns of columns that look like row numbers.
+    Columns that identify rows are kept in the output and are no features, and neither are columns
+    without a name and a value; dates are written as text. Warns of columns that look like row
+    numbers, and of a last row to predict that is blank.
 
     Raises:
         DataError: A file cannot be read, a column is missing, or labels are.
@@ -54,6 +57,7 @@ def read_tables(
     train = train_file.frame()
     # A column of texts in TRAIN may hold in TEST what looks like numbers, where 007 would be 7.
     test = test_file.frame([name for name in train.columns if is_text(train[name])])
+    warn_of_blank_end(test, test_file.name)
     train_file.require(target)
     _check_named_once(target, id_columns, drop)
     labels = _labels(train[target], train_file, id_columns)
@@ -62,11 +66,53 @@ def read_tables(
     _require(dates, train, train_file, "--dates")
     ids = test[list(dict.fromkeys(id_columns))]
     left_out = [target, *id_columns, *drop]
-    train = train.drop(columns=left_out, errors="ignore")
-    test = test.drop(columns=left_out, errors="ignore")
+    train = _without_blank_columns(train.drop(columns=left_out, errors="ignore"), train_file.name)
+    test = _without_blank_columns(test.drop(columns=left_out, errors="ignore"), test_file.name)
+    _check_features(train, test, train_file, test_file, target)
+    _require(categorical, train, train_file, "--categorical")
+    for name in (name for name in dates if name in train):
+        columns = [(train_file.name, train[name]), (test_file.name, test[name])]
+        if not all(dtypes.is_datetime64_any_dtype(column.dtype) for _, column in columns):
+            train[name], test[name] = read_dates_of(columns, name)
+    suspects = _row_numbers(train)
+    if suspects:
+        warn_user(
+            f"{train_file.name}: {listed(list(map(brief, suspects)))} looks like row numbers; name "
+            "such columns in --id-columns or --drop."
+        )
+    return PredictionTables(train, labels, test, ids)
+
+
+def warn_of_blank_end(test: pd.DataFrame, name: str) -> None:
+    """Warn if the last row to predict has no value: spreadsheets write lines of commas alone."""
+    if test.iloc[-1].isna().all():
+        warn_user(
+            f"{name}: the last row has no value. It is predicted as any other; remove its line if "
+            "there is no such row."
+        )
+
+
+def _without_blank_columns(table: pd.DataFrame, file: str) -> pd.DataFrame:
+    """The table without columns that have neither a name nor a value."""
+    blank = [name for name in table if UNNAMED.fullmatch(name) and table[name].isna().all()]
+    if blank:
+        warn_user(
+            f"{file}: {listed(list(map(brief, blank)))} has neither a name nor a value, as if "
+            "lines ended with a comma; it is left out."
+        )
+    return table.drop(columns=blank)
+
+
+def _check_features(
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    train_file: TableFile,
+    test_file: TableFile,
+    target: str,
+) -> None:
     if train.shape[1] == 0:
         raise DataError(
-            f"{train_file.name} has no column besides the target {target!r} and those "
+            f"{train_file.name} has no column besides the target {brief(target)} and those "
             "left out; add some."
         )
     check_columns(
@@ -76,18 +122,6 @@ def read_tables(
         these=f"The columns of {test_file.name}",
         hint=", or leave some out by --drop or --id-columns",
     )
-    _require(categorical, train, train_file, "--categorical")
-    for name in (name for name in dates if name in train):
-        columns = [(train_file.name, train[name]), (test_file.name, test[name])]
-        if not all(dtypes.is_datetime64_any_dtype(column.dtype) for _, column in columns):
-            train[name], test[name] = read_dates_of(columns, name)
-    suspects = _row_numbers(train)
-    if suspects:
-        warn_user(
-            f"{train_file.name}: {', '.join(map(repr, suspects))} looks like row numbers; name "
-            "such columns in --id-columns or --drop."
-        )
-    return PredictionTables(train, labels, test, ids)
 
 
 def with_predictions(
@@ -152,7 +186,7 @@ def _row_numbers(table: pd.DataFrame) -> list[str]:
             and not column.isna().any()
             and bool((column.diff().iloc[1:] == 1).all())
         )
-        if is_count or re.fullmatch(r"Unnamed: \d+", str(name)):
+        if is_count or UNNAMED.fullmatch(str(name)):
             names.append(str(name))
     return names
 

@@ -2,7 +2,10 @@
 
 import logging
 import os
+import shutil
 import signal
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from logging.handlers import MemoryHandler
@@ -15,6 +18,9 @@ from torch.multiprocessing import ProcessExitedException
 from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.signals import STOP_SIGNALS
+
+STDERR = 2
+"""Number of the file."""
 
 
 def raise_stopped(signum: int, frame: FrameType | None) -> None:
@@ -41,6 +47,28 @@ def check_stopped(error: Exception, checkpoint: Path) -> None:
                 f" after step {step}; resume with: tabicl-linear fit --ckpt_path {checkpoint}"
             )
         raise StoppedBySignal(signum, message) from error
+
+
+@contextmanager
+def stderr_dropped_on(kind: type[Exception]) -> Iterator[None]:
+    """Holds back standard error, of libraries in C too; such an error says all, and drops it."""
+    sys.stderr.flush()
+    before = os.dup(STDERR)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), STDERR)
+        try:
+            yield
+        except kind:
+            sys.stderr.flush()
+            held.truncate(0)
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(before, STDERR)
+            os.close(before)
+            held.seek(0)
+            with open(STDERR, "wb", closefd=False) as stream:
+                shutil.copyfileobj(held, stream)
 
 
 @contextmanager

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
-
 from tabicl_linear.callbacks.provenance import CONFIG
 from tabicl_linear.callbacks.run_checkpoint import LAST, StoppedBySignal
+from tabicl_linear.cli.launch import LostProcess, is_first_process
 from tabicl_linear.cli.lock import locked
 from tabicl_linear.cli.resume import Resume
 from tabicl_linear.config_messages import BAD_INPUT
@@ -43,7 +42,7 @@ class RunFolder:
             ConfigError: Another process trains in that folder, or `root` is a file.
             OSError: The folder cannot be written to.
         """
-        first = rank_zero_only.rank == 0  # type: ignore[attr-defined]
+        first = is_first_process()
         if resume is not None:
             own = resume.path.resolve().parent
             stored_root = Path(resume.config["trainer"]["default_root_dir"])
@@ -60,10 +59,13 @@ class RunFolder:
 
     @contextmanager
     def dropped_if_unused(self) -> Iterator[None]:
-        """Remove a new folder if bad input or a signal ends the run before its first checkpoint."""
+        """Remove a new folder where the run ends before its first checkpoint.
+
+        By bad input, by a signal, or as another process does not come.
+        """
         try:
             yield
-        except (*BAD_INPUT, StoppedBySignal):
+        except (*BAD_INPUT, StoppedBySignal, LostProcess):
             if self.is_new and not (self.path / LAST).exists():
                 shutil.rmtree(self.path, ignore_errors=True)
                 if not any(self.path.parent.iterdir()):

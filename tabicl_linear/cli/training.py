@@ -13,10 +13,22 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from tabicl_linear.callbacks.provenance import Provenance
-from tabicl_linear.callbacks.run_checkpoint import LAST, StoppedBySignal
-from tabicl_linear.cli.launch import Launch, LostProcess, error_of_forked, limited
+from tabicl_linear.callbacks.run_checkpoint import LAST, RunCheckpoint, StoppedBySignal
+from tabicl_linear.cli.launch import (
+    Launch,
+    LostProcess,
+    error_of_forked,
+    is_first_process,
+    limited,
+)
 from tabicl_linear.cli.outputs import say
-from tabicl_linear.cli.process import check_stopped, log_lines, raise_stopped, show_log_lines
+from tabicl_linear.cli.process import (
+    check_stopped,
+    log_lines,
+    raise_stopped,
+    show_log_lines,
+    stderr_dropped_on,
+)
 from tabicl_linear.cli.resume import GIVEN_ANEW, Resume, option_value
 from tabicl_linear.cli.run_folder import RunFolder
 from tabicl_linear.cli.trainer_options import (
@@ -132,17 +144,31 @@ class PretrainingCLI(ConfigCLI):
         rank_zero_info(f"Run folder: {self.run_folder.path}")
         with self.run_folder.dropped_if_unused():
             try:
+                if Launch.detect() is not None and not is_first_process():
+                    # Lightning would do it later. PyTorch prints frames of its stack on failure.
+                    with stderr_dropped_on(RuntimeError):
+                        self.trainer.strategy.setup_environment()
                 self.trainer.fit(**kwargs)
             except RuntimeError as error:
                 if self.trainer.world_size > 1 and LostProcess.explains(error):
-                    raise LostProcess(error) from error
+                    raise LostProcess(error, self._checkpoint()) from error
                 raise
             except (ProcessExitedException, ProcessRaisedException) as error:
                 check_stopped(error, self.run_folder.path / LAST)
                 kinds = (NonFiniteTraining, ConfigError, CheckpointError)
-                if (cause := error_of_forked(error, *kinds)) is None:
+                cause = error_of_forked(error, *kinds, checkpoint=self._checkpoint())
+                if cause is None:
                     raise
                 raise cause from error
+
+    def _checkpoint(self) -> Path | None:
+        """The run's `last.ckpt` if there is one, and this process has learnt where."""
+        callbacks = self.trainer.checkpoint_callbacks
+        folders = [each.folder for each in callbacks if isinstance(each, RunCheckpoint)]
+        if is_first_process() and self.run_folder is not None:
+            folders.append(self.run_folder.path)
+        lasts = (folder / LAST for folder in folders if folder is not None)
+        return next(filter(Path.exists, lasts), None)
 
 
 def run(verb: str, options: list[str]) -> int:
@@ -170,7 +196,8 @@ def run(verb: str, options: list[str]) -> int:
         say(str(error), verb)
         return 1
     except StoppedBySignal as error:
-        say(str(error), verb)
+        if is_first_process():  # all processes of a run stop together
+            say(str(error), verb)
         return 128 + error.signum
     except OBJECTIONS as error:
         if not raised_by(error, "lightning"):

@@ -13,7 +13,9 @@ from tqdm import tqdm
 from tabicl_linear.errors import DataError
 
 MOST_SHOWN = 10
-"""Column names in a message."""
+"""Columns in a message."""
+MOST_LETTERS = 60
+"""Of a cell, or of a name, in a message."""
 
 _PACKAGE = __name__.partition(".")[0]
 _IS_SILENT = ContextVar("_IS_SILENT", default=False)
@@ -43,19 +45,30 @@ def silenced() -> Iterator[None]:
         _IS_SILENT.reset(token)
 
 
+def brief(value: object) -> str:
+    """A cell or a name as Python writes it, without the middle of a long one.
+
+    Where a quote was left open, one may be all of a file.
+    """
+    shortened = reprlib.Repr()
+    shortened.maxstring = shortened.maxother = MOST_LETTERS
+    return shortened.repr(value)
+
+
 def shown(names: Sequence[Any]) -> str:
-    """The first names, and how many more there are; in quotes if blanks would not be seen."""
-    texts = [str(name) for name in names[:MOST_SHOWN]]
-    plain = [text if text == text.strip() and text.isprintable() else repr(text) for text in texts]
-    first = ", ".join(plain)
-    return first if len(names) <= MOST_SHOWN else f"{first} and {len(names) - MOST_SHOWN} more"
+    """The first names, without quotes where they can be read so; see `listed`."""
+    texts = [str(name) for name in names]
+    are_plain = [
+        text == text.strip() and text.isprintable() and len(text) <= MOST_LETTERS for text in texts
+    ]
+    pairs = zip(texts, are_plain, strict=True)
+    return listed([text if is_plain else brief(text) for text, is_plain in pairs])
 
 
-def shown_cell(value: object) -> str:
-    """A value as Python writes it, without the middle of a long one, as of a quote left open."""
-    brief = reprlib.Repr()
-    brief.maxstring = brief.maxother = 80
-    return brief.repr(value)
+def listed(texts: Sequence[str]) -> str:
+    """The first texts, and how many more there are."""
+    first = ", ".join(texts[:MOST_SHOWN])
+    return first if len(texts) <= MOST_SHOWN else f"{first} and {len(texts) - MOST_SHOWN} more"
 
 
 def check_columns(
@@ -73,10 +86,10 @@ def check_columns(
     Raises:
         DataError: The columns differ; the message lists how.
     """
-    lacking = [repr(name) for name in expected if name not in set(columns)]
-    extra = [repr(name) for name in columns if name not in set(expected)]
-    parts = [f"missing {shown(lacking)}"] if lacking else []
-    parts += [f"unknown {shown(extra)}"] if extra else []
+    lacking = [brief(name) for name in expected if name not in set(columns)]
+    extra = [brief(name) for name in columns if name not in set(expected)]
+    parts = [f"missing {listed(lacking)}"] if lacking else []
+    parts += [f"unknown {listed(extra)}"] if extra else []
     if not parts and len(columns) != len(expected):
         parts = ["a name occurs twice"]
     if parts:

@@ -171,22 +171,18 @@ class OpenMLCache:
         for attempt, pause in enumerate((0.0, *PAUSES)):
             time.sleep(pause)
             with tempfile.TemporaryDirectory(dir=scratch) as client:
-                answer = _answer(
-                    request | {"folder": scratch},
-                    {"OPENML_CACHE_DIR": client}
-                    | (
-                        {"OPENML_SKIP_PARQUET": "true"}
-                        if attempt and attempt == len(PAUSES)
-                        else {}
-                    ),
-                )
+                environment = {"OPENML_CACHE_DIR": client}
+                if attempt and attempt == len(PAUSES):
+                    environment["OPENML_SKIP_PARQUET"] = "true"
+                answer = _answer(request | {"folder": scratch}, environment)
             if "fault" not in answer:
                 return answer
         server = answer.get("server", "the server")
         if answer["silent"]:
             raise OpenMLFault(
                 f"OpenML ({server}) does not answer for {what} ({answer['fault']}): try again "
-                f"later; what has been read stays in {self.folder}, and --offline evaluates that.",
+                f"later, with --offline evaluate what has been read into {self.folder}, or give "
+                "tables of your own, --benchmark folder:PATH.",
                 silent=True,
             )
         raise OpenMLFault(f"OpenML ({server}) has no {what} ({answer['fault']})", silent=False)

@@ -48,10 +48,18 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             write_table(request["table"], folder / FETCHED)
     # Servers fail in every way, and so do the client and its parsers: whatever it is, it is told.
     except Exception as error:
-        text = " ".join(str(error).split())
+        text = " ".join(str(_cause(error)).split())
         reply["fault"] = f"{type(error).__name__}: {text}"[:500]
         reply["silent"] = isinstance(error, SILENT) or "Status code: 5" in text
     return reply
+
+
+def _cause(error: Exception) -> Exception:
+    """Why a server was not reached, where the error only lists the attempts."""
+    inner = error.args[0] if error.args else None
+    if isinstance(inner, urllib3.exceptions.MaxRetryError) and inner.reason is not None:
+        return inner.reason
+    return error
 
 
 def read_suite(number: int) -> dict[int, str]:

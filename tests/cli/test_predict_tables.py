@@ -158,6 +158,43 @@ def test_columns_that_look_like_row_numbers_are_named(files, model, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_comma_at_the_end_of_each_line_makes_no_column(files, model, capsys):
+    rows = "".join(f"{i % 3},{'ab'[i % 2]},,\n" for i in range(40))
+    folder = files(train="x,y,,\n" + rows, test="x,\n0,\n1,\n")
+    assert predict(model, "--quiet") == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "tabicl-linear predict: warning: train.csv: 'Unnamed: 2', 'Unnamed: 3' has neither a name "
+        "nor a value, as if lines ended with a comma; it is left out.",
+        "tabicl-linear predict: warning: test.csv: 'Unnamed: 1' has neither a name nor a value, as "
+        "if lines ended with a comma; it is left out.",
+    ]
+    assert len(pd.read_csv(folder / "out.csv")) == 2
+    assert predict(model, "--quiet", "--drop", "Unnamed: 1", "Unnamed: 2", "Unnamed: 3") == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("option", ["--quiet", "--stream"])
+def test_a_last_row_without_a_value_is_predicted_and_told_of(files, model, capsys, option):
+    folder = files(
+        train="x,z,y\n" + "1,2,a\n2,3,b\n3,3,b\n" * 4,
+        test="x,z\n1,2\n,\n",
+        other="x,z\n,\n1,\n",  # in the middle, and with a value: nothing is told
+    )
+    assert predict(model, "--quiet", option) == 0
+    error = capsys.readouterr().err
+    assert error.count("test.csv: the last row has no value. It is predicted as any other") == 1
+    assert len(pd.read_csv(folder / "out.csv")) == 2
+    assert predict(model, "--quiet", option, test="other.csv") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_pipe_is_to_be_standard_input(files, model, capsys):
+    folder = files(train="x,y\n" + "1,a\n2,b\n" * 4)
+    os.mkfifo(folder / "test.csv")
+    assert predict(model) == 2
+    assert "test.csv is a pipe, which can be read once: give -" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("learnt", "asked", "other"),
     [

@@ -1,8 +1,11 @@
-"""Log lines of a run: after the checks of its options, and none where it ends with an error."""
+"""What a run says: after the checks of its options, and less where it ends with an error."""
 
 import logging
+import os
 
-from tabicl_linear.cli.process import log_lines, show_log_lines
+import pytest
+
+from tabicl_linear.cli.process import log_lines, show_log_lines, stderr_dropped_on
 
 LOGGER = logging.getLogger("tabicl_linear.backends")
 
@@ -21,3 +24,17 @@ def test_lines_are_said_once_everything_is_built(capsys):
         assert capsys.readouterr().err == "by cpp\n"
         LOGGER.info("at once")
         assert capsys.readouterr().err == "at once\n"
+
+
+@pytest.mark.parametrize("kind", [None, KeyError, ValueError])
+def test_standard_error_of_libraries_in_c_is_dropped_on_one_kind_of_error_alone(capfd, kind):
+    try:
+        with stderr_dropped_on(KeyError):
+            os.write(2, b"frame #0\n")
+            assert capfd.readouterr().err == ""
+            if kind is not None:
+                raise kind
+    except (KeyError, ValueError):
+        pass
+    os.write(2, b"after\n")
+    assert capfd.readouterr().err == ("after\n" if kind is KeyError else "frame #0\nafter\n")

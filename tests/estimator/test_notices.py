@@ -12,7 +12,7 @@ from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.learners.chosen_trees import divisions
-from tabicl_linear.estimator.notices import shown, shown_cell, silenced, warn_user
+from tabicl_linear.estimator.notices import brief, shown, silenced, warn_user
 
 
 def table():
@@ -88,10 +88,22 @@ def test_only_the_thread_that_is_silenced_is(recwarn):
 
 def test_names_and_cells_are_shown_in_one_short_line():
     assert shown(["a", "b ", "c\nd"]) == "a, 'b ', 'c\\nd'"
-    assert shown_cell("a\nb") == repr("a\nb")
+    assert brief("a\nb") == repr("a\nb")
     a_file = "'" + "x," * 10_000  # as a quote that is left open makes of the rest of it
-    assert len(shown_cell(a_file)) <= 82
+    assert len(brief(a_file)) <= 62
     column = TablePreprocessor().fit(pd.DataFrame({"a": [1.0, 2.0]}))
     with pytest.raises(DataError) as caught:
         column.transform(pd.DataFrame({"a": [a_file]}))
     assert len(str(caught.value)) < 300
+
+
+def test_of_a_long_name_the_middle_is_left_out():
+    long = "begin" + "x" * 1000 + "end"
+    assert len(shown(["a", long])) < 70
+    assert shown(["a", long]).startswith("a, 'begin")
+    assert shown([long]).endswith("end'")
+    table = pd.DataFrame({"a": [1.0, 2.0], long: [1.0, 2.0]})
+    with pytest.raises(DataError) as caught:
+        TablePreprocessor().fit(table).transform(table[["a"]])
+    assert "'beginxxx" in str(caught.value)
+    assert len(str(caught.value)) < 200

@@ -58,6 +58,15 @@ def test_members_follow_the_rows_unless_they_are_given(add, table, monkeypatch):
         assert len(classifier.ensemble_.views) == expected
 
 
+def test_probabilities_of_members_are_averaged_where_there_are_several(table):
+    x, y = table
+    for members in (2, 1):
+        trees = TabICLLinearClassifier(trees=True, n_estimators=members).fit(x[:160], y[:160])
+        logits = trees.predict_proba(x)
+        probabilities = trees.set_params(average_logits=False).predict_proba(x)
+        assert np.allclose(probabilities, logits, atol=1e-12) == (members == 1)
+
+
 @pytest.mark.parametrize("make", [TabICLLinearClassifier, RandomFeatureRidge])
 def test_files_and_pickles_predict_the_same(make, table, tmp_path):
     x, y = table

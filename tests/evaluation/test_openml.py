@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import time
 from typing import ClassVar
 
@@ -160,6 +161,18 @@ class TestFaults:
         assert files(tmp_path / "cache") == []
         server.faults.clear()
         assert read()[0].fault is None
+
+    def test_without_a_network_one_line_says_why_and_what_else_there_is(self, read, monkeypatch):
+        from tabicl_linear.evaluation import openml_fetch
+
+        with socket.socket() as unanswered:
+            unanswered.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{unanswered.getsockname()[1]}/api"
+            monkeypatch.setattr(openml_fetch.openml.config, "server", url)
+            with pytest.raises(DataError, match=r"Connection refused.*folder:PATH") as caught:
+                read()
+        assert "Max retries" not in str(caught.value)
+        assert "\n" not in str(caught.value)
 
     @pytest.mark.parametrize("path", ["/api", ARFF])
     def test_a_server_that_does_not_answer(self, read, server, tmp_path, path):

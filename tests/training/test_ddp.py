@@ -199,13 +199,29 @@ def tasks(forked, tiny, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_that_hangs_ends_the_others_after_the_limit(tasks):
+def test_a_process_that_hangs_ends_the_others_after_the_limit(tasks, tmp_path):
     """It is stopped, not killed: nothing tells the other one but the time."""
     first, other = tasks("--rank_timeout_minutes", 0.15)
     os.kill(other.pid, signal.SIGSTOP)
     assert first.wait() == 1
     assert not any("Traceback" in line for line in first.said())
     assert "did not answer within --rank_timeout_minutes" in first.said()[-1]
+    assert first.said()[-1].endswith(f"--ckpt_path {tmp_path / 'version_0' / 'last.ckpt'}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_is_alone_at_the_start_says_so_in_one_line(forked, tiny, rank, tmp_path):
+    """It advises no checkpoint, as there is none, and leaves no folder of a run."""
+    port = 20_000 + os.getpid() % 20_000
+    options = (*tiny, *CPU, "--rank_timeout_minutes", 0.03)
+    options += ("--trainer.default_root_dir", tmp_path / "runs")
+    run = forked(fit_as_task, rank, port, *options)
+    assert run.wait() == 1
+    assert run.said()[-1].startswith("tabicl-linear fit: Another process ended, or did not answer")
+    assert run.said()[-1].endswith("end the remaining ones, and start all of them again.")
+    assert not any("frame #" in line for line in run.said())
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
@@ -231,8 +247,8 @@ class TestLaunched:
         last, started = tmp_path / "version_0" / "last.ckpt", tasks()
         os.kill(started[1].pid, signal.SIGTERM)
         assert [task.wait() for task in started] == [143, 143]
-        # Both name the folder that the first one made.
-        assert all(task.said()[-1].endswith(str(last)) for task in started)
+        assert started[0].said()[-1].endswith(str(last))
+        assert not any("Stopped" in line for line in started[1].said())
         assert [path.name for path in tmp_path.iterdir()] == ["version_0"]
         stored = load(last)
         assert stored["provenance"]["processes"] == 2

@@ -1,6 +1,6 @@
 """Columns of categories: a number for each."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,12 +21,18 @@ from tabicl_linear.estimator.columns.category_names import (
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading, unlike_training
 from tabicl_linear.estimator.columns.target_rates import RateColumn, fit_rates
-from tabicl_linear.estimator.notices import shown_cell, warn_user
+from tabicl_linear.estimator.notices import brief, warn_user
 
 UNSEEN = -1
 MAX_CATEGORIES = 256
 FEWEST_KEYS = 20
 """Rows of which each has another category, from which on that is a warning."""
+_KINDS: tuple[tuple[str, Callable[[Any], bool], Callable[[str], bool]], ...] = (
+    ("booleans", dtypes.is_bool_dtype, lambda name: name.lower() in ("true", "false")),
+    ("numbers", dtypes.is_numeric_dtype, lambda name: number_of(name) is not None),
+    ("dates", dtypes.is_datetime64_any_dtype, lambda name: date_of(name) is not None),
+)
+"""What a dtype holds that is not made for categories, and whether a category is text of it."""
 
 
 @dataclass(frozen=True)
@@ -52,42 +58,33 @@ class CategoryColumn:
         codes = looked_up(names, self.codes)
         absent = pd.isna(names)
         unknown = np.isnan(codes) & ~absent
-        self._refuse_other_dtype(cells, names, unknown)
+        if unknown.any():
+            self._refuse_other_kind(cells, names, unknown)
         codes[unknown] = self.other
         if self.missing is not None:
             codes[absent] = self.missing
         return codes
 
-    def _refuse_other_dtype(
+    def _refuse_other_kind(
         self, cells: pd.Series, names: npt.NDArray[Any], unknown: BoolArray
     ) -> None:
-        if not unknown.any():
-            return
-        first = names[unknown][0]
+        """Refuse a column of booleans, numbers or dates in which no category was of that kind."""
         if self.kind == "boolean":
             # The other truth value is merely unseen where training rows have only one.
-            non_booleans = [name for name in names[unknown] if name not in ("False", "True")]
-            if non_booleans:
-                other = f"{shown_cell(non_booleans[0])} here"
+            strange = [name for name in names[unknown] if name not in ("False", "True")]
+            if strange:
                 remedy = "give True, False or a missing value"
-                raise unlike_training(self.name, "booleans", other, remedy)
+                here = f"{brief(strange[0])} here"
+                raise unlike_training(self.name, "booleans", here, remedy)
             return
-        if any(number_of(name) is not None for name in self.codes):
-            return
-        if dtypes.is_bool_dtype(cells.dtype):
-            if any(name.lower() in ("true", "false") for name in self.codes):
-                return
-            holds = "booleans"
-        elif dtypes.is_numeric_dtype(cells.dtype):
-            holds = "numbers"
-        elif dtypes.is_datetime64_any_dtype(cells.dtype):
-            if any(date_of(name) is not None for name in self.codes):
-                return
-            holds = "dates"
-        else:
-            return
-        held = f"categories such as {shown_cell(next(iter(self.codes)))}"
-        raise unlike_training(self.name, held, f"{holds} ({first}) here", "give the categories")
+        for what, is_kind, is_one in _KINDS:
+            if is_kind(cells.dtype):
+                # A category that is a number may be a code of anything.
+                if any(is_one(name) or number_of(name) is not None for name in self.codes):
+                    return
+                training = f"categories such as {brief(next(iter(self.codes)))}"
+                here = f"{what} ({names[unknown][0]}) here"
+                raise unlike_training(self.name, training, here, "give the categories")
 
 
 def fit_categories(
@@ -101,36 +98,48 @@ def fit_categories(
     name = cells.name
     names = category_names(cells, boolean=reading.kind == "boolean")
     counts = pd.Series(names, dtype=object).value_counts()
-    is_missing = bool(pd.isna(names).any())
+    has_gaps = bool(pd.isna(names).any())
     if counts.empty:
         return (DroppedColumn(name, position, EMPTY),)
-    if len(counts) == 1 and not is_missing:
+    if len(counts) == 1 and not has_gaps:
         return (DroppedColumn(name, position, CONSTANT),)
-    if isinstance(cells.dtype, pd.CategoricalDtype):
-        categories = [text_of(value) for value in cells.cat.categories]
-    else:
-        categories = sorted(counts.index, key=place_of)
-    categories = [category for category in categories if category in counts.index]
     rates = () if labels is None else fit_rates(cells, position, labels)
-    other, is_key = UNSEEN, len(categories) == counts.sum() >= FEWEST_KEYS
+    categories, other = _in_order(cells, counts), UNSEEN
+    is_key = len(categories) == counts.sum() >= FEWEST_KEYS
     if is_key:
-        remedy = "drop it, or give what its text is made of as columns"
-        if dtypes.is_numeric_dtype(cells.dtype):
-            remedy = "leave it out of categorical_features"
-        warn_user(
-            f"Column {name!r} has {len(categories)} categories in {len(categories)} rows, another "
-            f"one in each, which says nothing about other rows: {remedy}."
-        )
-    if len(categories) + is_missing > MAX_CATEGORIES:
-        other = MAX_CATEGORIES - 1 - is_missing
+        _warn_of_key(cells, len(categories))
+    if len(categories) + has_gaps > MAX_CATEGORIES:
+        other = MAX_CATEGORIES - 1 - has_gaps
         if not rates and not is_key:
-            warn_user(
-                f"Column {name!r} has {len(categories)} categories in the training rows, in which "
-                f"the classes do not differ as far as can be told; the {other} most frequent are "
-                "kept and the others share one code. Drop the column if it is an identifier."
-            )
+            _warn_of_joined(name, len(categories), other)
         frequent = set(sorted(categories, key=lambda category: -counts[category])[:other])
         categories = [category for category in categories if category in frequent]
     codes = {category: code for code, category in enumerate(categories)}
-    missing = max(other, len(codes) - 1) + 1 if is_missing else None
+    missing = max(other, len(codes) - 1) + 1 if has_gaps else None
     return (CategoryColumn(name, position, reading.kind, codes, other, missing), *rates)
+
+
+def _in_order(cells: pd.Series, counts: pd.Series) -> list[str]:
+    """The categories that occur: in the order of a categorical dtype, else numbers before texts."""
+    if not isinstance(cells.dtype, pd.CategoricalDtype):
+        return sorted(counts.index, key=place_of)
+    texts = map(text_of, cells.cat.categories)
+    return [text for text in texts if text in counts.index]
+
+
+def _warn_of_key(cells: pd.Series, count: int) -> None:
+    remedy = "drop it, or give what its text is made of as columns"
+    if dtypes.is_numeric_dtype(cells.dtype):
+        remedy = "leave it out of categorical_features"
+    warn_user(
+        f"Column {brief(cells.name)} has {count} categories in {count} rows, another one in each, "
+        f"which says nothing about other rows: {remedy}."
+    )
+
+
+def _warn_of_joined(name: Hashable, count: int, most: int) -> None:
+    warn_user(
+        f"Column {brief(name)} has {count} categories in the training rows, in which the classes "
+        f"do not differ as far as can be told; the {most} most frequent are kept and the others "
+        "share one code. Drop the column if it is an identifier."
+    )

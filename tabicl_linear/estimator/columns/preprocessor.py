@@ -18,7 +18,7 @@ from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
-from tabicl_linear.estimator.notices import check_columns, shown, warn_user
+from tabicl_linear.estimator.notices import brief, check_columns, listed, warn_user
 
 OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
 
@@ -200,10 +200,10 @@ class TablePreprocessor:
                 reading = whole_numbers(cells, labels) or PLAIN_NUMBERS
                 advice = OVERRULE if reading.note else advice
             if reading.note:
-                notes.append(f"{name!r} ({reading.note})")
+                notes.append(f"{brief(name)} ({reading.note})")
             readings.append(reading)
         if notes:
-            warn_user(f"Text is read in columns {shown(notes)}.{advice}")
+            warn_user(f"Text is read in columns {listed(notes)}.{advice}")
         return readings
 
     def _are_categorical(self, frame: pd.DataFrame) -> BoolArray:
@@ -228,7 +228,7 @@ class TablePreprocessor:
         for feature in declared:
             position = names.index(feature) if feature in names else feature
             if not isinstance(position, int | np.integer) or not 0 <= position < width:
-                names_or = f"names ({shown(list(map(repr, names)))}) or " if names else ""
+                names_or = f"names ({listed(list(map(brief, names)))}) or " if names else ""
                 raise DataError(
                     f"categorical_features has {feature!r}, which is not a column: give {names_or}"
                     f"positions from 0 to {width - 1}."
@@ -244,11 +244,11 @@ def _warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntAr
         if reading == PLAIN_NUMBERS and (count := ids_among(cells, labels))
     }
     if ids:
-        columns = shown([f"{name!r} ({count:,} different ones)" for name, count in ids.items()])
+        columns = [f"{brief(name)} ({count:,} different ones)" for name, count in ids.items()]
         warn_user(
             "Whole numbers tell more about the classes one by one than by their order, as ids do, "
-            f"in columns {columns} of {len(frame):,} rows, which are read as numbers: if they are "
-            f"ids, give categorical_features={list(ids)!r}."
+            f"in columns {listed(columns)} of {len(frame):,} rows, which are read as numbers: if "
+            f"they are ids, give categorical_features={list(ids)!r}."
         )
 
 

@@ -27,7 +27,7 @@ from tabicl_linear.estimator.columns.text_formats import (
     unit_of,
     written_number,
 )
-from tabicl_linear.estimator.notices import shown_cell, warn_user
+from tabicl_linear.estimator.notices import brief, warn_user
 
 MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
@@ -70,6 +70,13 @@ class Reading(NamedTuple):
 
 PLAIN_NUMBERS = Reading("numeric", "." + NO_UNIT)
 """How numbers of any dtype are read, and text that needs no explanation."""
+DATES = Reading("datetime", ISO)
+_OBJECTS = {
+    "boolean": Reading("boolean"),
+    **dict.fromkeys(("datetime", "datetime64", "date"), DATES),
+    "time": Reading("datetime", TIMES[-1]),
+}
+"""How objects are read that are of one kind, by what pandas calls it."""
 
 
 def read_as(cells: pd.Series) -> Reading:
@@ -79,41 +86,37 @@ def read_as(cells: pd.Series) -> Reading:
         DataError: The column holds durations, periods, intervals, complex numbers or free text; the
             message says what to give instead.
     """
-    dtype, name = cells.dtype, cells.name
+    dtype = cells.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return Reading("categorical")
     if dtypes.is_bool_dtype(dtype):
         return Reading("boolean")
     if dtypes.is_datetime64_any_dtype(dtype):
-        return Reading("datetime", ISO)
+        return DATES
     if isinstance(dtype, pd.PeriodDtype | pd.IntervalDtype) or dtypes.is_complex_dtype(dtype):
-        raise DataError(f"Column {name!r} holds {dtype} values; turn them into numbers or text.")
+        raise _unusable(cells, f"{dtype} values", "turn them into numbers or text")
     if dtypes.is_timedelta64_dtype(dtype):
-        raise DataError(f"Column {name!r} holds durations; give table[{name!r}].dt.total_seconds()")
+        raise _unusable(cells, "durations", "give their .dt.total_seconds()")
     if dtypes.is_numeric_dtype(dtype):
         return PLAIN_NUMBERS
     return _read_objects_as(cells)
 
 
 def _read_objects_as(cells: pd.Series) -> Reading:
+    """What a column of text or of Python's objects holds."""
     present = cells[~missing(cells)]
-    if present.empty:
-        return Reading("categorical")
     content = dtypes.infer_dtype(present, skipna=True)
-    if content == "boolean" or (content.startswith("mixed") and _are_truths(present)):
+    if content in _OBJECTS:
+        return _OBJECTS[content]
+    if content.startswith("mixed") and _are_truths(present):
         return Reading("boolean")
-    if content in ("datetime", "datetime64", "date"):
-        return Reading("datetime", ISO)
-    if content == "time":
-        return Reading("datetime", TIMES[-1])
     if content in ("timedelta", "timedelta64"):
-        raise DataError(f"Column {cells.name!r} holds durations; give them as a number of seconds.")
+        raise _unusable(cells, "durations", "give them as a number of seconds")
     if content in ("period", "interval"):
-        raise DataError(
-            f"Column {cells.name!r} holds {content} values; turn them into numbers or text."
-        )
+        raise _unusable(cells, f"{content} values", "turn them into numbers or text")
     # What stands for a missing number is a category like others if there are no numbers.
-    values = present[~placeholder(present)]
+    is_mark = placeholder(present)
+    values = present[~is_mark]
     if values.empty:
         return Reading("categorical")
     # Each text once: those of a long column are few.
@@ -125,11 +128,10 @@ def _read_objects_as(cells: pd.Series) -> Reading:
             _refuse_free_text(present)
             _warn_of_short_years(values)
         return Reading("categorical")
-    if len(values) < len(present):
-        mark = present[placeholder(present)].iloc[0]
-        notes = filter(None, [reading.note, f"{mark!r} as missing"])
-        return reading._replace(note=", ".join(notes))
-    return reading
+    notes = [reading.note] if reading.note else []
+    if is_mark.any():
+        notes.append(f"{present[is_mark].iloc[0]!r} as missing")
+    return reading._replace(note=", ".join(notes))
 
 
 def _read_as_numbers(values: pd.Series) -> Reading | None:
@@ -151,7 +153,7 @@ def _read_as_dates(values: pd.Series) -> Reading | None:
     are_dates = are(date, values)
     texts = values[~are_dates]
     if texts.empty:
-        return Reading("datetime", ISO)
+        return DATES
     if not are(str, texts).all():
         return None
     text_format = date_format(texts)
@@ -181,8 +183,8 @@ def _warn_of_mixed(values: pd.Series, content: str) -> None:
         )
         if is_mixed and len(others):  # without others, they are amounts in several currencies
             warn_user(
-                f"Column {values.name!r} mixes {what} with other values such as "
-                f"{shown_cell(others.iloc[0])} ({len(others)} of {len(values)} training rows): it "
+                f"Column {brief(values.name)} mixes {what} with other values such as "
+                f"{brief(others.iloc[0])} ({len(others)} of {len(values)} training rows): it "
                 f"is read as categories. Replace those values by NaN if the column {if_it}."
             )
             return
@@ -193,10 +195,10 @@ def _warn_of_short_years(values: pd.Series) -> None:
     text_format = short_year_format(values)
     if text_format is not None:
         warn_user(
-            f"Column {values.name!r} has values such as {values.iloc[0]!r}, which look like dates "
-            "whose year has two digits: it is read as categories. If the column holds dates, write "
-            f"years in full, as by pandas.to_datetime(table[{values.name!r}], "
-            f"format={text_format!r}), or the format that it has."
+            f"Column {brief(values.name)} has values such as {values.iloc[0]!r}, which look like "
+            "dates whose year has two digits: it is read as categories. If the column holds dates, "
+            f"write years in full, as by pandas.to_datetime(column, format={text_format!r}), or "
+            "the format that it has."
         )
 
 
@@ -206,17 +208,22 @@ def _refuse_free_text(present: pd.Series) -> None:
     if len(texts) < MIN_FREE_TEXTS or len(texts) < len(present) / 2 or words < MIN_FREE_WORDS:
         return
     raise DataError(
-        f"Column {present.name!r} holds free text ({len(texts)} different values with {words:.0f} "
-        f"words on average, such as {shown_cell(texts.iloc[0])}): drop it, turn it into numbers "
-        "beforehand (for example with TfidfVectorizer and TruncatedSVD of scikit-learn), or name "
-        "it in categorical_features."
+        f"Column {brief(present.name)} holds free text ({len(texts)} different values with "
+        f"{words:.0f} words on average, such as {brief(texts.iloc[0])}): drop it, turn it into "
+        "numbers beforehand (for example with TfidfVectorizer and TruncatedSVD of scikit-learn), "
+        "or name it in categorical_features."
     )
+
+
+def _unusable(cells: pd.Series, what: str, remedy: str) -> DataError:
+    """What to raise about a column that cannot be read."""
+    return DataError(f"Column {brief(cells.name)} holds {what}; {remedy}.")
 
 
 def unlike_training(name: Hashable, held: str, holds: str, remedy: str) -> DataError:
     """What to raise about a column of other cells than those of the training table."""
     return DataError(
-        f"Column {name!r} held {held} in the training table and holds {holds}; {remedy}."
+        f"Column {brief(name)} held {held} in the training table and holds {holds}; {remedy}."
     )
 
 
@@ -240,7 +247,7 @@ def numbers(cells: pd.Series, text_format: str) -> FloatArray:
             first such value.
     """
     if dtypes.is_complex_dtype(cells.dtype):
-        raise DataError(f"Column {cells.name!r} holds complex numbers; give real numbers.")
+        raise _unusable(cells, "complex numbers", "give real numbers")
     absent = missing(cells)
     if not absent.all() and _holds_dates(cells):
         other = f"dates here ({cells[~absent].iloc[0]})"
@@ -254,7 +261,7 @@ def numbers(cells: pd.Series, text_format: str) -> FloatArray:
         if wrong.any():
             wrong &= ~placeholder(cells)
         if wrong.any():
-            other = f"{shown_cell(cells[wrong].iloc[0])} here"
+            other = f"{brief(cells[wrong].iloc[0])} here"
             raise unlike_training(cells.name, "numbers", other, "give numbers or missing values")
         if unit := text_format[1:]:
             is_number = ~np.isnan(values)
@@ -271,7 +278,7 @@ def _refuse_other_unit(cells: pd.Series, unit: str) -> None:
     of_training = "without a unit" if unit == NO_UNIT else f"in {unit}"
     for value in cells:
         if isinstance(value, str) and unit_of(value) not in fitting:
-            other = f"{shown_cell(value)} here"
+            other = f"{brief(value)} here"
             raise unlike_training(cells.name, f"numbers {of_training}", other, "convert it")
 
 
@@ -285,30 +292,39 @@ def stamps(cells: pd.Series, text_format: str) -> pd.Series:
     if isinstance(cells.dtype, pd.CategoricalDtype):
         cells = cells.astype(object)  # of dates or of text: what the categories are
     try:
-        if _holds_dates(cells):
-            if text_format in TIMES and cells.notna().any():
-                other = f"dates here ({cells.dropna().iloc[0]})"
-                raise unlike_training(name, "times of day", other, f"give table[{name!r}].dt.time")
-            times = pd.to_datetime(cells, utc=True)
-        else:
-            texts = cells.astype(object)
-            absent = missing(cells) | placeholder(texts)
-            times = read_dates(texts.where(are(str, texts) & ~absent), text_format)
-            if text_format in TIMES:
-                times = times.fillna(_times_of_day(texts))
-            else:
-                dates = texts.where(are(date, texts) & ~absent)
-                times = times.fillna(pd.to_datetime(dates, utc=True).dt.as_unit("us"))
-            wrong = times.isna().to_numpy() & ~absent
-            if wrong.any():
-                like = "" if text_format == ISO else f", as text in the format {text_format}"
-                other = f"no dates here ({shown_cell(texts[wrong].iloc[0])})"
-                raise unlike_training(name, "dates", other, f"give dates{like}")
+        times = (_of_dates if _holds_dates(cells) else _of_texts)(cells, text_format)
         return times.dt.tz_localize(None).dt.as_unit("us")
+    except DataError:
+        raise
     except (ValueError, OverflowError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"Column {name!r} holds dates that pandas cannot read: {error}.") from error
+        raise DataError(
+            f"Column {brief(name)} holds dates that pandas cannot read: {error}."
+        ) from error
+
+
+def _of_dates(cells: pd.Series, text_format: str) -> pd.Series:
+    if text_format in TIMES and cells.notna().any():
+        other = f"dates here ({cells.dropna().iloc[0]})"
+        raise unlike_training(cells.name, "times of day", other, "give their .dt.time")
+    return pd.to_datetime(cells, utc=True)
+
+
+def _of_texts(cells: pd.Series, text_format: str) -> pd.Series:
+    """Time stamps of text in one format, with or without objects of Python among it."""
+    objects = cells.astype(object)
+    absent = missing(cells) | placeholder(objects)
+    times = read_dates(objects.where(are(str, objects) & ~absent), text_format)
+    if text_format in TIMES:
+        times = times.fillna(_times_of_day(objects))
+    else:
+        dates = objects.where(are(date, objects) & ~absent)
+        times = times.fillna(pd.to_datetime(dates, utc=True).dt.as_unit("us"))
+    wrong = times.isna().to_numpy() & ~absent
+    if wrong.any():
+        like = "" if text_format == ISO else f", as text in the format {text_format}"
+        other = f"no dates here ({brief(objects[wrong].iloc[0])})"
+        raise unlike_training(cells.name, "dates", other, f"give dates{like}")
+    return times
 
 
 def _times_of_day(cells: pd.Series) -> pd.Series:
@@ -332,7 +348,7 @@ def _parsed(cells: pd.Series, decimal: str) -> FloatArray:
     objects = cells.astype(object)
     numbers = pd.to_numeric(objects, errors="coerce")
     if dtypes.is_complex_dtype(numbers.dtype):
-        raise DataError(f"Column {cells.name!r} holds complex numbers; give real numbers.")
+        raise _unusable(cells, "complex numbers", "give real numbers")
     values = numbers.to_numpy(dtype=np.float64, copy=True)
     if decimal:
         # "1.234" means another number where the comma is the decimal sign.

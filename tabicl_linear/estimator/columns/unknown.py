@@ -12,7 +12,7 @@ from tabicl_linear.estimator.columns.category_names import category_names, looke
 from tabicl_linear.estimator.columns.counted_rates import MOST_COUNTED, CountedRateColumn
 from tabicl_linear.estimator.columns.preprocessor import Column, Table, TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import MAX_RATES, RateColumn
-from tabicl_linear.estimator.notices import shown, warn_user
+from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 FEWEST_CELLS = 10
 """Present cells of a column, from which on it is worth a warning that none is known."""
@@ -48,10 +48,10 @@ def warn_of_unknown(
         is_unknown = np.isnan(looked_up(present, dict.fromkeys(categories, 0.0)))
         if chance <= MOST_CHANCE and is_unknown.all():
             nearest = get_close_matches(present[0], list(categories), n=1, cutoff=0.0)[0]
-            unknown.append(f"{column.name!r} ({present[0]!r} here, {nearest!r} in training)")
+            unknown.append(f"{brief(column.name)} ({present[0]!r} here, {nearest!r} in training)")
     if unknown:
         warn_user(
-            f"No value is known from the training table in columns {shown(unknown)}: all count as "
+            f"No value is known from the training table in columns {listed(unknown)}: all count as "
             "one unknown category. Write them as they were written in training."
         )
 

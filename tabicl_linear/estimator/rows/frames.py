@@ -14,6 +14,7 @@ from pandas.api.types import is_scalar
 
 from tabicl_linear.errors import DataError, one_line
 from tabicl_linear.estimator.columns.category_names import place_of, text_of
+from tabicl_linear.estimator.notices import brief
 
 CONVERTED = ("polars", "pyarrow")
 """Libraries whose frames and columns are converted; polars is not imported for it."""
@@ -59,7 +60,8 @@ def from_other_library(values: Any) -> Any:
         if kind.__name__ == "DataFrame":
             options = {"use_pyarrow_extension_array": True}
             parts = {
-                part.name: _converted(part, f"Column {part.name!r}", options) for part in values
+                part.name: _converted(part, f"Column {brief(part.name)}", options)
+                for part in values
             }
             return computable(pd.DataFrame(parts))
         if kind.__name__ in ("Table", "RecordBatch"):
@@ -118,7 +120,7 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     """
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
-        raise DataError(f"Column name {twice[0]!r} occurs more than once; rename the columns.")
+        raise DataError(f"Column name {brief(twice[0])} occurs more than once; rename the columns.")
     for place, name in enumerate(frame.columns):
         if is_scalar(name) and pd.isna(name):  # as it may not equal itself
             raise DataError(f"The column in place {place} has no name ({name}); give it one.")
@@ -158,7 +160,7 @@ def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
     try:
         return values.to_pandas().set_axis(cells.index)
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise _unreadable(f"Column {name!r} ({values.type})", error) from error
+        raise _unreadable(f"Column {brief(name)} ({values.type})", error) from error
 
 
 def _is_number(kind: pa.DataType) -> bool:

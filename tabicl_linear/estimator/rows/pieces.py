@@ -12,6 +12,7 @@ import pandas as pd
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import Table, in_order
+from tabicl_linear.estimator.notices import brief
 from tabicl_linear.estimator.rows.frames import computable
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
 from tabicl_linear.estimator.rows.labels import checked_labels
@@ -112,7 +113,7 @@ def rows_of_file(path: Path, target: Any) -> tuple[Pieces, npt.NDArray[Any], int
         raise no_rows(file.name)
     names = [name for name in file.columns if name != target]
     if not names:
-        raise DataError(f"{path} has no column besides the target {target!r}; add some.")
+        raise DataError(f"{path} has no column besides the target {brief(target)}; add some.")
     classes, codes = np.unique(checked_labels(column), return_inverse=True)
 
     def pieces() -> Pieces:
@@ -191,7 +192,8 @@ def _common_order(name: Hashable, dtypes: list[pd.CategoricalDtype]) -> list[Has
     # Without a piece that says which of two neighbours is lower, the order would be a guess.
     if not categories or any(lower not in below[higher] for lower, higher in pairwise(categories)):
         raise DataError(
-            f"Column {name!r} holds ordered categories, and pieces do not agree on their order, or "
-            "leave it open; give all pieces the same pandas.CategoricalDtype with all categories."
+            f"Column {brief(name)} holds ordered categories, and pieces do not agree on their "
+            "order, or leave it open; give all pieces the same pandas.CategoricalDtype with all "
+            "categories."
         )
     return categories

@@ -18,7 +18,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError, one_line
-from tabicl_linear.estimator.notices import shown
+from tabicl_linear.estimator.notices import brief, shown
 from tabicl_linear.estimator.rows.text_cells import TextCells, TextFormat
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class TableFile:
         twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if twice:
             raise DataError(
-                f"{self.name}: column name {twice[0]!r} occurs more than once; rename it."
+                f"{self.name}: column name {brief(twice[0])} occurs more than once; rename it."
             )
 
     def _opened(self, text: TextFormat) -> "TextCells | ParquetCells":
@@ -86,7 +86,7 @@ class TableFile:
         """Raise `DataError` if there is no such column."""
         if name not in self.columns:
             raise DataError(
-                f"{self.name} has no column {name!r}; its columns (commas separate them) are "
+                f"{self.name} has no column {brief(name)}; its columns (commas separate them) are "
                 f"{shown(self.columns)}. Name one of them{'' if self.is_typed else _OR_COMMAS}."
             )
 
@@ -188,6 +188,10 @@ def check_readable(path: Path) -> None:
         return
     if path.is_dir():
         raise DataError(f"{path} is a folder; give a CSV, TSV or Parquet file.")
+    if path.is_fifo():
+        raise DataError(
+            f"{path} is a pipe, which can be read once: give - in its place, and < {path}."
+        )
     if not path.is_file():
         raise DataError(f"{path}: no such file.")
     suffix_of(path)
@@ -223,7 +227,7 @@ def check_present(labels: "pd.Series[Any]", name: str) -> None:
     absent = int(labels.isna().sum())
     if absent:
         raise DataError(
-            f"Target column {labels.name!r} of {name} is missing in {absent} of {len(labels)} "
+            f"Target column {brief(labels.name)} of {name} is missing in {absent} of {len(labels)} "
             "rows; remove those rows."
         )
 
