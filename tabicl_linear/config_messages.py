@@ -24,6 +24,9 @@ BAD_INPUT = (ValueError, TypeError, KeyError, ImportError, OSError, Misconfigura
 OBJECTIONS = (*BAD_INPUT, RuntimeError)
 """The same for Lightning, whose own code raises RuntimeError for some of them."""
 
+DUMPER = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
+"""The quick one, which the wheels of PyYAML have."""
+
 HELP = (
     "`tabicl-linear fit --help-all` lists all keys, "
     "`--model.mixer.help=CLASS_PATH` those of a class"
@@ -79,7 +82,7 @@ class OneLineParser(LightningArgumentParser):
     def parse_string(self, content: str, path: str = "", *args: Any, **kwargs: Any) -> Namespace:
         """Parse a config; that of a file includes its overlays."""
         if path:  # jsonargparse works in the folder of the file here
-            content = yaml.safe_dump(expanded(Path(path).resolve()))
+            content = yaml.dump(expanded(Path(path).resolve()), Dumper=DUMPER)
         return super().parse_string(content, path, *args, **kwargs)
 
     def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:

@@ -12,6 +12,8 @@ import yaml
 from tabicl_linear.errors import ConfigError
 
 KEY = "overlays"
+MOST_QUICK = 8192
+"""Characters that PyYAML's quick reader is given: ten thousands of brackets would crash it."""
 Tree = dict[str, Any]
 
 
@@ -63,10 +65,24 @@ def laid_over(below: Tree, above: Tree) -> Tree:
     return whole
 
 
+def loaded(text: str) -> Any:
+    """What YAML says, as `yaml.safe_load`, in a tenth of its time.
+
+    Raises:
+        yaml.YAMLError: It is none; the message is that of `yaml.safe_load`.
+    """
+    if yaml.__with_libyaml__ and len(text) <= MOST_QUICK:
+        try:
+            return yaml.load(text, Loader=yaml.CSafeLoader)  # safe, as its name says
+        except (yaml.YAMLError, UnicodeEncodeError):  # whose messages quote nothing of the text
+            pass
+    return yaml.safe_load(text)
+
+
 def _read(path: Path, above: tuple[Path, ...]) -> Tree:
     named_by = f", an overlay of {above[-1].name}" if above else ""
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = loaded(path.read_text(encoding="utf-8"))
     except OSError as error:
         remedy = "name it without .yaml" if above else "give the path of a YAML file"
         raise ConfigError(f"--config {path}{named_by}: no such file; {remedy}.") from error

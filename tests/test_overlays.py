@@ -6,7 +6,7 @@ from command_line import CONFIGS
 
 from tabicl_linear import build_task
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.overlays import expanded, laid_over
+from tabicl_linear.overlays import expanded, laid_over, loaded
 
 MADE = sorted(p for p in CONFIGS.rglob("*.yaml") if "overlays" in yaml.safe_load(p.read_text()))
 
@@ -118,3 +118,26 @@ def test_a_file_that_contains_itself_is_refused(write, text):
 
 def test_an_alias_elsewhere_is_none_of_that(write):
     assert expanded(write(root="{a: &a {x: 1}, b: *a, c: [*a, *a]}"))["c"] == [{"x": 1}, {"x": 1}]
+
+
+def test_the_quick_reader_reads_as_pyyaml_s_own():
+    texts = [path.read_text() for path in CONFIGS.rglob("*.yaml")]
+    assert len(texts) > 40
+    for text in (*texts, "a: 1e-5\nb: 2020-01-01\nc: ~\nd: [yes, 0x1f, 1_000, .inf]"):
+        assert repr(loaded(text)) == repr(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["{a: [1", "\ta: 1", "a: \x07", "a: \udc80", "a: !!python/name:os.system"]
+)
+def test_what_is_refused_is_refused_in_its_words(text):
+    with pytest.raises(yaml.YAMLError) as expected:
+        yaml.safe_load(text)
+    with pytest.raises(yaml.YAMLError) as error:
+        loaded(text)
+    assert str(error.value) == str(expected.value)
+
+
+def test_a_hundred_thousand_brackets_do_not_end_the_process():
+    with pytest.raises(RecursionError):
+        loaded(100_000 * "[")

@@ -10,7 +10,7 @@ import time
 import pytest
 from command_line import UNSEEN
 
-from tabicl_linear.__main__ import main
+from tabicl_linear.__main__ import main, run
 from tabicl_linear.callbacks import run_checkpoint
 from tabicl_linear.callbacks.run_checkpoint import RunCheckpoint
 from tabicl_linear.errors import ConfigError
@@ -19,38 +19,59 @@ from tabicl_linear.training.task import InContextTask
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_signal_closes_the_window_and_leaves_its_checkpoint(load, tiny, tmp_path, name):
-    """To the whole process group, as Ctrl-C and schedulers send it, with workers and a window of 7.
+SIGNALLED = ["--trainer.max_steps", "100000", "--trainer.val_check_interval", "100000"]
+SIGNALLED += ["--checkpoint.every_n_steps", "1000", "--data.num_workers", "1"]
+SIGNALLED += ["--trainer.accumulate_grad_batches", "7"]
+"""With workers and a window of 7; the first checkpoint of its own would come at step 1000."""
 
-    The first checkpoint of its own would come at step 1000.
-    """
-    command = [sys.executable, "-m", "tabicl_linear", "fit", *tiny]
-    command += ["--trainer.default_root_dir", str(tmp_path), "--trainer.max_steps", "100000"]
-    command += ["--checkpoint.every_n_steps", "1000", "--trainer.val_check_interval", "100000"]
-    command += ["--data.num_workers", "1", "--trainer.accumulate_grad_batches", "7"]
+
+def test_a_signal_closes_the_window_and_leaves_its_checkpoint(load, tiny, tmp_path):
+    """To the whole process group, as schedulers send it; of a process from its first line on."""
+    command = [sys.executable, "-m", "tabicl_linear", "fit", *tiny, *SIGNALLED]
     process = subprocess.Popen(
-        command,
+        [*command, "--trainer.default_root_dir", str(tmp_path)],
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
     )
-    metrics = tmp_path / "version_0" / "metrics.csv"
-    while not (metrics.exists() and metrics.read_text().count("\n") > 2):
+    while not _has_rows(tmp_path):
         assert process.poll() is None
         time.sleep(0.01)
-    os.killpg(process.pid, getattr(signal, name))
+    os.killpg(process.pid, signal.SIGTERM)
     error = process.communicate(timeout=60)[1]
-    assert process.returncode == {"SIGTERM": 143, "SIGINT": 130}[name]
-    checkpoint = load(tmp_path / "version_0" / "last.ckpt")
+    assert process.returncode == 143
+    _check_stopped("SIGTERM", error.splitlines(), load, tmp_path)
+
+
+def test_so_does_ctrl_c(forked, load, tiny, tmp_path):
+    root = ("--trainer.default_root_dir", tmp_path)
+    process = forked(command_line, "fit", *tiny, *SIGNALLED, *root)
+    process.wait_until(lambda: _has_rows(tmp_path))
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait() == 130
+    _check_stopped("SIGINT", process.said(), load, tmp_path)
+
+
+def command_line(arguments):
+    """The command in a process of its own, which it ends."""
+    sys.argv[1:] = arguments
+    run()
+
+
+def _has_rows(root):
+    metrics = root / "version_0" / "metrics.csv"
+    return metrics.exists() and metrics.read_text().count("\n") > 2
+
+
+def _check_stopped(name, said, load, root):
+    checkpoint = load(root / "version_0" / "last.ckpt")
     step = checkpoint["global_step"]
     assert 0 < step < 1000
     assert checkpoint["PriorDataModule"]["next_index"] == 7 * step
-    last_line = error.splitlines()[-1]
-    assert last_line.startswith(f"tabicl-linear fit: Stopped by {name} after step {step}; resume")
-    assert "Traceback" not in error
-    assert not list(tmp_path.rglob("*.partial"))
+    assert said[-1].startswith(f"tabicl-linear fit: Stopped by {name} after step {step}; resume")
+    assert not any("Traceback" in line for line in said)
+    assert not list(root.rglob("*.partial"))
 
 
 @pytest.mark.parametrize(("interval", "seen", "step"), [(4, 1, 2), (5, 9, 3)])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from command_line import CONFIGS, UNSEEN
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
@@ -161,12 +162,19 @@ def test_a_signal_to_the_process_that_has_forked_the_others_stops_all(forked, ti
     )
 
 
-def launch(*options, root, launcher=(sys.executable,)):
-    """`tabicl-linear fit` by a launcher, to its end; its standard error shows where it failed."""
-    command = [*launcher, "-m", "tabicl_linear", "fit", *map(str, options)]
-    command += ["--trainer.default_root_dir", str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr
+def fit_by_torchrun(arguments):
+    """`tabicl-linear fit` in two processes of torchrun's launcher, which are forked.
+
+    `torchrun` itself would start three interpreters; the launcher sets the same environment.
+    """
+    here = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "start_method": "fork"}
+    return max(elastic_launch(LaunchConfig(1, 1, 2, **here), fit_of_torchrun)(arguments).values())
+
+
+def fit_of_torchrun(arguments):
+    # As in `fit_as_task`.
+    rank_zero_only.rank = int(os.environ["RANK"])
+    return main(["fit", *arguments])
 
 
 def fit_as_task(arguments):
@@ -230,13 +238,16 @@ class TestLaunched:
 
     def test_by_lightning(self, load, tiny, whole, tmp_path):
         pair = ("--trainer.devices", 2, "--trainer.strategy", "ddp")
-        launch(*tiny, *CPU, *pair, *KEPT, root=tmp_path)
+        command = [sys.executable, "-m", "tabicl_linear", "fit", *tiny, *CPU, *pair, *KEPT]
+        command += ["--trainer.default_root_dir", tmp_path]
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=180)
+        assert done.returncode == 0, done.stderr
         assert_same(load(whole / "last.ckpt"), load(tmp_path / "version_0" / "last.ckpt"))
 
-    def test_by_torchrun_without_flags(self, load, tiny, whole, tmp_path):
-        torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
-        launcher = (*torchrun, "--nproc-per-node", "2")
-        launch(*tiny, *CPU, *KEPT, root=tmp_path, launcher=launcher)
+    def test_by_torchrun_without_flags(self, forked, load, tiny, whole, tmp_path):
+        root = ("--trainer.default_root_dir", tmp_path)
+        launcher = forked(fit_by_torchrun, *tiny, *CPU, *KEPT, *root)
+        assert launcher.wait() == 0, launcher.said()
         assert [path.name for path in tmp_path.iterdir()] == ["version_0"]
         assert_same(load(whole / "last.ckpt"), load(tmp_path / "version_0" / "last.ckpt"))
 
