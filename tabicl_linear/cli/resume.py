@@ -24,7 +24,7 @@ from tabicl_linear.training.after_step import AfterStep
 
 NETWORK = ("model.architecture", "model.mixer", "model.readout", "model.strategy")
 MAY_CHANGE = tuple(f"model.architecture.ridge_inputs.{name}" for name in ("dropout", "calibration"))
-"""Parts of the network's description that no parameter depends on: trained on, it adapts."""
+"""Options of the network on which no parameter depends, and to which further training adapts."""
 SECTIONS = ("model", "data", "trainer", "seed_everything")
 GIVEN_ANEW = ("config", "ckpt_path", "weights_only", "trust_code")
 """Options that a run never inherits from another."""

@@ -57,7 +57,7 @@ class Evidence:
         fraction, most = choices.COMPARED_FRACTION, choices.MAX_COMPARED
         held_out = held_out_rows(codes, plan.seed, fraction=fraction, most=most)
         fewer = math.ceil(np.count_nonzero(~held_out) / longest)
-        if fewer == 1:  # the rest is no long table
+        if fewer == 1:  # without the rows held out, one context is long enough
             return FULL
         full = self._losses(learner, self.table, held_out)
         if full is None:
@@ -107,6 +107,6 @@ class Evidence:
                 if self.plan.refine:
                     members, _ = refined(members, rows, self.plan)
                 queries = columns.transform(table[held_out])
-            except DataError:  # of columns that hold their only other values in these few rows
+            except DataError:  # where columns vary in the rows held out alone
                 return None
         return members.scores(queries, lambda member_logits: member_logits, self.plan)

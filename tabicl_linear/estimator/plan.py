@@ -118,7 +118,7 @@ class Plan:
             DataError: Memory ran out twice.
         """
         rows = rows_that_fit(self.device) if self.rows_per_batch is None else self.rows_per_batch
-        # To be refined, each member is fitted alone: each stops, and keeps its start, on its own.
+        # States that are refined are fitted one member at a time: each stops early on its own.
         every = len(matrix) * (1 if self.refine else self.num_members)
         what = f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns"
         return retried_smaller(compute, min(rows, every, most), what=what, device=self.device)

@@ -27,9 +27,9 @@ from tabicl_linear.estimator.columns.scales import (
 CLIP = 100.0
 """Largest z-score."""
 MIN_MISSING = 0.05
-"""Share of missing values from which a column of its own always says where they are."""
+"""Share of missing values from which on another column always says where they are."""
 SIGNIFICANCE = 0.01
-"""Chance of such a column where fewer values are missing and the classes do not differ."""
+"""Of the test by which fewer missing values get such a column: its chance if they say nothing."""
 
 Part: TypeAlias = Literal["days", "year", "month", "weekday", "hour"]
 
