@@ -66,24 +66,24 @@ def check(key: str, value: Any, allowed: Allowed, depth: int = DEPTH) -> None:
     if type(value) in PLAIN:
         return
     takes_classes = bool(allowed.bases or allowed.named)
-    if depth and type(value) in (list, tuple):
+    if type(value) is str:
+        if allowed.texts is not None and re.fullmatch(allowed.texts, value):
+            return
+        if not takes_classes:
+            raise refused(key, value)
+        _check_class(key, {"class_path": value}, allowed, depth)
+    elif depth and type(value) in (list, tuple):
         for position, item in enumerate(value):
             check(f"{key}.{position}", item, allowed, depth - 1)
     elif depth and type(value) is dict and all(type(name) in (str, int) for name in value):
         if takes_classes and "class_path" in value:
             _check_class(key, value, allowed, depth)
-        elif allowed.fields is not None:
-            for name, item in value.items():
-                check(f"{key}.{name}", item, allowed.fields.get(name, Allowed()), depth - 1)
-        elif allowed.mapping:
-            for name, item in value.items():
-                check(f"{key}.{name}", item, allowed, depth - 1)
-        else:
+            return
+        if allowed.fields is None and not allowed.mapping:
             raise refused(key, value)
-    elif type(value) is str and allowed.texts is not None and re.fullmatch(allowed.texts, value):
-        return
-    elif type(value) is str and takes_classes:
-        _check_class(key, {"class_path": value}, allowed, depth)
+        for name, item in value.items():
+            below = allowed if allowed.fields is None else allowed.fields.get(name, Allowed())
+            check(f"{key}.{name}", item, below, depth - 1)
     else:
         raise refused(key, value)
 

@@ -55,11 +55,11 @@ def error_of_forked(
     *kinds: type[Exception],
     checkpoint: Path | None,
 ) -> Exception | None:
-    """Why a process ended that the first one had forked, which knows it as text alone.
+    """Why a forked process ended, of which the first process has the text alone.
 
-    The text ends with the line of the error, after a traceback, or is a line on a signal. Returns
-    an error of one of the kinds, made from one text, or `LostProcess`, which names the checkpoint
-    of the run; None if it was another.
+    The text ends with the line of the error, after a traceback, or is a line about a signal. The
+    result is an error of one of `kinds`, which are made from one text, or a `LostProcess`, which
+    names the checkpoint of the run; None for any other error.
     """
     line = str(error).strip().rpartition("\n")[2]
     name, _, text = line.partition(": ")

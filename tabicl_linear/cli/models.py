@@ -55,7 +55,7 @@ def _row(name: str, run: Run, folder: Path) -> list[str]:
 
 
 def state_bytes(model: "InContextModel") -> str:
-    """Bytes of a fitted state for one dataset; for layers, per token or cell if they grow."""
+    """Bytes of a fitted state for one dataset; of layers that grow, those of a token or a cell."""
     import torch
 
     from tabicl_linear.kernels.state import num_bytes

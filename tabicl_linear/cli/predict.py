@@ -77,25 +77,27 @@ def _at_once(options: argparse.Namespace) -> str:
 
 def _in_pieces(options: argparse.Namespace) -> str:
     """Read tables, and write predictions, in pieces."""
-    from tabicl_linear.cli.predict_tables import warn_of_blank_end, with_predictions
+    from tabicl_linear.cli.predict_tables import (
+        feature_names,
+        summary,
+        warn_of_blank_end,
+        with_predictions,
+    )
     from tabicl_linear.cli.table_output import check_writable, table_writer
-    from tabicl_linear.estimator.notices import check_columns, progress_bar
+    from tabicl_linear.estimator.notices import progress_bar
     from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
 
     _check_streamable(options, "--stream")
     check_writable(options.output, (options.train, options.test))
     train, test = TableFile(options.train), TableFile(options.test)
-    target = options.target
-    train.require(target)
-    features, names = ([name for name in file.columns if name != target] for file in (train, test))
-    check_columns(names, features, whose=train.name, these=f"The columns of {test.name}")
+    names = feature_names(train, options.target, test.columns, test.name)
     num_rows = test.num_rows()
     if num_rows == 0:
         raise no_rows(test.name)
     classifier = _classifier(options)
-    classifier.fit(train.path, target)
+    classifier.fit(train.path, options.target)
     classifier.verbose = 0  # one bar for all pieces instead of one for each
-    label_type = train.labels(target).dtype
+    label_type = train.labels(options.target).dtype
     with (
         table_writer(options.output) as write,
         progress_bar("predict", num_rows, not options.quiet) as bar,
@@ -105,10 +107,7 @@ def _in_pieces(options: argparse.Namespace) -> str:
             write(with_predictions(piece[[]], classifier.classes_, probabilities, label_type))
             bar.update(len(piece))
     warn_of_blank_end(piece, test.name)
-    return (
-        f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
-        f"{len(classifier.classes_)} classes; wrote {options.output}: {num_rows} rows"
-    )
+    return summary(options, classifier, num_rows)
 
 
 def _on_cluster(options: argparse.Namespace) -> str:

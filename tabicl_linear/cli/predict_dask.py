@@ -15,10 +15,9 @@ from tqdm import tqdm
 from tabicl_linear._version import __version__
 from tabicl_linear.cli.extras import DASK, require
 from tabicl_linear.cli.outputs import writing_to
-from tabicl_linear.cli.predict_tables import with_predictions
+from tabicl_linear.cli.predict_tables import feature_names, summary, with_predictions
 from tabicl_linear.cli.table_output import write_table
 from tabicl_linear.errors import ConfigError, DataError, one_line
-from tabicl_linear.estimator.notices import check_columns
 from tabicl_linear.estimator.partitions import broadcast
 from tabicl_linear.estimator.rows.frames import WITH_GAPS
 from tabicl_linear.estimator.rows.table_file import PARQUET, TableFile
@@ -70,7 +69,6 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
     from dask import dataframe
 
     train = TableFile(options.train)
-    train.require(options.target)
     try:
         table = dataframe.read_parquet(
             options.test.resolve(), arrow_to_pandas={"types_mapper": WITH_GAPS.get}
@@ -79,9 +77,7 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
         raise DataError(
             f"{options.test} is not readable as Parquet ({one_line(error)})."
         ) from error
-    names = [name for name in table.columns if name != options.target]
-    features = [name for name in train.columns if name != options.target]
-    check_columns(names, features, whose=train.name, these=f"The columns of {options.test}")
+    names = feature_names(train, options.target, table.columns, str(options.test))
     with (
         _cluster(options.dask) as client,
         writing_to(options.output),
@@ -93,11 +89,7 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
         rows = _score(client, parts, classifier, label_type, folder, show=not options.quiet)
         if rows == 0:
             raise DataError(f"{options.test} has no rows; give at least one.")
-    return (
-        f"read {options.train}: {classifier.n_samples_seen_} rows, {len(names)} columns, "
-        f"{len(classifier.classes_)} classes; wrote {options.output}: {rows} rows in "
-        f"{len(parts)} parts"
-    )
+    return f"{summary(options, classifier, rows)} in {len(parts)} parts"
 
 
 def write_part(

@@ -1,9 +1,10 @@
 """The tables of `tabicl-linear predict`: read, and checked against each other."""
 
+import argparse
 import re
 import warnings
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ from tabicl_linear.estimator.columns.text_formats import ISO, date_format, place
 from tabicl_linear.estimator.notices import brief, check_columns, listed, shown, warn_user
 from tabicl_linear.estimator.rows.labels import checked_labels, typed_labels
 from tabicl_linear.estimator.rows.table_file import TableFile, check_present, is_text
+
+if TYPE_CHECKING:
+    from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 
 UNNAMED = re.compile(r"Unnamed: \d+")
 """What a column without a name is called, by its place."""
@@ -121,6 +125,30 @@ def _check_features(
         whose=train_file.name,
         these=f"The columns of {test_file.name}",
         hint=", or leave some out by --drop or --id-columns",
+    )
+
+
+def feature_names(train: TableFile, target: str, columns: Iterable[str], name: str) -> list[str]:
+    """Columns of a table to predict, but for a target; `name` is what messages call the table.
+
+    Raises:
+        DataError: They are not those of TRAIN, or TRAIN has no target.
+    """
+    train.require(target)
+    names, features = (
+        [each for each in every if each != target] for every in (columns, train.columns)
+    )
+    check_columns(names, features, whose=train.name, these=f"The columns of {name}")
+    return names
+
+
+def summary(
+    options: argparse.Namespace, classifier: "TabICLLinearClassifier", num_rows: int
+) -> str:
+    """What was read, in pieces, and how many rows were written."""
+    return (
+        f"read {options.train}: {classifier.n_samples_seen_} rows, {classifier.n_features_in_} "
+        f"columns, {len(classifier.classes_)} classes; wrote {options.output}: {num_rows} rows"
     )
 
 

@@ -36,7 +36,7 @@ def raise_stopped(signum: int, frame: FrameType | None) -> None:
 
 
 def check_stopped(error: Exception, checkpoint: Path) -> None:
-    """Raise `StoppedBySignal` if that is how a forked process ended, of which it says its code."""
+    """Raise `StoppedBySignal` if a forked process has ended with the exit code of a signal."""
     codes = {128 + signum: signum for signum in STOP_SIGNALS}
     if isinstance(error, ProcessExitedException) and error.exit_code in codes:
         signum = codes[error.exit_code]

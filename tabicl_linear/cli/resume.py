@@ -24,7 +24,7 @@ from tabicl_linear.training.after_step import AfterStep
 
 NETWORK = ("model.architecture", "model.mixer", "model.readout", "model.strategy")
 MAY_CHANGE = tuple(f"model.architecture.ridge_inputs.{name}" for name in ("dropout", "calibration"))
-"""Parts of the network's description that no parameter depends on: trained on, it adapts."""
+"""Options of the network on which no parameter depends, and to which further training adapts."""
 SECTIONS = ("model", "data", "trainer", "seed_everything")
 GIVEN_ANEW = ("config", "ckpt_path", "weights_only", "trust_code")
 """Options that a run never inherits from another."""
@@ -136,39 +136,44 @@ class Resume(NamedTuple):
                 accumulation window.
         """
         changes = list(self.changes(config))
+        self._check_network(changes)
+        if training:
+            self._check_training(config, {key for key, _, _ in changes})
+
+    def _check_network(self, changes: Sequence[tuple[str, Any, Any]]) -> None:
         for key, stored, given in changes:
-            linked = key in LIMITS and self._sizes_the_network(key)
-            if linked or (key.startswith(NETWORK) and key not in MAY_CHANGE):
+            is_linked = key in LIMITS and self._sizes_the_network(key)
+            if is_linked or (key.startswith(NETWORK) and key not in MAY_CHANGE):
                 raise ConfigError(
                     f"{key}={given}, but {self.path} holds a network with {key}={stored}; leave "
                     "the option out, or train from scratch without --ckpt_path."
                 )
-        if not training:
-            return
-        if config["trainer"]["max_steps"] < self.step:
+
+    def _check_training(self, config: dict[str, Any], changes: set[str]) -> None:
+        trainer = config["trainer"]
+        if trainer["max_steps"] < self.step:
             raise ConfigError(
-                f"trainer.max_steps={config['trainer']['max_steps']}: {self.path} is at step "
-                f"{self.step} already; give more."
+                f"trainer.max_steps={trainer['max_steps']}: {self.path} is at step {self.step} "
+                "already; give more."
             )
-        changed = {key for key, _, _ in changes}
-        if "model.optimizer.class_path" in changed:
+        if "model.optimizer.class_path" in changes:
             raise ConfigError(
                 f"model.optimizer: {self.path} holds the state of another optimiser class "
                 f"({self.config['model']['optimizer']['class_path']}); leave the option out."
             )
         schedules = {tree["model"]["schedule"]["class_path"] for tree in (self.config, config)}
-        moved = {key for key in changed if key.startswith(("model.schedule", "model.optimizer"))}
-        if moved and not schedules <= set(OWN_SCHEDULES):
+        moves = {key for key in changes if key.startswith(("model.schedule", "model.optimizer"))}
+        if moves and not schedules <= set(OWN_SCHEDULES):
             raise ConfigError(
-                f"{', '.join(sorted(moved))}: a resumed run can change its learning rate only "
+                f"{', '.join(sorted(moves))}: a resumed run can change its learning rate only "
                 f"with {' or '.join(OWN_SCHEDULES)}, whose only state is the step; leave the "
                 "option out."
             )
-        accumulate = config["trainer"]["accumulate_grad_batches"]
+        window = trainer["accumulate_grad_batches"]
         # Batches are counted from zero in each epoch, whose last batch always closes its window.
-        if "trainer.accumulate_grad_batches" in changed and self.batches % accumulate:
+        if "trainer.accumulate_grad_batches" in changes and self.batches % window:
             raise ConfigError(
-                f"trainer.accumulate_grad_batches={accumulate} would start inside a window: "
+                f"trainer.accumulate_grad_batches={window} would start inside a window: "
                 f"{self.path} has used {self.batches} batches; use a number that divides it."
             )
 

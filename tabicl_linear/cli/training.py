@@ -144,10 +144,7 @@ class PretrainingCLI(ConfigCLI):
         rank_zero_info(f"Run folder: {self.run_folder.path}")
         with self.run_folder.dropped_if_unused():
             try:
-                if Launch.detect() is not None and not is_first_process():
-                    # Lightning would do it later. PyTorch prints frames of its stack on failure.
-                    with stderr_dropped_on(RuntimeError):
-                        self.trainer.strategy.setup_environment()
+                self._connect()
                 self.trainer.fit(**kwargs)
             except RuntimeError as error:
                 if self.trainer.world_size > 1 and LostProcess.explains(error):
@@ -160,6 +157,12 @@ class PretrainingCLI(ConfigCLI):
                 if cause is None:
                     raise
                 raise cause from error
+
+    def _connect(self) -> None:
+        """Reach the first process, as Lightning would later: PyTorch says frames where it fails."""
+        if Launch.detect() is not None and not is_first_process():
+            with stderr_dropped_on(RuntimeError):
+                self.trainer.strategy.setup_environment()
 
     def _checkpoint(self) -> Path | None:
         """The run's `last.ckpt` if there is one, and this process has learnt where."""
@@ -180,13 +183,7 @@ def run(verb: str, options: list[str]) -> int:
     try:
         stopping = handled(raise_stopped, *STOP_SIGNALS)
         with stopping, without_noise(), log_lines(), ExitStack() as held:
-            path = option_value(options, "ckpt_path")
-            if path is None and verb != "fit" and not any(map(_runs_nothing, options)):
-                raise ConfigError(f"--ckpt_path is missing: name the checkpoint to {verb}.")
-            resume = None if path is None else Resume.read(Path(path))
-            if resume is not None:
-                trusted = (option_value(options, "trust_code") or "false").lower() == "true"
-                resume.check_trust(trust_code=trusted)
+            resume = _resume(verb, options)
             # Before any other file or option, which override it.
             base = [] if resume is None else ["--config", json.dumps(resume.inherited)]
             PretrainingCLI([verb, *base, *options], resume=resume, held=held)
@@ -204,6 +201,19 @@ def run(verb: str, options: list[str]) -> int:
             raise
         raise ConfigError(f"trainer: {error}") from error
     return 0
+
+
+def _resume(verb: str, options: list[str]) -> Resume | None:
+    """What the checkpoint of the command line says; None if there is none."""
+    path = option_value(options, "ckpt_path")
+    if path is None:
+        if verb != "fit" and not any(map(_runs_nothing, options)):
+            raise ConfigError(f"--ckpt_path is missing: name the checkpoint to {verb}.")
+        return None
+    resume = Resume.read(Path(path))
+    trusts = (option_value(options, "trust_code") or "false").lower() == "true"
+    resume.check_trust(trust_code=trusts)
+    return resume
 
 
 def _runs_nothing(option: str) -> bool:

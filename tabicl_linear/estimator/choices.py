@@ -10,7 +10,7 @@ from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.members.pooling import log_losses
 
 LongContextMode = Literal["full", "blocks", "auto"]
-MODES: tuple[str, ...] = get_args(LongContextMode)
+MODES: tuple[LongContextMode, ...] = get_args(LongContextMode)
 MAX_BLOCKS = 32
 """Each block has states of its own, so memory and the time to predict grow with their number."""
 COMPARED_FRACTION = 0.1

@@ -15,7 +15,7 @@ from tabicl_linear.estimator import fitting
 from tabicl_linear.estimator.base import EnsembleClassifier, fitted_of, fitted_part
 from tabicl_linear.estimator.choices import LongContextMode
 from tabicl_linear.estimator.class_weights import ClassWeight
-from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
+from tabicl_linear.estimator.columns.declared import CategoricalFeatures
 from tabicl_linear.estimator.diagnosis import diagnosis
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTreesLearners

@@ -112,7 +112,7 @@ def start(
     if isinstance(learner, OwnPreset):
         return _fit_held_rows(rows, classes, plan, learner)
     columns = plan.new_columns()
-    # Without labels it has no rates of classes: those of the first rows alone are poor.
+    # Without labels, so that there are no rates of classes: the first rows alone say them poorly.
     matrix = columns.fit(rows.table).transform(rows.table)
     encoded = Encoded(matrix, class_codes(rows.labels, classes), columns, classes)
     return _fit_members(encoded, plan, learner, in_order=True)
@@ -139,7 +139,8 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
     if fitted.held is not None:
         fitted.columns.transform(rows.table)  # refuses what they cannot encode, before it is held
         every, learner = joined_rows(fitted.held, rows), fitted.members.model
-        # The first rows were told of, and those that decide for good are.
+        # Each call fits all rows anew. The first one has warned, and the last one does so again, as
+        # columns stay as it learns them.
         is_last = isinstance(learner, OwnPreset) and len(every.labels) >= learner.rows_held
         with nullcontext() if is_last else silenced():
             fitted_anew = _fit_held_rows(every, fitted.classes, plan, learner)
@@ -202,7 +203,8 @@ def _rows_in_file(
     first: Rows, others: Pieces, plan: Plan, classes: npt.NDArray[Any] | None, folder: Path
 ) -> Encoded:
     """Rows in pieces as numbers in a temporary file."""
-    # Without labels it has no rates of classes, which would tell the labels of the first rows.
+    # Without labels, so that there are no rates of classes: they would hold the labels of the first
+    # rows, which are among those that are read.
     columns = plan.new_columns().fit(first.table)
     labels: list[npt.NDArray[Any]] = []
 

@@ -57,23 +57,13 @@ class Evidence:
         fraction, most = choices.COMPARED_FRACTION, choices.MAX_COMPARED
         held_out = held_out_rows(codes, plan.seed, fraction=fraction, most=most)
         fewer = math.ceil(np.count_nonzero(~held_out) / longest)
-        if fewer == 1:  # the rest is no long table
+        if fewer == 1:  # without the rows held out, one context is long enough
             return FULL
-        losses = []
-        for each in (learner, ContextBlocks(learner, fewer)):
-            logits = self._logits(each, self.table, held_out)
-            if logits is None:
-                return FULL
-            losses.append(
-                log_losses(
-                    logits,
-                    codes[held_out],
-                    temperature=plan.fixed_temperature,
-                    average_logits=plan.average_logits,
-                )
-            )
-        full, blocks = losses
-        return choices.better_context(full, blocks, num_blocks)
+        full = self._losses(learner, self.table, held_out)
+        if full is None:
+            return FULL
+        blocks = self._losses(ContextBlocks(learner, fewer), self.table, held_out)
+        return FULL if blocks is None else choices.better_context(full, blocks, num_blocks)
 
     def temperature(self, learner: ContextLearner) -> float:
         """The temperature, calibrated where the plan says so and rows can be spared."""
@@ -87,6 +77,17 @@ class Evidence:
         return choices.calibrated_temperature(
             logits, self.rows.codes[held_out], fixed=fixed, average_logits=self.plan.average_logits
         )
+
+    def _losses(
+        self, learner: ContextLearner, table: Table, held_out: BoolArray
+    ) -> FloatArray | None:
+        """Log-losses of the rows held out, at the fixed temperature; None as `_logits`."""
+        logits = self._logits(learner, table, held_out)
+        if logits is None:
+            return None
+        labels, temperature = self.rows.codes[held_out], self.plan.fixed_temperature
+        average = self.plan.average_logits
+        return log_losses(logits, labels, temperature=temperature, average_logits=average)
 
     def _logits(
         self, learner: ContextLearner, table: Table, held_out: BoolArray
@@ -106,6 +107,6 @@ class Evidence:
                 if self.plan.refine:
                     members, _ = refined(members, rows, self.plan)
                 queries = columns.transform(table[held_out])
-            except DataError:  # of columns that hold their only other values in these few rows
+            except DataError:  # where columns vary in the rows held out alone
                 return None
         return members.scores(queries, lambda member_logits: member_logits, self.plan)

@@ -34,9 +34,9 @@ def warn_user(text: str) -> None:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """No warnings: of a fit on the rows of another one, which tells of them.
+    """Leave out the warnings of a fit on rows about which another fit has warned already.
 
-    Filters of warnings would be those of all threads, also afterwards.
+    Not by Python's filters of warnings, which all threads share.
     """
     token = _IS_SILENT.set(True)
     try:

@@ -2,12 +2,12 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from tabicl_linear.estimator.members.memory import Result, retried_smaller, rows
 
 EnsembleName = Literal["default", "paper"]
 TreesArgument = Literal["auto"] | bool
+Choice = TypeVar("Choice")
 
 PRESETS: dict[EnsembleName, Preset] = {
     "default": Preset(n_estimators=8, softmax_temperature=0.9),
@@ -117,7 +118,7 @@ class Plan:
             DataError: Memory ran out twice.
         """
         rows = rows_that_fit(self.device) if self.rows_per_batch is None else self.rows_per_batch
-        # To be refined, each member is fitted alone: each stops, and keeps its start, on its own.
+        # States that are refined are fitted one member at a time: each stops early on its own.
         every = len(matrix) * (1 if self.refine else self.num_members)
         what = f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns"
         return retried_smaller(compute, min(rows, every, most), what=what, device=self.device)
@@ -150,40 +151,26 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
     Raises:
         ConfigError: An argument is out of range; the message says what to give.
     """
-    trees = arguments["trees"]
-    if not (isinstance(trees, bool | np.bool_) or (isinstance(trees, str) and trees == "auto")):
-        raise ConfigError(f"trees={trees!r}: give 'auto', True or False.")
-    if arguments["ensemble"] not in PRESETS:
-        raise ConfigError(f"ensemble={arguments['ensemble']!r}: give one of {', '.join(PRESETS)}.")
-    n_estimators = checked_count(arguments, "n_estimators")
-    rows_per_batch = checked_count(arguments, "rows_per_batch")
-    temperature = _temperature(arguments["softmax_temperature"])
+    _check_trees(arguments["trees"])
     # Only classifiers of a model take these two.
-    long_context = arguments.get("long_context", "full")
     refine = "refine" in arguments and _flag(arguments, "refine")
-    if long_context not in MODES:
-        raise ConfigError(f"long_context={long_context!r}: give one of {', '.join(MODES)}.")
+    long_context = _one_of(MODES, "long_context", arguments.get("long_context", "full"))
     if refine and long_context != "full":
         raise ConfigError(
             f"refine=True optimises the state of one context, and long_context="
             f"{long_context!r} may make several: give long_context='full'."
         )
-    n_jobs, verbose = arguments["n_jobs"], arguments["verbose"]
-    if n_jobs is not None and (not _is_integer(n_jobs) or n_jobs == 0):
-        raise ConfigError(f"n_jobs={n_jobs!r}: give a number of threads, -1 for all, or None.")
-    if not isinstance(verbose, int | np.integer | np.bool_):
-        raise ConfigError(f"verbose={verbose!r}: give 1 to show progress, or 0.")
     return Plan(
-        n_estimators=n_estimators,
-        softmax_temperature=temperature,
-        preset=PRESETS[arguments["ensemble"]],
+        n_estimators=checked_count(arguments, "n_estimators"),
+        softmax_temperature=_temperature(arguments["softmax_temperature"]),
+        preset=PRESETS[_one_of(PRESETS, "ensemble", arguments["ensemble"])],
         average_logits=_flag(arguments, "average_logits"),
         class_weight=arguments["class_weight"],
         new_columns=partial(TablePreprocessor, arguments["categorical_features"]),
         seed=arguments["random_state"],
-        n_jobs=n_jobs,
-        rows_per_batch=rows_per_batch,
-        progress=bool(verbose > 0),
+        n_jobs=_num_threads(arguments["n_jobs"]),
+        rows_per_batch=checked_count(arguments, "rows_per_batch"),
+        progress=_is_verbose(arguments["verbose"]),
         refine=refine,
         long_context=long_context,
         device=resolved_device(arguments["device"]),
@@ -202,6 +189,30 @@ def checked_count(arguments: Mapping[str, Any], name: str) -> int | None:
     if not _is_integer(value) or value < 1:
         raise ConfigError(f"{name}={value!r}: give a positive integer.")
     return int(value)
+
+
+def _check_trees(trees: Any) -> None:
+    if not (isinstance(trees, bool | np.bool_) or (isinstance(trees, str) and trees == "auto")):
+        raise ConfigError(f"trees={trees!r}: give 'auto', True or False.")
+
+
+def _one_of(choices: Collection[Choice], name: str, value: Any) -> Choice:
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise ConfigError(f"{name}={value!r}: give one of {', '.join(map(str, choices))}.")
+
+
+def _num_threads(n_jobs: Any) -> int | None:
+    if n_jobs is not None and (not _is_integer(n_jobs) or n_jobs == 0):
+        raise ConfigError(f"n_jobs={n_jobs!r}: give a number of threads, -1 for all, or None.")
+    return None if n_jobs is None else int(n_jobs)
+
+
+def _is_verbose(verbose: Any) -> bool:
+    if not isinstance(verbose, int | np.integer | np.bool_):
+        raise ConfigError(f"verbose={verbose!r}: give 1 to show progress, or 0.")
+    return bool(verbose > 0)
 
 
 def _flag(arguments: Mapping[str, Any], name: str) -> bool:

@@ -9,7 +9,7 @@ import torch
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.base import EnsembleClassifier
 from tabicl_linear.estimator.class_weights import ClassWeight
-from tabicl_linear.estimator.columns.preprocessor import CategoricalFeatures
+from tabicl_linear.estimator.columns.declared import CategoricalFeatures
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
     MAX_COLUMNS,
     OPTIONS,

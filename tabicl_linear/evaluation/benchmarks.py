@@ -108,26 +108,11 @@ def folder_benchmark(folder: Path, suite: str | None) -> Benchmark:
         ConfigError: No such suite, or several of which none is chosen.
         DataError: An index that cannot be read, lacks columns or cells, or lists a table twice.
     """
-    index = _read_index(folder)
-    suites = list(dict.fromkeys(index["suite"].dropna())) if "suite" in index else []
-    listed = ", ".join(suites) or "none"
-    if suite is None and len(suites) > 1:
-        raise ConfigError(f"{folder} has tables of several suites: give --suite, one of {listed}.")
-    if suite is not None and suite not in suites:
-        raise ConfigError(f"--suite {suite}: {folder / INDEX} has no such suite ({listed}).")
-    if suite is not None:
-        index = index[index["suite"] == suite]
-    elif suites and index["suite"].isna().any():
-        raise ConfigError(
-            f"{folder} has tables of the suite {listed} and tables of none: give --suite {listed}, "
-            "or name a suite for all."
-        )
+    index, name = _of_suite(_read_index(folder), suite, folder)
     twice = index["name"][index["name"].duplicated()]
     if len(twice) or index.empty:
         what = f"lists {twice.iloc[0]} twice" if len(twice) else "lists no table"
         raise DataError(f"{folder / INDEX} {what}; mend it.")
-    name = suite or (suites[0] if suites else folder.resolve().name)
-    name = SUITES.get(name, name)
     sources = tuple(
         Source(
             name=str(row["name"]),
@@ -138,6 +123,25 @@ def folder_benchmark(folder: Path, suite: str | None) -> Benchmark:
         for _, row in index.iterrows()
     )
     return Benchmark(name, BENCHMARKS.get(name, TABARENA), sources)
+
+
+def _of_suite(index: pd.DataFrame, suite: str | None, folder: Path) -> tuple[pd.DataFrame, str]:
+    """The tables of the suite that was asked for, or of the only one; and the benchmark's name."""
+    suites = list(dict.fromkeys(index["suite"].dropna())) if "suite" in index else []
+    listed = ", ".join(suites) or "none"
+    if suite is not None:
+        if suite not in suites:
+            raise ConfigError(f"--suite {suite}: {folder / INDEX} has no such suite ({listed}).")
+        return index[index["suite"] == suite], SUITES.get(suite, suite)
+    if len(suites) > 1:
+        raise ConfigError(f"{folder} has tables of several suites: give --suite, one of {listed}.")
+    if suites and index["suite"].isna().any():
+        raise ConfigError(
+            f"{folder} has tables of the suite {listed} and tables of none: give --suite {listed}, "
+            "or name a suite for all."
+        )
+    name = suites[0] if suites else folder.resolve().name
+    return index, SUITES.get(name, name)
 
 
 def _openml_id(cell: Any, name: str, folder: Path) -> int | None:

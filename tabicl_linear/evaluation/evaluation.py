@@ -124,13 +124,7 @@ def run(
         sweep(folder)
         sweep(folder / TRIALS)
     description.write(folder / EVALUATION, content)
-    results: dict[Task, Result | None] = {}
-    for task in evaluation.tasks():
-        try:
-            results[task] = trials.read(task.path(folder / TRIALS), content)
-        except DamagedFile as error:
-            say(f"{error.path} is damaged ({error.reason}) and is scored again")
-            results[task] = None
+    results = {task: _earlier(task, folder, content, say) for task in evaluation.tasks()}
     missing = [
         task
         for task, result in results.items()
@@ -150,6 +144,17 @@ def run(
     finally:
         gather(folder, content, say)
     return sum(bool(result.error) for result in results.values() if result is not None)
+
+
+def _earlier(
+    task: Task, folder: Path, content: dict[str, Any], say: Callable[[str], None]
+) -> Result | None:
+    """The result that the folder holds; None if it has none, or one that is damaged."""
+    try:
+        return trials.read(task.path(folder / TRIALS), content)
+    except DamagedFile as error:
+        say(f"{error.path} is damaged ({error.reason}) and is scored again")
+        return None
 
 
 def gather(folder: Path, content: dict[str, Any], say: Callable[[str], None]) -> None:

@@ -187,7 +187,22 @@ def _read_json(path: Path) -> dict[str, Any]:
             f"{path}: `datasets` is {json.dumps(listed)[:80]} and no list of tables; "
             f"{FOLDERS_REMEDY}"
         )
+    _check_listed(listed, path)
     return about
+
+
+def _check_listed(listed: Sequence[dict[str, Any]], path: Path) -> None:
+    """Refuse tables without a name or sizes, and sizes that none can have."""
+    for about in listed:
+        lacks = [key for key in ("name", "openml_id", *SIZES) if key not in about]
+        if lacks:
+            raise DataError(f"{path}: a table lacks {', '.join(lacks)}; {FOLDERS_REMEDY}")
+        for key in SIZES:
+            if about[key] is not None and (type(about[key]) is not int or about[key] < 1):
+                raise DataError(
+                    f"{path}: {about['name']} has {key}={about[key]!r}, which must be a number "
+                    f"of 1 or more; {REPEAT}"
+                )
 
 
 def _add_tables(
@@ -199,35 +214,23 @@ def _add_tables(
     """Add the tables of a folder, by benchmark and name, to those of others.
 
     Raises:
-        DataError: A table without its sizes, one that is not listed, or another than before.
+        DataError: A table that is not listed, or another than before.
     """
-    path = folder / "evaluation.json"
-    for about in listed:
-        lacks = [key for key in ("name", "openml_id", *SIZES) if key not in about]
-        if lacks:
-            raise DataError(f"{path}: a table lacks {', '.join(lacks)}; {FOLDERS_REMEDY}")
-        for key in SIZES:
-            if about[key] is not None and (type(about[key]) is not int or about[key] < 1):
-                raise DataError(
-                    f"{path}: {about['name']} has {key}={about[key]!r}, which must be a number "
-                    f"of 1 or more; {REPEAT}"
-                )
     unknown = sorted(set(frame["dataset"]) - {about["name"] for about in listed})
     if unknown:
         raise DataError(f"{folder}: results.csv has tables that evaluation.json lacks: {unknown}.")
     benchmarks = frame["benchmark"].unique()
     pairs = set(zip(frame["benchmark"], frame["dataset"], strict=True))
     for benchmark, about in product(benchmarks, listed):
+        key = (benchmark, about["name"])
         # What no model has a row of belongs to the only benchmark, if there is only one.
-        if len(benchmarks) > 1 and (benchmark, about["name"]) not in pairs:
+        if len(benchmarks) > 1 and key not in pairs:
             continue
-        sizes = {"benchmark": benchmark, "dataset": about["name"]} | {
-            key: about[key] for key in SIZES
-        }
-        former = tables.setdefault((benchmark, about["name"]), sizes)
-        if all(former[key] is None for key in SIZES):  # its file could not be had then
+        sizes = {size: about[size] for size in SIZES}
+        former = tables.setdefault(key, {"benchmark": benchmark, "dataset": about["name"], **sizes})
+        if all(former[size] is None for size in SIZES):  # its file could not be had then
             former.update(sizes)
-        if any(sizes[key] not in (None, former[key]) for key in SIZES):
+        if any(sizes[size] not in (None, former[size]) for size in SIZES):
             raise DataError(
                 f"{folder} scores a table {about['name']} of {benchmark} that has other sizes in "
                 "another folder; report them apart."

@@ -2,5 +2,6 @@
 
 `preprocessor` goes through the columns. `reading` says what one holds (`text_formats`: written in
 which way; `ids`: numbers or names), and one file for each kind of column how it is learnt and
-encoded: `numeric`, `categorical`, `target_rates`, `counted_rates`, `pairs`, `dropped`.
+encoded: `numeric`, `categorical`, `target_rates`, `counted_rates`, `pairs`, `dropped`. Users may
+declare categories (`declared`).
 """

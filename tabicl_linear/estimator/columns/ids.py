@@ -25,9 +25,11 @@ MOST_CLASSES = 8
 FEWEST_IDS = 50
 """Different numbers of a column that may be ids."""
 TIMES_AS_MUCH, LEAST_GAIN = 3.0, 0.01
-"""How much more ids tell one by one than by order, and of the squared error at least."""
+"""Ids explain three times as much one by one as by their order, and at least a hundredth of the
+squared error."""
 MOST_COMMON = 0.5
-"""Share of rows of a single number: more is a count or an amount that is mostly nothing."""
+"""Share of rows that have the most frequent number: with more it is a count or an amount, mostly 0.
+"""
 
 
 def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:

@@ -16,6 +16,7 @@ from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading, numbers, stamps
 from tabicl_linear.estimator.columns.scales import (
+    Scale,
     in_logarithms,
     middle_and_spread,
     scale_of,
@@ -26,9 +27,9 @@ from tabicl_linear.estimator.columns.scales import (
 CLIP = 100.0
 """Largest z-score."""
 MIN_MISSING = 0.05
-"""Share of missing values from which a column of its own always says where they are."""
+"""Share of missing values from which on another column always says where they are."""
 SIGNIFICANCE = 0.01
-"""Chance of such a column where fewer values are missing and the classes do not differ."""
+"""Of the test by which fewer missing values get such a column: its chance if they say nothing."""
 
 Part: TypeAlias = Literal["days", "year", "month", "weekday", "hour"]
 
@@ -137,20 +138,23 @@ def fit_numeric(
     if absent.all():
         return (DroppedColumn(*place, EMPTY),)
     columns = list[NumericColumn | MissingColumn]()
-    for part, numbers_of_part in values.items():
-        present = numbers_of_part[~absent]
-        low, high = float(present.min()), float(present.max())
-        if high / 2 - low / 2 == 0:
-            continue
-        logarithms = None
-        scale = scale_of(present)
-        if not told_apart(present, *scale):
-            logarithms = middle_and_spread(present)
-            scale = scale_of(in_logarithms(present, *logarithms))
-        columns.append(NumericColumn(*place, *scale, reading.text_format, part, logarithms))
+    for part, of_part in values.items():
+        present = of_part[~absent]
+        if present.max() / 2 - present.min() / 2 > 0:
+            scale, logarithms = _scale(present)
+            columns.append(NumericColumn(*place, *scale, reading.text_format, part, logarithms))
     if absent.any() and (not columns or _absence_tells(absent, labels)):
         columns.append(MissingColumn(*place, reading.kind, reading.text_format))
     return tuple(columns) or (DroppedColumn(*place, CONSTANT),)
+
+
+def _scale(values: FloatArray) -> tuple[Scale, tuple[float, float] | None]:
+    """The scale of values, or of their logarithms, with the middle and spread of these."""
+    scale = scale_of(values)
+    if told_apart(values, *scale):
+        return scale, None
+    logarithms = middle_and_spread(values)
+    return scale_of(in_logarithms(values, *logarithms)), logarithms
 
 
 def _absence_tells(absent: BoolArray, labels: IntArray | None) -> bool:

@@ -22,7 +22,8 @@ from tabicl_linear.estimator.columns.information import bins, chance, informatio
 from tabicl_linear.estimator.columns.numeric import NumericColumn, values_of
 
 FEWEST_VALUES, MOST_VALUES = 3, 256
-"""Different values of a column that is compared. Of two values trees ask in two steps."""
+"""Different values of a column that is compared. Two columns of two values trees compare by
+themselves, in two steps."""
 LEAST_SHARED = 0.5
 """Of the values of the column that has more."""
 MOST_COMMON = 0.8

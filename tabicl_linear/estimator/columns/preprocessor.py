@@ -12,6 +12,7 @@ from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import BoolArray, Float32Array, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn, fit_categories
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
+from tabicl_linear.estimator.columns.declared import CategoricalFeatures, are_declared
 from tabicl_linear.estimator.columns.dropped import DroppedColumn
 from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
@@ -27,9 +28,6 @@ UsedColumn: TypeAlias = (
 )
 Column: TypeAlias = UsedColumn | DroppedColumn
 Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
-CategoricalFeatures: TypeAlias = (
-    Sequence[int] | Sequence[str] | BoolArray | pd.Index | pd.Series | None
-)
 
 
 class TablePreprocessor:
@@ -193,7 +191,7 @@ class TablePreprocessor:
     def _readings(self, frame: pd.DataFrame, labels: IntArray | None) -> list[Reading]:
         """How each column is read: as declared, by content, or by what predicts the labels."""
         readings, notes, advice = list[Reading](), list[str](), ""
-        is_categorical = self._are_categorical(frame)
+        is_categorical = are_declared(self.categorical_features, self.names, frame.shape[1])
         for position, (name, cells) in enumerate(frame.items()):
             reading = Reading("categorical") if is_categorical[position] else read_as(cells)
             if reading == PLAIN_NUMBERS and labels is not None:
@@ -205,36 +203,6 @@ class TablePreprocessor:
         if notes:
             warn_user(f"Text is read in columns {listed(notes)}.{advice}")
         return readings
-
-    def _are_categorical(self, frame: pd.DataFrame) -> BoolArray:
-        width, declared = frame.shape[1], self.categorical_features
-        are_categorical = np.zeros(width, dtype=bool)
-        if declared is None:
-            return are_categorical
-        if isinstance(declared, str) or not isinstance(declared, Iterable):
-            raise DataError(
-                f"categorical_features={declared!r}: give a list of names or positions, or one "
-                "boolean per column."
-            )
-        mask = np.asarray(declared)
-        if mask.dtype == bool:
-            if mask.shape != (width,):
-                raise DataError(
-                    f"categorical_features is a mask of shape {mask.shape} for {width} columns; "
-                    "give one boolean per column."
-                )
-            return mask
-        names = self.names or []
-        for feature in declared:
-            position = names.index(feature) if feature in names else feature
-            if not isinstance(position, int | np.integer) or not 0 <= position < width:
-                names_or = f"names ({listed(list(map(brief, names)))}) or " if names else ""
-                raise DataError(
-                    f"categorical_features has {feature!r}, which is not a column: give {names_or}"
-                    f"positions from 0 to {width - 1}."
-                )
-            are_categorical[position] = True
-        return are_categorical
 
 
 def _warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:

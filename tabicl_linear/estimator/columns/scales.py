@@ -1,5 +1,7 @@
 """Scales of numbers: z-scores, and logarithms where a value far out would hide the others."""
 
+from typing import TypeAlias
+
 import numpy as np
 
 from tabicl_linear.estimator.arrays import FloatArray
@@ -9,6 +11,9 @@ TOLD_APART = 0.9
 MOST_TRIED = 1000
 """Values of a column, evenly over their order, that are tried for it."""
 
+Scale: TypeAlias = tuple[float, float, float, float]
+"""Lowest and highest value, and mean and deviation of values that are mapped from them to 0..1."""
+
 
 def to_unit(values: FloatArray, low: float, high: float) -> FloatArray:
     """Values mapped to 0..1 from `low..high`."""
@@ -16,8 +21,8 @@ def to_unit(values: FloatArray, low: float, high: float) -> FloatArray:
     return (values / 2 - low / 2) / (high / 2 - low / 2)
 
 
-def scale_of(values: FloatArray) -> tuple[float, float, float, float]:
-    """Lowest and highest value, and mean and deviation between them."""
+def scale_of(values: FloatArray) -> Scale:
+    """The scale of training values."""
     low, high = float(values.min()), float(values.max())
     unit = to_unit(values, low, high)
     return low, high, float(unit.mean()), float(unit.std())

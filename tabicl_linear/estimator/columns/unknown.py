@@ -23,11 +23,11 @@ MOST_CHANCE = 0.001
 def warn_of_unknown(
     preprocessor: TablePreprocessor, table: Table, matrix: Float32Array, num_rows: int
 ) -> None:
-    """Warn of columns in which no category is known from training, as if written otherwise there.
+    """Warn of columns all of whose categories are unknown: they may be spelt in another way.
 
-    A new row has an unknown category with a chance of about (categories of one row) / (rows), by
-    Good and Turing, so at most (categories) / (rows). Columns where as many unknown cells may
-    happen by that chance are not told of, those of identifiers among them.
+    A new row has an unknown category with a chance of about (categories that one row has) / (rows),
+    by Good and Turing, so at most (categories) / (rows). There is no warning where all cells may be
+    unknown by that chance, as in columns of identifiers.
 
     `matrix` is what the preprocessor makes of the table, whose rows are to be predicted, and
     `num_rows` counts those of training.

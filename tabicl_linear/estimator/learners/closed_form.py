@@ -21,7 +21,7 @@ would take 16 times that. More have one factor, or with chosen trees are found w
 
 DOUBLE, FLOAT = 8, 4
 HELD = 2
-"""Copies of the features of all rows, or of their sums of products, that a solution holds."""
+"""How many copies a solution holds of the features of all rows, or of their sums of products."""
 
 
 class ClosedFormState(NamedTuple):

@@ -251,7 +251,7 @@ def _state_after(
         categorical = rows.are_categorical(views).to(model.device)
     else:
         views = _in_order(views)
-    # They leave memory with this call, before those of the next batch come.
+    # Arranged here, so that they leave memory before those of the next batch are.
     x, y = as_seen(ensemble, views, rows, spill)
     most = min(chunk_rows(model.device), rows_at_once)
     return model.fit(x, y, categorical=categorical, rows_per_chunk=most, spill=spill, state=state)

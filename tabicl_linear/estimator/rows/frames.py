@@ -74,19 +74,25 @@ def _as_pandas(values: Any) -> pd.DataFrame:
 
     Categories that only say in which order values came are sorted as text is.
     """
+    metadata: dict[str, Any] = {}
     if isinstance(values, pa.Table | pa.RecordBatch):
         metadata = values.schema.pandas_metadata or {}
         index = metadata.get("index_columns", [])
         by_name = zip(values.schema.names, values.columns, strict=True)
         columns = [column for name, column in by_name if name not in index]
     else:
-        metadata = {}
         columns = [part.to_arrow() if part.dtype.is_integer() else None for part in values]
-    gaps = [i for i, c in enumerate(columns) if c and c.type in WITH_GAPS and c.null_count]
-    frame: pd.DataFrame = values.to_pandas(split_blocks=bool(gaps))
-    for place in gaps:
-        frame.isetitem(place, columns[place].to_pandas(types_mapper=WITH_GAPS.get).array)
-    for place, dtype in enumerate(() if metadata else frame.dtypes):
+    with_gaps = {
+        place: column
+        for place, column in enumerate(columns)
+        if column is not None and column.type in WITH_GAPS and column.null_count
+    }
+    frame: pd.DataFrame = values.to_pandas(split_blocks=bool(with_gaps))
+    for place, column in with_gaps.items():
+        frame.isetitem(place, column.to_pandas(types_mapper=WITH_GAPS.get).array)
+    if metadata:  # pandas has written it, in the order that the user gave
+        return frame
+    for place, dtype in enumerate(frame.dtypes):
         if isinstance(dtype, pd.CategoricalDtype) and not dtype.ordered:
             categories = sorted(dtype.categories, key=lambda value: place_of(text_of(value)))
             frame.isetitem(place, frame.iloc[:, place].cat.set_categories(categories))
@@ -118,30 +124,34 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
         DataError: Two columns of one name, one without a name, names of several types, or a column
             that pandas cannot hold.
     """
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise DataError(f"Column name {brief(twice[0])} occurs more than once; rename the columns.")
-    for place, name in enumerate(frame.columns):
-        if is_scalar(name) and pd.isna(name):  # as it may not equal itself
-            raise DataError(f"The column in place {place} has no name ({name}); give it one.")
-    kinds = {type(name).__name__ for name in frame.columns}
-    if "str" in kinds and len(kinds) > 1:
-        raise DataError(
-            f"Column names are of types {' and '.join(sorted(kinds))}; make all of them text: "
-            "table.columns = table.columns.astype(str)."
-        )
+    _check_names(frame.columns)
     result = frame
     for place, (name, cells) in enumerate(frame.items()):
-        replacement = cells
         if isinstance(cells.dtype, pd.ArrowDtype) and not _is_number(cells.dtype.pyarrow_dtype):
             replacement = _from_arrow(cells, name)
         elif cells.dtype == object and any(map(_is_odd, cells)):
             plain = [_plain(cell) for cell in cells]
             replacement = pd.Series(plain, index=cells.index, dtype=object)
-        if replacement is not cells:
-            result = frame.copy(deep=False) if result is frame else result
-            result.isetitem(place, replacement)
+        else:
+            continue
+        result = frame.copy(deep=False) if result is frame else result
+        result.isetitem(place, replacement)
     return result
+
+
+def _check_names(names: pd.Index) -> None:
+    twice = names[names.duplicated()]
+    if len(twice):
+        raise DataError(f"Column name {brief(twice[0])} occurs more than once; rename the columns.")
+    for place, name in enumerate(names):
+        if is_scalar(name) and pd.isna(name):  # as it may not equal itself
+            raise DataError(f"The column in place {place} has no name ({name}); give it one.")
+    kinds = {type(name).__name__ for name in names}
+    if "str" in kinds and len(kinds) > 1:
+        raise DataError(
+            f"Column names are of types {' and '.join(sorted(kinds))}; make all of them text: "
+            "table.columns = table.columns.astype(str)."
+        )
 
 
 def computable_array(array: np.ndarray) -> np.ndarray:

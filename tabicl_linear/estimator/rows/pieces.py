@@ -138,20 +138,22 @@ def joined(tables: list[Table]) -> Table:
         return tables[0]
     frames = [table for table in tables if isinstance(table, pd.DataFrame)]
     if not frames:
-        arrays = [np.asarray(table) for table in tables]
-        kinds = (array.dtype.kind for array in arrays)
-        if len({"number" if kind in "biuf" else kind for kind in kinds}) > 1:
-            # NumPy would make text of numbers, and refuses dates beside them.
-            arrays = [array.astype(object) for array in arrays]
-        return np.concatenate(arrays)
-    dtypes_of_all: dict[Hashable, pd.CategoricalDtype] = {}
-    for name, dtype in frames[0].dtypes.items():
-        dtypes = [frame[name].dtype for frame in frames]
-        if any(other != dtype for other in dtypes):
-            categorical = [other for other in dtypes if isinstance(other, pd.CategoricalDtype)]
-            if len(categorical) == len(dtypes):
-                dtypes_of_all[name] = _shared(name, categorical)
-    return pd.concat([frame.astype(dtypes_of_all) for frame in frames], ignore_index=True)
+        return _joined_arrays([np.asarray(table) for table in tables])
+    dtypes: dict[Hashable, pd.CategoricalDtype] = {}
+    for name in frames[0].columns:
+        of_pieces = [frame[name].dtype for frame in frames]
+        differ = any(other != of_pieces[0] for other in of_pieces)
+        if differ and all(isinstance(other, pd.CategoricalDtype) for other in of_pieces):
+            dtypes[name] = _shared(name, of_pieces)
+    return pd.concat([frame.astype(dtypes) for frame in frames], ignore_index=True)
+
+
+def _joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    kinds = {"number" if array.dtype.kind in "biuf" else array.dtype.kind for array in arrays}
+    if len(kinds) > 1:
+        # NumPy would make text of numbers, and refuses dates beside them.
+        arrays = [array.astype(object) for array in arrays]
+    return np.concatenate(arrays)
 
 
 def _aligned(table: Table, first: Table) -> Table:

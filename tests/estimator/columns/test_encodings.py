@@ -255,7 +255,7 @@ def test_one_value_or_none_becomes_the_indicator(cells):
 
 @pytest.mark.parametrize(
     ("share", "informative", "is_there"),
-    [(0.04, True, True), (0.04, False, False), (0.06, False, True), (0.0, False, False)],
+    [(0.04, True, True), (0.04, False, False), (0.05, False, True), (0.0, False, False)],
 )
 def test_missing_numbers_are_told_where_many_or_informative(share, informative, is_there):
     rng = np.random.default_rng(0)

@@ -14,7 +14,8 @@ All others are solved. Of rows that come in pieces the first ones grow, twice th
 FEWEST_ROWS = 50
 """Rows of a context in which trees are grown at all."""
 FEW_ROWS = 2000
-"""Up to here time is short: more divisions are cheap, and features fixed beforehand help most."""
+"""Up to so many rows a fit takes little time: more divisions are cheap, and features that are fixed
+beforehand help most."""
 MOST_ROUNDS = 4
 """More than any scheme has now: contexts that were divided so often have been saved."""
 HALVES = 2

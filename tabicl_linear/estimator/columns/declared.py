@@ -1,0 +1,56 @@
+"""Columns that users declare to be categories."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.arrays import BoolArray
+from tabicl_linear.estimator.notices import brief, listed
+
+CategoricalFeatures: TypeAlias = (
+    Sequence[int] | Sequence[str] | BoolArray | pd.Index | pd.Series | None
+)
+
+
+def are_declared(
+    declared: CategoricalFeatures, names: Sequence[Hashable] | None, width: int
+) -> BoolArray:
+    """Which of `width` columns are declared: by position, by name or by one boolean for each.
+
+    `names` are those of the columns; None where they have none.
+
+    Raises:
+        DataError: A column does not exist, or there are not as many booleans as columns.
+    """
+    if declared is None:
+        return np.zeros(width, dtype=bool)
+    if isinstance(declared, str) or not isinstance(declared, Iterable):
+        raise DataError(
+            f"categorical_features={declared!r}: give a list of names or positions, or one "
+            "boolean per column."
+        )
+    mask = np.asarray(declared)
+    if mask.dtype == bool:
+        if mask.shape != (width,):
+            raise DataError(
+                f"categorical_features is a mask of shape {mask.shape} for {width} columns; "
+                "give one boolean per column."
+            )
+        return mask
+    positions = [_position(feature, names or [], width) for feature in declared]
+    return np.isin(np.arange(width), positions)
+
+
+def _position(feature: object, names: Sequence[Hashable], width: int) -> int:
+    """Of the column that a name or a position stands for."""
+    position = names.index(feature) if feature in names else feature
+    if isinstance(position, int | np.integer) and 0 <= position < width:
+        return int(position)
+    names_or = f"names ({listed(list(map(brief, names)))}) or " if names else ""
+    raise DataError(
+        f"categorical_features has {brief(feature)}, which is not a column: give {names_or}"
+        f"positions from 0 to {width - 1}."
+    )
