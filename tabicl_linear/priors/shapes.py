@@ -196,7 +196,7 @@ class TaskShapes:
                     "max_context or lower min_context."
                 )
 
-    def _check_bound(self, name: str, bound: float) -> None:
+    def _check_bound(self, name: str, bound: int | float) -> None:
         if not (0 <= bound < 1 or (bound >= 1 and bound % 1 == 0)):
             raise ConfigError(f"{name}={bound}: use a whole number, or a share below 1.")
         if 1 <= bound < self.max_classes:
