@@ -58,21 +58,31 @@ def override(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     changed = {name: _copy(part) for name, part in recipe.items()}
     for text in overrides:
         path, equals, value = text.partition("=")
-        keys = path.split(".")
-        node = changed.get(keys[1]) if len(keys) > 2 and keys[0] == "model" else None
-        for key in keys[2:-1]:
-            if isinstance(node, dict) and keys[1] == "architecture":
-                node.setdefault(key, {})  # A group of which a recipe names no option.
-            node = node.get(key) if isinstance(node, dict) else None
-        # Apart from its arguments, a slot has its class path and nothing else.
-        unknown = len(keys) == 3 and keys[1] in _SLOTS and keys[2] != "class_path"
-        if not equals or unknown or not isinstance(node, dict):
+        section, *keys = path.split(".")
+        options = _options_of(changed, keys) if section == "model" and equals else None
+        if options is None:
             raise ConfigError(
                 f"override {text!r} does not name a part of the model; write for example "
                 "model.mixer.init_args.decay_constant=256."
             )
-        node[keys[-1]] = _value(text, value)
+        options[keys[-1]] = _value(text, value)
     return changed
+
+
+def _options_of(recipe: Recipe, keys: Sequence[str]) -> dict[str, Any] | None:
+    """The options of a recipe among which the last key belongs; None if there is no such place."""
+    part, *inner = keys or [""]
+    # Apart from its arguments, a slot has its class path and nothing else.
+    if not inner or (part in _SLOTS and len(inner) == 1 and inner[0] != "class_path"):
+        return None
+    options: Any = recipe.get(part)
+    for key in inner[:-1]:
+        if not isinstance(options, dict):
+            return None
+        if part == "architecture":
+            options.setdefault(key, {})  # a group of which the recipe names no option
+        options = options.get(key)
+    return options if isinstance(options, dict) else None
 
 
 def check_trust(recipe: Recipe) -> None:

@@ -138,7 +138,10 @@ def feature_names(train: TableFile, target: str, columns: Iterable[str], name: s
     names, features = (
         [each for each in every if each != target] for every in (columns, train.columns)
     )
-    check_columns(names, features, whose=train.name, these=f"The columns of {name}")
+    is_unnamed = any(UNNAMED.fullmatch(str(each)) for each in (*names, *features))
+    hint = "; a comma at the end of each line makes a column without a name" if is_unnamed else ""
+    these = f"The columns of {name}"
+    check_columns(names, features, whose=train.name, these=these, hint=hint)
     return names
 
 

@@ -137,25 +137,26 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
         score = _score(fitted.probabilities(rows.table, plan), codes, fitted.num_rows)
         scores = pd.concat([scores, score], ignore_index=True)
     if fitted.held is not None:
-        fitted.columns.transform(rows.table)  # refuses what they cannot encode, before it is held
-        every, learner = joined_rows(fitted.held, rows), fitted.members.model
-        # Each call fits all rows anew. The first one has warned, and the last one does so again, as
-        # columns stay as it learns them.
-        is_last = isinstance(learner, OwnPreset) and len(every.labels) >= learner.rows_held
-        with nullcontext() if is_last else silenced():
-            fitted_anew = _fit_held_rows(every, fitted.classes, plan, learner)
-        return replace(fitted_anew, prequential=scores)
+        return replace(_fitted_anew(fitted, fitted.held, rows, plan), prequential=scores)
     matrix, columns = fitted.columns.read(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, fitted.classes)
     with threads(plan.n_jobs):
         members = extended_ensemble(fitted.members, encoded, plan)
-    return replace(
-        fitted,
-        columns=columns,
-        members=members,
-        counts=fitted.counts + np.bincount(codes, minlength=len(fitted.classes)),
-        prequential=scores,
-    )
+    counts = fitted.counts + np.bincount(codes, minlength=len(fitted.classes))
+    return replace(fitted, columns=columns, members=members, counts=counts, prequential=scores)
+
+
+def _fitted_anew(fitted: Fitted, held: Rows, rows: Rows, plan: Plan) -> Fitted:
+    """A fit on the rows held and others after them.
+
+    The first such fit has warned of the columns, and the last one does so again, as they stay as
+    it learns them.
+    """
+    fitted.columns.transform(rows.table)  # refuses what it cannot encode, before that is held
+    every, learner = joined_rows(held, rows), fitted.members.model
+    is_last = isinstance(learner, OwnPreset) and len(every.labels) >= learner.rows_held
+    with nullcontext() if is_last else silenced():
+        return _fit_held_rows(every, fitted.classes, plan, learner)
 
 
 def _long_pieces(pieces: Pieces) -> Pieces:
@@ -167,10 +168,10 @@ def _long_pieces(pieces: Pieces) -> Pieces:
 def _fit_held_rows(
     rows: Rows, classes: npt.NDArray[Any], plan: Plan, learner: ContextLearner
 ) -> Fitted:
-    """Fit on all rows so far, the first of which are held until there are enough for the columns.
+    """Fit on all rows so far, and hold them while there are too few to learn the columns from.
 
-    Until then their order is free, as they are read anew with those to come. The rows beyond them
-    are added.
+    While they are held their order is free, as they are read anew with those to come. Once there
+    are enough, the first ones are fitted, and those beyond them added.
     """
     assert isinstance(learner, OwnPreset), "no other learner holds rows"
     first = rows.part(slice(learner.rows_held))

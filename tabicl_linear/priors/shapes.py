@@ -170,14 +170,9 @@ class TaskShapes:
     def _check_split(self) -> None:
         """Check the bounds at the fewest and the most rows; others in between cannot fail."""
         fewest, most = self.row_range
-        for name, bound in (("min_context", self.min_context), ("max_context", self.max_context)):
-            if bound is not None and not (0 <= bound < 1 or (bound >= 1 and bound % 1 == 0)):
-                raise ConfigError(f"{name}={bound}: use a whole number, or a share below 1.")
-            if bound is not None and 1 <= bound < self.max_classes:
-                raise ConfigError(
-                    f"{name}={bound} with max_classes={self.max_classes}: every class must fit "
-                    f"into the context; raise {name} or lower max_classes."
-                )
+        self._check_bound("min_context", self.min_context)
+        if self.max_context is not None:
+            self._check_bound("max_context", self.max_context)
         least = self.max_classes if self.min_context < 1 else self.min_context
         if least >= fewest:
             raise ConfigError(
@@ -200,6 +195,15 @@ class TaskShapes:
                     f"num_rows={num_rows}, fewer than min_context={self.min_context}; raise "
                     "max_context or lower min_context."
                 )
+
+    def _check_bound(self, name: str, bound: int | float) -> None:
+        if not (0 <= bound < 1 or (bound >= 1 and bound % 1 == 0)):
+            raise ConfigError(f"{name}={bound}: use a whole number, or a share below 1.")
+        if 1 <= bound < self.max_classes:
+            raise ConfigError(
+                f"{name}={bound} with max_classes={self.max_classes}: every class must fit into "
+                f"the context; raise {name} or lower max_classes."
+            )
 
     def _check_num_queries(self, num_queries: int, fewest: int) -> None:
         if self.max_context is not None:

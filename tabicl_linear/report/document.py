@@ -99,30 +99,44 @@ def document(results: Results, *, reference: str | None, command: str) -> dict[s
         )
     benchmarks = [report_tables.scored(coverage(results, name)) for name in results.protocols]
     look = benchmark_figures.styles(results.models)
-    chapters = [_chapter(one, reference, look) for one in benchmarks]
-    means = report_tables.means_table(benchmarks)
-    paper = paper_tables(benchmarks)
-    missing = report_tables.missing_table(benchmarks)
-    everything = {"means": means, **paper, "missing": missing}
-    for chapter in chapters:
-        everything |= chapter.tables | {x.name: x.table for x in chapter.sections}
-    files = {
+    content = Content(
+        header={
+            "title": TITLE,
+            "command": command,
+            "version": __version__,
+            "notes": notes(benchmarks, reference),
+            "protocols": {name: str(protocol) for name, protocol in results.protocols.items()},
+        },
+        means=report_tables.means_table(benchmarks),
+        chapters=[_chapter(one, reference, look) for one in benchmarks],
+        paper=paper_tables(benchmarks),
+        missing=report_tables.missing_table(benchmarks),
+    )
+    pairs = report_tables.pairs_frame(benchmarks).to_csv(index=False)
+    pages = {"report.md": _markdown(content), "report.html": _page(content)}
+    return {**_tables(content), **_figures(content), "pairs.csv": pairs, **pages}
+
+
+def _tables(content: Content) -> dict[str, str]:
+    """Every table in each format, by path."""
+    tables = {"means": content.means, **content.paper, "missing": content.missing}
+    for chapter in content.chapters:
+        tables |= chapter.tables | {section.name: section.table for section in chapter.sections}
+    return {
         f"tables/{name}.{suffix}": write(table)
-        for name, table in everything.items()
+        for name, table in tables.items()
         for suffix, write in FORMATS.items()
     }
-    pictures = [x for chapter in chapters for part in chapter.sections for x in part.drawings]
-    files |= {f"figures/{drawing.name}.svg": drawing.svg for drawing in pictures}
-    files["pairs.csv"] = report_tables.pairs_frame(benchmarks).to_csv(index=False)
-    header = {
-        "title": TITLE,
-        "command": command,
-        "version": __version__,
-        "notes": notes(benchmarks, reference),
-        "protocols": {name: str(protocol) for name, protocol in results.protocols.items()},
+
+
+def _figures(content: Content) -> dict[str, str]:
+    """Every figure, by path."""
+    return {
+        f"figures/{drawing.name}.svg": drawing.svg
+        for chapter in content.chapters
+        for section in chapter.sections
+        for drawing in section.drawings
     }
-    content = Content(header, means, chapters, paper, missing)
-    return files | {"report.md": _markdown(content), "report.html": _page(content)}
 
 
 def notes(benchmarks: Sequence[Scored], reference: str | None) -> list[str]:

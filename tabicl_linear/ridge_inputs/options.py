@@ -65,38 +65,27 @@ class RidgeOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.form not in get_args(Form):
-            raise ConfigError(f"ridge_inputs.form={self.form!r} must be one of {get_args(Form)}.")
-        if self.shown not in get_args(Shown):
-            raise ConfigError(
-                f"ridge_inputs.shown={self.shown!r} must be one of {get_args(Shown)}."
-            )
-        if self.calibration not in get_args(Calibration):
-            raise ConfigError(
-                f"ridge_inputs.calibration={self.calibration!r} must be one of "
-                f"{get_args(Calibration)}."
-            )
+        for name, kind in (("form", Form), ("shown", Shown), ("calibration", Calibration)):
+            choices = get_args(kind)
+            self._require(name, getattr(self, name) in choices, f"one of {choices}")
         for name in ("num_tanh", "num_cosine", "num_trees", "tree_depth"):
             value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ConfigError(
-                    f"ridge_inputs.{name}={value!r} must be a whole number of at least 1; to do "
-                    "without a kind of features, leave it out of ridge_inputs.sets."
-                )
-        if type(self.seed) is not int or not 0 <= self.seed < 2**32:
-            raise ConfigError(
-                f"ridge_inputs.seed={self.seed!r} must be a whole number from 0 and below 2^32."
-            )
-        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout <= 1:
-            raise ConfigError(
-                f"ridge_inputs.dropout={self.dropout!r} must be a number between 0 and 1."
-            )
-        if not _is_positive(self.growth) or self.growth <= 1:
-            raise ConfigError(
-                f"ridge_inputs.growth={self.growth!r} must be a number above 1, and finite."
-            )
+            remedy = "to do without a kind of features, leave it out of ridge_inputs.sets"
+            is_count = type(value) is int and value >= 1
+            self._require(name, is_count, f"a whole number of at least 1; {remedy}")
+        is_seed = type(self.seed) is int and 0 <= self.seed < 2**32
+        self._require("seed", is_seed, "a whole number from 0 and below 2^32")
+        is_share = isinstance(self.dropout, int | float) and 0 <= self.dropout <= 1
+        self._require("dropout", is_share, "a number between 0 and 1")
+        is_factor = _is_positive(self.growth) and self.growth > 1
+        self._require("growth", is_factor, "a number above 1, and finite")
         object.__setattr__(self, "penalties", _penalties(self.penalties))
         object.__setattr__(self, "sets", _sets(self.sets))
+
+    def _require(self, name: str, holds: bool, what: str) -> None:
+        if not holds:
+            value = getattr(self, name)
+            raise ConfigError(f"ridge_inputs.{name}={value!r} must be {what}.")
 
 
 def _penalties(values: object) -> tuple[float, ...]:

@@ -171,6 +171,8 @@ def test_a_comma_at_the_end_of_each_line_makes_no_column(files, model, capsys):
     assert len(pd.read_csv(folder / "out.csv")) == 2
     assert predict(model, "--quiet", "--drop", "Unnamed: 1", "Unnamed: 2", "Unnamed: 3") == 0
     assert capsys.readouterr().err == ""
+    assert predict(model, "--stream") == 2  # before any row is read, they may hold anything
+    assert "any order; a comma at the end of each line makes a column" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--quiet", "--stream"])
