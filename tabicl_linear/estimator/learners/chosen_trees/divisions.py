@@ -58,7 +58,7 @@ def scheme(num_rows: int) -> Scheme:
         return Scheme(members=1, rounds=2, growths=1)
     if num_rows <= FEW_ROWS:
         return Scheme(members=2, rounds=3, growths=1)
-    return Scheme(members=1, rounds=2, growths=2)
+    return Scheme(members=2, rounds=2, growths=2)
 
 
 def rows_that_grow() -> int:
