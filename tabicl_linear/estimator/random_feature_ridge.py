@@ -19,7 +19,6 @@ from tabicl_linear.estimator.learners.closed_form import ClosedForms
 from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, checked_count
 from tabicl_linear.ridge_inputs import RidgeOptions
 
-DEFAULTS = OPTIONS
 COLUMNS = 40
 """Columns that a member sees without trees that are chosen on the table."""
 
@@ -80,7 +79,7 @@ class RandomFeatureRidge(EnsembleClassifier):
 
     def _learners(self) -> ClosedForms | ChosenTreesLearners:
         max_columns = checked_count(vars(self), "max_columns")
-        options = DEFAULTS if self.options is None else self.options
+        options = OPTIONS if self.options is None else self.options
         if not isinstance(options, RidgeOptions):
             raise ConfigError(f"options={options!r}: give RidgeOptions, or None.")
         if options.form != "leave_one_out":

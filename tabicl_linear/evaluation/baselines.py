@@ -81,7 +81,7 @@ def _random_feature_ridge(threads: int | None = None) -> RandomFeatureRidge:
 
 def _ridge_options() -> dict[str, Any]:
     parameters = RandomFeatureRidge(trees=False).get_params()
-    return parameters | {"options": asdict(random_feature_ridge.DEFAULTS)}
+    return parameters | {"options": asdict(random_feature_ridge.OPTIONS)}
 
 
 def _catboost(threads: int | None = None) -> Pipeline:

@@ -82,8 +82,8 @@ def test_options_of_our_own_baseline_are_part_of_its_identity(monkeypatch):
     first = identity()
     assert identity() == first
     with monkeypatch.context() as patch:
-        changed = replace(random_feature_ridge.DEFAULTS, seed=1)
-        patch.setattr(random_feature_ridge, "DEFAULTS", changed)
+        changed = replace(random_feature_ridge.OPTIONS, seed=1)
+        patch.setattr(random_feature_ridge, "OPTIONS", changed)
         assert identity() != first
     assert identity() == first
     arguments = RandomFeatureRidge(max_columns=39).get_params()
