@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import tiny_model
 from evaluation import benchmark_folder
+from few_trees import few_trees
 from scipy import stats
 
 from experiments.results import run as results
@@ -20,6 +21,8 @@ from tabicl_linear.report import benchmark_figures
 from tabicl_linear.report.comparison import holm
 from tabicl_linear.shipped import DEFAULT, WEIGHTS
 
+__all__ = ["few_trees"]
+pytestmark = pytest.mark.usefixtures("few_trees")
 BASELINES = ["logistic_regression", "random_feature_ridge"]
 
 
@@ -42,7 +45,7 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(tables, weights, tmp_path_factory):
+def made(few_trees, tables, weights, tmp_path_factory):
     """A finished folder and its page."""
     folder = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 from contract.fixed_decay import FixedDecay
-from contract.variants import AXES, MIXERS, READOUTS, make, task, varied
+from contract.variants import AXES, MIXERS, READOUTS, make, spanned, task
 from tolerances import RMS, assert_close
 
 from tabicl_linear import load_model
 from tabicl_linear.checkpoint import export
 from tabicl_linear.model import InContextModel
 
-pairs = pytest.mark.parametrize(("mixer", "readout"), varied())
+pairs = pytest.mark.parametrize(("mixer", "readout"), spanned())
 STRATEGY = "tabicl_linear.strategies.combined.Combined"
 
 

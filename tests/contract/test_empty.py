@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from contract.test_models import ROWS, fitted
-from contract.variants import AXES, make, task
+from contract.test_models import fitted
+from contract.variants import AXES, across_axes, make, spanned, task
 
 from tabicl_linear.kernels.state import tensors
 
+ROWS = [*((*pair, "row") for pair in spanned()), *across_axes()]
 axes = pytest.mark.parametrize(("mixer", "readout", "axis"), ROWS)
 CELLS = {axis: 2 if axis.endswith(("two_axis", "cells")) else 1 for axis in AXES}
 

@@ -163,6 +163,23 @@ def varied() -> tuple[tuple[str, str], ...]:
     )
 
 
+@cache
+def spanned() -> tuple[tuple[str, str], ...]:
+    """As few of `varied()` as run the same lines: each readout with each kind of state.
+
+    A mixer of another kind has its first readout and a bidirectional one, and one without options
+    what readouts do beside their passes. For tests of what mixers and readouts do apart.
+    """
+    first = dict(reversed(varied()))
+    return tuple(
+        (mixer, readout)
+        for mixer, readout in varied()
+        if mixer in KINDS
+        or readout in (first[mixer], "bidirectional")
+        or ("+" not in mixer and readout not in PASSES)
+    )
+
+
 def across_axes() -> list[tuple[str, str, str]]:
     """(mixer, readout, axis): what a row becomes, with each kind of state and of pass.
 

@@ -13,7 +13,10 @@ from tabicl_linear.estimator.learners import pretrained
 
 PAGE = Path(__file__).parents[2] / "docs" / "classifier.md"
 # The table has more columns than the small models take.
-pytestmark = pytest.mark.filterwarnings("ignore:The table has . usable columns:UserWarning")
+pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
+    pytest.mark.filterwarnings("ignore:The table has . usable columns:UserWarning"),
+]
 EXAMPLES = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 

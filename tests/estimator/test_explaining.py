@@ -11,6 +11,8 @@ from contract.variants import make
 from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.estimator.learners import pretrained
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 PAGE = Path(__file__).parents[2] / "docs" / "explaining.md"
 EXAMPLES = re.compile(r"```python\n(.*?)```", re.DOTALL)
 

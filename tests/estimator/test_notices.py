@@ -14,6 +14,8 @@ from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.learners.chosen_trees import divisions
 from tabicl_linear.estimator.notices import brief, shown, silenced, warn_user
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def table():
     """56 columns, of which one mixes numbers and words and one is text that holds numbers."""

@@ -23,6 +23,8 @@ from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import CheckpointError, DataError
 from tabicl_linear.ridge_inputs import RidgeOptions
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 FEW = RidgeOptions(num_tanh=8, num_cosine=8, num_trees=2)
 
 
