@@ -52,8 +52,9 @@ def test_the_default_takes_trees(fitted, table):
 
 @pytest.mark.parametrize("add", ["fit", "partial_fit"])
 def test_members_follow_the_rows_unless_they_are_given(add, table, monkeypatch):
-    monkeypatch.setattr(divisions, "LEAST_GROWING", 50)
-    for rows, arguments, expected in ((99, {}, 2), (100, {}, 1), (100, {"n_estimators": 3}, 3)):
+    monkeypatch.setattr(divisions, "FEW_ROWS", 90)
+    monkeypatch.setattr(divisions, "ROWS_OF_TWO_MEMBERS", 100)
+    for rows, arguments, expected in ((100, {}, 2), (101, {}, 1), (101, {"n_estimators": 3}, 3)):
         classifier = getattr(TabICLLinearClassifier(**arguments), add)(*(t[:rows] for t in table))
         assert len(classifier.ensemble_.views) == expected
 

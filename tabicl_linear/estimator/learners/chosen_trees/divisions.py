@@ -16,6 +16,8 @@ FEWEST_ROWS = 50
 FEW_ROWS = 2000
 """Up to so many rows a fit takes little time: more divisions are cheap, and features that are fixed
 beforehand help most."""
+ROWS_OF_TWO_MEMBERS = 4000
+"""Up to here a second member is worth its second of CPU time (docs/training_log.md)."""
 MOST_ROUNDS = 4
 """More than any scheme has now: contexts that were divided so often have been saved."""
 HALVES = 2
@@ -58,7 +60,7 @@ def scheme(num_rows: int) -> Scheme:
         return Scheme(members=1, rounds=2, growths=1)
     if num_rows <= FEW_ROWS:
         return Scheme(members=2, rounds=3, growths=1)
-    return Scheme(members=2, rounds=2, growths=2)
+    return Scheme(members=2 if num_rows <= ROWS_OF_TWO_MEMBERS else 1, rounds=2, growths=2)
 
 
 def rows_that_grow() -> int:
