@@ -307,8 +307,8 @@ class TestCommand:
         assert development.main(options) == 0
         first = pd.read_csv(output / "results.csv")
         assert len(first) == 4
-        changed = replace(random_feature_ridge.DEFAULTS, num_trees=2)
-        monkeypatch.setattr(random_feature_ridge, "DEFAULTS", changed)
+        changed = replace(random_feature_ridge.OPTIONS, num_trees=2)
+        monkeypatch.setattr(random_feature_ridge, "OPTIONS", changed)
         assert development.main(options) == 0
         added = pd.read_csv(output / "results.csv")[4:]
         assert added["identity"].str.match(r"random_feature_ridge 0.*, options \w{8}$").all()

@@ -182,8 +182,8 @@ class TestGoingOn:
     ):
         shutil.copytree(made, tmp_path, dirs_exist_ok=True)
         monkeypatch.setitem(WEIGHTS, DEFAULT, weights[0])
-        options = replace(random_feature_ridge.DEFAULTS, num_trees=2)
-        monkeypatch.setattr(random_feature_ridge, "DEFAULTS", options)
+        options = replace(random_feature_ridge.OPTIONS, num_trees=2)
+        monkeypatch.setattr(random_feature_ridge, "OPTIONS", options)
         before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/trials/*.json")}
         assert call(tables, tmp_path, "--demo", weights[1]) == 0
         after = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/trials/*.json")}
