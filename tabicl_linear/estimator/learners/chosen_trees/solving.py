@@ -40,7 +40,7 @@ class LeafSums(NamedTuple):
     """Sums over rows; those of other rows add. Counts are whole, all else is float64.
 
     Attributes:
-        rows: How many rows.
+        rows: How many rows. Solutions count them by their labels; saved states have the field.
         together: How many rows any two leaves have in common.
         of_leaves: Sums of fixed features and labels of the rows in each leaf.
         gram: Sum of products of fixed features.
