@@ -73,15 +73,17 @@ class RidgeFeatures(nn.Module):
 
     def sets(self, num_columns: int) -> tuple[tuple[Part, ...], ...]:
         """What each set takes of the features of rows of so many columns."""
-        sizes = self._sizes(num_columns)
-        ends = accumulate(sizes.values())
-        places = {
-            kind: slice(end - sizes[kind], end) for kind, end in zip(sizes, ends, strict=True)
-        }
+        places = self.places(num_columns)
         return tuple(
             tuple(Part(places[kind], deviation) for kind, deviation in kinds.items())
             for kinds in self.options.sets
         )
+
+    def places(self, num_columns: int) -> dict[Kind, slice]:
+        """Where each kind of features of such rows stands, the leaves of trees last."""
+        sizes = self._sizes(num_columns)
+        ends = accumulate(sizes.values())
+        return {kind: slice(end - sizes[kind], end) for kind, end in zip(sizes, ends, strict=True)}
 
     def _sizes(self, num_columns: int) -> dict[Kind, int]:
         sizes: dict[Kind, int] = {

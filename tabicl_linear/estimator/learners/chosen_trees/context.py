@@ -31,6 +31,9 @@ class TaskRows:
         labels: Class index of each row.
         counts: Rows of each class, float64.
         kinds: Where each kind of fixed features stands.
+        num_smooth: How many fixed features stand before the leaves of fixed trees. Long contexts
+            are solved with these alone: chosen trees tell what fixed ones would, and a third of a
+            fit is saved.
         sample: The rows that are left out where not all are.
     """
 
@@ -49,9 +52,9 @@ class TaskRows:
         self.labels: IntArray = y[0].cpu().numpy().astype(np.int64)
         counts = np.bincount(self.labels, minlength=regressions.num_classes)
         self.counts = torch.from_numpy(counts.astype(np.float64)).to(x.device)
-        parts = [part for each in regressions.features.sets(x.shape[2]) for part in each]
-        places = {part.place.start: part.place for part in parts}
-        self.kinds = [places[start] for start in sorted(places)]
+        places = regressions.features.places(x.shape[2])
+        self.kinds = list(places.values())
+        self.num_smooth: int = places["trees"].start if "trees" in places else self.kinds[-1].stop
         self.sample: IntArray = np.arange(0, x.shape[1], -(-x.shape[1] // MOST_SAMPLED))
 
     def __len__(self) -> int:

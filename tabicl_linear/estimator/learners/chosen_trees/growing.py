@@ -49,7 +49,7 @@ class TaskSums(NamedTuple):
         for number, (rows, part) in enumerate(zip(of_divisions(rounds), parts, strict=True)):
             with cpu_kernels():
                 grown.append(grow_on(rows, part.growing, seeds=[number]))
-                sums.append(leaf_sums(rows, part.solving, grown[-1].trees))
+                sums.append(leaf_sums(rows, part.solving, grown[-1].trees, rows.num_smooth))
         every = np.arange(len(first))
         growing = torch.from_numpy(np.stack([np.isin(every, part.growing) for part in parts]))
         return cls(tuple(grown), growing.to(first.counts.device), tuple(sums), first.counts)
@@ -59,7 +59,7 @@ class TaskSums(NamedTuple):
         every = np.arange(len(rounds[0]))
         with cpu_kernels():
             sums = tuple(
-                before.plus(leaf_sums(rows, every, grown.trees))
+                before.plus(leaf_sums(rows, every, grown.trees, len(before.gram)))
                 for rows, before, grown in zip(
                     of_divisions(rounds), self.sums, self.grown, strict=True
                 )

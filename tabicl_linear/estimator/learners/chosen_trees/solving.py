@@ -35,6 +35,10 @@ class LeafRows(NamedTuple):
     fixed: Float[Tensor, "n f"]
     targets: Float[Tensor, "n y"]
 
+    def first_fixed(self, count: int) -> "LeafRows":
+        """The same rows with so many of their fixed features."""
+        return self._replace(fixed=self.fixed[:, :count])
+
 
 class LeafSums(NamedTuple):
     """Sums over rows; those of other rows add. Counts are whole, all else is float64.
@@ -232,15 +236,19 @@ class SumRegression:
     """A regression on any number of rows, from sums over them.
 
     `kinds` say where each kind of fixed features stands, and `rows` are those of the rows that are
-    left out, each in its turn; `leaves` are those of these.
+    left out, each in its turn; `leaves` are those of these. Kinds that the sums do not have, the
+    last ones, get no weight.
     """
 
     def __init__(self, sums: LeafSums, kinds: Sequence[slice], rows: LeafRows) -> None:
-        self._num_leaves, self._kinds, self._rows = len(sums.together), kinds, rows
+        num_fixed = len(sums.gram)
+        self._num_leaves, self._num_without = len(sums.together), rows.fixed.shape[1] - num_fixed
+        self._kinds = [kind for kind in kinds if kind.stop <= num_fixed]
+        self._rows = rows.first_fixed(num_fixed)
         self._moments, self.leaves = sums.moments(), rows.leaves
         one_hot = rows.fixed.new_zeros(len(rows.leaves), self._num_leaves)
         one_hot.scatter_(1, rows.leaves.long(), 1.0)
-        self._features = torch.cat([one_hot, rows.fixed], dim=1)
+        self._features = torch.cat([one_hot, self._rows.fixed], dim=1)
         self._systems = dict[float, System]()
 
     def solve(self, penalty: float, deviation: float) -> Trial:
@@ -249,9 +257,10 @@ class SumRegression:
         regression = self._system(deviation).leaving_out([penalty])
         weights, offset = (part[0, 0] for part in regression.regression.linear())
         assert_solved([weights])
-        solution = Solution(weights[:cut], weights[cut:], offset)
-        predicted = F.embedding_bag(rows.leaves, solution.leaves, mode="sum") + offset
-        predicted += rows.fixed.to(weights) @ solution.fixed
+        of_leaves, of_fixed = weights[:cut], weights[cut:]
+        solution = Solution(of_leaves, F.pad(of_fixed, (0, 0, 0, self._num_without)), offset)
+        predicted = F.embedding_bag(rows.leaves, of_leaves, mode="sum") + offset
+        predicted += rows.fixed.to(weights) @ of_fixed
         leverage = regression.leverages(self._features[None])[0, 0]
         shares = self._moments.shares[0]
         left_out = without_own(predicted - shares, leverage, rows.targets.to(weights), shares)

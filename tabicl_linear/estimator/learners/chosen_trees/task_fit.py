@@ -207,15 +207,15 @@ def _grown_divisions(
             indices = torch.from_numpy(np.searchsorted(part.solving, left_out))
             regression = RowRegression(leaf_rows, grown.trees.num_leaves, rows.kinds, indices)
         else:
-            sums = leaf_sums(rows, part.solving, grown.trees)
+            sums = leaf_sums(rows, part.solving, grown.trees, rows.num_smooth)
             regression = SumRegression(sums, rows.kinds, rows.leaf_rows(left_out, grown.trees))
         places = torch.from_numpy(np.searchsorted(rows.sample, left_out))
         yield GrownDivision(grown, regression, places.to(regression.leaves.device))
 
 
-def leaf_sums(rows: TaskRows, indices: IntArray, trees: Trees) -> LeafSums:
-    """Sums over some rows, as many at a time as are looked at together."""
-    chunks = (rows.leaf_rows(chunk, trees) for chunk in rows.chunks(indices))
+def leaf_sums(rows: TaskRows, indices: IntArray, trees: Trees, num_fixed: int) -> LeafSums:
+    """Sums over some rows with so many fixed features, a chunk of rows at a time."""
+    chunks = (rows.leaf_rows(chunk, trees).first_fixed(num_fixed) for chunk in rows.chunks(indices))
     return LeafSums.of(chunks, trees.num_leaves)
 
 

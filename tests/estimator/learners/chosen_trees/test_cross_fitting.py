@@ -1,5 +1,7 @@
 """The learner: its state, its pieces and its errors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,18 +16,20 @@ from tabicl_linear.ridge_inputs import RidgeOptions
 
 OPTIONS = RidgeOptions(num_tanh=8, num_cosine=8, num_trees=4, calibration="logistic")
 CHUNK = 1000
+ROUNDS = 2
 
 
-def learner(num_classes=3):
-    return ChosenTrees(OPTIONS, max_columns=8, num_classes=num_classes)
+def learner(num_classes=3, options=OPTIONS):
+    return ChosenTrees(options, max_columns=8, num_classes=num_classes)
 
 
-def fitted(num_rows, rows_per_chunk=CHUNK, members=1):
+def fitted(num_rows, rows_per_chunk=CHUNK, members=1, options=OPTIONS):
     table, labels = ruled_table(num_rows)
     x = torch.from_numpy(table).expand(members, -1, -1)
     y = torch.from_numpy(labels).expand(members, -1)
     categorical = torch.zeros(members, 5, dtype=torch.bool)
-    return learner().fit(x, y, categorical=categorical, rows_per_chunk=rows_per_chunk)
+    trees = learner(options=options)
+    return trees.fit(x, y, categorical=categorical, rows_per_chunk=rows_per_chunk)
 
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -126,11 +130,34 @@ def test_trees_that_are_grown_twice_are_solved_together(monkeypatch, queries):
     assert (learner().predict(fitted(300), x)[0].argmax(1).numpy() == labels).mean() > 0.8
 
 
-def test_sums_and_products_of_rows_give_the_same(monkeypatch, state, queries):
+def test_sums_and_products_of_rows_give_the_same(monkeypatch, queries):
+    """Of the features that both are solved with."""
     x, _ = queries
-    expected = learner().predict(state, x)
+    options = replace(OPTIONS, sets=({"values": 1.0, "tanh": 1.0, "cosine": 1.0},))
+    expected = learner(options=options).predict(fitted(300, options=options), x)
     monkeypatch.setattr(task_fit, "MOST_PRODUCTS", 10)
-    assert_close(learner().predict(fitted(300), x), expected, 1e-3)
+    actual = learner(options=options).predict(fitted(300, options=options), x)
+    assert_close(actual, expected, 1e-3)
+
+
+@pytest.mark.parametrize("kinds", [("values", "trees"), ("trees",)])
+def test_long_contexts_do_without_fixed_trees(monkeypatch, queries, kinds):
+    x, labels = queries
+    options = replace(OPTIONS, sets=(dict.fromkeys(kinds, 1.0),))
+    num_leaves = options.num_trees * 2**options.tree_depth
+
+    def weights():
+        return fitted(300, options=options).predictors[0].fixed.unflatten(0, (ROUNDS, -1))
+
+    for module in (divisions_module, task_fit):
+        monkeypatch.setattr(module, "FEW_ROWS", 10)
+    assert weights()[:, -num_leaves:].any()
+    monkeypatch.setattr(task_fit, "MOST_PRODUCTS", 10)
+    of_values, of_leaves = weights().split([len(kinds[1:]) * 5 * 6, num_leaves], dim=1)
+    assert not of_leaves.any()
+    assert of_values.any() or kinds == ("trees",)
+    logits = learner(options=options).predict(fitted(300, options=options), x)[0]
+    assert (logits.argmax(1).numpy() == labels).mean() > 0.8
 
 
 def test_labels_of_rows_left_out_are_not_seen():

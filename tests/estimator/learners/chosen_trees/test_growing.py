@@ -8,7 +8,13 @@ import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import ROUNDING, assert_close
 
-from tabicl_linear.estimator.learners.chosen_trees import boosting, context, divisions, growing
+from tabicl_linear.estimator.learners.chosen_trees import (
+    boosting,
+    context,
+    divisions,
+    growing,
+    task_fit,
+)
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.kernels.state import num_bytes, tensors
 from tabicl_linear.ridge_inputs import RidgeOptions
@@ -103,6 +109,7 @@ def test_sums_are_those_over_all_rows_that_have_not_grown_the_trees(whole):
     for number, (grown_trees, sums) in enumerate(zip(task.grown, task.sums, strict=True)):
         draw, limits = learner().draws(2)[number // 2], fitted.thresholds[number // 2]
         fixed = draw.of_rows(torch.from_numpy(x)[None], limits, fitted.statistics)[0].double()
+        fixed = fixed[:, : -OPTIONS.num_trees * 2**OPTIONS.tree_depth]
         leaves = torch.zeros(700, grown_trees.trees.num_leaves, dtype=torch.float64)
         leaves.scatter_(1, grown_trees.trees.of_rows(z).long(), 1.0)
         solves = torch.ones(700, dtype=torch.bool)
@@ -116,6 +123,25 @@ def test_sums_are_those_over_all_rows_that_have_not_grown_the_trees(whole):
             assert_close(moments.shares[0], targets.mean(0), ROUNDING)
             assert_close(moments.gram[0], centred.T @ centred, ROUNDING)
             assert_close(moments.cross[0], centred.T @ shares, ROUNDING)
+
+
+def test_states_whose_sums_have_fixed_trees_go_on_with_them(monkeypatch, queries):
+    """As files of version 0.2.0 have them."""
+
+    def with_trees(rows, indices, trees, num_fixed):
+        return task_fit.leaf_sums(rows, indices, trees, rows.kinds[-1].stop)
+
+    x, y = ruled_table(700)
+    with monkeypatch.context() as patch:
+        patch.setattr(growing, "leaf_sums", with_trees)
+        expected = grown(x, y, (450,))
+        state = grown(x[:450], y[:450], ())
+    later, labels = torch.from_numpy(x[None, 450:]), torch.from_numpy(y[None, 450:])
+    state = learner().fit(later, labels, rows_per_chunk=CHUNK, state=state)
+    for one, other in zip(tensors(state), tensors(expected), strict=True):
+        assert torch.equal(one, other)
+    predictions = learner().predict(state, queries[0])
+    assert torch.equal(predictions, learner().predict(expected, queries[0]))
 
 
 def test_the_sample_is_spread_evenly_over_all_rows(whole):
