@@ -345,17 +345,16 @@ def _parsed(cells: pd.Series, decimal: str) -> FloatArray:
 
     Without a decimal sign only what pandas reads counts as a number.
     """
-    objects = cells.astype(object)
-    numbers = pd.to_numeric(objects, errors="coerce")
+    numbers = pd.to_numeric(cells.astype(object), errors="coerce")
     if dtypes.is_complex_dtype(numbers.dtype):
         raise _unusable(cells, "complex numbers", "give real numbers")
     values = numbers.to_numpy(dtype=np.float64, copy=True)
     if decimal:
+        objects = cells.to_numpy(dtype=object)
         # "1.234" means another number where the comma is the decimal sign.
         for row in range(len(values)) if decimal == "," else np.flatnonzero(np.isnan(values)):
-            value = objects.iloc[row]
-            if isinstance(value, str):
-                values[row] = written_number(value, decimal)
+            if isinstance(objects[row], str):
+                values[row] = written_number(objects[row], decimal)
     return values
 
 
