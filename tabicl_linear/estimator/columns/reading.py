@@ -42,10 +42,8 @@ MIN_FREE_WORDS = 5
 """Different texts of this many words on average are free text and no categories."""
 
 _SHORT_FLOATS: dict[str, Any] = {
-    "float16": np.float16,
-    "halffloat[pyarrow]": np.float16,
-    "float32": np.float32,
-    "float[pyarrow]": np.float32,
+    **dict.fromkeys(("float16", "halffloat[pyarrow]"), np.float16),
+    **dict.fromkeys(("float32", "float[pyarrow]"), np.float32),
 }
 """By the name of a dtype of NumPy, pandas or Arrow in small letters."""
 
@@ -334,10 +332,9 @@ def _times_of_day(cells: pd.Series) -> pd.Series:
 
 
 def _holds_dates(cells: pd.Series) -> bool:
-    return dtypes.is_datetime64_any_dtype(cells.dtype) or (
-        dtypes.is_object_dtype(cells.dtype)
-        and dtypes.infer_dtype(cells, skipna=True) in ("datetime", "datetime64", "date")
-    )
+    if dtypes.is_object_dtype(cells.dtype):
+        return _OBJECTS.get(dtypes.infer_dtype(cells, skipna=True)) == DATES
+    return bool(dtypes.is_datetime64_any_dtype(cells.dtype))
 
 
 def _parsed(cells: pd.Series, decimal: str) -> FloatArray:

@@ -35,7 +35,7 @@ def test_decimals_are_one_text_in_floats_of_any_length(dtype):
     cells = pd.Series([5.1, 0.2, None], dtype=dtype)
     assert category_names(cells).tolist() == ["5.1", "0.2", None]
     if dtype in ("float16", "halffloat[pyarrow]"):
-        return  # of which pandas has no categories: it makes them float32
+        return  # of which pandas makes no categories
     assert category_names(cells.astype("category")).tolist() == ["5.1", "0.2", None]
     column, *_ = fit_categories(cells.astype("category"), 0, Reading("categorical"), None)
     assert isinstance(column, CategoryColumn)
