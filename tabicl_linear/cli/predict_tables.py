@@ -92,8 +92,8 @@ def read_tables(
     suspects = _row_numbers(train)
     if suspects:
         warn_user(
-            f"{train_file.name}: {listed(list(map(brief, suspects)))} looks like row numbers; name "
-            "such columns in --id-columns or --drop."
+            f"{train_file.name} has columns that look like row numbers: "
+            f"{listed(list(map(brief, suspects)))}; name such columns in --id-columns or --drop."
         )
     return PredictionTables(train, labels, test, ids)
 
@@ -112,8 +112,8 @@ def _without_blank_columns(table: pd.DataFrame, file: str) -> pd.DataFrame:
     blank = [name for name in table if UNNAMED.fullmatch(name) and table[name].isna().all()]
     if blank:
         warn_user(
-            f"{file}: {listed(list(map(brief, blank)))} has neither a name nor a value, as if "
-            "lines ended with a comma; it is left out."
+            f"{file} has columns without a name and a value, as if lines ended with a comma, which "
+            f"are left out: {listed(list(map(brief, blank)))}."
         )
     return table.drop(columns=blank)
 
