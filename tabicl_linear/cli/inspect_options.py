@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from tabicl_linear.cli.checkpoints import add_trust
-from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 
 MOST_CHECKPOINTS = 2
@@ -39,8 +39,6 @@ def _check(options: argparse.Namespace) -> None:
         )
     if (options.table is None) != (options.target is None):
         raise ConfigError("--table and --target belong together; give both or neither.")
-    if options.tasks < 1:
-        raise ConfigError(f"--tasks {options.tasks}: give at least 1.")
     output: Path = options.output
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ConfigError(
@@ -69,7 +67,7 @@ def _parser() -> OneLineArgumentParser:
     add("--table", type=Path, help="CSV or Parquet; synthetic probe tasks if left out")
     add("--target", help="name of the table's target column")
     add("--lengths", type=int, nargs="+", metavar="ROWS", help="context lengths, increasing")
-    add("--tasks", type=int, default=8, help="probe tasks, or row orders (8)")
+    add("--tasks", type=count, default=8, help="probe tasks, or row orders (8)")
     add("--only", nargs="+", choices=NAMES, help="these analyses alone")
     add_trust(parser)
     return parser

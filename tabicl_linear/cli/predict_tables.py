@@ -72,7 +72,18 @@ def read_tables(
     left_out = [target, *id_columns, *drop]
     train = _without_blank_columns(train.drop(columns=left_out, errors="ignore"), train_file.name)
     test = _without_blank_columns(test.drop(columns=left_out, errors="ignore"), test_file.name)
-    _check_features(train, test, train_file, test_file, target)
+    if train.shape[1] == 0:
+        raise DataError(
+            f"{train_file.name} has no column besides the target {brief(target)} and those "
+            "left out; add some."
+        )
+    check_columns(
+        list(test.columns),
+        list(train.columns),
+        whose=train_file.name,
+        these=f"The columns of {test_file.name}",
+        hint=", or leave some out by --drop or --id-columns",
+    )
     _require(categorical, train, train_file, "--categorical")
     for name in (name for name in dates if name in train):
         columns = [(train_file.name, train[name]), (test_file.name, test[name])]
@@ -81,8 +92,8 @@ def read_tables(
     suspects = _row_numbers(train)
     if suspects:
         warn_user(
-            f"{train_file.name}: {listed(list(map(brief, suspects)))} looks like row numbers; name "
-            "such columns in --id-columns or --drop."
+            f"{train_file.name} has columns that look like row numbers: "
+            f"{listed(list(map(brief, suspects)))}; name such columns in --id-columns or --drop."
         )
     return PredictionTables(train, labels, test, ids)
 
@@ -101,31 +112,10 @@ def _without_blank_columns(table: pd.DataFrame, file: str) -> pd.DataFrame:
     blank = [name for name in table if UNNAMED.fullmatch(name) and table[name].isna().all()]
     if blank:
         warn_user(
-            f"{file}: {listed(list(map(brief, blank)))} has neither a name nor a value, as if "
-            "lines ended with a comma; it is left out."
+            f"{file} has columns without a name and a value, as if lines ended with a comma, which "
+            f"are left out: {listed(list(map(brief, blank)))}."
         )
     return table.drop(columns=blank)
-
-
-def _check_features(
-    train: pd.DataFrame,
-    test: pd.DataFrame,
-    train_file: TableFile,
-    test_file: TableFile,
-    target: str,
-) -> None:
-    if train.shape[1] == 0:
-        raise DataError(
-            f"{train_file.name} has no column besides the target {brief(target)} and those "
-            "left out; add some."
-        )
-    check_columns(
-        list(test.columns),
-        list(train.columns),
-        whose=train_file.name,
-        these=f"The columns of {test_file.name}",
-        hint=", or leave some out by --drop or --id-columns",
-    )
 
 
 def feature_names(train: TableFile, target: str, columns: Iterable[str], name: str) -> list[str]:
@@ -209,17 +199,16 @@ def _require(names: Sequence[str], table: pd.DataFrame, file: TableFile, option:
 
 def _row_numbers(table: pd.DataFrame) -> list[str]:
     """Columns that look like numbers of rows: without a name, or consecutive integers."""
-    names = []
-    for name, column in table.items():
-        is_count = (
+
+    def are_counted(column: pd.Series) -> bool:
+        return (
             len(column) >= MIN_ROW_NUMBERS
             and dtypes.is_integer_dtype(column.dtype)
             and not column.isna().any()
             and bool((column.diff().iloc[1:] == 1).all())
         )
-        if is_count or UNNAMED.fullmatch(str(name)):
-            names.append(str(name))
-    return names
+
+    return [name for name in table if UNNAMED.fullmatch(name) or are_counted(table[name])]
 
 
 def read_dates_of(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series]:

@@ -122,17 +122,14 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         _refuse(unsupported)
         plan = self._plan()
-        classes: npt.NDArray[Any] | None = None
-        num_rows: int | None = None
         if isinstance(X, str | os.PathLike):
             pieces, classes, num_rows = rows_of_file(Path(X), y)
         elif isinstance(X, Iterator):
             if y is not None:
                 raise DataError("An iterator gives pairs (X, y) of pieces: leave y out.")
-            pieces = checked_pieces(X)
+            pieces, classes, num_rows = checked_pieces(X), None, None
         else:
-            rows = checked_rows(X, y)
-            self.fitted_ = fitting.fit(rows, plan, self._learners())
+            self.fitted_ = fitting.fit(checked_rows(X, y), plan, self._learners())
             return self
         with progress_bar("read", num_rows, plan.progress) as bar:
             pieces = _with_progress(pieces, bar)

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tabicl_linear.errors import ConfigError, one_line
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
@@ -29,7 +30,7 @@ def class_weights(
     if not isinstance(class_weight, Mapping):
         text = one_line(repr(class_weight))  # a series of pandas takes several lines
         raise ConfigError(f"class_weight={text}: give 'balanced', a dict or None.")
-    labels = classes.tolist()
+    labels, weights = pd.Series(classes).tolist(), np.ones(len(classes))
     for label, weight in class_weight.items():
         if label not in labels:
             raise ConfigError(
@@ -40,4 +41,5 @@ def class_weights(
                 f"class_weight[{label!r}]={weight!r}: give a positive number, by which the "
                 "probability of the class is multiplied."
             )
-    return np.array([float(class_weight.get(label, 1.0)) for label in labels])
+        weights[labels.index(label)] = weight
+    return weights

@@ -232,19 +232,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
 
         Returns:
             A row for each member, digit (of the code of many classes; else 1), layer, head and
-            measure, all counted from 1, and its `value`. Layer and head are missing where a measure
-            belongs to a layer or a member as a whole, and measures that a model has nothing for are
-            left out:
-
-            - norm, effective_rank: Frobenius norm and exp of the entropy of the singular values of
-              the fitted states, means over cells.
-            - write_rate, kept: mean over these rows of the strength with which a layer writes a
-              token, and of the share of its state that it keeps.
-            - cosine_half: cosine between the states after half and after all of these rows.
-            - order_spread: how far the probabilities of up to 200 of these rows move with the order
-              in which the others are read: mean total variation (0 to 1) to their mean.
-
-            `tabicl_linear.analysis.diagnosis_figure.diagnosis_figure` draws it.
+            measure, all counted from 1, and its `value`; docs/explaining.md has the measures. Layer
+            and head are missing where a measure belongs to a layer or a member as a whole.
 
         Raises:
             NotFittedError: The classifier has not been fitted.

@@ -83,8 +83,9 @@ def fit_pieces(
     others = chain([second], pieces)
     if learners.takes_pieces:
         fitted = start(first, plan, learners, classes)
-        for rows in _long_pieces(others):
-            fitted = extended(fitted, rows, plan)
+        for rows in others:
+            # As many at a time as teach the columns: trees are solved anew for each call.
+            fitted = extended(fitted, first_rows(chain([rows], others)), plan)
         model, states = learners.finished(fitted.members.model, fitted.members.states)
         return replace(fitted, members=replace(fitted.members, model=model, states=states))
     plan.check_pieces(in_order=False)
@@ -157,12 +158,6 @@ def _fitted_anew(fitted: Fitted, held: Rows, rows: Rows, plan: Plan) -> Fitted:
     is_last = isinstance(learner, OwnPreset) and len(every.labels) >= learner.rows_held
     with nullcontext() if is_last else silenced():
         return _fit_held_rows(every, fitted.classes, plan, learner)
-
-
-def _long_pieces(pieces: Pieces) -> Pieces:
-    """Pieces joined to as many rows as teach the columns: trees are solved anew for each call."""
-    for piece in pieces:
-        yield first_rows(chain([piece], pieces))
 
 
 def _fit_held_rows(

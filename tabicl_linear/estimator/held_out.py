@@ -59,11 +59,11 @@ class Evidence:
         fewer = math.ceil(np.count_nonzero(~held_out) / longest)
         if fewer == 1:  # without the rows held out, one context is long enough
             return FULL
-        full = self._losses(learner, self.table, held_out)
-        if full is None:
+        full = self._losses(learner, held_out)
+        blocks = self._losses(ContextBlocks(learner, fewer), held_out)
+        if full is None or blocks is None:
             return FULL
-        blocks = self._losses(ContextBlocks(learner, fewer), self.table, held_out)
-        return FULL if blocks is None else choices.better_context(full, blocks, num_blocks)
+        return choices.better_context(full, blocks, num_blocks)
 
     def temperature(self, learner: ContextLearner) -> float:
         """The temperature, calibrated where the plan says so and rows can be spared."""
@@ -71,42 +71,39 @@ class Evidence:
         if not self.plan.is_calibrated or self.table is None:
             return fixed
         held_out = held_out_rows(self.rows.codes, self.plan.seed)
-        logits = self._logits(learner, self.table, held_out) if held_out.any() else None
+        logits = self._logits(learner, held_out) if held_out.any() else None
         if logits is None:
             return fixed
         return choices.calibrated_temperature(
             logits, self.rows.codes[held_out], fixed=fixed, average_logits=self.plan.average_logits
         )
 
-    def _losses(
-        self, learner: ContextLearner, table: Table, held_out: BoolArray
-    ) -> FloatArray | None:
+    def _losses(self, learner: ContextLearner, held_out: BoolArray) -> FloatArray | None:
         """Log-losses of the rows held out, at the fixed temperature; None as `_logits`."""
-        logits = self._logits(learner, table, held_out)
+        logits = self._logits(learner, held_out)
         if logits is None:
             return None
         labels, temperature = self.rows.codes[held_out], self.plan.fixed_temperature
         average = self.plan.average_logits
         return log_losses(logits, labels, temperature=temperature, average_logits=average)
 
-    def _logits(
-        self, learner: ContextLearner, table: Table, held_out: BoolArray
-    ) -> FloatArray | None:
+    def _logits(self, learner: ContextLearner, held_out: BoolArray) -> FloatArray | None:
         """Logits `[members, rows, classes]` of the rows held out after a fit on the others.
 
         None if the others do not make a table, or not one that these rows fit into.
         """
+        assert self.table is not None, "rows in pieces cannot be read twice"
         with silenced():
             try:
                 columns = self.plan.new_columns(pairs=self.rows.columns.pairs)
                 codes = self.rows.codes[~held_out]
-                matrix = columns.fit_transform(table[~held_out], codes)
+                matrix = columns.fit_transform(self.table[~held_out], codes)
                 # The last row of a class is never held out: there are as many.
                 rows = Encoded(matrix, codes, columns, self.rows.classes)
                 members = fit_ensemble(learner, rows, self.plan)
                 if self.plan.refine:
                     members, _ = refined(members, rows, self.plan)
-                queries = columns.transform(table[held_out])
+                queries = columns.transform(self.table[held_out])
             except DataError:  # where columns vary in the rows held out alone
                 return None
         return members.scores(queries, lambda member_logits: member_logits, self.plan)

@@ -57,12 +57,11 @@ def brief(value: object) -> str:
 
 def shown(names: Sequence[Any]) -> str:
     """The first names, without quotes where they can be read so; see `listed`."""
-    texts = [str(name) for name in names]
-    are_plain = [
-        text == text.strip() and text.isprintable() and len(text) <= MOST_LETTERS for text in texts
-    ]
-    pairs = zip(texts, are_plain, strict=True)
-    return listed([text if is_plain else brief(text) for text, is_plain in pairs])
+
+    def is_plain(text: str) -> bool:
+        return text == text.strip() and text.isprintable() and len(text) <= MOST_LETTERS
+
+    return listed([text if is_plain(text) else brief(text) for text in map(str, names)])
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -151,7 +151,9 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
     Raises:
         ConfigError: An argument is out of range; the message says what to give.
     """
-    _check_trees(arguments["trees"])
+    trees = arguments["trees"]
+    if not (isinstance(trees, bool | np.bool_) or (isinstance(trees, str) and trees == "auto")):
+        raise ConfigError(f"trees={trees!r}: give 'auto', True or False.")
     # Only classifiers of a model take these two.
     refine = "refine" in arguments and _flag(arguments, "refine")
     long_context = _one_of(MODES, "long_context", arguments.get("long_context", "full"))
@@ -189,11 +191,6 @@ def checked_count(arguments: Mapping[str, Any], name: str) -> int | None:
     if not _is_integer(value) or value < 1:
         raise ConfigError(f"{name}={value!r}: give a positive integer.")
     return int(value)
-
-
-def _check_trees(trees: Any) -> None:
-    if not (isinstance(trees, bool | np.bool_) or (isinstance(trees, str) and trees == "auto")):
-        raise ConfigError(f"trees={trees!r}: give 'auto', True or False.")
 
 
 def _one_of(choices: Collection[Choice], name: str, value: Any) -> Choice:

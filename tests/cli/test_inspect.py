@@ -190,7 +190,7 @@ def test_names_of_checkpoints_are_text_on_the_page():
         (["/nowhere.ckpt"], "/nowhere.ckpt"),
         (["CKPT", "--lengths", "32", "16"], "increasing"),
         (["CKPT", "--lengths", "2", "16"], "at least 5"),
-        (["CKPT", "--tasks", "0"], "--tasks 0"),
+        (["CKPT", "--tasks", "0"], "--tasks: 0"),
         (["CKPT", "--table", "/nowhere.csv"], "--target"),
         (["CKPT", "--table", "/nowhere.csv", "--target", "y"], "no such file"),
         (["CKPT", "--table", "TABLE", "--target", "z"], "'z'"),

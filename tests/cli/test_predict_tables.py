@@ -153,7 +153,7 @@ def test_columns_that_look_like_row_numbers_are_named(files, model, capsys):
     assert predict(model, "--quiet") == 0
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert "train.csv: 'Unnamed: 0', 'n' looks like row numbers; name such columns in" in lines[0]
+    assert "train.csv has columns that look like row numbers: 'Unnamed: 0', 'n'; name" in lines[0]
     assert predict(model, "--quiet", "--drop", "n", "--id-columns", "Unnamed: 0") == 0
     assert capsys.readouterr().err == ""
 
@@ -163,10 +163,12 @@ def test_a_comma_at_the_end_of_each_line_makes_no_column(files, model, capsys):
     folder = files(train="x,y,,\n" + rows, test="x,\n0,\n1,\n")
     assert predict(model, "--quiet") == 0
     assert capsys.readouterr().err.splitlines() == [
-        "tabicl-linear predict: warning: train.csv: 'Unnamed: 2', 'Unnamed: 3' has neither a name "
-        "nor a value, as if lines ended with a comma; it is left out.",
-        "tabicl-linear predict: warning: test.csv: 'Unnamed: 1' has neither a name nor a value, as "
-        "if lines ended with a comma; it is left out.",
+        f"tabicl-linear predict: warning: {file} has columns without a name and a value, as if "
+        f"lines ended with a comma, which are left out: {names}."
+        for file, names in (
+            ("train.csv", "'Unnamed: 2', 'Unnamed: 3'"),
+            ("test.csv", "'Unnamed: 1'"),
+        )
     ]
     assert len(pd.read_csv(folder / "out.csv")) == 2
     assert predict(model, "--quiet", "--drop", "Unnamed: 1", "Unnamed: 2", "Unnamed: 3") == 0

@@ -1,6 +1,9 @@
 """Factors for the probabilities of classes; weights of rows are refused."""
 
+import datetime
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from tabicl_linear import TabICLLinearClassifier
@@ -12,6 +15,16 @@ def test_balanced_factors_are_in_inverse_proportion_to_frequency():
     factors = class_weights("balanced", np.array(["a", "b"]), np.array([30, 10]))
     np.testing.assert_allclose(factors, [40 / 60, 40 / 20])
     np.testing.assert_allclose(factors @ [30, 10] / 40, 1)
+
+
+@pytest.mark.parametrize("unit", ["ns", "us", "D"])
+@pytest.mark.parametrize("of_user", [np.datetime64, pd.Timestamp, datetime.datetime])
+def test_days_are_labels_in_any_unit(unit, of_user):
+    days = np.array(["2020-01-01", "2021-01-01"], dtype=f"datetime64[{unit}]")
+    day = of_user(2021, 1, 1) if of_user is datetime.datetime else of_user("2021-01-01")
+    assert class_weights({day: 3}, days, np.array([1, 1])).tolist() == [1, 3]
+    with pytest.raises(ConfigError, match=r"the classes are .*2020-01-01"):
+        class_weights({"x": 3}, days, np.array([1, 1]))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tabicl_linear.estimator.columns.category_names import (
     looked_up,
     number_of,
     place_of,
-    text_of,
+    texts_of,
 )
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading, unlike_training
@@ -123,7 +123,7 @@ def _in_order(cells: pd.Series, counts: pd.Series) -> list[str]:
     """The categories that occur: in the order of a categorical dtype, else numbers before texts."""
     if not isinstance(cells.dtype, pd.CategoricalDtype):
         return sorted(counts.index, key=place_of)
-    texts = map(text_of, cells.cat.categories)
+    texts = texts_of(cells.cat.categories, cells.dtype)
     return [text for text in texts if text in counts.index]
 
 

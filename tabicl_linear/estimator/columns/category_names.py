@@ -13,22 +13,33 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray
-from tabicl_linear.estimator.columns.reading import TRUTHS, missing
+from tabicl_linear.estimator.columns.reading import TRUTHS, decimals, missing
 
 
 def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[Any]:
-    """The cells as text, so that 1, 1.0 and '1' are one category; None where missing."""
+    """The cells as text, so that 1, 1.0 and '1' are one category; None where missing.
+
+    So are 5.1 in float64 and in float32.
+    """
     absent = missing(cells)
     if dtypes.is_object_dtype(cells.dtype):  # cells may be unhashable: one by one
         names = np.array([text_of(value) for value in cells], dtype=object)
     else:
         codes, distinct = pd.factorize(cells)
         # Code -1 (missing) selects the appended name.
-        names = np.array([*(text_of(value) for value in distinct), None], dtype=object)[codes]
+        names = np.array([*texts_of(distinct, cells.dtype), None], dtype=object)[codes]
     if boolean:
         names = np.array([TRUTHS.get(str(v).lower(), v) for v in names], dtype=object)
     names[absent] = None
     return names
+
+
+def texts_of(values: Any, dtype: Any) -> list[str]:
+    """The text of each of some values, an array or index, that cells of a dtype hold."""
+    dtype = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    if dtypes.is_float_dtype(dtype):
+        values = decimals(np.asarray(values, dtype=np.float64), dtype)
+    return [text_of(value) for value in values]
 
 
 def text_of(value: object) -> str:

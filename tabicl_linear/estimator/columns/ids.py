@@ -62,10 +62,8 @@ def ids_among(cells: pd.Series, labels: IntArray) -> int | None:
     if len(values) < FEWEST_ROWS or not (values == values.round()).all():
         return None
     names, distinct = pd.factorize(values)
-    most = np.bincount(names).max()
-    if not FEWEST_IDS <= len(distinct) <= MOST_DISTINCT * len(values):
-        return None
-    if most > MOST_COMMON * len(values):
+    is_common = np.bincount(names).max() > MOST_COMMON * len(values)
+    if is_common or not FEWEST_IDS <= len(distinct) <= MOST_DISTINCT * len(values):
         return None
     by_order, by_name, by_nothing = _errors(values, names, labels)
     gain = by_nothing - by_name

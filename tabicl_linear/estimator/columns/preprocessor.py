@@ -122,12 +122,13 @@ class TablePreprocessor:
 
         `table` and `labels` are the training rows that `fit_transform` was given.
         """
-        frame, records = self.framed(table), list(self.columns)
-        for place, column in enumerate(records):
-            if isinstance(column, RateColumn):
-                cells = frame.iloc[:, column.position]
-                records[place] = CountedRateColumn.of(column, cells, labels)
-        return self._with(records)
+        frame = self.framed(table)
+        return self._with(
+            CountedRateColumn.of(record, frame.iloc[:, record.position], labels)
+            if isinstance(record, RateColumn)
+            else record
+            for record in self.columns
+        )
 
     def read(self, table: Table, labels: IntArray) -> tuple[Float32Array, "TablePreprocessor"]:
         """The matrix of labelled rows, and what is known of the columns after them.

@@ -42,10 +42,8 @@ MIN_FREE_WORDS = 5
 """Different texts of this many words on average are free text and no categories."""
 
 _SHORT_FLOATS: dict[str, Any] = {
-    "float16": np.float16,
-    "halffloat[pyarrow]": np.float16,
-    "float32": np.float32,
-    "float[pyarrow]": np.float32,
+    **dict.fromkeys(("float16", "halffloat[pyarrow]"), np.float16),
+    **dict.fromkeys(("float32", "float[pyarrow]"), np.float32),
 }
 """By the name of a dtype of NumPy, pandas or Arrow in small letters."""
 
@@ -334,10 +332,9 @@ def _times_of_day(cells: pd.Series) -> pd.Series:
 
 
 def _holds_dates(cells: pd.Series) -> bool:
-    return dtypes.is_datetime64_any_dtype(cells.dtype) or (
-        dtypes.is_object_dtype(cells.dtype)
-        and dtypes.infer_dtype(cells, skipna=True) in ("datetime", "datetime64", "date")
-    )
+    if dtypes.is_object_dtype(cells.dtype):
+        return _OBJECTS.get(dtypes.infer_dtype(cells, skipna=True)) == DATES
+    return bool(dtypes.is_datetime64_any_dtype(cells.dtype))
 
 
 def _parsed(cells: pd.Series, decimal: str) -> FloatArray:
@@ -345,17 +342,16 @@ def _parsed(cells: pd.Series, decimal: str) -> FloatArray:
 
     Without a decimal sign only what pandas reads counts as a number.
     """
-    objects = cells.astype(object)
-    numbers = pd.to_numeric(objects, errors="coerce")
+    numbers = pd.to_numeric(cells.astype(object), errors="coerce")
     if dtypes.is_complex_dtype(numbers.dtype):
         raise _unusable(cells, "complex numbers", "give real numbers")
     values = numbers.to_numpy(dtype=np.float64, copy=True)
     if decimal:
+        objects = cells.to_numpy(dtype=object)
         # "1.234" means another number where the comma is the decimal sign.
         for row in range(len(values)) if decimal == "," else np.flatnonzero(np.isnan(values)):
-            value = objects.iloc[row]
-            if isinstance(value, str):
-                values[row] = written_number(value, decimal)
+            if isinstance(objects[row], str):
+                values[row] = written_number(objects[row], decimal)
     return values
 
 

@@ -88,10 +88,8 @@ def date_format(texts: pd.Series) -> str | None:
 
     The month comes first where both orders are possible. There is at least one text.
     """
-    for text_format in _formats(str(texts.iloc[0])):
-        if read_dates(texts, text_format).notna().all():
-            return text_format
-    return None
+    formats = _formats(str(texts.iloc[0]))
+    return next((each for each in formats if read_dates(texts, each).notna().all()), None)
 
 
 def short_year_format(texts: pd.Series) -> str | None:
@@ -99,11 +97,9 @@ def short_year_format(texts: pd.Series) -> str | None:
 
     There is at least one text.
     """
-    for text_format in _SHORT_YEARS:
-        # Most columns are no dates, which one cell tells.
-        if all(read_dates(some, text_format).notna().all() for some in (texts[:1], texts)):
-            return text_format
-    return None
+    # Most columns are no dates, which one cell tells.
+    formats = [each for each in _SHORT_YEARS if read_dates(texts[:1], each).notna().all()]
+    return next((each for each in formats if read_dates(texts, each).notna().all()), None)
 
 
 def dates_among(cells: pd.Series) -> BoolArray:

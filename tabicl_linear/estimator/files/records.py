@@ -113,14 +113,18 @@ class Packer:
 
     def _frame(self, value: pd.DataFrame, where: str) -> Any:
         """Names and columns; the index is left out."""
-        columns = list[Any]()
-        for name, cells in value.items():
-            place = f"{where}[{name!r}]"
-            if isinstance(cells.dtype, np.dtype):
-                columns.append(self.pack(cells.to_numpy(), place))
-            else:
-                columns.append({_KIND: "cells", "arrow": self.pack(_arrow(cells, place), place)})
+        columns = [self._cells(cells, f"{where}[{name!r}]") for name, cells in value.items()]
         return {_KIND: "table", "names": self._items(list(value.columns), where), "items": columns}
+
+    def _cells(self, cells: pd.Series, where: str) -> Any:
+        """A column; categories apart, as Arrow loses their time zones and reads no intervals."""
+        if isinstance(cells.dtype, pd.CategoricalDtype):
+            categories = self._cells(pd.Series(cells.cat.categories), where)
+            items = [self.pack(cells.cat.codes.to_numpy(), where), categories]
+            return {_KIND: "categories", "items": items, "ordered": cells.dtype.ordered}
+        if isinstance(cells.dtype, np.dtype):
+            return self.pack(cells.to_numpy(), where)
+        return {_KIND: "cells", "arrow": self.pack(_arrow(cells, where), where)}
 
     def _record(self, value: Any, where: str) -> Any:
         if isinstance(value, InContextModel):
@@ -237,7 +241,7 @@ def _suits(cls: type, names: tuple[str, ...], fields: Set[str]) -> bool:
 
 
 def _arrow(cells: pd.Series, where: str) -> npt.NDArray[np.uint8]:
-    """A column that is no plain array (categories, text, missing integers) as an Arrow stream."""
+    """A column that is no plain array (text, missing integers, time zones) as an Arrow stream."""
     try:
         table = pa.Table.from_pandas(pd.DataFrame({"cells": cells}), preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -264,6 +268,13 @@ def _frame(unpacker: Unpacker, tree: Any) -> pd.DataFrame:
     return frame
 
 
+def _categories(unpacker: Unpacker, tree: Any) -> pd.Series:
+    codes, categories = unpacker.items(tree)
+    # Of their own type, which pandas would guess anew, and tuples as they are.
+    index = pd.Index(categories, dtype=categories.dtype, tupleize_cols=False)
+    return pd.Series(pd.Categorical.from_codes(codes, index, ordered=tree["ordered"]))
+
+
 def _cell(read: Callable[[str], Any], _: Unpacker, tree: Any) -> Any:
     return read(tree["text"])
 
@@ -286,6 +297,7 @@ _READERS: dict[str, _Read] = {
     "frame": lambda unpacker, tree: pd.DataFrame(unpacker.unpack(tree["columns"])),
     "table": _frame,
     "cells": lambda unpacker, tree: _cells(unpacker.unpack(tree["arrow"])),
+    "categories": _categories,
     "model": lambda unpacker, tree: unpacker.model,
     "record": Unpacker.record,
     **{kind: partial(_learner, learner) for kind, learner in LEARNERS.items()},

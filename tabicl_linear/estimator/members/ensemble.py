@@ -224,37 +224,26 @@ def extended_ensemble(ensemble: FittedEnsemble, rows: Encoded, plan: Plan) -> Fi
 def _with_rows(
     ensemble: FittedEnsemble, rows: Encoded, plan: Plan, rows_per_batch: int, spill: Path | None
 ) -> FittedEnsemble:
-    """The ensemble once all members have read rows, batch after batch."""
-    work, states = len(ensemble.views) * len(rows.matrix), list[State]()
+    """The ensemble once all members have read rows, batch after batch.
+
+    Members write their first rows each in its own order, and later ones in that of the table.
+    """
+    model, work = ensemble.model, len(ensemble.views) * len(rows.matrix)
+    states = list[State]()
     with progress_bar("fit", work, plan.progress) as bar, torch.inference_mode():
         for views, state in ensemble.batches():
-            most = max(1, rows_per_batch // len(views))
-            states.append(_state_after(ensemble, views, state, rows, most, spill))
+            is_first = state is None
+            after = model.fit(
+                # Without a name, so that they leave memory before those of the next batch come.
+                *as_seen(ensemble, views if is_first else _in_order(views), rows, spill),
+                categorical=rows.are_categorical(views).to(model.device) if is_first else None,
+                rows_per_chunk=min(chunk_rows(model.device), max(1, rows_per_batch // len(views))),
+                spill=spill,
+                state=state,
+            )
+            states.append(after)
             bar.update(len(views) * len(rows.matrix))
     return replace(ensemble, states=tuple(states))
-
-
-def _state_after(
-    ensemble: FittedEnsemble,
-    views: tuple[View, ...],
-    state: State | None,
-    rows: Encoded,
-    rows_at_once: int,
-    spill: Path | None,
-) -> State:
-    """The state of a batch of members after more rows; after their first ones if there is none.
-
-    Members write the first rows each in its own order, and later ones in that of the table.
-    """
-    model, categorical = ensemble.model, None
-    if state is None:
-        categorical = rows.are_categorical(views).to(model.device)
-    else:
-        views = _in_order(views)
-    # Arranged here, so that they leave memory before those of the next batch are.
-    x, y = as_seen(ensemble, views, rows, spill)
-    most = min(chunk_rows(model.device), rows_at_once)
-    return model.fit(x, y, categorical=categorical, rows_per_chunk=most, spill=spill, state=state)
 
 
 def _in_order(views: tuple[View, ...]) -> tuple[View, ...]:

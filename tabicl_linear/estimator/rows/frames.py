@@ -117,8 +117,8 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with cells that pandas can compute with.
 
     Integers beyond float64 become infinite and signalling NaNs of `Decimal` plain ones, which count
-    as missing, and lone surrogates in text become their escapes. Of Arrow's types all but numbers
-    become those of pandas and Python.
+    as missing, lone surrogates in text become their escapes, and arrays of no dimension what they
+    hold. Of Arrow's types all but numbers become those of pandas and Python.
 
     Raises:
         DataError: Two columns of one name, one without a name, names of several types, or a column
@@ -179,7 +179,9 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _is_odd(cell: object) -> bool:
-    """Whether a cell is an integer beyond float64, a signalling NaN, or text that is no Unicode."""
+    """Whether a cell is one that pandas cannot compute with; see `computable`."""
+    if isinstance(cell, np.ndarray):
+        return cell.ndim == 0
     if isinstance(cell, str):
         return not cell.isascii() and _LONE_SURROGATES.search(cell) is not None
     if isinstance(cell, Decimal):
@@ -188,9 +190,11 @@ def _is_odd(cell: object) -> bool:
 
 
 def _plain(cell: Any) -> Any:
-    """The cell; infinity of its sign, NaN, or text with escapes, in place of an odd one."""
+    """The cell; an odd one as `computable` says."""
     if not _is_odd(cell):
         return cell
+    if isinstance(cell, np.ndarray):
+        return cell[()]
     if isinstance(cell, Decimal):
         return math.nan
     if isinstance(cell, str):

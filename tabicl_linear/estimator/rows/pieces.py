@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.types import is_float_dtype
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import Table, in_order
+from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, decimals, numbers
 from tabicl_linear.estimator.notices import brief
 from tabicl_linear.estimator.rows.frames import computable
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
@@ -129,7 +131,8 @@ def joined(tables: list[Table]) -> Table:
     """The tables of all pieces as one.
 
     Pandas categories become those of all pieces: sorted if those of each piece are, else in the
-    order in which they come; ordered ones in their common order.
+    order in which they come; ordered ones in their common order. Floats of several types become
+    the decimals that they stand for, which the longest type would not tell any more.
 
     Raises:
         DataError: A column holds ordered categories that the pieces order differently.
@@ -139,21 +142,36 @@ def joined(tables: list[Table]) -> Table:
     frames = [table for table in tables if isinstance(table, pd.DataFrame)]
     if not frames:
         return _joined_arrays([np.asarray(table) for table in tables])
-    dtypes: dict[Hashable, pd.CategoricalDtype] = {}
+    frames = [frame.copy(deep=False) for frame in frames]
     for name in frames[0].columns:
         of_pieces = [frame[name].dtype for frame in frames]
-        differ = any(other != of_pieces[0] for other in of_pieces)
-        if differ and all(isinstance(other, pd.CategoricalDtype) for other in of_pieces):
-            dtypes[name] = _shared(name, of_pieces)
-    return pd.concat([frame.astype(dtypes) for frame in frames], ignore_index=True)
+        if all(other == of_pieces[0] for other in of_pieces):
+            continue
+        are_categories = all(isinstance(other, pd.CategoricalDtype) for other in of_pieces)
+        shared = _shared(name, of_pieces) if are_categories else None
+        for frame, dtype in zip(frames, of_pieces, strict=True):
+            if shared is not None:
+                frame[name] = frame[name].astype(shared)
+            elif is_float_dtype(dtype):
+                frame[name] = numbers(frame[name], PLAIN_NUMBERS.text_format)
+    return pd.concat(frames, ignore_index=True)
 
 
 def _joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    if len({array.dtype for array in arrays}) > 1:
+        arrays = [_with_decimals(array) for array in arrays]
     kinds = {"number" if array.dtype.kind in "biuf" else array.dtype.kind for array in arrays}
     if len(kinds) > 1:
         # NumPy would make text of numbers, and refuses dates beside them.
         arrays = [array.astype(object) for array in arrays]
     return np.concatenate(arrays)
+
+
+def _with_decimals(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, of floats in float64; see `joined`."""
+    if array.dtype.kind != "f":
+        return array
+    return decimals(array.astype(np.float64).ravel(), array.dtype).reshape(array.shape)
 
 
 def _aligned(table: Table, first: Table) -> Table:

@@ -4,12 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tabicl_linear.estimator.columns.categorical import CategoryColumn, fit_categories
 from tabicl_linear.estimator.columns.category_names import (
     category_names,
     date_of,
     looked_up,
     number_of,
 )
+from tabicl_linear.estimator.columns.reading import Reading
 
 
 def test_category_names_are_one_text_for_one_value():
@@ -24,6 +26,20 @@ def test_category_names_are_one_text_for_one_value():
         assert category_names(pd.Series(values, dtype=dtype)).tolist() == expected
     spelled = pd.Series(["TRUE", "0", None, True], dtype=object)
     assert category_names(spelled, boolean=True).tolist() == ["True", "False", None, "True"]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "Float32", "float64", "float[pyarrow]", "halffloat[pyarrow]"]
+)
+def test_decimals_are_one_text_in_floats_of_any_length(dtype):
+    cells = pd.Series([5.1, 0.2, None], dtype=dtype)
+    assert category_names(cells).tolist() == ["5.1", "0.2", None]
+    if dtype in ("float16", "halffloat[pyarrow]"):
+        return  # of which pandas makes no categories
+    assert category_names(cells.astype("category")).tolist() == ["5.1", "0.2", None]
+    column, *_ = fit_categories(cells.astype("category"), 0, Reading("categorical"), None)
+    assert isinstance(column, CategoryColumn)
+    assert column.encode(pd.Series([0.2, 5.1, None, 7.0])).tolist() == [0, 1, 2, -1]
 
 
 def test_number_of():

@@ -14,6 +14,11 @@ COLUMNS = {
     "text": pd.Series(["x", None, "y"], dtype="string"),
     "nullable": pd.Series([1, None, 3], dtype="Int64"),
     "truth": pd.Series([True, None, False], dtype="boolean"),
+    # Arrow would take an hour off the first when it is read, and cannot read the others.
+    "zoned": pd.Series(pd.date_range("2024", periods=3, tz="Europe/Berlin"), dtype="category"),
+    "cut": pd.cut(pd.Series([1.0, 2.0, 3.0]), 2),
+    "pairs": pd.Series(pd.Categorical([(1, 2), (3, 4), None])),
+    "objects": pd.Series(pd.Categorical(pd.Series(["a", "b", "a"], dtype=object))),
     "time": pd.to_datetime(pd.Series(["2024-01-01", "2024-06-01", None])).dt.tz_localize("UTC"),
 }
 

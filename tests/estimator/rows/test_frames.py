@@ -185,6 +185,14 @@ class TestCellsOfObjects:
         expected = fitted(missing).predict_proba(missing)
         np.testing.assert_allclose(fitted(table).predict_proba(table), expected, atol=1e-12)
 
+    def test_arrays_of_no_dimension_are_what_they_hold(self):
+        """So do items of other libraries' arrays come."""
+        plain = pd.DataFrame({"a": [i % 7 / 4 for i in range(ROWS)], "b": range(ROWS)})
+        table = plain.assign(a=pd.Series([np.array(i % 7 / 4) for i in range(ROWS)], dtype=object))
+        assert all(type(cell) is np.ndarray for cell in table["a"])
+        expected = fitted(plain).predict_proba(plain)
+        np.testing.assert_array_equal(fitted(table).predict_proba(table), expected)
+
     def test_a_huge_label_is_not_printed_whole(self):
         with pytest.raises(DataError, match="type int, such as 1000") as refusal:
             fitted(np.arange(ROWS)[:, None], [HUGE, 1] * 10)

@@ -143,3 +143,15 @@ def test_arrays_of_different_kinds_keep_their_cells(first, second):
 def test_arrays_of_numbers_stay_numbers():
     result = joined([np.array([[1, 2]]), np.array([[1.5, 2]], dtype=np.float32)])
     assert result.dtype == np.float64
+
+
+def test_floats_of_several_types_are_the_decimals_that_they_stand_for():
+    """As pieces whose columns were made as small as each piece allows."""
+    types = ("float32", "float16", "Float32", "float64", "object")
+    frames = [pd.DataFrame({"a": pd.Series([5.1, 2.0, None], dtype=dtype)}) for dtype in types]
+    whole = joined([*frames, pd.DataFrame({"a": [3]})])
+    assert whole["a"].dropna().tolist() == [5.1, 2.0] * len(types) + [3]
+    assert frames[0]["a"].dtype == np.float32  # is left as it was
+    arrays = [np.array([[5.1, 2.0]], dtype=dtype) for dtype in types[:2]]
+    np.testing.assert_array_equal(joined([*arrays, np.array([[3, 4]])]), [[5.1, 2]] * 2 + [[3, 4]])
+    assert joined([*arrays, np.array([["x", None]])]).tolist() == [[5.1, 2]] * 2 + [["x", None]]
