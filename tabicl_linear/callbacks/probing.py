@@ -180,11 +180,13 @@ class Probing(Callback, ABC):
             return
         scalars = self.scalars(table)
         images = {tag: pixels(figure) for tag, figure in self.pictures(table, probe).items()}
+        # As Lightning numbers what it logs of this step: a resumed run hides all from `step` on.
+        logged = step - 1
         for writer in writers:
             for tag, value in scalars.items():
-                writer.add_scalar(f"{GROUP}/{tag}", value, step)
+                writer.add_scalar(f"{GROUP}/{tag}", value, logged)
             for tag, image in images.items():
-                writer.add_image(f"{GROUP}/{tag}", image, step, dataformats="HWC")
+                writer.add_image(f"{GROUP}/{tag}", image, logged, dataformats="HWC")
 
     def _is_at_work(self, trainer: Trainer) -> bool:
         return self.every_n_steps > 0 and trainer.is_global_zero and not _dev_run(trainer)
