@@ -45,6 +45,8 @@ from tabicl_linear.signals import STOP_SIGNALS, handled
 from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.task import NonFiniteTraining
 
+LIMITS_OF_SCORES = {"validate": "limit_val_batches", "test": "limit_test_batches"}
+
 
 class PretrainingCLI(ConfigCLI):
     """`fit`, `validate` and `test`; `held` receives the lock of the run folder, for the caller."""
@@ -85,6 +87,10 @@ class PretrainingCLI(ConfigCLI):
                 )
         if self.resume is not None:
             self.resume.check(self.plain_config, training=self.subcommand == "fit")
+        limit = LIMITS_OF_SCORES.get(self._verb)
+        # The checkpoint of a run that was not validated says 0.
+        if limit is not None and self._get(self.config, "trainer")[limit] == 0:
+            raise ConfigError(f"trainer.{limit}=0: nothing would be scored; give 1.0 for all.")
 
     def instantiate_classes(self) -> None:
         """Build everything, and then say which kernels are used."""
@@ -94,7 +100,7 @@ class PretrainingCLI(ConfigCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer; in `fit` it writes into the run folder."""
         options = {**self._get(self.config_init, "trainer"), **kwargs}
-        # The parser reads 1 as 1.0, which would mean all batches of an endless stream.
+        # 1.0 would mean all batches of an endless stream.
         options["overfit_batches"] = int(options["overfit_batches"])
         launch = Launch.detect()
         if launch is not None:
