@@ -26,7 +26,7 @@ from experiments.study.store import UNWRITABLE, Unit, open_store, read_unit, sto
 from experiments.study.training import Stopped, train
 from experiments.study.training_code import TrainingCode
 from tabicl_linear.cli.parser import OneLineArgumentParser
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.lengths.parts import Shard
 
 HERE = Path(__file__).parent
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     """Train and measure; return 0, 1 if a unit failed, 2 for bad input, 3 if it was stopped."""
     try:
         return _main(_parser().parse_args(argv))
-    except (ConfigError, DataError, OutputInUse) as error:
+    except (CheckpointError, ConfigError, DataError, OutputInUse) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:

@@ -98,6 +98,25 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, monkeypatch, at
     assert "holds units of scale paper" in refused(*other)
 
 
+@pytest.mark.usefixtures("at_a_commit")
+def test_damaged_files_of_a_unit_are_named(tmp_path, capsys):
+    stores.open_store(tmp_path, "smoke", CODE)
+    (unit,) = units(Scale.read("smoke"), ["gla"], [0], CODE)
+    folder = tmp_path / unit.identity
+    (folder / "run" / "version_0").mkdir(parents=True)
+    (folder / stores.CONFIG).write_text(yaml.safe_dump(unit.config))
+    (folder / stores.UNIT).write_text('{"arm": ')
+    (folder / "run" / "version_0" / "last.ckpt").write_text("half")
+    store = ["gla", "--scale", "smoke", "--store", str(tmp_path)]
+    measured = ["--measured", str(tmp_path / "measured"), "--measure", "lengths"]
+    for options in ([*store, *measured], [*store, "--list"], [*store, "--measure-only"]):
+        assert main(options) == 2
+        assert "unit.json is damaged" in capsys.readouterr().err
+    stores.write_json(folder / stores.UNIT, unit.about | {"status": "trained", "reason": ""})
+    assert main([*store, *measured]) == 2
+    assert "last.ckpt cannot be read as a checkpoint" in capsys.readouterr().err
+
+
 def main_at_a_commit(arguments):
     """The command as in a checkout without changes, in a process of its own."""
     TrainingCode.of_checkout = lambda: CODE
