@@ -23,6 +23,7 @@ from tabicl_linear.evaluation.metrics import (
 )
 from tabicl_linear.evaluation.protocol import BenchmarkTable, folds
 from tabicl_linear.evaluation.trial_file import AGAIN, TIMES
+from tabicl_linear.files import write_sealed
 
 COLUMNS = [
     *("model", "benchmark", "dataset", "openml_id", "fold"),
@@ -84,7 +85,7 @@ class Result:
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-        trial_file.write(path, asdict(self))
+        write_sealed(path, asdict(self))
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of `results.csv`: one for each metric and time."""
