@@ -1,4 +1,4 @@
-"""`evaluation.json`: what a folder of results says that it holds, checked when it is read."""
+"""What a folder of results holds: `evaluation.json`, checked when it is read, and `results.csv`."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,11 @@ REMEDY = (
     "nothing is scored twice"
 )
 SIZES = ("rows", "columns", "classes")
+COLUMNS = [
+    *("model", "benchmark", "dataset", "openml_id", "fold"),
+    *("metric", "value", "seconds", "error"),
+]
+"""Of `results.csv` in the same folder."""
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from tabicl_linear.cli.outputs import check_folder, say, writing_to
@@ -70,8 +71,8 @@ def _parser() -> OneLineArgumentParser:
         "run. docs/performance.md explains the tables.",
     )
     verbs = parser.add_subparsers(required=True, metavar="{prior,kernels,start,train,fit,predict}")
-    _add(verbs, "prior", _prior, 15, "datasets/s of the synthetic prior")
-    _add(verbs, "start", _start, 5, "the classifier on small tables, beside trees")
+    _add(verbs, "prior", partial(_plain, "prior"), 15, "datasets/s of the synthetic prior")
+    _add(verbs, "start", partial(_plain, "start"), 5, "classifying small tables, beside trees")
     kernels = _add(verbs, "kernels", _kernels, 15, "the update rules, forward and backward")
     kernels.add_argument("--only", nargs="+", metavar="RULE", help='such as "delta rule"')
     kernels.add_argument(
@@ -169,16 +170,10 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _prior(options: "Options", arguments: argparse.Namespace) -> "Report":
-    from tabicl_linear.bench.prior import run
-
-    return run(options)
-
-
-def _start(options: "Options", arguments: argparse.Namespace) -> "Report":
-    from tabicl_linear.bench.start import run
-
-    return run(options)
+def _plain(verb: str, options: "Options", _: argparse.Namespace) -> "Report":
+    """Of a module that needs nothing else."""
+    report: Report = resolve_name(f"tabicl_linear.bench.{verb}:run")(options)
+    return report
 
 
 def _kernels(options: "Options", arguments: argparse.Namespace) -> "Report":

@@ -40,7 +40,7 @@ from tabicl_linear.cli.trainer_options import (
 )
 from tabicl_linear.config import LINKS, PROBES, ConfigCLI
 from tabicl_linear.config_messages import OBJECTIONS, raised_by, reason
-from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.signals import STOP_SIGNALS, handled
 from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.task import NonFiniteTraining
@@ -158,8 +158,7 @@ class PretrainingCLI(ConfigCLI):
                 raise
             except (ProcessExitedException, ProcessRaisedException) as error:
                 check_stopped(error, self.run_folder.path / LAST)
-                kinds = (NonFiniteTraining, ConfigError, CheckpointError)
-                cause = error_of_forked(error, *kinds, checkpoint=self._checkpoint())
+                cause = error_of_forked(error, self._checkpoint())
                 if cause is None:
                     raise
                 raise cause from error

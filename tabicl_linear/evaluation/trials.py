@@ -23,13 +23,8 @@ from tabicl_linear.evaluation.metrics import (
 )
 from tabicl_linear.evaluation.protocol import BenchmarkTable, folds
 from tabicl_linear.evaluation.trial_file import AGAIN, TIMES
+from tabicl_linear.evaluation_file import COLUMNS
 from tabicl_linear.files import write_sealed
-
-COLUMNS = [
-    *("model", "benchmark", "dataset", "openml_id", "fold"),
-    *("metric", "value", "seconds", "error"),
-]
-"""Of `results.csv`."""
 
 
 def file_name(model: str, dataset: str, fold: int) -> str:

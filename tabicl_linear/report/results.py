@@ -10,13 +10,9 @@ import pandas as pd
 
 from tabicl_linear import evaluation_file
 from tabicl_linear.errors import DataError
-from tabicl_linear.evaluation_file import SIZES
+from tabicl_linear.evaluation_file import COLUMNS, SIZES
 from tabicl_linear.report.metric_order import METRICS, TIMES
 
-COLUMNS = (
-    *("model", "benchmark", "dataset", "openml_id", "fold"),
-    *("metric", "value", "seconds", "error"),
-)
 ROUNDING = 1e-9
 """By which a mean of ones may be above 1."""
 FOLDERS_REMEDY = "name the output folder of `tabicl-linear evaluate`."

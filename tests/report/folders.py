@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tabicl_linear.report.results import COLUMNS
+from tabicl_linear.evaluation_file import COLUMNS
 
 METRICS = ("roc_auc", "accuracy", "log_loss", "ece")
 FOLDS = 2
