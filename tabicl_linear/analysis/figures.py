@@ -234,12 +234,12 @@ def heatmap(ax: "Axes", cells: pd.DataFrame, trained: int | None = None, **style
     return image
 
 
-def png(figure: "Figure", *, dpi: int = 100) -> bytes:
+def png(figure: "Figure") -> bytes:
     """The figure as a PNG file."""
     from io import BytesIO
 
     file = BytesIO()
-    figure.savefig(file, format="png", dpi=dpi)
+    figure.savefig(file, format="png", dpi=100)
     return file.getvalue()
 
 
