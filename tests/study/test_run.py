@@ -197,6 +197,22 @@ def test_a_kept_unit_is_named_and_not_trained_again(tmp_path, kept, capsys, monk
 
 
 @pytest.mark.usefixtures("at_a_commit")
+def test_time_is_left_for_units_that_are_trained_alone(tmp_path, kept, capsys, monkeypatch):
+    minutes = iter(range(9))
+    monkeypatch.setattr("experiments.study.run.time.monotonic", lambda: 60 * next(minutes))
+    failed = {"status": "failed", "reason": "it was not tried"}
+    monkeypatch.setattr("experiments.study.run.train", lambda *_: failed)
+    place = ["--store", str(tmp_path / "store"), "--measured", str(kept)]
+    main(["deltanet", "gla", "softmax", "--scale", "smoke", *place, "--measure", "lengths"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("unit")]
+    assert [line.partition(": ")[2].partition(",")[0] for line in lines] == [
+        *("deltanet", "softmax", "gla"),  # of which the last is kept
+    ]
+    left = [line.partition("; ")[2] for line in lines]
+    assert left == ["", "about 1 minutes left", "about 0 minutes left"]
+
+
+@pytest.mark.usefixtures("at_a_commit")
 def test_a_kept_unit_of_another_recipe_is_not_used(tmp_path, kept, capsys):
     (path,) = kept.rglob(stores.UNIT)
     stores.write_json(path, stores.read_unit(path.parent) | {"recipe": "0" * 12})
