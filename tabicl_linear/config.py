@@ -74,6 +74,8 @@ LINKS = {
 }
 """Options that follow another one."""
 IN_BATCHES = ("limit_train_batches", "overfit_batches")
+LIMITS = tuple(f"trainer.limit_{stage}_batches" for stage in ("train", "val", "test"))
+"""Numbers of batches, or shares of all."""
 
 
 class ConfigCLI(LightningCLI):
@@ -124,6 +126,10 @@ class ConfigCLI(LightningCLI):
             help="How long a process waits for the others before all end with an error; PyTorch's "
             "limit (30 minutes, 10 with NCCL) if left out.",
         )
+        for action in parser._actions:
+            if action.dest in LIMITS:
+                # In Lightning's order, float | int, one batch would become 1.0, which is all.
+                vars(action)["_typehint"] = int | float | None
         parser.set_defaults(MODEL_DEFAULTS)
         for target, source in LINKS.items():
             compute = _stream_seed if target == "data.seed" else None

@@ -34,16 +34,9 @@ HELP = (
 
 MODULES = "install it, or name the folder of its file in PYTHONPATH"
 
-ABOUT_TYPES = "|".join(
-    [
-        "Expected ",
-        "Does not validate",
-        "Not a valid subclass",
-        "Unexpected import path",
-        "invalid literal",
-        "a class path",
-        "a dict with",
-    ]
+ABOUT_TYPES = (
+    "Expected |Does not validate|Not a valid subclass|Unexpected import path|invalid literal|"
+    "a class path|a dict with"
 )
 """Beginnings of jsonargparse's lines that only say that a value has another type."""
 

@@ -26,6 +26,12 @@ def digest_of(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
+def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
+    """Write plain data with its digest as JSON, whole or not at all."""
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps({**content, DIGEST: digest_of(content)}, indent=1) + "\n")
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A name in the folder of `path` to write to; renamed to `path` at the end, removed on errors.

@@ -74,7 +74,7 @@ def read_table(
     Raises:
         DamagedFile: It is not what was written, or has other columns, or cannot be read.
     """
-    content = _checked(path, remedy)
+    content = check_file(path, remedy)
     # Bytes that are those written: whatever cannot be parsed now was never written by us.
     try:
         frame = pq.read_table(pa.BufferReader(content), page_checksum_verification=True).to_pandas()
@@ -86,17 +86,12 @@ def read_table(
     return frame
 
 
-def check_file(path: Path, *, remedy: str = DELETE) -> None:
-    """Check the digest of a file that `write_table` wrote, without parsing it.
+def check_file(path: Path, remedy: str = DELETE) -> bytes:
+    """Check the digest of a file that `write_table` wrote, without parsing it; return its bytes.
 
     Raises:
         DamagedFile: It is not what was written, or cannot be read.
     """
-    _checked(path, remedy)
-
-
-def _checked(path: Path, remedy: str) -> bytes:
-    """The bytes of a file whose digest is theirs."""
     try:
         content = path.read_bytes()
     except OSError as error:

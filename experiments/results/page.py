@@ -14,8 +14,8 @@ from urllib.parse import quote
 import pandas as pd
 
 from experiments.results import weak
+from tabicl_linear import evaluation_file
 from tabicl_linear.evaluation.benchmarks import Benchmark
-from tabicl_linear.evaluation.evaluation import EVALUATION
 from tabicl_linear.report import benchmark_figures, document, report_tables
 from tabicl_linear.report.coverage import coverage
 from tabicl_linear.report.layout import markdown
@@ -101,7 +101,7 @@ def page(
 
 
 def _how(folders: Sequence[Path], made: Made) -> str:
-    about = [json.loads((folder / EVALUATION).read_text(encoding="utf-8")) for folder in folders]
+    about = [evaluation_file.read(folder) for folder in folders]
     identities: dict[str, str] = {}
     for one in about:
         identities |= {name: _identity(text) for name, text in one["models"].items()}

@@ -27,7 +27,8 @@ from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.evaluation.baselines import BASELINES as KNOWN
 from tabicl_linear.evaluation.baselines import options_checksum
 from tabicl_linear.evaluation.benchmarks import folder_benchmark
-from tabicl_linear.evaluation.evaluation import EVALUATION, RESULTS
+from tabicl_linear.evaluation.evaluation import RESULTS
+from tabicl_linear.evaluation_file import NAME as EVALUATION
 from tabicl_linear.files import folder_written_whole, written_whole
 from tabicl_linear.machine import describe
 from tabicl_linear.shipped import DEFAULT, checkpoint_path

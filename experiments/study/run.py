@@ -26,7 +26,7 @@ from experiments.study.store import UNWRITABLE, Unit, open_store, read_unit, sto
 from experiments.study.training import Stopped, train
 from experiments.study.training_code import TrainingCode
 from tabicl_linear.cli.parser import OneLineArgumentParser
-from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.lengths.parts import Shard
 
 HERE = Path(__file__).parent
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     """Train and measure; return 0, 1 if a unit failed, 2 for bad input, 3 if it was stopped."""
     try:
         return _main(_parser().parse_args(argv))
-    except (ConfigError, DataError, OutputInUse) as error:
+    except (CheckpointError, ConfigError, DataError, OutputInUse) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
@@ -62,15 +62,19 @@ def _main(arguments: argparse.Namespace) -> int:
         _list(mine, store, arguments.measured)
         return 0
     began, worked, failed = time.monotonic(), 0, 0
-    for number, unit in enumerate(mine, 1):
-        _say(number, len(mine), unit, began, worked)
-        if reason := _left_alone(unit, scale, store, arguments):
+    reasons = [_left_alone(unit, scale, store, arguments) for unit in mine]
+    for index, (unit, reason) in enumerate(zip(mine, reasons, strict=True)):
+        line = f"unit {index + 1} of {len(mine)}: {unit}"
+        if worked:
+            left = (time.monotonic() - began) / worked * reasons[index:].count(None) / 60
+            line += f"; about {left:.0f} minutes left"
+        print(line, flush=True)
+        if reason:
             print(f"  {reason}", flush=True)
             continue
         record = read_unit(store / unit.identity)
         if record is None or (record["status"] != "trained" and not arguments.measure_only):
-            left = _minutes_left(arguments, began)
-            record = train(unit, store, arguments.device, left)
+            record = train(unit, store, arguments.device, _minutes_left(arguments, began))
             worked += 1
         if record["status"] == "failed":
             failed += 1
@@ -135,14 +139,6 @@ def _kept(unit: Unit, folder: Path) -> dict[str, Any] | None:
             "Remove that folder, then repeat the command."
         )
     return None
-
-
-def _say(number: int, count: int, unit: Unit, began: float, worked: int) -> None:
-    line = f"unit {number} of {count}: {unit}"
-    if worked:
-        each = (time.monotonic() - began) / worked
-        line += f"; about {each * (count - number + 1) / 60:.0f} minutes left"
-    print(line, flush=True)
 
 
 def _minutes_left(arguments: argparse.Namespace, began: float) -> float | None:

@@ -10,7 +10,7 @@ import yaml
 
 from experiments.study.scale import Scale, Tree
 from experiments.study.training_code import TrainingCode
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import ConfigError, DamagedFile
 from tabicl_linear.files import is_partial_of, written_whole
 
 STORE, UNIT, CONFIG = "store.json", "unit.json", "config.yaml"
@@ -116,6 +116,7 @@ def stored(folder: Path, scale: str, arms: list[str], seeds: list[int]) -> list[
 
     Raises:
         ConfigError: There is no store, one of another scale, or one without such units.
+        DamagedFile: The record of a unit is not what was written.
     """
     present = _read_store(folder)
     if present["scale"] != scale:
@@ -125,7 +126,7 @@ def stored(folder: Path, scale: str, arms: list[str], seeds: list[int]) -> list[
         )
     everything = []
     for path in folder.glob(f"*/{UNIT}"):
-        about = json.loads(path.read_text())
+        about = _record(path)
         config = yaml.safe_load((path.parent / CONFIG).read_text())
         # The first units were named by the commit of the code, and keep that name.
         code = about.get("code", about["commit"])
@@ -148,9 +149,21 @@ def _read_store(folder: Path) -> dict[str, Any]:
 
 
 def read_unit(folder: Path) -> dict[str, Any] | None:
-    """The record of a unit's folder; None where it was not concluded."""
+    """The record of a unit's folder; None where it was not concluded.
+
+    Raises:
+        DamagedFile: It is not what was written.
+    """
     path = folder / UNIT
-    return json.loads(path.read_text()) if path.is_file() else None
+    return _record(path) if path.is_file() else None
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        remedy = "delete it and repeat the command that trains, which finds its checkpoint"
+        raise DamagedFile(path, str(error), remedy) from error
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

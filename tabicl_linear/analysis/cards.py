@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tabicl_linear.analysis.figures import by_layer, figure_class, heatmap
+from tabicl_linear.analysis.figures import by_layer, figure_class, heatmap, length_axis, mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,10 +73,7 @@ def drift_card(table: pd.DataFrame, *, trained: int | None) -> "Figure":
     """
     figure, ax = _card()
     cells = table.groupby(["layer", "length"])["cosine"].mean().unstack()
-    image = heatmap(ax, cells, vmin=min(0.0, float(cells.min().min())), vmax=1.0)
-    if trained is not None:
-        inside = int((cells.columns <= trained).sum())
-        ax.axvline(inside - 0.5, color="white", linestyle="--", linewidth=1)
+    image = heatmap(ax, cells, trained, vmin=min(0.0, float(cells.min().min())), vmax=1.0)
     bar = figure.colorbar(image, ax=ax)
     bar.ax.tick_params(labelsize=POINTS)
     bar.set_label("cosine", fontsize=POINTS)
@@ -95,12 +92,8 @@ def score_card(table: pd.DataFrame, score: str, *, trained: int | None) -> "Figu
     figure, ax = _card()
     means = table.groupby("length")[score].mean()
     ax.plot(means.index, means, marker="o", markersize=3)
-    if trained is not None:
-        ax.axvline(trained, color="0.5", linestyle="--", linewidth=0.8)
-    lengths = list(means.index)
-    ax.set_xscale("log")
-    ax.minorticks_off()
-    ax.set_xticks(lengths, [f"{length:,}" for length in lengths], rotation=45)
+    mark(ax, trained)
+    length_axis(ax, list(means.index))
     _label(ax, "rows of context", score.replace("_", " "))
     return figure
 

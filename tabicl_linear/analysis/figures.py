@@ -78,7 +78,7 @@ def write_rates_figure(
                 ax.plot(x, line["mean"], dashes, color=f"C{colour}", label=label, linewidth=1.2)
                 ax.fill_between(x, line["low"], line["high"], color=f"C{colour}", alpha=0.2)
         ax.set(title=f"layer {layer}", xscale="log", ylim=(0, None))
-        _mark(ax, trained)
+        mark(ax, trained)
     both = "effective write rate; gate dashed"
     names = {"write_rate": "effective write rate", "kept": "gate"}
     _label(figure, "tokens written", names[gate] if gate else both)
@@ -101,11 +101,8 @@ def drift_figure(tables: Tables, *, trained: int | None = None) -> "Figure":
     least = min(float(cells.min().min()) for cells in every)
     lowest = max(-1.0, min(0.9, np.floor(10 * least) / 10))
     for name, cells, ax in zip(tables, every, axes, strict=True):
-        image = heatmap(ax, cells, vmin=lowest, vmax=1.0)
+        image = heatmap(ax, cells, trained, vmin=lowest, vmax=1.0)
         ax.set(title=name, xlabel="rows of context", ylabel="layer")
-        if trained is not None:
-            inside = int((cells.columns <= trained).sum())
-            ax.axvline(inside - 0.5, color="white", linestyle="--", linewidth=1)
     figure.colorbar(image, ax=axes, label="cosine")
     return figure
 
@@ -125,8 +122,8 @@ def state_curves_figure(tables: Tables, *, trained: int | None = None) -> "Figur
             lines = plain.groupby(["layer", "length"])[column].mean().unstack("layer")
             by_layer(ax, lines)
             ax.set(title=f"{name} {column.replace('_', ' ')}".strip())
-            _length_axis(ax, list(lines.index))
-            _mark(ax, trained)
+            length_axis(ax, list(lines.index))
+            mark(ax, trained)
     _label(figure, "rows of context", "")
     return figure
 
@@ -204,8 +201,8 @@ def scores_figure(tables: Tables, *, trained: int | None = None) -> "Figure":
             line = table.groupby("length")[name].mean()
             ax.plot(line.index, line, marker="o", markersize=3, label=label)
         ax.set(title=name.replace("_", " "))
-        _length_axis(ax, sorted(set().union(*(table["length"] for table in tables.values()))))
-        _mark(ax, trained)
+        length_axis(ax, sorted(set().union(*(table["length"] for table in tables.values()))))
+        mark(ax, trained)
     _label(figure, "rows of context", "")
     _legend(axes[0])
     return figure
@@ -220,32 +217,39 @@ def by_layer(ax: "Axes", lines: pd.DataFrame) -> None:
         ax.plot(lines.index, lines[layer], color=colour, linewidth=1.2, label=f"layer {layer}")
 
 
-def heatmap(ax: "Axes", cells: pd.DataFrame, **style: Any) -> Any:
-    """Draw a table, its columns as they are spaced in it, with at most eight of them named."""
+def heatmap(ax: "Axes", cells: pd.DataFrame, trained: int | None = None, **style: Any) -> Any:
+    """Draw a table, its columns as they are spaced in it, with at most eight of them named.
+
+    A dashed line follows the columns up to `trained`.
+    """
     image = ax.imshow(cells.to_numpy(), aspect="auto", interpolation="nearest", **style)
     step = max(1, -(-cells.shape[1] // 8))
     ax.set_xticks(range(0, cells.shape[1], step), [f"{c:,}" for c in cells.columns[::step]])
     ax.tick_params(axis="x", labelsize="x-small", rotation=45)
     every = max(1, -(-cells.shape[0] // 12))
     ax.set_yticks(range(0, cells.shape[0], every), [str(i) for i in cells.index[::every]])
+    if trained is not None:
+        inside = int((cells.columns <= trained).sum())
+        ax.axvline(inside - 0.5, color="white", linestyle="--", linewidth=1)
     return image
 
 
-def png(figure: "Figure", *, dpi: int = 100) -> bytes:
+def png(figure: "Figure") -> bytes:
     """The figure as a PNG file."""
     from io import BytesIO
 
     file = BytesIO()
-    figure.savefig(file, format="png", dpi=dpi)
+    figure.savefig(file, format="png", dpi=100)
     return file.getvalue()
 
 
-def _mark(ax: "Axes", trained: int | None) -> None:
+def mark(ax: "Axes", trained: int | None) -> None:
+    """Draw a dashed line where training ended."""
     if trained is not None:
         ax.axvline(trained, color="0.5", linestyle="--", linewidth=0.8)
 
 
-def _length_axis(ax: "Axes", lengths: Sequence[int]) -> None:
+def length_axis(ax: "Axes", lengths: Sequence[int]) -> None:
     """A logarithmic axis with a mark for each length, and no others, which would overlap."""
     ax.set_xscale("log")
     ax.minorticks_off()

@@ -100,7 +100,8 @@ class Probing(Callback, ABC):
             ConfigError: The run has no prior to draw them from.
         """
         self.probe = None
-        if stage != "fit" or not self._is_at_work(trainer):
+        is_trial = trainer.fast_dev_run  # type: ignore[attr-defined]
+        if stage != "fit" or not self.every_n_steps or is_trial or not trainer.is_global_zero:
             return
         data = trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(data, PriorDataModule):
@@ -126,7 +127,7 @@ class Probing(Callback, ABC):
         # A writer takes one layout only: the first of them writes that of all.
         if looking[0] is self:
             layout = {
-                _title(callback.name): {
+                callback.name.replace("_", " ").capitalize(): {
                     title: ["Multiline", [f"{GROUP}/{tag}" for tag in tags]]
                     for title, tags in callback.charts.items()
                 }
@@ -180,14 +181,13 @@ class Probing(Callback, ABC):
             return
         scalars = self.scalars(table)
         images = {tag: pixels(figure) for tag, figure in self.pictures(table, probe).items()}
+        # As Lightning numbers what it logs of this step: a resumed run hides all from `step` on.
+        logged = step - 1
         for writer in writers:
             for tag, value in scalars.items():
-                writer.add_scalar(f"{GROUP}/{tag}", value, step)
+                writer.add_scalar(f"{GROUP}/{tag}", value, logged)
             for tag, image in images.items():
-                writer.add_image(f"{GROUP}/{tag}", image, step, dataformats="HWC")
-
-    def _is_at_work(self, trainer: Trainer) -> bool:
-        return self.every_n_steps > 0 and trainer.is_global_zero and not _dev_run(trainer)
+                writer.add_image(f"{GROUP}/{tag}", image, logged, dataformats="HWC")
 
     def _folder(self, trainer: Trainer) -> Path:
         return Path(trainer.default_root_dir) / FOLDER / self.name
@@ -263,14 +263,6 @@ def _probing(trainer: Trainer) -> list[Probing]:
     return [callback for callback in callbacks if isinstance(callback, Probing)]
 
 
-def _dev_run(trainer: Trainer) -> bool:
-    return bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
-
-
 def _writers(trainer: Trainer) -> list[Any]:
     loggers = [x for x in trainer.loggers if isinstance(x, TensorBoardLogger)]
     return [logger.experiment for logger in loggers]
-
-
-def _title(name: str) -> str:
-    return name.replace("_", " ").capitalize()

@@ -37,6 +37,15 @@ class StoppedBySignal(SystemExit):
         super().__init__(message)
         self.signum, self.code = signum, 128 + signum
 
+    @classmethod
+    def after(cls, signum: int, step: int, checkpoint: Path) -> "StoppedBySignal":
+        """That of a run which has written a checkpoint."""
+        return cls(
+            signum,
+            f"Stopped by {signal.Signals(signum).name} after step {step}; resume with: "
+            f"tabicl-linear fit --ckpt_path {checkpoint}",
+        )
+
 
 class RunCheckpoint(Checkpoint):
     """Replaces `last.ckpt` in the run folder atomically, always right after an optimiser step.
@@ -179,14 +188,14 @@ class RunCheckpoint(Checkpoint):
         """Save or stop before the next batch: now the metrics of the last one have been logged."""
         self._save_if_wanted(trainer)
         if self._ending:
-            self._stop(trainer, self._ending)
+            raise StoppedBySignal.after(self._ending, trainer.global_step, self._last)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save the last step, again if a validation has followed; stop if no batch follows."""
         if self._wanted or self._validated or trainer.global_step != self._saved_step:
             self._save(trainer)
         if self._ending:
-            self._stop(trainer, self._ending)
+            raise StoppedBySignal.after(self._ending, trainer.global_step, self._last)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save before a validation, which may take long."""
@@ -214,7 +223,7 @@ class RunCheckpoint(Checkpoint):
         """Stop inside a validation if the checkpoint already holds the current step."""
         is_saved = trainer.global_step == self._saved_step and not self._window_open
         if is_saved and self._signum and trainer.world_size == 1:
-            self._stop(trainer, self._signum)
+            raise StoppedBySignal.after(self._signum, trainer.global_step, self._last)
 
     @property
     def _last(self) -> Path:
@@ -281,13 +290,6 @@ class RunCheckpoint(Checkpoint):
             self._signum, self._signalled_at = signum, now
         elif now - self._signalled_at > ONE_SIGNAL_SECONDS:
             raise StoppedBySignal(signum, "Stopped by a second signal, without a new checkpoint.")
-
-    def _stop(self, trainer: Trainer, signum: int) -> None:
-        raise StoppedBySignal(
-            signum,
-            f"Stopped by {signal.Signals(signum).name} after step {trainer.global_step}; resume "
-            f"with: tabicl-linear fit --ckpt_path {self._last}",
-        )
 
 
 def _link(source: Path, target: Path) -> None:

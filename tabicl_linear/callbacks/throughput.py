@@ -7,6 +7,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.training.metric_names import DATASETS, ROWS
 
 
@@ -17,9 +18,14 @@ class Throughput(Callback):
 
     Args:
         window: Batches to average over.
+
+    Raises:
+        ConfigError: There are none.
     """
 
     def __init__(self, window: int = 50) -> None:
+        if window < 1:
+            raise ConfigError(f"throughput.window={window}: give at least 1 batch.")
         self._ends: deque[tuple[float, int, int]] = deque(maxlen=window)
         self._mark = 0.0
 

@@ -72,9 +72,7 @@ def _parser() -> OneLineArgumentParser:
     )
     verbs = parser.add_subparsers(required=True, metavar="{prior,kernels,start,train,fit,predict}")
     _add(verbs, "prior", partial(_plain, "prior"), 15, "datasets/s of the synthetic prior")
-    _add(
-        verbs, "start", partial(_plain, "start"), 5, "the classifier on small tables, beside trees"
-    )
+    _add(verbs, "start", partial(_plain, "start"), 5, "classifying small tables, beside trees")
     kernels = _add(verbs, "kernels", _kernels, 15, "the update rules, forward and backward")
     kernels.add_argument("--only", nargs="+", metavar="RULE", help='such as "delta rule"')
     kernels.add_argument(
@@ -172,8 +170,8 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _plain(verb: str, options: "Options", arguments: argparse.Namespace) -> "Report":
-    """What has no options of its own."""
+def _plain(verb: str, options: "Options", _: argparse.Namespace) -> "Report":
+    """Of a module that needs nothing else."""
     report: Report = resolve_name(f"tabicl_linear.bench.{verb}:run")(options)
     return report
 

@@ -58,9 +58,8 @@ def _plan(models: Sequence[InContextModel], options: argparse.Namespace) -> Plan
     """The tasks and lengths to look at."""
     probe = None
     if options.table is not None:
-        file = TableFile(options.table)
-        file.require(options.target)
-        probe = table_probe(file.frame(), options.target, models, num_tasks=options.tasks)
+        table, labels = TableFile(options.table).labelled(options.target)
+        probe = table_probe(table, labels, models, num_tasks=options.tasks)
     most = None if probe is None else probe.num_context
     lengths, reference = plan_lengths(models, most)
     if options.lengths:
@@ -80,25 +79,25 @@ def _plan(models: Sequence[InContextModel], options: argparse.Namespace) -> Plan
 
 
 def table_probe(
-    table: pd.DataFrame, target: str, models: Sequence[InContextModel], *, num_tasks: int
+    table: pd.DataFrame, labels: pd.Series, models: Sequence[InContextModel], *, num_tasks: int
 ) -> Probe:
     """A table as a probe: every task has its rows in another order, the last fifth as queries.
 
     Of its columns the first are kept, as many as all models take.
 
     Raises:
-        DataError: The table, its target or its number of classes cannot be used.
+        DataError: The table, its labels or their number of classes cannot be used.
     """
-    num_classes = table[target].nunique()
+    num_classes = labels.nunique()
     most = min(model.architecture.num_classes for model in models)
     if not 2 <= num_classes <= most:
         raise DataError(
-            f"--target {target!r} has {num_classes} classes; give a column of 2 to {most}."
+            f"--target {labels.name!r} has {num_classes} classes; give a column of 2 to {most}."
         )
-    classes, codes = np.unique(checked_labels(table[target]), return_inverse=True)
-    preprocessor = TablePreprocessor().fit(table.drop(columns=target))
+    classes, codes = np.unique(checked_labels(labels), return_inverse=True)
+    preprocessor = TablePreprocessor().fit(table)
     columns = slice(None, min(model.max_columns for model in models))
-    matrix = torch.from_numpy(preprocessor.transform(table.drop(columns=target)))[:, columns]
+    matrix = torch.from_numpy(preprocessor.transform(table))[:, columns]
     num_queries = min(NUM_QUERIES, int(len(codes) * QUERY_SHARE))
     if num_queries < 1 or len(codes) - num_queries < len(classes):
         raise DataError(

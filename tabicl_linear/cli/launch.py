@@ -13,7 +13,8 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch.distributed import is_torchelastic_launched
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
-from tabicl_linear.errors import ConfigError
+from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.training.task import NonFiniteTraining
 
 INTERACTIVE = ("bash", "interactive")
 """Names of interactive SLURM jobs, in which `srun` has not started any processes."""
@@ -51,19 +52,17 @@ class LostProcess(RuntimeError):
 
 
 def error_of_forked(
-    error: ProcessExitedException | ProcessRaisedException,
-    *kinds: type[Exception],
-    checkpoint: Path | None,
+    error: ProcessExitedException | ProcessRaisedException, checkpoint: Path | None
 ) -> Exception | None:
     """Why a forked process ended, of which the first process has the text alone.
 
     The text ends with the line of the error, after a traceback, or is a line about a signal. The
-    result is an error of one of `kinds`, which are made from one text, or a `LostProcess`, which
-    names the checkpoint of the run; None for any other error.
+    result is an error that ends a run in one line, such as a `LostProcess`, which names the
+    checkpoint of the run; None for any other error.
     """
     line = str(error).strip().rpartition("\n")[2]
     name, _, text = line.partition(": ")
-    for kind in kinds:
+    for kind in (NonFiniteTraining, ConfigError, CheckpointError):
         if name == f"{kind.__module__}.{kind.__qualname__}":
             return kind(text)
     original = RuntimeError(line)

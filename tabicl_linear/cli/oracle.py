@@ -125,10 +125,7 @@ def _tasks(
         most.check(options.num_features, options.num_classes)
         datasets = asdict(options) | {"lengths": list(options.lengths)}
         return SyntheticTasks(options, arguments.datasets), {"datasets": datasets}
-    file = TableFile(arguments.table)
-    file.require(arguments.target)
-    table = file.frame()
-    labels = table.pop(arguments.target)
+    table, labels = TableFile(arguments.table).labelled(arguments.target)
     about = {"table": checksum(arguments.table), "target": arguments.target}
     tasks = TableTasks(table, labels, folds=arguments.folds, limits=most)
     return tasks, about | {"folds": arguments.folds}

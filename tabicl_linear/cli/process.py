@@ -40,13 +40,10 @@ def check_stopped(error: Exception, checkpoint: Path) -> None:
     codes = {128 + signum: signum for signum in STOP_SIGNALS}
     if isinstance(error, ProcessExitedException) and error.exit_code in codes:
         signum = codes[error.exit_code]
-        message = f"Stopped by {signum.name}"
-        if checkpoint.exists():
-            step = load_checkpoint(checkpoint, "resume with an older one")["global_step"]
-            message += (
-                f" after step {step}; resume with: tabicl-linear fit --ckpt_path {checkpoint}"
-            )
-        raise StoppedBySignal(signum, message) from error
+        if not checkpoint.exists():
+            raise StoppedBySignal(signum, f"Stopped by {signum.name}") from error
+        step = load_checkpoint(checkpoint, "resume with an older one")["global_step"]
+        raise StoppedBySignal.after(signum, step, checkpoint) from error
 
 
 @contextmanager

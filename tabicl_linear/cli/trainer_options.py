@@ -6,9 +6,12 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import (
+    BackboneFinetuning,
+    BatchSizeFinder,
     EarlyStopping,
     EMAWeightAveraging,
     GradientAccumulationScheduler,
+    LearningRateFinder,
     ModelCheckpoint,
     StochasticWeightAveraging,
     WeightAveraging,
@@ -29,7 +32,14 @@ AVERAGES = (
     "it copies the module, which holds parts of a config parser that cannot be copied; use "
     "tabicl_linear.callbacks.weight_averaging.WeightAverage (configs/learner/weight_average.yaml)."
 )
+ATTRIBUTES = (
+    "it works on an attribute of the module (lr, batch_size, backbone) that this one does not "
+    "have; options are model.optimizer.init_args.lr and data.shapes.batch_size."
+)
 REFUSED = {
+    BackboneFinetuning: ATTRIBUTES,
+    BatchSizeFinder: ATTRIBUTES,
+    LearningRateFinder: ATTRIBUTES,
     StochasticWeightAveraging: AVERAGES,
     EMAWeightAveraging: AVERAGES,
     WeightAveraging: AVERAGES,

@@ -40,10 +40,12 @@ from tabicl_linear.cli.trainer_options import (
 )
 from tabicl_linear.config import LINKS, PROBES, ConfigCLI
 from tabicl_linear.config_messages import OBJECTIONS, raised_by, reason
-from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.signals import STOP_SIGNALS, handled
 from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.task import NonFiniteTraining
+
+LIMITS_OF_SCORES = {"validate": "limit_val_batches", "test": "limit_test_batches"}
 
 
 class PretrainingCLI(ConfigCLI):
@@ -85,6 +87,10 @@ class PretrainingCLI(ConfigCLI):
                 )
         if self.resume is not None:
             self.resume.check(self.plain_config, training=self.subcommand == "fit")
+        limit = LIMITS_OF_SCORES.get(self._verb)
+        # The checkpoint of a run that was not validated says 0.
+        if limit is not None and self._get(self.config, "trainer")[limit] == 0:
+            raise ConfigError(f"trainer.{limit}=0: nothing would be scored; give 1.0 for all.")
 
     def instantiate_classes(self) -> None:
         """Build everything, and then say which kernels are used."""
@@ -94,7 +100,7 @@ class PretrainingCLI(ConfigCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer; in `fit` it writes into the run folder."""
         options = {**self._get(self.config_init, "trainer"), **kwargs}
-        # The parser reads 1 as 1.0, which would mean all batches of an endless stream.
+        # 1.0 would mean all batches of an endless stream.
         options["overfit_batches"] = int(options["overfit_batches"])
         launch = Launch.detect()
         if launch is not None:
@@ -152,8 +158,7 @@ class PretrainingCLI(ConfigCLI):
                 raise
             except (ProcessExitedException, ProcessRaisedException) as error:
                 check_stopped(error, self.run_folder.path / LAST)
-                kinds = (NonFiniteTraining, ConfigError, CheckpointError)
-                cause = error_of_forked(error, *kinds, checkpoint=self._checkpoint())
+                cause = error_of_forked(error, self._checkpoint())
                 if cause is None:
                     raise
                 raise cause from error

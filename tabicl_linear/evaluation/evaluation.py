@@ -7,18 +7,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tabicl_linear import evaluation_file
 from tabicl_linear._version import __version__
 from tabicl_linear.errors import ConfigError, DamagedFile, DataError
 from tabicl_linear.estimator.plan import EnsembleName
-from tabicl_linear.evaluation import description, trials
+from tabicl_linear.evaluation import trials
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
 from tabicl_linear.evaluation.candidates import Candidate
 from tabicl_linear.evaluation.remaining_time import Progress
 from tabicl_linear.evaluation.trials import Result, Task
 from tabicl_linear.evaluation.workers import Death, finished
-from tabicl_linear.files import sweep, written_whole
+from tabicl_linear.files import sweep, write_sealed, written_whole
 
-EVALUATION = "evaluation.json"
 RESULTS = "results.csv"
 TRIALS = "trials"
 LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "torch")
@@ -83,7 +83,7 @@ def plan(evaluation: Evaluation, folder: Path) -> tuple[Evaluation, dict[str, An
             or of other tables.
     """
     benchmark = evaluation.benchmark
-    before = description.read(folder / EVALUATION)
+    before = evaluation_file.read(folder)
     models = _models(evaluation, before, folder)
     described = [_described(benchmark, source) for source in benchmark.sources]
     sources = tuple(source for source, _ in described)
@@ -123,7 +123,7 @@ def run(
     if evaluation.shard == (0, 1):  # other parts may be writing
         sweep(folder)
         sweep(folder / TRIALS)
-    description.write(folder / EVALUATION, content)
+    write_sealed(folder / evaluation_file.NAME, content)
     results = {task: _earlier(task, folder, content, say) for task in evaluation.tasks()}
     missing = [
         task

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from tabicl_linear.errors import ConfigError, DamagedFile, DataError
 from tabicl_linear.evaluation.benchmarks import Source
 from tabicl_linear.evaluation.openml_lists import FETCHED, METADATA, TABLES
-from tabicl_linear.files import DIGEST, digest_of, written_whole
+from tabicl_linear.files import DIGEST, digest_of, write_sealed
 from tabicl_linear.parquet import check_file
 
 PAUSES: tuple[float, ...] = (2.0, 10.0)
@@ -131,9 +131,7 @@ class OpenMLCache:
             with self._scratch() as scratch:
                 answer = self._ask({"suite": int(suite)}, f"suite {suite}", scratch)["tables"]
             tables = {str(number): name for number, name in answer.items()}
-            content = {"tables": tables}
-            with written_whole(path) as partial:
-                partial.write_text(json.dumps({**content, DIGEST: digest_of(content)}))
+            write_sealed(path, {"tables": tables})
         try:
             # Numbers alone become paths.
             return {int(number): str(name) for number, name in tables.items()}

@@ -7,18 +7,12 @@ from typing import Any
 
 from tabicl_linear.errors import DamagedFile
 from tabicl_linear.evaluation.metrics import METRICS, fault_of
-from tabicl_linear.files import DIGEST, digest_of, written_whole
+from tabicl_linear.evaluation_file import is_count
+from tabicl_linear.files import DIGEST, digest_of
 
 TIMES = ("fit_seconds", "predict_seconds", "fit_cpu_seconds", "predict_cpu_seconds")
 AGAIN = "repeat the command that scored it, which scores it again"
 TEXTS = ("model", "identity", "benchmark", "dataset", "error")
-
-
-def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a trial and its digest, whole or not at all."""
-    sealed = {**content, DIGEST: digest_of(content)}
-    with written_whole(path) as partial:
-        partial.write_text(json.dumps(sealed, indent=1) + "\n")
 
 
 def read(path: Path) -> dict[str, Any] | None:
@@ -62,8 +56,3 @@ def _fault(content: Mapping[str, Any]) -> str | None:
         return f"it has the values {', '.join(values) or 'of nothing'}"
     faults = (fault_of(name, value) for name, value in values.items())
     return next((fault for fault in faults if fault is not None), None)
-
-
-def is_count(value: Any) -> bool:
-    """Whether it is a whole number of 0 or more."""
-    return type(value) is int and value >= 0

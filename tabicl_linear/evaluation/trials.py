@@ -23,12 +23,8 @@ from tabicl_linear.evaluation.metrics import (
 )
 from tabicl_linear.evaluation.protocol import BenchmarkTable, folds
 from tabicl_linear.evaluation.trial_file import AGAIN, TIMES
-
-COLUMNS = [
-    *("model", "benchmark", "dataset", "openml_id", "fold"),
-    *("metric", "value", "seconds", "error"),
-]
-"""Of `results.csv`."""
+from tabicl_linear.evaluation_file import COLUMNS
+from tabicl_linear.files import write_sealed
 
 
 def file_name(model: str, dataset: str, fold: int) -> str:
@@ -84,7 +80,7 @@ class Result:
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-        trial_file.write(path, asdict(self))
+        write_sealed(path, asdict(self))
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of `results.csv`: one for each metric and time."""

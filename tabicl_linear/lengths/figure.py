@@ -3,13 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import matplotlib
 import pandas as pd
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from tabicl_linear.files import written_whole
 
@@ -28,16 +24,14 @@ def draw(summary: pd.DataFrame, trained: Mapping[str, int], path: Path) -> None:
         path: The PNG.
     """
     metrics = [metric for metric in TITLES if metric in summary]
-    figure, axes = plt.subplots(
-        1, len(metrics), figsize=(5.2 * len(metrics), 4.2), constrained_layout=True, squeeze=False
-    )
+    figure = Figure(figsize=(5.2 * len(metrics), 4.2), layout="constrained")
+    axes = figure.subplots(1, len(metrics), squeeze=False)
     for axis, metric in zip(axes[0], metrics, strict=True):
         _panel(axis, summary, metric, trained)
         axis.set(xlabel="rows of context", title=TITLES[metric])
     axes[0, 0].legend(frameon=False, fontsize=8)
     with written_whole(path) as partial:
         figure.savefig(partial, dpi=130, format="png")
-    plt.close(figure)
 
 
 def _panel(axis: Axes, summary: pd.DataFrame, metric: str, trained: Mapping[str, int]) -> None:

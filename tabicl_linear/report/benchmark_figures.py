@@ -29,8 +29,8 @@ COLOURS = (
     *("#E69F00", "#56B4E9", "#000000", "#8C8C8C"),
 )
 LINES = ("-", "--", ":", "-.")
-PANELS = 6
-"""At most, of one row of a figure of differences."""
+PANELS, LETTERS = 6, 22
+"""At most, of one row of a figure of differences, and of one line above a panel."""
 Styles = dict[str, dict[str, Any]]
 """Colour and line by model."""
 BETTER, WORSE = "#0072B2", "#D55E00"
@@ -165,18 +165,14 @@ def _gains(axes: Axes, gaps: pd.Series, better: pd.Series, reach: float) -> None
             color="white",
         )
     axes.axvline(0, color="0.3", linewidth=0.8)
-    record = f"{(better > 0).sum()} : {(better < 0).sum()}"
-    axes.set_title(f"{_wrapped(str(gaps.name))}\n{record}", fontsize="small")
+    name, record = str(gaps.name), f"{(better > 0).sum()} : {(better < 0).sum()}"
+    fitting = [name[i : i + LETTERS] for i in range(0, len(name), LETTERS)]
+    axes.set_title("\n".join([*fitting, record]), fontsize="small")
     axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(labelsize="small", labelbottom=True)
     axes.tick_params(axis="y", length=0)
     axes.margins(y=0.01)
     _bare(axes)
-
-
-def _wrapped(name: str, width: int = 22) -> str:
-    """Lines of a name that fit above a panel."""
-    return "\n".join(name[i : i + width] for i in range(0, len(name), width))
 
 
 def _bare(axes: Axes) -> None:

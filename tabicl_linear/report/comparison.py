@@ -159,30 +159,25 @@ def _pairs(scores: pd.DataFrame, higher_is_better: bool) -> tuple[Pair, ...]:
         return ()
     differences = [(scores[a] - scores[b]).round(DECIMALS).to_numpy() for a, b in names]
     p = [wilcoxon(x) for x in differences]
-    return tuple(
-        _pair(a, b, x if higher_is_better else -x, difference=x, p=raw, adjusted=float(corrected))
-        for (a, b), x, raw, corrected in zip(names, differences, p, holm(p), strict=True)
-    )
-
-
-def _pair(
-    first: str, second: str, gains: np.ndarray, *, difference: np.ndarray, p: float, adjusted: float
-) -> Pair:
-    count = len(difference)
-    interval = (
-        stats.t.ppf((2 - ALPHA) / 2, count - 1) * stats.sem(difference) if count > 1 else np.nan
-    )
-    return Pair(
-        first=first,
-        second=second,
-        difference=float(difference.mean()),
-        half_width=float(interval),
-        wins=int((gains > 0).sum()),
-        ties=int((gains == 0).sum()),
-        losses=int((gains < 0).sum()),
-        p=p,
-        adjusted=adjusted,
-    )
+    count, pairs = len(scores), []
+    for (a, b), x, raw, adjusted in zip(names, differences, p, holm(p), strict=True):
+        gains = x if higher_is_better else -x
+        pairs.append(
+            Pair(
+                first=a,
+                second=b,
+                difference=float(x.mean()),
+                half_width=float(
+                    stats.t.ppf((2 - ALPHA) / 2, count - 1) * stats.sem(x) if count > 1 else np.nan
+                ),
+                wins=int((gains > 0).sum()),
+                ties=int((gains == 0).sum()),
+                losses=int((gains < 0).sum()),
+                p=raw,
+                adjusted=float(adjusted),
+            )
+        )
+    return tuple(pairs)
 
 
 def _friedman(scores: pd.DataFrame) -> float:

@@ -1,6 +1,5 @@
 """Reads folders of `tabicl-linear evaluate`: checked whole, before anything is computed."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -9,21 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tabicl_linear.errors import DamagedFile, DataError
-from tabicl_linear.files import DIGEST, digest_of
+from tabicl_linear import evaluation_file
+from tabicl_linear.errors import DataError
+from tabicl_linear.evaluation_file import COLUMNS, SIZES
 from tabicl_linear.report.metric_order import METRICS, TIMES
 
-COLUMNS = (
-    *("model", "benchmark", "dataset", "openml_id", "fold"),
-    *("metric", "value", "seconds", "error"),
-)
-SIZES = ("rows", "columns", "classes")
 ROUNDING = 1e-9
 """By which a mean of ones may be above 1."""
 FOLDERS_REMEDY = "name the output folder of `tabicl-linear evaluate`."
-RESTORE = (
-    "delete it and repeat every command of `tabicl-linear evaluate` that scored into its folder"
-)
 REPEAT = "repeat `tabicl-linear evaluate`, which writes the file again."
 
 
@@ -69,7 +61,9 @@ def read(
     tables: dict[tuple[str, str], dict[str, Any]] = {}
     for folder in folders:
         frame = _read_csv(folder / "results.csv")
-        about = _read_json(folder / "evaluation.json")
+        about = evaluation_file.read(folder)
+        if not about:
+            raise DataError(f"{folder} holds no {evaluation_file.NAME}; {FOLDERS_REMEDY}")
         _check_folds(frame, about["protocol"]["folds"], folder / "results.csv")
         for benchmark in frame["benchmark"].unique():
             first, protocol = protocols.setdefault(benchmark, (folder, about["protocol"]))
@@ -166,43 +160,6 @@ def _numbers(texts: pd.Series, path: Path) -> pd.Series:
             "one says that the fold failed."
         )
     return numbers
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path} cannot be read ({error}); {FOLDERS_REMEDY}") from error
-    if not isinstance(about, dict) or not {"protocol", "datasets"} <= set(about):
-        raise DataError(f"{path} lacks `protocol` or `datasets`; {FOLDERS_REMEDY}")
-    if about.get(DIGEST, "") not in ("", digest_of(about)):
-        raise DamagedFile(path, "its digest is another", RESTORE)
-    if not isinstance(about["protocol"], dict) or type(about["protocol"].get("folds")) is not int:
-        raise DataError(f"{path}: the protocol has no number of `folds`; {FOLDERS_REMEDY}")
-    listed = about["datasets"]
-    if not isinstance(listed, list) or not all(
-        isinstance(table, dict) and isinstance(table.get("name", ""), str) for table in listed
-    ):
-        raise DataError(
-            f"{path}: `datasets` is {json.dumps(listed)[:80]} and no list of tables; "
-            f"{FOLDERS_REMEDY}"
-        )
-    _check_listed(listed, path)
-    return about
-
-
-def _check_listed(listed: Sequence[dict[str, Any]], path: Path) -> None:
-    """Refuse tables without a name or sizes, and sizes that none can have."""
-    for about in listed:
-        lacks = [key for key in ("name", "openml_id", *SIZES) if key not in about]
-        if lacks:
-            raise DataError(f"{path}: a table lacks {', '.join(lacks)}; {FOLDERS_REMEDY}")
-        for key in SIZES:
-            if about[key] is not None and (type(about[key]) is not int or about[key] < 1):
-                raise DataError(
-                    f"{path}: {about['name']} has {key}={about[key]!r}, which must be a number "
-                    f"of 1 or more; {REPEAT}"
-                )
 
 
 def _add_tables(

@@ -65,7 +65,7 @@ def test_exchanges_by_hand(y, first, expected):
 def test_a_table_sorted_by_class_has_all_classes_in_context_and_queries():
     y = np.array([0] * 90 + [1] * 10)
     table = pd.DataFrame({"a": np.arange(100.0), "y": y})
-    probe = table_probe(table, "y", [tiny_model.untrained()], num_tasks=20)
+    probe = table_probe(table[["a"]], table["y"], [tiny_model.untrained()], num_tasks=20)
     for x, labels in zip(probe.x[..., 0], probe.y, strict=True):
         assert labels[-20:].unique().tolist() == labels[:80].unique().tolist() == [0, 1]
         assert torch.equal(labels[x.argsort()], torch.from_numpy(y))

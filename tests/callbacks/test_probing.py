@@ -186,7 +186,7 @@ def test_tensorboard_has_scalars_by_layer_pictures_and_one_layout(run):
         "state",
         "write_rate",
     }
-    assert [image.step for image in events.Images("within/cosine_drift/to_48")] == [2, 4]
+    assert [image.step for image in events.Images("within/cosine_drift/to_48")] == [1, 3]
     assert {image.width for tag in tags["images"] for image in events.Images(tag)} == {350}
     scalars = {tag for tag in tags["scalars"] if tag.startswith("within/")}
     assert "within/write_rate/layer_01" in scalars
@@ -200,6 +200,18 @@ def test_tensorboard_has_scalars_by_layer_pictures_and_one_layout(run):
     parsed.ParseFromString(layout.tensor_proto.string_val[0])
     titles = {category.title for category in parsed.category}
     assert titles == {"Write rates", "State norms", "Cosine drift", "Length probe"}
+
+
+def test_tensorboard_keeps_the_look_of_the_step_that_a_run_resumes_from(fit, tmp_path):
+    """And shows looks at the same step as the loss, each once."""
+    rates = "--write_rates.every_n_steps=1"
+    assert fit(*RUN, *every(0), rates, "--trainer.max_steps", 2) == 0
+    folder = tmp_path / "runs" / "version_0"
+    os.replace(folder / "step_0000001.ckpt", folder / "last.ckpt")
+    assert fit("--ckpt_path", folder / "last.ckpt", root=None, base=[]) == 0
+    events, _ = tags_of(folder)
+    for tag in ("within/write_rate/layer_01", "train/loss"):
+        assert [value.step for value in events.Scalars(tag)] == [0, 1], tag
 
 
 def test_each_chart_of_the_layout_has_lines(run):

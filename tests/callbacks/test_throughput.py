@@ -6,6 +6,7 @@ import torch
 from tabicl_linear.callbacks import throughput
 from tabicl_linear.callbacks.throughput import Throughput
 from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.training.metric_names import DATASETS, ROWS
 
 
@@ -50,3 +51,8 @@ def test_batches_of_different_sizes_count_as_what_they_hold(monkeypatch):
         batch = TaskBatch(x, y, torch.zeros(tasks, 3).bool(), num_context=5, index=0)
         callback.on_train_batch_end(Ranks(), module, None, batch, 0)
     assert module.logged == pytest.approx({DATASETS: 2 * 66 / 8, ROWS: 2 * 4800 / 8})
+
+
+def test_no_batches_are_refused():
+    with pytest.raises(ConfigError, match=r"throughput\.window=0"):
+        Throughput(window=0)

@@ -84,6 +84,15 @@ from tabicl_linear.training.task import InContextTask
             ["GradientAccumulationScheduler", "trainer.accumulate_grad_batches"],
         ),
         (
+            ["--trainer.callbacks+=LearningRateFinder"],
+            ["LearningRateFinder", "model.optimizer.init_args.lr"],
+        ),
+        (
+            ["--trainer.callbacks+=BatchSizeFinder"],
+            ["BatchSizeFinder", "data.shapes.batch_size"],
+        ),
+        (["--trainer.callbacks+=BackboneFinetuning"], ["BackboneFinetuning", "backbone"]),
+        (
             [
                 "--model.mixer=tabicl_linear.mixers.ridge.Ridge",
                 "--model.readout=tabicl_linear.readouts.Causal",

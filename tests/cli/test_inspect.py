@@ -107,7 +107,7 @@ def test_a_table_of_a_person(checkpoints, tmp_path):
 
 def test_a_probe_of_a_table_has_its_rows_in_other_orders():
     table = pd.DataFrame({"a": np.arange(50.0), "y": np.arange(50) % 2})
-    probe = table_probe(table, "y", [tiny_model.untrained()], num_tasks=3)
+    probe = table_probe(table[["a"]], table["y"], [tiny_model.untrained()], num_tasks=3)
     assert (probe.num_context, probe.num_queries) == (40, 10)
     assert not torch.equal(probe.x[0], probe.x[1])
     for x, y in zip(probe.x[..., 0], probe.y, strict=True):

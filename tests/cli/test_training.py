@@ -10,6 +10,7 @@ from command_line import CONFIGS, TINY, UNSEEN, fit, load, tiny
 
 from tabicl_linear import load_model
 from tabicl_linear.__main__ import main
+from tabicl_linear.config import trainer_options
 
 __all__ = ["fit", "load", "tiny"]
 
@@ -133,6 +134,27 @@ def test_scores_come_from_the_checkpoint_alone(fit, tmp_path, capsys, verb):
     prefix = {"validate": "val", "test": "test"}[verb]
     assert all(f"{prefix}/{name}" in out for name in ("loss", "accuracy", "roc_auc"))
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("verb", "stage"), [("validate", "val"), ("test", "test")])
+def test_nothing_to_score_is_refused(fit, tmp_path, capsys, verb, stage):
+    """As of a checkpoint whose training was not validated."""
+    limit = f"--trainer.limit_{stage}_batches"
+    assert fit(*ONE_STEP, *UNSEEN, limit, 0) == 0
+    options = [verb, "--ckpt_path", str(tmp_path / "runs" / "version_0" / "last.ckpt")]
+    capsys.readouterr()
+    assert main(options) == 2
+    assert f"{limit.removeprefix('--')}=0" in capsys.readouterr().err
+    assert main([*options, limit, "1.0"]) == 0
+
+
+def test_one_batch_is_not_all(tmp_path):
+    """Lightning's types are tried in the order float, int."""
+    file = tmp_path / "one.yaml"
+    file.write_text("trainer: {limit_test_batches: 1, limit_train_batches: 1.0}\n")
+    options = trainer_options(file, overrides=["trainer.limit_val_batches=1"])
+    limits = [options[f"limit_{stage}_batches"] for stage in ("test", "val", "train")]
+    assert [(type(limit), limit) for limit in limits] == [(int, 1), (int, 1), (float, 1.0)]
 
 
 def test_training_learns(fit, tmp_path):

@@ -12,7 +12,8 @@ from tabicl_linear.evaluation import openml_cache, trials
 from tabicl_linear.evaluation.baselines import BASELINES, Baseline
 from tabicl_linear.evaluation.metrics import METRICS
 from tabicl_linear.evaluation.openml_lists import TABLES
-from tabicl_linear.evaluation.trials import COLUMNS, TIMES
+from tabicl_linear.evaluation.trials import TIMES
+from tabicl_linear.evaluation_file import COLUMNS
 
 BASELINE = "logistic_regression"
 

@@ -7,12 +7,15 @@ import pytest
 from evaluation import benchmark_folder
 from fuzz import budget, flipped_bits
 
+from tabicl_linear import evaluation_file
 from tabicl_linear.errors import ConfigError, DamagedFile, DataError
-from tabicl_linear.evaluation import description, evaluation, trial_file, trials
+from tabicl_linear.evaluation import evaluation, trials
 from tabicl_linear.evaluation.benchmarks import folder_benchmark
 from tabicl_linear.evaluation.candidates import candidates
+from tabicl_linear.files import write_sealed
 
 MODEL = "logistic_regression"
+TABLE = {"name": "t", "openml_id": 1, "checksum": "", "rows": 9, "columns": 2, "classes": 2}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def sealed(path, **changes):
     content = json.loads(path.read_text())
     del content["digest"]
     values = changes.pop("values", {})
-    trial_file.write(path, content | changes | {"values": content["values"] | values})
+    write_sealed(path, content | changes | {"values": content["values"] | values})
 
 
 def test_a_trial_comes_back(scored):
@@ -141,7 +144,7 @@ def test_no_flipped_bit_of_a_trial_is_believed(scored):
 
 def test_no_flipped_bit_of_the_description_ends_in_a_traceback(asked, scored):
     folder, content = scored
-    path = folder / evaluation.EVALUATION
+    path = folder / evaluation_file.NAME
     for bit, damaged in flipped_bits(path.read_bytes(), budget(30)):
         path.write_bytes(damaged)
         assert says(asked, folder) in ("its folder", content["datasets"]), bit
@@ -161,6 +164,9 @@ def says(asked, folder):
         ("datasets", 3),
         ("datasets", [3]),
         ("datasets", [{"name": "else"}]),
+        ("datasets", [TABLE | {"rows": "9"}]),
+        ("datasets", [TABLE | {"classes": 0}]),
+        ("protocol", {}),
         ("models", ["a"]),
         ("models", {"a": 1}),
         ("protocol", "small"),
@@ -169,7 +175,7 @@ def says(asked, folder):
 )
 def test_a_description_of_another_form_is_refused(scored, key, value):
     folder, content = scored
-    path = folder / evaluation.EVALUATION
+    path = folder / evaluation_file.NAME
     path.write_text(json.dumps(content | {key: value}))
     with pytest.raises(DataError, match=rf"evaluation\.json is damaged: its {key} cannot be"):
-        description.read(path)
+        evaluation_file.read(folder)

@@ -1,8 +1,8 @@
 """The figure shows every model in one colour, and where its training ended."""
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from tabicl_linear.lengths import figure
 from tabicl_linear.lengths.scores import summarise
@@ -21,11 +21,15 @@ def summary(models):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """The figure that `draw` closes."""
-    monkeypatch.setattr(plt, "close", lambda figure: None)
-    yield lambda: plt.gcf()
-    monkeypatch.undo()
-    plt.close("all")
+    """The figure that `draw` made last."""
+    made = []
+
+    def kept(*args, **options):
+        made.append(Figure(*args, **options))
+        return made[-1]
+
+    monkeypatch.setattr(figure, "Figure", kept)
+    return lambda: made[-1]
 
 
 def test_lines_colours_and_trained_lengths(tmp_path, drawn):

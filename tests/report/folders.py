@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tabicl_linear.report.results import COLUMNS
+from tabicl_linear.evaluation_file import COLUMNS
 
 METRICS = ("roc_auc", "accuracy", "log_loss", "ece")
 FOLDS = 2
@@ -42,7 +42,10 @@ def fail(frame: pd.DataFrame, dataset: str, fold: int, reason: str) -> pd.DataFr
 def tables(count: int) -> list[dict[str, object]]:
     """Tables t0, t1, ... of 100, 200, ... rows."""
     return [
-        {"name": f"t{i}", "openml_id": i, "rows": 100 * (i + 1), "columns": 3, "classes": 2}
+        {
+            **{"name": f"t{i}", "openml_id": i, "checksum": None},
+            **{"rows": 100 * (i + 1), "columns": 3, "classes": 2},
+        }
         for i in range(count)
     ]
 
@@ -58,6 +61,9 @@ def write(
     frame = pd.concat(frames)
     frame.to_csv(folder / "results.csv", index=False)
     listed = tables(frame["dataset"].nunique()) if listed is None else list(listed)
-    about = {"protocol": protocol or {"folds": FOLDS}, "datasets": listed}
+    about = {
+        **{"benchmark": "any", "ensemble": "default", "models": {}},
+        **{"protocol": protocol or {"folds": FOLDS}, "datasets": listed},
+    }
     (folder / "evaluation.json").write_text(json.dumps(about))
     return folder

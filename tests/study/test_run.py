@@ -98,6 +98,25 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, monkeypatch, at
     assert "holds units of scale paper" in refused(*other)
 
 
+@pytest.mark.usefixtures("at_a_commit")
+def test_damaged_files_of_a_unit_are_named(tmp_path, capsys):
+    stores.open_store(tmp_path, "smoke", CODE)
+    (unit,) = units(Scale.read("smoke"), ["gla"], [0], CODE)
+    folder = tmp_path / unit.identity
+    (folder / "run" / "version_0").mkdir(parents=True)
+    (folder / stores.CONFIG).write_text(yaml.safe_dump(unit.config))
+    (folder / stores.UNIT).write_text('{"arm": ')
+    (folder / "run" / "version_0" / "last.ckpt").write_text("half")
+    store = ["gla", "--scale", "smoke", "--store", str(tmp_path)]
+    measured = ["--measured", str(tmp_path / "measured"), "--measure", "lengths"]
+    for options in ([*store, *measured], [*store, "--list"], [*store, "--measure-only"]):
+        assert main(options) == 2
+        assert "unit.json is damaged" in capsys.readouterr().err
+    stores.write_json(folder / stores.UNIT, unit.about | {"status": "trained", "reason": ""})
+    assert main([*store, *measured]) == 2
+    assert "last.ckpt cannot be read as a checkpoint" in capsys.readouterr().err
+
+
 def main_at_a_commit(arguments):
     """The command as in a checkout without changes, in a process of its own."""
     TrainingCode.of_checkout = lambda: CODE
@@ -175,6 +194,22 @@ def test_a_kept_unit_is_named_and_not_trained_again(tmp_path, kept, capsys, monk
     with pytest.raises(KeyError):
         run(*store, "--seeds", "1")
     assert [each.seed for each in trained] == [0, 1]
+
+
+@pytest.mark.usefixtures("at_a_commit")
+def test_time_is_left_for_units_that_are_trained_alone(tmp_path, kept, capsys, monkeypatch):
+    minutes = iter(range(9))
+    monkeypatch.setattr("experiments.study.run.time.monotonic", lambda: 60 * next(minutes))
+    failed = {"status": "failed", "reason": "it was not tried"}
+    monkeypatch.setattr("experiments.study.run.train", lambda *_: failed)
+    place = ["--store", str(tmp_path / "store"), "--measured", str(kept)]
+    main(["deltanet", "gla", "softmax", "--scale", "smoke", *place, "--measure", "lengths"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("unit")]
+    assert [line.partition(": ")[2].partition(",")[0] for line in lines] == [
+        *("deltanet", "softmax", "gla"),  # of which the last is kept
+    ]
+    left = [line.partition("; ")[2] for line in lines]
+    assert left == ["", "about 1 minutes left", "about 0 minutes left"]
 
 
 @pytest.mark.usefixtures("at_a_commit")

@@ -96,6 +96,12 @@ class TableFile:
         with self._faults():
             return self._cells.labels(name)
 
+    def labelled(self, target: str) -> "tuple[pd.DataFrame, pd.Series[Any]]":
+        """All rows without the column of a target, and that column."""
+        self.require(target)
+        table = self.frame()
+        return table, table.pop(target)
+
     def texts(self) -> list[str]:
         """Columns whose first piece holds text."""
         # Closed here: a signal while Python drops the iterator would be lost.
