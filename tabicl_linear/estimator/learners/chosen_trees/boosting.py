@@ -75,19 +75,22 @@ def grow(
     classes = labels.unique()
     targets = (labels.unsqueeze(1) == classes).double()
     first = 1 if len(classes) == 2 else 0
-    scores = targets.mean(0).log().expand(len(targets), -1)
+    scores = targets.mean(0).log().repeat(len(targets), 1)
+    # The same memory for every tree: between what stays of one, that of the next would not fit.
+    shares, residuals, curves = (torch.empty_like(targets) for _ in range(3))
     heaps, steps = list[Questions](), list[Tensor]()
     for allowed in _allowed(z.shape[1], seed):
-        shares = scores.softmax(1)
-        residuals = targets - shares
+        torch.softmax(scores, 1, out=shares)
+        torch.sub(targets, shares, out=residuals)
         heap = chosen(grown_tree)(
             cells.numbers, residuals[:, first:], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
         )
         # A step of Newton's method for each node, with a curvature of one added.
-        slopes, curves = _sums(heap.nodes, residuals), _sums(heap.nodes, shares * (1 - shares))
-        step = (slopes / (curves + 1)).clamp(-LARGEST_STEP, LARGEST_STEP)
+        torch.sub(1, shares, out=curves).mul_(shares)
+        slopes, curvature = _sums(heap.nodes, residuals), _sums(heap.nodes, curves)
+        step = (slopes / (curvature + 1)).clamp(-LARGEST_STEP, LARGEST_STEP)
         steps.append(LEARNING_RATE * step)
-        scores = scores + steps[-1][heap.nodes]
+        scores += torch.index_select(steps[-1], 0, heap.nodes, out=shares)
         heaps.append(heap)
     trees, is_leaf = _compact(heaps, cells)
     of_leaves = torch.zeros(trees.num_leaves, num_classes)
