@@ -104,16 +104,16 @@ def _function(function: Callable[..., Any], typechecker: Callable[..., Any]) -> 
         given: tuple[Any, ...] = tuple(map(of, args))
         if kwargs:  # no kind is a string alone, as names are
             given = *given, *kwargs, *map(of, kwargs.values())
-        known = results.get(given)
-        if known is None:
+        outcomes = results.get(given)
+        if outcomes is None:
             result = check_call()(*args, **kwargs)
             results[given] = {of(result)}
             return result
         result = function(*args, **kwargs)
-        if (outcome := of(result)) not in known:
+        if (outcome := of(result)) not in outcomes:
             own.result = result
             check_result()(*args, **kwargs)
-            known.add(outcome)
+            outcomes.add(outcome)
         return result
 
     return call

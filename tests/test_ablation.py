@@ -42,8 +42,8 @@ def test_the_parts_are_those_of_the_model(checkpoint):
         state = model.fit(x, y)
         logits[name] = model.predict(state, queries)
         if name == CLOSED_FORM:
-            known = model.tables(state.statistics).query_predictions(queries, state.ridge)
-            assert_close(logits[name], known.logits(), CONTRACT)
+            predictions = model.tables(state.statistics).query_predictions(queries, state.ridge)
+            assert_close(logits[name], predictions.logits(), CONTRACT)
     assert len({str(part) for part in logits.values()}) == 3
 
 

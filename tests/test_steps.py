@@ -166,8 +166,8 @@ class TestCommand:
         assert changes == [
             "", "2 tables", "2 tables", *["0 tables"] * 4, "2 tables", "2 tables"
         ]  # fmt: skip
-        known = pd.read_csv(tmp_path / "out" / "results.csv")
-        assert len(known) == 2 * 2 * (5 + 1)
+        results = pd.read_csv(tmp_path / "out" / "results.csv")
+        assert len(results) == 2 * 2 * (5 + 1)
         scores = pd.read_csv(tmp_path / "out" / "scores.csv")
         assert len(scores) == 2 * 2 * (len(STEPS) + 1)
         means = scores.groupby("model")["roc_auc"].mean()
@@ -175,7 +175,7 @@ class TestCommand:
             assert f"{means[row.split('|')[1].strip()]:.4f}" in row
         assert steps.main(options) == 0
         assert capsys.readouterr().out == printed
-        assert len(pd.read_csv(tmp_path / "out" / "results.csv")) == len(known)
+        assert len(pd.read_csv(tmp_path / "out" / "results.csv")) == len(results)
 
     def test_the_default_step_is_the_default_classifier(self, options, path, tmp_path):
         assert steps.main([*options, "--baseline", "--only", "two"]) == 0

@@ -48,11 +48,11 @@ class Results:
 
     def complete(self, candidates: Sequence[Candidate], tables: Sequence[Table]) -> pd.DataFrame:
         """Compute what is missing; return a row for each candidate, table and split, by name."""
-        known = set(self.read()[KEY].itertuples(index=False, name=None))
+        complete = set(self.read()[KEY].itertuples(index=False, name=None))
         missing = [
             (key, candidate, table, split)
             for key, candidate, table, split in _work(candidates, tables)
-            if key not in known
+            if key not in complete
         ]
         with tqdm(missing, unit="fit", disable=None) as progress:
             for key, candidate, table, split in progress:

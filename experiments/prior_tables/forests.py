@@ -32,7 +32,7 @@ AHEAD = 0.02
 
 def scores(prior: Prior, tables: int, seed: int) -> np.ndarray:
     """Accuracy of forest, linear model and largest class, [table 3]."""
-    found = []
+    accuracies = []
     for width in WIDTHS:
         generator = torch.Generator().manual_seed(seed)
         shape = TaskShape(tables // len(WIDTHS), ROWS, CONTEXT, width, 10)
@@ -42,8 +42,8 @@ def scores(prior: Prior, tables: int, seed: int) -> np.ndarray:
             linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
             fitted = [model.fit(x[:CONTEXT], y[:CONTEXT]) for model in (forest, linear)]
             largest = np.mean(y[CONTEXT:] == np.bincount(y[:CONTEXT]).argmax())
-            found.append([*(m.score(x[CONTEXT:], y[CONTEXT:]) for m in fitted), largest])
-    return np.array(found)
+            accuracies.append([*(m.score(x[CONTEXT:], y[CONTEXT:]) for m in fitted), largest])
+    return np.array(accuracies)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,10 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     priors |= {f"RelationPrior, {kind}": RelationPrior([kind]) for kind in KINDS}
     print("| prior | forest | linear model | largest class | ahead | behind |\n" + "|---" * 6 + "|")
     for name, prior in priors.items():
-        found = scores(prior, arguments.tables, arguments.seed)
-        forest, linear, largest = found.mean(0)
-        ahead = np.mean(found[:, 0] > found[:, 1] + AHEAD)
-        behind = np.mean(found[:, 0] < found[:, 1] - AHEAD)
+        accuracies = scores(prior, arguments.tables, arguments.seed)
+        forest, linear, largest = accuracies.mean(0)
+        ahead = np.mean(accuracies[:, 0] > accuracies[:, 1] + AHEAD)
+        behind = np.mean(accuracies[:, 0] < accuracies[:, 1] - AHEAD)
         cells = f"{forest:.3f} | {linear:.3f} | {largest:.3f} | {ahead:.0%} | {behind:.0%}"
         print(f"| {name} | {cells} |", flush=True)
     return 0

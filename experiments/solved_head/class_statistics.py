@@ -84,8 +84,8 @@ class ClassStatistics(NamedTuple):
         self, z: Float[Tensor, "b n m"], present: Bool[Tensor, "b n m"]
     ) -> Int[Tensor, "b n m"]:
         """Bin of each cell."""
-        found = torch.searchsorted(self.edges, z.mT.contiguous(), right=True).mT
-        return found.masked_fill(~present, BINS)
+        bins = torch.searchsorted(self.edges, z.mT.contiguous(), right=True).mT
+        return bins.masked_fill(~present, BINS)
 
     def seen(self) -> "ClassStatistics":
         """What rows read, in place of folds: rows of fold i the i-th sums, other rows the last."""

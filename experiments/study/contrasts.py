@@ -136,10 +136,10 @@ def estimate(contrast: Contrast, source: Source) -> Estimate:
         _training_variance(part, source) / tables[arm].shape[1] for arm, part in parts.items()
     ]
     training = float(np.sqrt(sum(variances)))
-    known = 0.0 if np.isnan(training) else training
+    of_training = 0.0 if np.isnan(training) else training
     return Estimate(
         value=float(values.mean()),
-        error=float(np.hypot(of_datasets, known)),
+        error=float(np.hypot(of_datasets, of_training)),
         training=training,
         datasets=len(values),
         seeds=min(table.shape[1] for table in tables.values()),

@@ -255,8 +255,8 @@ def test_bad_options_are_refused_in_one_line(arguments, message, tmp_path, capsy
     monkeypatch.chdir(tmp_path)
     configs = ROOT / "configs"
     paths = {"softmax": configs / "softmax.yaml", "delta": configs / "deltanet.yaml"}
-    known = [a.format(**paths) for a in arguments]
-    assert main(["bench", *known]) == 2
+    options = [a.format(**paths) for a in arguments]
+    assert main(["bench", *options]) == 2
     error = capsys.readouterr().err
     assert error.startswith("tabicl-linear bench: ")
     assert message in error

@@ -113,13 +113,13 @@ def test_what_is_ignored_stays_so():
 
 
 def test_other_threads_change_nothing():
-    found = []
+    handlers = []
 
     def work():
         with handled(exit_by, signal.SIGTERM):
-            found.append(signal.getsignal(signal.SIGTERM))
+            handlers.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found == [signal.getsignal(signal.SIGTERM)] != [exit_by]
+    assert handlers == [signal.getsignal(signal.SIGTERM)] != [exit_by]

@@ -37,10 +37,10 @@ def test_logits_are_mixed_by_the_weight_of_so_many_rows(fitted, table):
     assert weight == 0.4
     # Weights of classes are in both, and in their mixture as often.
     expected = log_softmax((1 - weight) * trees + weight * network, axis=1)
-    found = fitted.predict_log_proba(x[150:])
-    np.testing.assert_allclose(found, expected, atol=ROUNDING)
-    assert np.abs(found - trees).max() > 0.01
-    assert np.abs(found - network).max() > 0.01
+    logs = fitted.predict_log_proba(x[150:])
+    np.testing.assert_allclose(logs, expected, atol=ROUNDING)
+    assert np.abs(logs - trees).max() > 0.01
+    assert np.abs(logs - network).max() > 0.01
     assert fitted.state_nbytes_ == sum(each.state_nbytes_ for each in alone)
 
 

@@ -48,8 +48,8 @@ def _compare(agree, name, method, x):
     rule = OPS[name].rule
     expected = _gradients(method, rule, x)
     with _by_fla(rule):
-        found = _gradients(method, rule, x)
-    agree(f"{name}, backend {method}", found, expected)
+        gradients = _gradients(method, rule, x)
+    agree(f"{name}, backend {method}", gradients, expected)
 
 
 @pytest.mark.parametrize("length", [1, 3, 63, 100])

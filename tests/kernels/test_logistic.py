@@ -57,14 +57,16 @@ def test_the_inverse_curvature_is_that_of_the_hessian():
 def test_a_row_is_left_out_by_a_step_of_newtons_method(row):
     one = of_task(problem(), 0)
     # There the slope of all is zero: that of the others is the row's with its sign turned.
-    found = one._replace(map=logistic.fitted(one))
-    result = logistic.left_out(found, logistic.inverse_curvature(found))
-    alone = LogisticProblem(*(p[:, row : row + 1] for p in found[:2]), *found[2:])
-    of_row = torch.autograd.functional.hessian(lambda at: loss(alone, at), found.map)
-    of_all = torch.autograd.functional.hessian(lambda at: loss(found, at), found.map)
-    slope = torch.autograd.functional.jacobian(lambda at: loss(alone, at), found.map)
-    size = found.map.numel()
+    solution = one._replace(map=logistic.fitted(one))
+    result = logistic.left_out(solution, logistic.inverse_curvature(solution))
+    alone = LogisticProblem(*(p[:, row : row + 1] for p in solution[:2]), *solution[2:])
+    of_row = torch.autograd.functional.hessian(lambda at: loss(alone, at), solution.map)
+    of_all = torch.autograd.functional.hessian(lambda at: loss(solution, at), solution.map)
+    slope = torch.autograd.functional.jacobian(lambda at: loss(alone, at), solution.map)
+    size = solution.map.numel()
     # The penalty belongs to all rows: it must not be taken away with this one.
-    others = (of_all - of_row).view(size, size) + found.penalty.repeat(found.map.shape[1]).diag()
-    moved = found.map + torch.linalg.solve(others, slope.flatten()).view_as(found.map)
+    others = (of_all - of_row).view(size, size) + solution.penalty.repeat(
+        solution.map.shape[1]
+    ).diag()
+    moved = solution.map + torch.linalg.solve(others, slope.flatten()).view_as(solution.map)
     assert_close(result[0, row], (alone.x @ moved.mT)[0, 0], RMS[result.dtype])

@@ -49,15 +49,15 @@ def test_nominal_columns_have_many_categories_that_bear_the_target():
     assert categorical.any(1).all()
     gained = []
     for rows, labels, is_code in zip(x, y, categorical, strict=True):
-        found = []
+        gains = []
         for code in rows[:, is_code].long().T:
             assert code.max() < relations.CATEGORIES[1]
             sums = torch.zeros(500, 2).index_put_(
                 (code[:2000], labels[:2000]), torch.ones(2000), accumulate=True
             )
             right = sums.argmax(1)[code[2000:]] == labels[2000:]
-            found.append(right.float().mean() - labels[2000:].bincount().max() / 2000)
-        gained.append(max(found))
+            gains.append(right.float().mean() - labels[2000:].bincount().max() / 2000)
+        gained.append(max(gains))
     assert torch.stack(gained).mean() > 0.05
 
 
@@ -77,18 +77,18 @@ def test_what_targets_see_of_counts_is_in_the_column():
 @pytest.mark.parametrize("kind", ["oblique", "compared", "parity"])
 def test_some_terms_have_two_values(kind):
     seen = torch.randn(30, 3, 200, generator=torch.Generator().manual_seed(1))
-    found = terms(kind, seen)
-    assert all(len(term.unique()) <= 2 for term in found.flatten(0, 1))
-    assert (found.std(2) > 0.5).float().mean() > 0.9
+    values = terms(kind, seen)
+    assert all(len(term.unique()) <= 2 for term in values.flatten(0, 1))
+    assert (values.std(2) > 0.5).float().mean() > 0.9
 
 
 def test_terms_are_centred_and_a_constant_one_is_nothing():
     seen = torch.randn(30, 3, 200, generator=torch.Generator().manual_seed(1))
     for kind in relations.KINDS:
-        found = terms(kind, seen)
-        assert found.shape == (30, relations.MOST_TERMS, 200)
-        assert found.isfinite().all()
-        assert found.mean(2).abs().max() < 0.1
+        values = terms(kind, seen)
+        assert values.shape == (30, relations.MOST_TERMS, 200)
+        assert values.isfinite().all()
+        assert values.mean(2).abs().max() < 0.1
     assert terms("compared", torch.zeros(3, 2, 50)).eq(0).all()
 
 

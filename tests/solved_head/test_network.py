@@ -60,10 +60,10 @@ def test_queries_read_all_context_rows_and_are_independent_of_each_other():
 def test_cells_are_finite_and_of_the_order_of_one():
     rows = context()
     rows.z[0, 0, 0] = 100.0
-    found = cells(rows.z, rows.present, rows.categorical, rows.statistics().seen(), rows.fold)
-    assert found.shape == (*rows.z.shape, NUMBERS)
-    assert found.isfinite().all()
-    assert found.abs().max() <= 10
+    features = cells(rows.z, rows.present, rows.categorical, rows.statistics().seen(), rows.fold)
+    assert features.shape == (*rows.z.shape, NUMBERS)
+    assert features.isfinite().all()
+    assert features.abs().max() <= 10
 
 
 def test_a_context_of_a_single_class_has_features():

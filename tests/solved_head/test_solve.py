@@ -27,7 +27,7 @@ def kinds(rows, grad=False):
 
 def plain(made, r, penalty):
     """One task after the other, by the equations of the features in place of products of rows."""
-    found = []
+    predictions = []
     for task in range(len(r)):
         parts, queries = [], []
         for kind in made:
@@ -41,16 +41,16 @@ def plain(made, r, penalty):
         added = penalty * sum(kind.deviation**2 for kind in made)
         shares = r[task].mean(0)
         normal = f.T @ f + added * torch.eye(f.shape[1], dtype=f.dtype)
-        found.append(shares + q @ torch.linalg.solve(normal, f.T @ (r[task] - shares)))
-    return torch.stack(found)
+        predictions.append(shares + q @ torch.linalg.solve(normal, f.T @ (r[task] - shares)))
+    return torch.stack(predictions)
 
 
 @pytest.mark.parametrize("rows", [3, 7, 40])
 @pytest.mark.parametrize("penalty", [0.01, 1.0])
 def test_queries_are_those_of_the_primal_form(rows, penalty):
     _, made, r = kinds(rows)
-    found = solve_head(made, r, [penalty])
-    torch.testing.assert_close(found.queries, plain(made, r, penalty), rtol=1e-8, atol=1e-9)
+    solution = solve_head(made, r, [penalty])
+    torch.testing.assert_close(solution.queries, plain(made, r, penalty), rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("rows", [6, 25])
@@ -60,11 +60,13 @@ def test_rows_are_left_out_as_by_hand(rows):
     penalties = [0.1, 1.0]
     parts = [Part(slice(0, CUT), 1.0), Part(slice(CUT, f.shape[2]), 2.0)]
     by_hand = solve_rows(f[:, :rows].detach(), r, [parts], penalties).left_out[0]
-    found = solve_head(made, r, penalties)
+    solution = solve_head(made, r, penalties)
     tasks = torch.arange(len(r))
-    torch.testing.assert_close(found.left_out, by_hand[found.penalty, tasks], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        solution.left_out, by_hand[solution.penalty, tasks], rtol=1e-5, atol=1e-5
+    )
     errors = (by_hand - r).square().sum((-1, -2))
-    assert torch.equal(found.penalty, errors.argmin(0))
+    assert torch.equal(solution.penalty, errors.argmin(0))
 
 
 def test_each_task_has_the_penalty_of_least_error():
@@ -95,9 +97,9 @@ def test_gradients_pass_through_the_solution():
 
 def test_what_is_left_out_has_no_gradient():
     _, made, r = kinds(9, grad=True)
-    found = solve_head(made, r)
-    assert found.queries.requires_grad
-    assert not found.left_out.requires_grad
+    solution = solve_head(made, r)
+    assert solution.queries.requires_grad
+    assert not solution.left_out.requires_grad
 
 
 def test_features_that_do_not_vary_add_nothing():

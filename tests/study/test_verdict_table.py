@@ -32,8 +32,8 @@ def shown(tables, contrast, rule="above", metric="roc_auc"):
     """The lines of a table of one claim."""
     about = ("item", "family", "1", True, "The claim", "published", metric)
     claim = Claim("name", *about, Contrast.parse(contrast), rule, 0.01)
-    found = verdicts([claim], tables, made_up.TRAINED)
-    return verdict_table(found, [*near_guessing(tables, made_up.TRAINED)]).splitlines()
+    judged = verdicts([claim], tables, made_up.TRAINED)
+    return verdict_table(judged, [*near_guessing(tables, made_up.TRAINED)]).splitlines()
 
 
 def row(tables, contrast, rule="above", metric="roc_auc"):

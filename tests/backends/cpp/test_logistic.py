@@ -23,11 +23,11 @@ def test_it_is_what_pytorch_computes(shape, threads, monkeypatch):
     given = problem(*shape)
     expected = logistic.fitted(given)
     assert_close(cpp.fitted(given), expected, RMS[torch.float64])
-    found = given._replace(map=expected)
-    inverse = logistic.inverse_curvature(found)
-    assert_close(cpp.inverse_curvature(found), inverse, RMS[torch.float64])
+    solution = given._replace(map=expected)
+    inverse = logistic.inverse_curvature(solution)
+    assert_close(cpp.inverse_curvature(solution), inverse, RMS[torch.float64])
     assert_close(
-        cpp.left_out(found, inverse), logistic.left_out(found, inverse), RMS[torch.float64]
+        cpp.left_out(solution, inverse), logistic.left_out(solution, inverse), RMS[torch.float64]
     )
 
 

@@ -58,8 +58,8 @@ def test_days_between_two_dates_are_found():
     fitted, (pair,) = compared(frame, (days > 30).astype(np.int64))
     assert (pair.name, pair.other_name, pair.says) == ("ordered", "shipped", "difference")
     frame.loc[5, "ordered"] = pd.NaT
-    found = fitted.transform(frame)[:, fitted.used.index(pair)]
-    np.testing.assert_array_equal(found, np.where(np.arange(300) == 5, np.nan, -days))
+    cells = fitted.transform(frame)[:, fitted.used.index(pair)]
+    np.testing.assert_array_equal(cells, np.where(np.arange(300) == 5, np.nan, -days))
     assert compared(frame, rng.integers(2, size=300))[1] == []
 
 

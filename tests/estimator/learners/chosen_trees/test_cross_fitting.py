@@ -71,8 +71,8 @@ def test_pieces_are_the_whole(state, queries):
 def test_members_are_fitted_apart(state, queries):
     x, _ = queries
     both = fitted(300, members=2)
-    found = learner().predict(both, x.expand(2, -1, -1))
-    assert_close(found[1:], learner().predict(state, x), ROUNDING)
+    logits = learner().predict(both, x.expand(2, -1, -1))
+    assert_close(logits[1:], learner().predict(state, x), ROUNDING)
 
 
 def test_missing_values_are_predicted(state, queries):

@@ -178,8 +178,8 @@ def test_classes_may_come_late(queries):
     few = grown(x[order][:400], y[order][:400], (FIRST,))
     assert learner().predict(few, queries[0]).softmax(-1)[..., 2].max() < 1e-9
     all_rows = grown(x[order], y[order], (FIRST, 400))
-    found = learner().predict(all_rows, queries[0])[0].argmax(1).numpy()
-    assert (found[queries[1] == 2] == 2).mean() > 0.3
+    predictions = learner().predict(all_rows, queries[0])[0].argmax(1).numpy()
+    assert (predictions[queries[1] == 2] == 2).mean() > 0.3
 
 
 def test_one_class_comes_first():
@@ -193,5 +193,5 @@ def test_one_class_comes_first():
 
 def test_members_are_grown_apart(whole, queries):
     both = grown(*ruled_table(700), (250,), members=2)
-    found = learner().predict(both, queries[0].expand(2, -1, -1))
-    assert_close(found[1:], learner().predict(whole, queries[0]), SUMMED_TWICE)
+    logits = learner().predict(both, queries[0].expand(2, -1, -1))
+    assert_close(logits[1:], learner().predict(whole, queries[0]), SUMMED_TWICE)

@@ -37,11 +37,11 @@ def dense(trees, rows):
     leaves = torch.zeros(len(rows.targets), trees.num_leaves, dtype=torch.float64)
     leaves.scatter_(1, rows.leaves.long(), 1.0)
     kinds = [(leaves, 1.0), *((rows.fixed[:, kind].double(), FIXED) for kind in KINDS)]
-    found = []
+    scaled = []
     for features, deviation in kinds:
         centred = features - features.mean(0)
-        found.append(centred * deviation / centred.square().sum(1).mean().sqrt())
-    return torch.cat(found, dim=1)
+        scaled.append(centred * deviation / centred.square().sum(1).mean().sqrt())
+    return torch.cat(scaled, dim=1)
 
 
 @pytest.mark.parametrize("penalty", [0.1, 3.0])
@@ -50,7 +50,7 @@ def test_rows_left_out_are_predicted_by_solutions_without_them(trees_and_rows, p
     every = torch.arange(len(rows.targets))
     chosen = every[5::7]
     some = RowRegression(rows, trees.num_leaves, KINDS, chosen).solve(penalty, FIXED).left_out
-    found = RowRegression(rows, trees.num_leaves, KINDS, every).solve(penalty, FIXED).left_out
+    left_out = RowRegression(rows, trees.num_leaves, KINDS, every).solve(penalty, FIXED).left_out
     features, r = dense(trees, rows), rows.targets.double()
     expected = []
     for i in chosen:
@@ -62,7 +62,7 @@ def test_rows_left_out_are_predicted_by_solutions_without_them(trees_and_rows, p
         gram = f.T @ f + added * torch.eye(f.shape[1], dtype=f.dtype)
         weights = torch.linalg.solve(gram, f.T @ (y - shares))
         expected.append(shares + (features[i] - mean) @ weights)
-    assert_close(found[chosen], torch.stack(expected), SOLVED_IN_FLOAT32)
+    assert_close(left_out[chosen], torch.stack(expected), SOLVED_IN_FLOAT32)
     assert_close(some, torch.stack(expected), SOLVED_IN_FLOAT32)
 
 
@@ -90,14 +90,16 @@ def test_sums_over_chunks_are_solved_as_products_of_rows(trees_and_rows, kinds):
 
 def test_the_solution_predicts_what_the_regression_says(trees_and_rows):
     trees, rows = trees_and_rows
-    found = (
+    solution = (
         RowRegression(rows, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED).solution()
     )
     features, r = dense(trees, rows), rows.targets.double()
     added = 0.3 * (1 + len(KINDS) * FIXED**2)
     gram = features.T @ features + added * torch.eye(features.shape[1], dtype=features.dtype)
     expected = r.mean(0) + features @ torch.linalg.solve(gram, features.T @ (r - r.mean(0)))
-    actual = found.leaves[rows.leaves.long()].sum(1) + rows.fixed @ found.fixed + found.offset
+    actual = (
+        solution.leaves[rows.leaves.long()].sum(1) + rows.fixed @ solution.fixed + solution.offset
+    )
     assert_close(actual, expected, SOLVED_IN_FLOAT32)
 
 
@@ -117,9 +119,9 @@ def test_a_dual_whose_sum_is_rounding_makes_the_same_solution(trees_and_rows):
 def test_features_that_do_not_vary_count_for_nothing(trees_and_rows):
     trees, rows = trees_and_rows
     constant = rows._replace(fixed=torch.ones_like(rows.fixed))
-    found = RowRegression(constant, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED)
-    assert not found.solution().fixed.any()
-    assert found.left_out.isfinite().all()
+    trial = RowRegression(constant, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED)
+    assert not trial.solution().fixed.any()
+    assert trial.left_out.isfinite().all()
 
 
 def test_rows_without_a_solution_are_an_error(trees_and_rows):

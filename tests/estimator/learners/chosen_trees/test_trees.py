@@ -25,15 +25,15 @@ def grown(rows, seed=1, **table):
 @pytest.mark.parametrize(("rows", "values"), [(50, 3), (50, 50), (1000, 1000), (2000, 5)])
 def test_numbers_keep_the_order_of_values(rows, values):
     z = torch.randn(values, generator=torch.Generator().manual_seed(0))[torch.arange(rows) % values]
-    found = binned(z[:, None])
+    cells = binned(z[:, None])
     order = z.argsort()
-    numbers = found.numbers[0, order].long()
+    numbers = cells.numbers[0, order].long()
     assert (numbers.diff() >= 0).all()
     alike = z[order].diff() == 0
     assert (numbers.diff()[alike] == 0).all()
     assert len(numbers.unique()) == min(values, boosting.NUMBERS)
-    assert (found.lowest[0, numbers] <= z[order]).all()
-    assert (found.highest[0, numbers] >= z[order]).all()
+    assert (cells.lowest[0, numbers] <= z[order]).all()
+    assert (cells.highest[0, numbers] >= z[order]).all()
 
 
 def test_rows_fall_into_the_leaves_they_fell_into_while_trees_grew(monkeypatch):
