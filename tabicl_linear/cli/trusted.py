@@ -115,7 +115,12 @@ PLUGINS: Group = (
     "lightning.pytorch.plugins.environments",
     of_numbers("LightningEnvironment", "SLURMEnvironment"),
 )
-GROUPS = (OPTIMISERS, SCHEDULES, CALLBACKS, LOGGERS, STRATEGIES, PROFILERS, PLUGINS)
+OUR_CALLBACKS: Group = (
+    "tabicl_linear.callbacks.initial_weights",
+    {"InitialWeights": {"path": FOLDER}},
+)
+"""Those with texts for arguments; the others need no list."""
+GROUPS = (OPTIMISERS, SCHEDULES, CALLBACKS, OUR_CALLBACKS, LOGGERS, STRATEGIES, PROFILERS, PLUGINS)
 PRECISIONS = (
     *("64", "32", "16", "bf16", "64-true", "32-true", "16-true", "bf16-true"),
     *("16-mixed", "bf16-mixed"),
@@ -156,7 +161,9 @@ def sections() -> dict[str, Allowed]:
         "devices": Allowed(r"auto|-?\d+(, ?\d+)*,?"),
         "precision": words(*PRECISIONS),
         "logger": Allowed(named=by_path(LOGGERS)),
-        "callbacks": Allowed(bases=(Callback,), named=by_path(CALLBACKS)),
+        "callbacks": Allowed(
+            bases=(Callback,), named={**by_path(CALLBACKS), **by_path(OUR_CALLBACKS)}
+        ),
         "max_time": Allowed(DURATION.texts, mapping=True),
         "gradient_clip_algorithm": words("norm", "value"),
         "deterministic": words("warn"),

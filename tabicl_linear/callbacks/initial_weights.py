@@ -1,0 +1,53 @@
+"""The weights of another training, from which a new one starts."""
+
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from tabicl_linear.checkpoint import read
+from tabicl_linear.errors import CheckpointError
+from tabicl_linear.shipped import checkpoint_path
+from tabicl_linear.training.task import InContextTask
+
+
+class InitialWeights(Callback):
+    """Starts a training from weights that another one has left, such as those that are shipped.
+
+    Only weights are taken: optimiser, schedule, data and step are those of a new run. The network
+    must be the one that the weights are of, except for options that have none (numbers of random
+    features, dropout). A run that is resumed goes on with its own weights and does not need the
+    file.
+
+    Args:
+        path: Export or checkpoint of `tabicl-linear`, or the name of shipped weights (default,
+            streaming).
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._is_resumed = False
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Leave the weights of a run that is resumed as they are."""
+        self._is_resumed = True
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Put the weights in place of those drawn at random.
+
+        Raises:
+            CheckpointError: The file cannot be read, or its weights are those of another network.
+        """
+        if self._is_resumed:
+            return
+        assert isinstance(pl_module, InContextTask)
+        weights, own = read(checkpoint_path(self.path)).weights, pl_module.model.state_dict()
+        other_shape = {n for n in weights.keys() & own.keys() if weights[n].shape != own[n].shape}
+        if differing := sorted((weights.keys() ^ own.keys()) | other_shape):
+            raise CheckpointError(
+                f"InitialWeights: {self.path} holds the weights of another network "
+                f"({differing[0]} and {len(differing) - 1} more are missing, unknown or of another "
+                "shape): give the model's options that they were trained with."
+            )
+        pl_module.model.load_state_dict(weights)
