@@ -18,7 +18,7 @@ import pandas as pd
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up, place_of
-from tabicl_linear.estimator.columns.information import bins, chance, information, intervals
+from tabicl_linear.estimator.columns.information import bins, information, intervals, p_value
 from tabicl_linear.estimator.columns.numeric import NumericColumn, values_of
 
 FEWEST_VALUES, MOST_VALUES = 3, 256
@@ -34,8 +34,8 @@ MOST_COLUMNS = 45
 MOST_PAIRS = 20
 """Comparisons that are kept: those that tell most."""
 MOST_ROWS = 10_000
-DEVIATIONS = 3.0
-"""Of chance, by which a comparison has to tell more than both columns."""
+SIGNIFICANCE = 0.05
+"""Chance that any comparison is kept where none says anything (Bonferroni)."""
 
 Says = Literal["equality", "difference"]
 
@@ -109,15 +109,15 @@ def fit_pairs(
     classes = bins(labels)
     compared = list(_comparable(frame, columns))[:MOST_COLUMNS]
     alone = [information(each.places(), classes) for each in compared]
-    gains = list[tuple[float, PairColumn]]()
+    gains = list[tuple[float, float, PairColumn]]()
     for (one, of_one), (other, of_other) in combinations(zip(compared, alone, strict=True), 2):
         for pair in _pairs(one, other):
             places = one.places(pair.encode(one.cells, other.cells))
             gain = information(places, classes) - max(of_one, 0) - max(of_other, 0)
-            if gain > DEVIATIONS * chance(places, classes):
-                gains.append((gain, pair))
-    gains.sort(key=lambda each: -each[0])
-    return tuple(pair for _, pair in gains[:MOST_PAIRS])
+            gains.append((gain, p_value(gain, places, classes), pair))
+    telling = [each for each in gains if each[1] * len(gains) < SIGNIFICANCE]
+    telling.sort(key=lambda each: -each[0])
+    return tuple(pair for _, _, pair in telling[:MOST_PAIRS])
 
 
 def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Compared]:
