@@ -15,7 +15,7 @@ from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.category_names import text_of
 from tabicl_linear.estimator.columns.text_formats import ISO, date_format, placeholder, read_dates
 from tabicl_linear.estimator.notices import brief, check_columns, listed, shown, warn_user
-from tabicl_linear.estimator.rows.labels import checked_labels, typed_labels
+from tabicl_linear.estimator.rows.labels import labels_of_file, typed_labels
 from tabicl_linear.estimator.rows.table_file import TableFile, check_present, is_text
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _labels(labels: pd.Series, file: TableFile, id_columns: Sequence[str]) -> pd
     if not file.is_typed:
         labels = typed_labels(labels)
     check_present(labels, file.name)
-    checked_labels(labels)
+    labels_of_file(labels, file.name)
     columns_of_output = {"prediction", *(f"proba_{label}" for label in labels.unique())}
     clash = [name for name in id_columns if name in columns_of_output]
     if clash:

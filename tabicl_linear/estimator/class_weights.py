@@ -6,10 +6,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tabicl_linear.errors import ConfigError, one_line
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
+from tabicl_linear.estimator.rows.labels import as_objects
 
 ClassWeight: TypeAlias = Mapping[Any, float] | Literal["balanced"] | None
 
@@ -30,7 +30,7 @@ def class_weights(
     if not isinstance(class_weight, Mapping):
         text = one_line(repr(class_weight))  # a series of pandas takes several lines
         raise ConfigError(f"class_weight={text}: give 'balanced', a dict or None.")
-    labels, weights = pd.Series(classes).tolist(), np.ones(len(classes))
+    labels, weights = as_objects(classes), np.ones(len(classes))
     for label, weight in class_weight.items():
         if label not in labels:
             raise ConfigError(

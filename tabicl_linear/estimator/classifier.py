@@ -25,7 +25,7 @@ from tabicl_linear.estimator.members.ensemble import Encoded
 from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
 from tabicl_linear.estimator.refinement import check_refinable
 from tabicl_linear.estimator.rows.labelled import checked_rows, with_labels
-from tabicl_linear.estimator.rows.labels import checked_labels, class_codes
+from tabicl_linear.estimator.rows.labels import as_objects, checked_labels, class_codes
 from tabicl_linear.model import InContextModel
 
 
@@ -213,8 +213,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
             return self
         if announced is not None and not np.array_equal(np.unique(announced), self.classes_):
             raise DataError(
-                f"classes={np.unique(announced).tolist()} differ from those of the first call, "
-                f"{self.classes_.tolist()}: leave them out, or fit anew to change them."
+                f"classes={as_objects(np.unique(announced))} differ from those of the first call, "
+                f"{as_objects(self.classes_)}: leave them out, or fit anew to change them."
             )
         rows = with_labels(self._queries(X), y)
         self.fitted_ = fitting.extended(self.fitted_, rows, plan, prequential=prequential)

@@ -32,7 +32,7 @@ from tabicl_linear.estimator.notices import silenced
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
 from tabicl_linear.estimator.refinement import refined
 from tabicl_linear.estimator.rows.labelled import Rows
-from tabicl_linear.estimator.rows.labels import class_codes
+from tabicl_linear.estimator.rows.labels import as_objects, class_codes
 from tabicl_linear.estimator.rows.pieces import Pieces, first_rows, joined_labels, joined_rows
 
 
@@ -190,7 +190,7 @@ def _fit_held_rows(
 def _check_several(classes: npt.NDArray[Any]) -> None:
     if len(classes) < 2:
         raise DataError(
-            f"y holds one class only ({classes.tolist()[0]!r}): give training rows of at least "
+            f"y holds one class only ({as_objects(classes)[0]!r}): give training rows of at least "
             "two, or name all that will occur, as `partial_fit(X, y, classes=...)`."
         )
 

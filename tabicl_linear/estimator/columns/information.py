@@ -2,6 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import chi2
 
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 
@@ -29,10 +30,15 @@ def bins(values: npt.NDArray[np.generic]) -> IntArray:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def chance(places: IntArray, classes: IntArray) -> float:
-    """Standard deviation of `information` where a column says nothing."""
+def p_value(gain: float, places: IntArray, classes: IntArray) -> float:
+    """How likely places that say nothing have an `information` of `gain` or more.
+
+    Twice the mutual information of all rows is then about chi-squared distributed (Wilks, 1938).
+    """
     freedom = (len(np.unique(places)) - 1) * (len(np.unique(classes)) - 1)
-    return float((2 * freedom) ** 0.5 / (2 * len(places)))
+    if freedom == 0:
+        return 1.0
+    return float(chi2.sf(2 * len(places) * gain + freedom, freedom))
 
 
 def intervals(values: FloatArray | Float32Array) -> IntArray:

@@ -9,7 +9,7 @@ if the comparison tells more about the classes than both columns could tell one 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ import pandas as pd
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up, place_of
-from tabicl_linear.estimator.columns.information import bins, chance, information, intervals
+from tabicl_linear.estimator.columns.information import bins, information, intervals, p_value
 from tabicl_linear.estimator.columns.numeric import NumericColumn, values_of
 
 FEWEST_VALUES, MOST_VALUES = 3, 256
@@ -34,10 +34,12 @@ MOST_COLUMNS = 45
 MOST_PAIRS = 20
 """Comparisons that are kept: those that tell most."""
 MOST_ROWS = 10_000
-DEVIATIONS = 3.0
-"""Of chance, by which a comparison has to tell more than both columns."""
+SIGNIFICANCE = 0.05
+"""Chance that any comparison is kept where none says anything (Bonferroni)."""
 
 Says = Literal["equality", "difference"]
+Values: TypeAlias = npt.NDArray[Any]
+"""Numbers in float64, or names as objects."""
 
 
 @dataclass(frozen=True)
@@ -67,24 +69,27 @@ class PairColumn:
     def encode(self, cells: pd.Series, others: pd.Series) -> FloatArray:
         """The comparison in float64; NaN where a cell is missing, or has no place in the order."""
         if self.codes:
-            first, second = category_names(cells), category_names(others)
-            if self.says == "equality":
-                return _equal(first, second)
-            return looked_up(first, self.codes) - looked_up(second, self.codes)
+            return self.compare(category_names(cells), category_names(others))
         part: Literal["days"] | None = None if self.kind == "numeric" else "days"
-        values = values_of(cells, self.text_formats[0], part)
-        other_values = values_of(others, self.text_formats[1], part)
+        first, second = self.text_formats
+        return self.compare(values_of(cells, first, part), values_of(others, second, part))
+
+    def compare(self, first: Values, second: Values) -> FloatArray:
+        """The comparison of two columns that have been read, as numbers or as names."""
         if self.says == "equality":
-            return _equal(values, other_values)
-        return values - other_values
+            equal = (first == second).astype(np.float64)
+            equal[pd.isna(first) | pd.isna(second)] = np.nan
+            return equal
+        if self.codes:
+            return looked_up(first, self.codes) - looked_up(second, self.codes)
+        return np.asarray(first - second, dtype=np.float64)
 
 
 class _Compared(NamedTuple):
-    """A column that may be compared, some training rows, and their values: numbers or names."""
+    """A column that may be compared, and the values of some training rows: numbers or names."""
 
     column: NumericColumn | CategoryColumn
-    cells: pd.Series
-    values: FloatArray | npt.NDArray[np.object_]
+    values: Values
     distinct: frozenset[float] | frozenset[str]
 
     @property
@@ -109,15 +114,15 @@ def fit_pairs(
     classes = bins(labels)
     compared = list(_comparable(frame, columns))[:MOST_COLUMNS]
     alone = [information(each.places(), classes) for each in compared]
-    gains = list[tuple[float, PairColumn]]()
+    gains = list[tuple[float, float, PairColumn]]()
     for (one, of_one), (other, of_other) in combinations(zip(compared, alone, strict=True), 2):
         for pair in _pairs(one, other):
-            places = one.places(pair.encode(one.cells, other.cells))
+            places = one.places(pair.compare(one.values, other.values))
             gain = information(places, classes) - max(of_one, 0) - max(of_other, 0)
-            if gain > DEVIATIONS * chance(places, classes):
-                gains.append((gain, pair))
-    gains.sort(key=lambda each: -each[0])
-    return tuple(pair for _, pair in gains[:MOST_PAIRS])
+            gains.append((gain, p_value(gain, places, classes), pair))
+    telling = [each for each in gains if each[1] * len(gains) < SIGNIFICANCE]
+    telling.sort(key=lambda each: -each[0])
+    return tuple(pair for _, _, pair in telling[:MOST_PAIRS])
 
 
 def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Compared]:
@@ -126,12 +131,12 @@ def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Com
         if isinstance(column, CategoryColumn) and column.kind == "categorical":
             cells = frame.iloc[:, column.position]
             names = category_names(cells)
-            compared = _Compared(column, cells, names, frozenset(names) - {None})
+            compared = _Compared(column, names, frozenset(names) - {None})
         elif isinstance(column, NumericColumn) and column.part in (None, "days"):
             cells = frame.iloc[:, column.position]
             values = values_of(cells, column.text_format, column.part)
             distinct = np.unique(values[~np.isnan(values)])
-            compared = _Compared(column, cells, values, frozenset(distinct.tolist()))
+            compared = _Compared(column, values, frozenset(distinct.tolist()))
         else:
             continue
         if compared.holds_dates or _are_codes(compared):
@@ -169,9 +174,3 @@ def _pairs(one: _Compared, other: _Compared) -> Iterator[PairColumn]:
         codes = {name: code for code, name in enumerate(sorted(names, key=place_of))}
     yield PairColumn(*places, "equality", formats, codes)
     yield PairColumn(*places, "difference", formats, codes)
-
-
-def _equal(first: npt.NDArray[np.generic], second: npt.NDArray[np.generic]) -> FloatArray:
-    equal = (first == second).astype(np.float64)
-    equal[pd.isna(first) | pd.isna(second)] = np.nan
-    return equal

@@ -17,8 +17,9 @@ from tabicl_linear.estimator.columns.dropped import DroppedColumn
 from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
-from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as
+from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as, stamps
 from tabicl_linear.estimator.columns.target_rates import RateColumn
+from tabicl_linear.estimator.columns.text_formats import TIMES
 from tabicl_linear.estimator.notices import brief, check_columns, listed, warn_user
 
 OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
@@ -110,10 +111,12 @@ class TablePreprocessor:
         """
         frame = self.framed(table)
         matrix = np.empty((len(frame), len(self.used)), dtype=np.float32)
+        dates = _dates(frame, self.used)
         for index, column in enumerate(self.used):
-            cells = [frame.iloc[:, column.position]]
+            positions = [column.position]
             if isinstance(column, PairColumn):
-                cells.append(frame.iloc[:, column.other_position])
+                positions.append(column.other_position)
+            cells = (dates.get(place, frame.iloc[:, place]) for place in positions)
             matrix[:, index] = column.encode(*cells)
         return matrix
 
@@ -204,6 +207,20 @@ class TablePreprocessor:
         if notes:
             warn_user(f"Text is read in columns {listed(notes)}.{advice}")
         return readings
+
+
+def _dates(frame: pd.DataFrame, columns: Sequence[UsedColumn]) -> dict[int, pd.Series]:
+    """Columns of dates by position, their text read: once for all parts and comparisons.
+
+    Times of day are read where they are encoded, as a column of them takes no dates.
+    """
+    read = dict[int, pd.Series]()
+    for column in columns:
+        if not isinstance(column, NumericColumn) or column.kind != "datetime":
+            continue
+        if column.position not in read and column.text_format not in TIMES:
+            read[column.position] = stamps(frame.iloc[:, column.position], column.text_format)
+    return read
 
 
 def _warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:

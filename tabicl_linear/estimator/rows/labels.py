@@ -15,6 +15,7 @@ from sklearn.utils.validation import column_or_1d
 
 from tabicl_linear.errors import DataError, one_line
 from tabicl_linear.estimator.arrays import IntArray
+from tabicl_linear.estimator.notices import brief
 from tabicl_linear.estimator.rows.frames import from_other_library
 
 MISSING_WORDS = (
@@ -74,6 +75,18 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
     return labels
 
 
+def labels_of_file(column: pd.Series, name: str) -> npt.NDArray[Any]:
+    """`checked_labels` of the target column of a file, under its name.
+
+    Raises:
+        DataError: They cannot be used; the message names the column and the file.
+    """
+    try:
+        return checked_labels(column)
+    except DataError as error:
+        raise DataError(f"Target column {brief(column.name)} of {name}: {error}") from error
+
+
 def typed_labels(labels: pd.Series) -> pd.Series:
     """Labels that were read as text, as integers, decimals or booleans if all of them are.
 
@@ -105,11 +118,16 @@ def class_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray
     codes = _index(classes).get_indexer(_index(labels)).astype(np.int64)
     if (codes < 0).any():
         raise DataError(
-            f"y holds {labels[codes < 0].tolist()[0]!r}, which is not one of the classes "
-            f"{classes.tolist()}: announce all classes at the first call, as `partial_fit(X, y, "
+            f"y holds {as_objects(labels[codes < 0])[0]!r}, which is not one of the classes "
+            f"{as_objects(classes)}: announce all classes at the first call, as `partial_fit(X, y, "
             "classes=...)`, or fit all rows anew."
         )
     return codes
+
+
+def as_objects(labels: npt.NDArray[Any]) -> list[Any]:
+    """Labels as Python's objects; NumPy makes integers of dates in nanoseconds."""
+    return pd.Series(labels).tolist()
 
 
 def _as_given(y: Any) -> Any:

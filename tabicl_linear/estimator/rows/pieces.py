@@ -17,7 +17,7 @@ from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, decimals, num
 from tabicl_linear.estimator.notices import brief
 from tabicl_linear.estimator.rows.frames import computable
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
-from tabicl_linear.estimator.rows.labels import checked_labels
+from tabicl_linear.estimator.rows.labels import checked_labels, labels_of_file
 from tabicl_linear.estimator.rows.table_file import TableFile, check_present, no_rows
 
 FIRST_ROWS = 50_000
@@ -116,7 +116,7 @@ def rows_of_file(path: Path, target: Any) -> tuple[Pieces, npt.NDArray[Any], int
     names = [name for name in file.columns if name != target]
     if not names:
         raise DataError(f"{path} has no column besides the target {brief(target)}; add some.")
-    classes, codes = np.unique(checked_labels(column), return_inverse=True)
+    classes, codes = np.unique(labels_of_file(column, file.name), return_inverse=True)
 
     def pieces() -> Pieces:
         start = 0

@@ -19,6 +19,7 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError, one_line
 from tabicl_linear.estimator.notices import brief, shown
+from tabicl_linear.estimator.rows.labels import labels_of_file
 from tabicl_linear.estimator.rows.text_cells import TextCells, TextFormat
 
 if TYPE_CHECKING:
@@ -97,10 +98,16 @@ class TableFile:
             return self._cells.labels(name)
 
     def labelled(self, target: str) -> "tuple[pd.DataFrame, pd.Series[Any]]":
-        """All rows without the column of a target, and that column."""
+        """All rows without the column of a target, and that column.
+
+        Raises:
+            DataError: There is no such column, or it holds no class labels.
+        """
         self.require(target)
         table = self.frame()
-        return table, table.pop(target)
+        labels = table.pop(target)
+        labels_of_file(labels, self.name)
+        return table, labels
 
     def texts(self) -> list[str]:
         """Columns whose first piece holds text."""

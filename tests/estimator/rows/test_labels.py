@@ -1,3 +1,4 @@
+import datetime
 import decimal
 
 import numpy as np
@@ -5,8 +6,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from tabicl_linear import RandomFeatureRidge
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.rows.labels import checked_labels, class_codes, typed_labels
+from tabicl_linear.estimator.rows.table_file import TableFile
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,34 @@ def test_codes_of_labels_of_any_type(dtype):
     assert class_codes(labels, classes).tolist() == [1, 0, 1]
     with pytest.raises(DataError, match="not one of the classes"):
         class_codes(labels, classes[:1])
+
+
+def test_dates_in_nanoseconds_are_named_as_dates():
+    labels = np.array(["2024-01-31", "2024-02-29"], dtype="datetime64[ns]")
+    with pytest.raises(
+        DataError, match=r"2024-02-29 00:00.*classes \[Timestamp\('2024-01-31"
+    ) as no:
+        class_codes(labels, labels[:1])
+    assert "00000000" not in str(no.value)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([decimal.Decimal(1), decimal.Decimal(2)], "type Decimal"),
+        ([datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)], "type date"),
+        ([b"a", b"b"], "bytes is not supported"),
+        ([0.5, 0.25], "are not classes"),
+    ],
+)
+def test_what_is_wrong_with_labels_of_a_file_names_their_column(tmp_path, labels, message):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"x": [1.0, 2.0] * 20, "grade": labels * 20}).to_parquet(path)
+    message = f"Target column 'grade' of {path}: .*{message}"
+    with pytest.raises(DataError, match=message):
+        RandomFeatureRidge().fit(path, "grade")
+    with pytest.raises(DataError, match=message):
+        TableFile(path).labelled("grade")
 
 
 @pytest.mark.parametrize(
