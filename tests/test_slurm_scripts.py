@@ -66,8 +66,8 @@ def test_a_study_is_requeued_only_if_it_was_stopped(batch, code, is_requeued):
 @pytest.mark.parametrize("part", ["3", "0", "0,7", "1-8"])
 def test_a_part_of_an_array_is_a_part_of_the_whole_that_is_named(batch, part):
     """Its own number of tasks divides the units in another way than the whole did."""
-    tasks = {"3": ("3", "3", "1"), "0": ("0", "0", "1"), "0,7": ("0", "7", "2"), "1-8": ("1", "8", "8")}
-    least, most, count = tasks[part]
+    parts = {"3": "3 3 1", "0": "0 0 1", "0,7": "0 7 2", "1-8": "1 8 8"}
+    least, most, count = parts[part].split()
     array = {"TASK_ID": least, "TASK_MIN": least, "TASK_MAX": most, "TASK_COUNT": count}
     array = {f"SLURM_ARRAY_{key}": value for key, value in array.items()}
     if part != "0":  # --array=0 is a whole of one task as well as a part
