@@ -256,7 +256,8 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     (r"the following arguments are required: (.*)", lambda m, p: _missing(m[1], p)),
     # What a class's own parser has said, in one line already.
     (
-        r'Parser key "(.*?)": (\S+ (?:cannot be made without|has no argument) .*|\w+=.*: expected .*)',
+        r'Parser key "(.*?)": '
+        r"(\S+ (?:cannot be made without|has no argument) .*|\w+=.*: expected .*)",
         lambda m, p: f"{m[1]}: {m[2]}",
     ),
     (r"unrecognized arguments: (.*)", lambda m, p: _unknown(m[1], p)),
