@@ -46,9 +46,11 @@ class OneLineParser(LightningArgumentParser):
 
     Attributes:
         described: The class whose arguments the parser reads, of a parser for one `class_path`.
+        arguments: Their names, of such a parser.
     """
 
     described: type | None = None
+    arguments: Sequence[str] = ()
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the message as one line."""
@@ -66,7 +68,7 @@ class OneLineParser(LightningArgumentParser):
         kwargs["sub_configs"] = False
         added: list[str] = super().add_class_arguments(class_type, nested_key, *args, **kwargs)
         if nested_key is None:
-            self.described = class_type
+            self.described, self.arguments = class_type, added
             untyped = set(added) & _without_type_or_default(class_type)
             for action in self._actions:
                 action.required = action.required or action.dest in untyped
@@ -204,13 +206,16 @@ def _missing(names: str, parser: ArgumentParser) -> str:
         return f"the following options are required: {names}; {HELP}."
     first = names.partition(",")[0]
     return (
-        f"{described.__module__}.{described.__qualname__} cannot be made without {names}; give it "
+        f"{_name(described)} cannot be made without {names}; give it "
         f"beside class_path, as in init_args: {{{first}: VALUE}}, or the class a default for it."
     )
 
 
 def _unknown(option: str, parser: ArgumentParser) -> str:
     key = option.lstrip("-").split("=")[0].split()[0]
+    if isinstance(parser, OneLineParser) and parser.described is not None:
+        has = f"it has {', '.join(parser.arguments)}" if parser.arguments else "it has none"
+        return f"{_name(parser.described)} has no argument {key.partition('.')[0]!r}; {has}."
     place, _, name = key.rpartition(".")
     if place == "model.architecture" and name in former_options.REMEDIES:
         return former_options.remedy(name)
@@ -218,6 +223,10 @@ def _unknown(option: str, parser: ArgumentParser) -> str:
     close = difflib.get_close_matches(key, names, n=1)
     hint = f"did you mean {close[0]}?" if close and ".init_args." not in key else f"{HELP}."
     return f"Unknown option or config key {option!r}; {hint}"
+
+
+def _name(described: type) -> str:
+    return f"{described.__module__}.{described.__qualname__}"
 
 
 def _example(key: str, parser: ArgumentParser) -> str:
@@ -247,17 +256,14 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     (r"the following arguments are required: (.*)", lambda m, p: _missing(m[1], p)),
     # What a class's own parser has said, in one line already.
     (
-        r'Parser key "(.*?)": (\S+ cannot be made without .*|\w+=.*: expected .*)',
+        r'Parser key "(.*?)": '
+        r"(\S+ (?:cannot be made without|has no argument) .*|\w+=.*: expected .*)",
         lambda m, p: f"{m[1]}: {m[2]}",
     ),
     (r"unrecognized arguments: (.*)", lambda m, p: _unknown(m[1], p)),
     (r"Group '(.*?)' does not accept option '(.*?)'", lambda m, p: _unknown(f"{m[1]}.{m[2]}", p)),
     (r"Subcommand '.*?' does not accept option '(.*?)'", lambda m, p: _unknown(m[1], p)),
     (r"Option '(.*?)' is not accepted", lambda m, p: _unknown(m[1], p)),
-    (
-        r'Parser key "(.*?)": Unknown option or config key \'(.*?)\'',
-        lambda m, p: _unknown(f"{m[1]}.init_args.{m[2]}", p),
-    ),
     (
         r'Linked "(.*?)" must be given via "(.*?)"',
         lambda m, p: f"{m[1]} follows {m[2]}; set {m[2]} instead.",

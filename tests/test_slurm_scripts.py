@@ -21,7 +21,7 @@ while true; do sleep 0.05; done
 
 @pytest.fixture
 def batch(tmp_path):
-    """Starts a batch script; `.log` has all that it called."""
+    """Starts a batch script; `.log` has all that it called, `.errors` what it said."""
     programs = {"python": PROGRAM, "scontrol": '#!/bin/bash\necho "$@" >> "$LOG"\n'}
     programs["srun"] = (
         '#!/bin/bash\nshift\necho "cpus $SRUN_CPUS_PER_TASK" >> "$LOG.srun"\nexec "$@"\n'
@@ -31,15 +31,18 @@ def batch(tmp_path):
         (tmp_path / name).chmod(0o755)
     log = tmp_path / "log"
     slurm = {"JOB_ID": "7", "ARRAY_JOB_ID": "7", "ARRAY_TASK_ID": "1", "ARRAY_TASK_COUNT": "8"}
-    slurm["CPUS_PER_TASK"] = "2"
+    slurm |= {"ARRAY_TASK_MIN": "0", "ARRAY_TASK_MAX": "7", "CPUS_PER_TASK": "2"}
 
     def start(name, **more):
-        environment = {"LOG": str(log), "PYTHON": str(tmp_path / "python"), **more}
-        environment |= {f"SLURM_{key}": value for key, value in slurm.items()}
+        environment = {"LOG": str(log), "PYTHON": str(tmp_path / "python")}
+        environment |= {f"SLURM_{key}": value for key, value in slurm.items()} | more
         environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
-        return subprocess.Popen(["bash", f"slurm/{name}"], cwd=ROOT, env=environment)
+        command = ["bash", f"slurm/{name}"]
+        with start.errors.open("w") as errors:
+            return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=errors)
 
     start.log = log
+    start.errors = tmp_path / "errors"
     return start
 
 
@@ -58,6 +61,21 @@ def test_a_study_that_is_stopped_is_requeued_after_it_has_saved(batch):
 def test_a_study_is_requeued_only_if_it_was_stopped(batch, code, is_requeued):
     assert batch("study.sbatch", CODE=str(code)).wait() == code
     assert ("requeue 7_1" in batch.log.read_text().splitlines()) == is_requeued
+
+
+@pytest.mark.parametrize("part", ["3", "0", "0,7", "1-8"])
+def test_a_part_of_an_array_is_a_part_of_the_whole_that_is_named(batch, part):
+    """Its own number of tasks divides the units in another way than the whole did."""
+    parts = {"3": "3 3 1", "0": "0 0 1", "0,7": "0 7 2", "1-8": "1 8 8"}
+    least, most, count = parts[part].split()
+    array = {"TASK_ID": least, "TASK_MIN": least, "TASK_MAX": most, "TASK_COUNT": count}
+    array = {f"SLURM_ARRAY_{key}": value for key, value in array.items()}
+    if part != "0":  # --array=0 is a whole of one task as well as a part
+        assert batch("study.sbatch", **array, CODE="0").wait() == 1
+        assert "such as SHARDS=8 sbatch" in batch.errors.read_text()
+        assert not batch.log.exists()
+    assert batch("study.sbatch", **array, CODE="0", SHARDS="9").wait() == 0
+    assert batch.log.read_text().endswith(f"--shard {least}/9\n")
 
 
 def test_a_training_goes_on_from_its_newest_checkpoint(batch, tmp_path):

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from experiments.study.arms import ARMS
 from experiments.study.contrasts import Contrast, Estimate, estimate
+from experiments.study.items import items
 from experiments.study.readings import Missing, Source, Tables
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.report.comparison import ALPHA, holm
@@ -18,6 +20,7 @@ SEEN, OPPOSITE, NOT_SEEN = "seen", "opposite", "not seen"
 UNDECIDED, NOT_MEASURED = "not decidable at this size", "not measured"
 NEAR_GUESSING = 0.6
 """A mean ROC-AUC below which a model has hardly anything to lose."""
+METRICS = ("roc_auc", "value")
 VERDICTS = (SEEN, OPPOSITE, NOT_SEEN, UNDECIDED, NOT_MEASURED)
 
 
@@ -83,7 +86,8 @@ def read(path: Path = TABLE) -> list[Claim]:
     """The claims of a table.
 
     Raises:
-        ConfigError: A name twice, an unknown rule, a negative margin, or a contrast that is none.
+        ConfigError: A name twice, an unknown rule, item, arm or metric, a margin that is no number
+            from 0 on, or a contrast that is none.
     """
     rows = pd.read_csv(path, keep_default_na=False)
     if twice := rows["id"][rows["id"].duplicated()].tolist():
@@ -100,17 +104,30 @@ def read(path: Path = TABLE) -> list[Claim]:
             row.metric,
             Contrast.parse(row.contrast),
             row.rule,
-            float(row.margin),
+            float(pd.to_numeric(row.margin, errors="coerce")),
         )
         for row in rows.itertuples()
     ]
     for claim in claims:
-        if claim.rule not in RULES or claim.margin < 0:
+        if unknown := _unknown(claim):
+            raise ConfigError(f"{path.name}: {claim.name} {unknown}.")
+        if claim.rule not in RULES or not claim.margin >= 0:
             raise ConfigError(
                 f"{path.name}: {claim.name} has the rule {claim.rule} and the margin "
                 f"{claim.margin:g}; give one of {', '.join(RULES)} and at least 0."
             )
     return claims
+
+
+def _unknown(claim: Claim) -> str | None:
+    """What a claim names that there is not: such a claim would be *not measured* for ever."""
+    if claim.item not in items():
+        return f"is of the item {claim.item}, which items.yaml does not have"
+    if unknown := [x.arm for x in claim.contrast.readings if x.arm not in ARMS]:
+        return f"reads the arm {unknown[0]}, which arms.py does not have"
+    if claim.metric not in METRICS:
+        return f"has the metric {claim.metric}; give one of {', '.join(METRICS)}"
+    return None
 
 
 def verdicts(claims: Sequence[Claim], measured: Tables, trained_rows: int) -> list[Verdict]:

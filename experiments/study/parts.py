@@ -62,7 +62,9 @@ def summary(study: Study, scores: pd.DataFrame) -> pd.DataFrame:
         row = {"arm": arm, "num_rows": int(length), "datasets": len(group)}
         for name in group.columns.difference(keys):
             values = group[name].dropna().to_numpy(float)
-            row |= {name: values.mean(), f"{name}_interval": half_width(values)}
+            # Where the reference set is not measured there is nothing to normalise by.
+            row[name] = values.mean() if len(values) else np.nan
+            row[f"{name}_interval"] = half_width(values)
         rows.append(row)
     return pd.DataFrame(rows)
 

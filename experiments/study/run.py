@@ -26,6 +26,7 @@ from experiments.study.store import UNWRITABLE, Unit, open_store, read_unit, sto
 from experiments.study.training import Stopped, train
 from experiments.study.training_code import TrainingCode
 from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.durations import in_words
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.lengths.parts import Shard
 
@@ -66,8 +67,8 @@ def _main(arguments: argparse.Namespace) -> int:
     for index, (unit, reason) in enumerate(zip(mine, reasons, strict=True)):
         line = f"unit {index + 1} of {len(mine)}: {unit}"
         if worked:
-            left = (time.monotonic() - began) / worked * reasons[index:].count(None) / 60
-            line += f"; about {left:.0f} minutes left"
+            left = (time.monotonic() - began) / worked * reasons[index:].count(None)
+            line += f"; about {in_words(left)} left"
         print(line, flush=True)
         if reason:
             print(f"  {reason}", flush=True)

@@ -8,6 +8,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 from tqdm import tqdm
 
+from tabicl_linear.errors import ConfigError
 from tabicl_linear.training.metric_names import DATASETS, LOSS, ROWS
 
 BAR = "{percentage:3.0f}%|{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
@@ -21,9 +22,14 @@ class Progress(ProgressBar):
 
     Args:
         seconds: Seconds between two lines if standard error is not a terminal.
+
+    Raises:
+        ConfigError: There are fewer than none.
     """
 
     def __init__(self, seconds: float = 10.0) -> None:
+        if not seconds >= 0:
+            raise ConfigError(f"progress.seconds={seconds}: give at least 0.")
         super().__init__()
         self.seconds = seconds
         self._enabled = True

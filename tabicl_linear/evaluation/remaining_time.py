@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
+from tabicl_linear.durations import in_words
+
 EVERY = 20.0
 """Seconds between lines."""
 
@@ -67,12 +69,3 @@ class Progress:
         if not left:
             return f"{line}, in {in_words(now - self._began)}"
         return f"{line}, about {in_words(self.seconds_left())} left"
-
-
-def in_words(seconds: float) -> str:
-    """A duration in its largest unit that fits."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tabicl_linear.durations import in_words
 from tabicl_linear.errors import ConfigError, DamagedFile
 from tabicl_linear.files import is_partial_of, written_whole
 from tabicl_linear.parquet import Kind, read_table, write_table
@@ -134,7 +135,7 @@ def run(
         each = (time.monotonic() - start) / count
         report(
             f"part {index}: {before + count} of {len(indices)}, {each:.1f} s each, "
-            f"{_duration(each * (len(missing) - count))} left"
+            f"{in_words(each * (len(missing) - count))} left"
         )
 
 
@@ -189,12 +190,3 @@ def _differing(a: Any, b: Any) -> tuple[str, str]:
         a, b = ({key: part.get(key) for key in keys[:1]} for part in (a, b))
     first, second = ("nothing" if part is None else json.dumps(part)[:160] for part in (a, b))
     return first, second
-
-
-def _duration(seconds: float) -> str:
-    """Such as "1 h 20 min"."""
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 1:
-        return f"{rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from tabicl_linear.callbacks.progress import Progress
+from tabicl_linear.errors import ConfigError
+
 SHOW = ("--trainer.enable_progress_bar", "true", "--trainer.max_steps", 4)
 NUMBERS = r"loss \d\.\d{3}, lr \d\.\d\de-\d\d, [\d,]+ datasets/s, [\d,]+ rows/s"
 
@@ -37,3 +40,9 @@ def test_it_shows_loss_rate_speed_and_time_left(fit, monkeypatch, terminal):
 def test_a_log_file_gets_a_line_at_each_interval(fit, monkeypatch):
     text = run(fit, monkeypatch, False, "--progress.seconds", 0)
     assert re.findall(r"\| (\d)/4 ", text) == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("seconds", [-0.1, float("nan")])
+def test_fewer_seconds_than_none_are_refused(seconds):
+    with pytest.raises(ConfigError, match=rf"progress\.seconds={seconds}: give at least 0"):
+        Progress(seconds)

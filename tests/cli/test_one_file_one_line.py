@@ -353,6 +353,27 @@ def test_an_argument_that_the_line_leaves_out_is_bad_input(
 
 
 @pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (
+            "model.mixer.init_args.mimetic",  # of other mixers
+            "model.mixer: tabicl_linear.mixers.delta.DeltaNet has no argument 'mimetic'; it has "
+            "decay_constant, conv_size, norm_eps.",
+        ),
+        (
+            "data.prior.init_args.noise.size",
+            "data.prior: tabicl_linear.priors.gaussian_uniform.GaussianUniformPrior has no "
+            "argument 'noise'; it has none.",
+        ),
+    ],
+)
+def test_an_argument_that_a_class_does_not_have_is_told_with_those_that_it_has(key, words, capfd):
+    prior = '{"data": {"prior": {"class_path": "tabicl_linear.priors.GaussianUniformPrior"}}}'
+    assert main(["fit", *TINY, "--config", prior, f"--{key}", "1"]) == 2
+    assert capfd.readouterr().err == f"tabicl-linear fit: {words}\n"
+
+
+@pytest.mark.parametrize(
     ("name", "words"),
     [
         ("Narrow", "Narrow.__init__() takes 2 positional arguments but 3 were given"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tabicl_linear.evaluation.remaining_time import EVERY, Progress, in_words
+from tabicl_linear.evaluation.remaining_time import EVERY, Progress
 
 
 class Clock:
@@ -45,13 +45,6 @@ def test_lines(clock):
         "8 of 10 trials, 1 failed, about 2 min left",
         "10 of 10 trials, 1 failed, in 4 min",
     ]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0.4, "0 s"), (89, "89 s"), (90, "2 min"), (6000, "1.7 h")]
-)
-def test_words(seconds, words):
-    assert in_words(seconds) == words
 
 
 def test_a_line_is_due_after_exactly_its_seconds(clock):

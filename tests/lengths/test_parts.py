@@ -207,4 +207,4 @@ def test_time_left_is_that_of_the_parts_left(tmp_path, monkeypatch):
     monkeypatch.setattr(parts.time, "monotonic", lambda: 60.0 * next(minutes))
     open_folder(tmp_path, {})
     run(tmp_path, range(3), part, lines.append)
-    assert [line.split(", ")[-1] for line in lines] == ["2 min left", "1 min left", "0 s left"]
+    assert [line.split(", ")[-1] for line in lines] == ["2 min left", "60 s left", "0 s left"]

@@ -3,13 +3,18 @@
 import re
 import shutil
 
+import numpy as np
 import pandas as pd
 import pytest
 from study import made_up
 
 from experiments.study import drawing, pages
 from experiments.study.items import items
+from experiments.study.measurements import load
+from experiments.study.parts import Study, summary
+from experiments.study.readings import Tables
 from experiments.study.report import main, write
+from experiments.study.sections import of_arms
 
 RATE = {1: 0.9, 2: 0.5, 3: 0.2}
 TABLES = {"cc18": [0.8, 0.9, 0.7, 0.6], "tabarena": [0.7, 0.8]}
@@ -191,3 +196,12 @@ def test_a_folder_that_is_no_unit_is_refused(tmp_path, capsys, text, words):
     assert str(other / "unit.json") in line
     assert words in line
     assert not (tmp_path / "pages").exists()
+
+
+def test_scores_that_no_reference_normalises_are_left_empty(tmp_path):
+    """Its only arm is as good at all lengths: nothing is between the worst and the best."""
+    made_up.lengths(made_up.unit(tmp_path, "linear_causal"), lambda *_: np.array(0.7))
+    study = Study(Tables(load("small", tmp_path)), made_up.TRAINED)
+    points = summary(study, of_arms(study.tables, "lengths", ["linear_causal"]))
+    assert points["normalised_roc_auc"].isna().all()
+    assert points["roc_auc"].notna().all()

@@ -209,7 +209,7 @@ def test_time_is_left_for_units_that_are_trained_alone(tmp_path, kept, capsys, m
         *("deltanet", "softmax", "gla"),  # of which the last is kept
     ]
     left = [line.partition("; ")[2] for line in lines]
-    assert left == ["", "about 1 minutes left", "about 0 minutes left"]
+    assert left == ["", "about 60 s left", "about 0 s left"]
 
 
 @pytest.mark.usefixtures("at_a_commit")

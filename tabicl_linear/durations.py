@@ -1,0 +1,10 @@
+"""Durations in words."""
+
+
+def in_words(seconds: float) -> str:
+    """A duration in its largest unit that fits, such as "2 min"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
