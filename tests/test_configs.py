@@ -189,7 +189,7 @@ def test_every_length_says_how_many_steps_it_trains():
     ("overrides", "message"),
     [
         (["num_rows.max_rows=100"], "min_rows=200, max_rows=100: use"),
-        (["num_rows.max_row=100"], "data.shapes.num_rows: .*max_row.*did you mean max_rows"),
+        (["num_rows.max_row=100"], "data.shapes.num_rows: .*max_row.*it has min_rows, max_rows"),
         (["num_rows=tabicl_linear.priors.rows.Rows"], "data.shapes.num_rows: .*'Rows'"),
         (["num_rows=many"], "data.shapes.num_rows=many: expected int"),
         (["batch_size={10000: 0}"], "batch_size={10000: 0}"),

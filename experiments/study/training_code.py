@@ -19,7 +19,6 @@ UNUSED = (
     *(f"tabicl_linear/{folder}/*" for folder in ("evaluation", "lengths", "report")),
     "tabicl_linear/analysis/*",
     "tabicl_linear/_version.py",
-    "tabicl_linear/shipped.py",
 )
 """Patterns of what training does not use. `analysis` is what callbacks look with, and callbacks
 change nothing (tests/contract/test_callbacks.py)."""

@@ -17,7 +17,7 @@ from tabicl_linear.training.task import InContextTask
         (["--model.mixer=tabicl_linear.mixers.delta.Nope"], ["model.mixer", "Nope", "class path"]),
         (["--model.mixer=tabicl_linear.readouts.Causal"], ["Causal", "SequenceMixer"]),
         (["--model.schedule=torch.optim.AdamW"], ["no subclass of LRScheduler", "WarmupCosine"]),
-        (["--model.mixer.init_args.foo=3"], ["model.mixer.init_args.foo"]),
+        (["--model.mixer.init_args.foo=3"], ["model.mixer: ", "no argument 'foo'", "conv_size"]),
         (["--model.architecture.dim=abc"], ["model.architecture.dim=abc", "int"]),
         (["--model.architecture.dim=33"], ["dim=33", "num_heads=4"]),
         (["--model.architecture.num_classes=4"], ["data.shapes.max_classes"]),

@@ -130,15 +130,30 @@ CONTRACT = [
 ]
 
 
+@pytest.fixture(scope="module")
+def first_weights(tmp_path_factory):
+    """A checkpoint of the weights that training starts from."""
+    path = tmp_path_factory.mktemp("first") / "first.ckpt"
+    torch.manual_seed(0)
+    with without_noise():
+        trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+        trainer.validate(build_task(*CONFIG), datamodule=build_data(*CONFIG), verbose=False)
+    trainer.save_checkpoint(path, weights_only=True)
+    return path
+
+
 @pytest.fixture(scope="module", params=CALLBACKS)
-def run(request, tmp_path_factory):
+def run(request, tmp_path_factory, first_weights):
     name = request.param
-    return run_with(lambda: CALLBACKS[name](**NEEDED.get(name, {})), tmp_path_factory.mktemp(name))
+    options = NEEDED.get(name, {})
+    if name == "InitialWeights":
+        options = {"path": str(first_weights)}
+    return run_with(lambda: CALLBACKS[name](**options), tmp_path_factory.mktemp(name))
 
 
 def test_every_callback_is_found():
-    own = {"Progress", "Provenance", "RunCheckpoint", "Throughput", "WeightAverage"}
-    assert own | set(PROBES) <= set(CALLBACKS)
+    own = {"InitialWeights", "Progress", "Provenance", "RunCheckpoint", "Throughput"}
+    assert own | {"WeightAverage", *PROBES} <= set(CALLBACKS)
 
 
 @pytest.mark.parametrize("promise", CONTRACT, ids=lambda f: f.__name__)
