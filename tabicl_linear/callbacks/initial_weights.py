@@ -7,7 +7,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from tabicl_linear.checkpoint import read
 from tabicl_linear.errors import CheckpointError
 from tabicl_linear.shipped import checkpoint_path
-from tabicl_linear.training.task import InContextTask
+from tabicl_linear.training.task import InContextTask, differing_weights
 
 
 class InitialWeights(Callback):
@@ -42,9 +42,8 @@ class InitialWeights(Callback):
         if self._is_resumed:
             return
         assert isinstance(pl_module, InContextTask)
-        weights, own = read(checkpoint_path(self.path)).weights, pl_module.model.state_dict()
-        other_shape = {n for n in weights.keys() & own.keys() if weights[n].shape != own[n].shape}
-        if differing := sorted((weights.keys() ^ own.keys()) | other_shape):
+        weights = read(checkpoint_path(self.path)).weights
+        if differing := differing_weights(weights, pl_module.model.state_dict()):
             raise CheckpointError(
                 f"InitialWeights: {self.path} holds the weights of another network "
                 f"({differing[0]} and {len(differing) - 1} more are missing, unknown or of another "

@@ -259,11 +259,15 @@ class InContextTask(LightningModule):
         )
 
 
+def differing_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
+    """Names of weights that one of two networks lacks, or that have another shape in it."""
+    other_shape = {n for n in stored.keys() & own.keys() if stored[n].shape != own[n].shape}
+    return sorted((stored.keys() ^ own.keys()) | other_shape)
+
+
 def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
     """Refuse weights of another network before any of them is copied."""
-    other_shape = {n for n in stored.keys() & own.keys() if stored[n].shape != own[n].shape}
-    differing = sorted((stored.keys() ^ own.keys()) | other_shape)
-    if differing:
+    if differing := differing_weights(stored, own):
         raise CheckpointError(
             f"The checkpoint's weights are not those of the network that it describes: "
             f"{differing[0]} and {len(differing) - 1} more are missing, unknown or of another "
