@@ -61,7 +61,7 @@ def parts(name):
 @TWO_TYPES
 @pytest.mark.parametrize("options", [{}, {"nesterov": False, "ns_steps": 3, "momentum": 0.8}])
 def test_it_is_pytorch_s_muon_of_every_matrix_and_pytorch_s_adamw_of_the_rest(dtype, options):
-    """To the bit, over four steps of a falling rate."""
+    """Over four steps of a falling rate; Muon to the roundings of PyTorch's bfloat16 products."""
     named, apart = parameters(dtype), parameters(dtype)
     optimizer = MuonAdamW(named.items(), 1e-2, weight_decay=0.1, **options)
     matrices = [
@@ -86,8 +86,11 @@ def test_it_is_pytorch_s_muon_of_every_matrix_and_pytorch_s_adamw_of_the_rest(dt
             each.step()
     wholes = iter(matrices)
     for name, parameter in named.items():
-        expected = torch.cat(next(wholes)) if parts(name) else apart[name]
-        assert torch.equal(parameter, expected), name
+        if parts(name):
+            expected = torch.cat(next(wholes)).detach()
+            assert_close(parameter.detach(), expected, RMS[torch.bfloat16], name)
+        else:
+            assert torch.equal(parameter, apart[name]), name
 
 
 @TWO_TYPES
@@ -107,11 +110,11 @@ def test_a_step_follows_the_formula(dtype):
                 before[name] = before[name] * (1 - 1e-3) - 1e-2 * update
     for name, parameter in named.items():
         if parts(name):
-            assert_close(parameter.detach(), before[name], RMS[torch.bfloat16], name)
+            assert_close(parameter.detach(), before[name], RMS[dtype], name)
 
 
 def scaled_sign(matrix):
-    """0.2 sqrt(max(shape)) times the matrix polynomial of Muon, in float64."""
+    """0.2 sqrt(max(shape)) times the matrix polynomial of Muon, computed in float64."""
     x = matrix.double() / matrix.double().norm()
     for _ in range(5):
         gram = x @ x.T
@@ -271,10 +274,3 @@ def test_impossible_options_are_refused(options, words):
 def test_parameters_without_names_are_refused():
     with pytest.raises(ConfigError, match="named_parameters"):
         MuonAdamW(parameters().values())
-
-
-def test_an_old_pytorch_is_told_in_one_line(monkeypatch):
-    monkeypatch.setattr(torch, "__version__", "2.8.0+cu128")
-    with pytest.raises(ConfigError, match=r"2\.9 or newer, and this is 2\.8\.0.*AdamW") as error:
-        MuonAdamW(parameters().items())
-    assert "\n" not in str(error.value)
