@@ -63,6 +63,12 @@ def processor() -> str:
     return f"{name} ({', '.join(has)})" if has else name
 
 
+def emulates_bfloat16() -> bool:
+    """Whether the processor is known to have no instructions for bfloat16 (x86 on Linux)."""
+    name = processor()
+    return "avx2" in name and "bf16" not in name
+
+
 def peak_bytes(call: Callable[[], object], device: torch.device) -> int | None:
     """Bytes that a call needs at its peak beyond what was held before it; None if unknown.
 

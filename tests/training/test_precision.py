@@ -23,6 +23,25 @@ def test_bf16_mixed_trains(fit, backend, capsys, tmp_path):
     assert not said or backend == "auto"
 
 
+@pytest.mark.parametrize(
+    ("precision", "processor", "said"),
+    [
+        ("bf16-mixed", "AMD EPYC (avx2)", True),
+        ("bf16-mixed", "Xeon (avx2, avx512f, avx512_bf16)", False),
+        ("bf16-mixed", "arm64", False),
+        ("32-true", "AMD EPYC (avx2)", False),
+    ],
+)
+def test_a_processor_that_emulates_bfloat16_is_named(
+    precision, processor, said, fit, caplog, monkeypatch
+):
+    monkeypatch.setattr("tabicl_linear.machine.processor", lambda: processor)
+    monkeypatch.setattr("tabicl_linear.training.task.processor", lambda: processor)
+    assert fit(*STEP, f"--trainer.precision={precision}", "--model.backend=torch") == 0
+    line = f"several times as long as 32-true here, since {processor} has no"
+    assert (line in caplog.text) is said
+
+
 def test_a_task_is_placed_for_the_precision_of_its_trainer():
     """Kernels are tried in the dtype that training will use, and in no other."""
     import lightning
