@@ -41,6 +41,7 @@ from tabicl_linear.cli.trainer_options import (
 from tabicl_linear.config import LINKS, PROBES, ConfigCLI
 from tabicl_linear.config_messages import OBJECTIONS, raised_by, reason
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.machine import emulates_bfloat16, processor
 from tabicl_linear.signals import STOP_SIGNALS, handled
 from tabicl_linear.training.noise import without_noise
 from tabicl_linear.training.task import NonFiniteTraining
@@ -148,6 +149,12 @@ class PretrainingCLI(ConfigCLI):
             for key, stored, given in self.resume.changes(self.plain_config):
                 rank_zero_info(f"Resuming with {key}: {stored} -> {given}")
         rank_zero_info(f"Run folder: {self.run_folder.path}")
+        on_cpu = self.trainer.strategy.root_device.type == "cpu"
+        if on_cpu and self.trainer.precision == "bf16-mixed" and emulates_bfloat16():
+            rank_zero_info(
+                "precision: bf16-mixed takes several times as long as 32-true here, since "
+                f"{processor()} has no instructions for bfloat16."
+            )
         with self.run_folder.dropped_if_unused():
             try:
                 self._connect()

@@ -1,4 +1,4 @@
-"""Trees on columns of small whole numbers, in plain PyTorch."""
+"""Trees on columns of small whole numbers, and where rows fall in grown ones, in plain PyTorch."""
 
 from typing import NamedTuple
 
@@ -8,6 +8,8 @@ from tabicl_linear.types import Bool, Float, Int, Tensor, UInt8
 
 NUMBERS = 256
 """A cell is one of so many numbers, from 0."""
+ROWS_AT_ONCE = 256
+"""Whose way through all trees is followed together, so that their nodes fit into a cache."""
 
 
 class Questions(NamedTuple):
@@ -131,3 +133,40 @@ def count_pairs_(counts: Int[Tensor, "l l"], leaves: Int[Tensor, "n t"]) -> None
     for number, tree in enumerate(leaves.unbind(1)):
         pairs = (tree.unsqueeze(1) * len(counts) + leaves[:, number:]).flatten()
         flat.index_add_(0, pairs, one.expand(len(pairs)))
+
+
+def leaves_of_rows(
+    rows: Float[Tensor, "n m"],
+    columns: Int[Tensor, " q"],
+    thresholds: Float[Tensor, " q"],
+    following: Int[Tensor, "q 2"],
+    leaves: Int[Tensor, " q"],
+    roots: Int[Tensor, " t"],
+    *,
+    depth: int,
+) -> Int[Tensor, "n t"]:
+    """The leaf of each tree that rows fall into.
+
+    Args:
+        rows: Cells, float32.
+        columns: Column that each node asks about.
+        thresholds: What it compares with, float32.
+        following: Nodes after the answers no and yes to whether a cell is at most that; a leaf is
+            followed by itself.
+        leaves: Number of each leaf.
+        roots: First node of each tree.
+        depth: Steps from a root to the furthest leaf.
+    """
+    # Picked one by one by `index_select`: indexing takes three times as long.
+    flat, parts = following.flatten(), list[Tensor]()
+    for part in rows.split(ROWS_AT_ONCE):
+        cells = part.flatten()
+        first = torch.arange(len(part), dtype=torch.int32, device=rows.device) * rows.shape[1]
+        first = first.repeat_interleave(len(roots))
+        node = roots.repeat(len(part))
+        for _ in range(depth):
+            cell = columns.index_select(0, node).add_(first)
+            no_or_yes = cells.index_select(0, cell) <= thresholds.index_select(0, node)
+            node = flat.index_select(0, node.mul_(2).add_(no_or_yes))
+        parts.append(leaves.index_select(0, node).view(len(part), len(roots)))
+    return torch.cat(parts)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from tabicl_linear.ridge_inputs.feature_sets import Part
@@ -141,6 +142,37 @@ class RidgeFeatures(nn.Module):
             categorical: Columns of category codes.
             num_varying: Columns that vary in the context.
         """
+        features = self._smooth(z, num_varying)
+        if "trees" in self.kinds:
+            leaf = self._leaf(z, thresholds, categorical).unsqueeze(-1)
+            leaves = z.new_zeros(*leaf.shape[:-1], 2**self.options.tree_depth)
+            features.append(leaves.scatter_(-1, leaf, 1.0).flatten(-2))
+        return torch.cat(features, dim=-1)
+
+    def weighted(
+        self,
+        z: Float[Tensor, "b n m"],
+        weights: Float[Tensor, "b f y"],
+        *,
+        thresholds: Float[Tensor, "b r"],
+        categorical: Bool[Tensor, "b m"],
+        num_varying: Int[Tensor, " b"],
+    ) -> Float[Tensor, "b n y"]:
+        """Weighted sums of the features of `forward`, in the dtype of the weights.
+
+        Of the leaves only those are looked at that a row is in.
+        """
+        smooth = torch.cat([z[..., :0], *self._smooth(z, num_varying)], dim=-1).to(weights)
+        sums = smooth @ weights[:, : smooth.shape[-1]]
+        if "trees" in self.kinds:
+            leaf = self._leaf(z, thresholds, categorical)
+            leaf += torch.arange(leaf.shape[-1], device=z.device) * 2**self.options.tree_depth
+            of_tables = zip(leaf, weights[:, smooth.shape[-1] :], strict=True)
+            sums += torch.stack([F.embedding_bag(*table, mode="sum") for table in of_tables])
+        return sums
+
+    def _smooth(self, z: Tensor, num_varying: Tensor) -> list[Tensor]:
+        """All kinds but trees."""
         split = self.options.num_tanh
         parts = []
         clipped = z.clamp(-CLIP, CLIP)
@@ -158,19 +190,16 @@ class RidgeFeatures(nn.Module):
                 parts.append(projected[..., :split].tanh())
             if "cosine" in self.kinds:
                 parts.append(projected[..., split:].cos())
-        if "trees" in self.kinds:
-            parts.append(self._leaves(z, thresholds, categorical))
-        return torch.cat(parts, dim=-1)
+        return parts
 
-    def _leaves(self, z: Tensor, thresholds: Tensor, categorical: Tensor) -> Tensor:
+    def _leaf(self, z: Tensor, thresholds: Tensor, categorical: Tensor) -> Int[Tensor, "b n t"]:
+        """The leaf of each tree, counted from 0 in each."""
         depth = self.options.tree_depth
         columns, _ = self.tree_questions(z.shape[-1], 1)
         values, limits = z[..., columns], thresholds[:, None]
         yes = torch.where(categorical[:, None, columns], values == limits, values >= limits)
         place = 2 ** torch.arange(depth, device=z.device)
-        leaf = (yes.unflatten(-1, (-1, depth)) * place).sum(-1)
-        leaves = z.new_zeros(*leaf.shape, 2**depth).scatter_(-1, leaf.unsqueeze(-1), 1.0)
-        return leaves.flatten(-2)
+        return (yes.unflatten(-1, (-1, depth)) * place).sum(-1)
 
 
 def _value_features(z: Float[Tensor, "b n m"]) -> Float[Tensor, "b n f"]:

@@ -165,16 +165,36 @@ class RidgeRegressions(nn.Module):
         """Features of rows as a model takes them."""
         with torch.autocast(x.device.type, enabled=False):
             features: Tensor = self.features(
-                self._rows(x, statistics),
-                thresholds=thresholds,
-                categorical=statistics.categorical,
-                num_varying=(statistics.factor != 0).sum(-1),
+                self._rows(x, statistics), **_table(thresholds, statistics)
             )
         return features
+
+    def weighted(
+        self,
+        x: Float[Tensor, "b n m"],
+        weights: Float[Tensor, "b f y"],
+        thresholds: Float[Tensor, "b r"],
+        statistics: ContextStatistics,
+    ) -> Float[Tensor, "b n y"]:
+        """Weighted sums of these features."""
+        with torch.autocast(x.device.type, enabled=False):
+            return self.features.weighted(
+                self._rows(x, statistics), weights, **_table(thresholds, statistics)
+            )
 
     def one_hot(self, y: Int[Tensor, "b n"]) -> Float[Tensor, "b n y"]:
         """Labels as the regressions take them."""
         return F.one_hot(y.long(), self.num_classes).double()
+
+
+def _table(thresholds: Tensor, statistics: ContextStatistics) -> dict[str, Tensor]:
+    """What features depend on beside the row."""
+    num_varying = (statistics.factor != 0).sum(-1)
+    return {
+        "thresholds": thresholds,
+        "categorical": statistics.categorical,
+        "num_varying": num_varying,
+    }
 
 
 class RidgeContext(NamedTuple):

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
-from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch.optim import Optimizer
 
@@ -15,7 +14,6 @@ from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import CheckpointError, ConfigError
-from tabicl_linear.machine import emulates_bfloat16, processor
 from tabicl_linear.mixers.base import LayerState, MixerFactory, check_shapes
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
@@ -120,12 +118,6 @@ class InContextTask(LightningModule):
         self.trainer.precision_plugin.convert_module(self)
         autocast = AUTOCAST.get(str(self.trainer.precision), ())
         self.model.place(self.backend, autocast=autocast, compile_dense=self.compile_dense)
-        on_cpu = self.trainer.strategy.root_device.type == "cpu"
-        if stage == "fit" and on_cpu and torch.bfloat16 in autocast and emulates_bfloat16():
-            rank_zero_info(
-                f"precision: {self.trainer.precision} takes several times as long as 32-true here, "
-                f"since {processor()} has no instructions for bfloat16."
-            )
 
     def on_train_start(self) -> None:
         """Continue from the states of a checkpoint, or without any; make up a missed validation.

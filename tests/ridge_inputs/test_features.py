@@ -265,3 +265,19 @@ def test_no_setting_rounds_the_projections(precision):
         torch.set_float32_matmul_precision(before)
     assert torch.equal(result, expected)
     assert products == [{torch.float64}]
+
+
+@pytest.mark.parametrize("kinds", [KINDS, ("trees",), ("values", "cosine"), ("tanh", "trees")])
+def test_weighted_sums_are_products_of_all_features(kinds):
+    options = replace(SMALL, sets=(dict.fromkeys(kinds, 1.0),))
+    features, z = RidgeFeatures(WIDE, options), table()
+    of_table = {
+        "thresholds": thresholds(features, z),
+        "categorical": CATEGORICAL,
+        "num_varying": torch.tensor([4, 3]),
+    }
+    wide = features(z, **of_table)
+    g = torch.Generator().manual_seed(3)
+    weights = torch.randn(2, wide.shape[-1], 3, generator=g, dtype=torch.float64)
+    assert_close(features.weighted(z, weights, **of_table), wide @ weights, RMS[torch.float64])
+    assert features.weighted(z[:, :0], weights, **of_table).shape == (2, 0, 3)

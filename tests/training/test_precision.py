@@ -36,7 +36,7 @@ def test_a_processor_that_emulates_bfloat16_is_named(
     precision, processor, said, fit, caplog, monkeypatch
 ):
     monkeypatch.setattr("tabicl_linear.machine.processor", lambda: processor)
-    monkeypatch.setattr("tabicl_linear.training.task.processor", lambda: processor)
+    monkeypatch.setattr("tabicl_linear.cli.training.processor", lambda: processor)
     assert fit(*STEP, f"--trainer.precision={precision}", "--model.backend=torch") == 0
     line = f"several times as long as 32-true here, since {processor} has no"
     assert (line in caplog.text) is said

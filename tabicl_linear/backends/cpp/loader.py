@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from tabicl_linear.types import Tensor
 
 _LIBRARY = "tabicl_linear.backends.cpp._library"
-_VERSION = 11
+_VERSION = 12
 """Version of functions and structures; the same in `backends/cpp/csrc/tokenwise.cpp`."""
 
 

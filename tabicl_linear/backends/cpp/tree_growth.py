@@ -1,4 +1,4 @@
-"""Growth of trees, and what rows and leaves share, in C++ (`csrc/trees.cpp`), on the CPU."""
+"""Growth of trees, leaves of rows, and what they share, in C++ (`csrc/trees.cpp`), on the CPU."""
 
 import ctypes
 from functools import cache
@@ -40,6 +40,14 @@ class _Pairs(ctypes.Structure):
     _fields_ = (
         *((name, _address) for name in ("leaves", "counts")),
         *((name, _count) for name in ("trees", "rows", "num_leaves")),
+    )
+
+
+class _Ways(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("rows", "columns", "thresholds", "following")),
+        *((name, _address) for name in ("leaves", "roots", "out")),
+        *((name, _count) for name in ("count", "num_columns", "trees", "depth")),
     )
 
 
@@ -94,18 +102,55 @@ def count_pairs_(counts: Int[Tensor, "l l"], leaves: Int[Tensor, "n t"]) -> None
         raise MemoryError("There is no memory left to count rows of leaves.")
 
 
+def leaves_of_rows(
+    rows: Float[Tensor, "n m"],
+    columns: Int[Tensor, " q"],
+    thresholds: Float[Tensor, " q"],
+    following: Int[Tensor, "q 2"],
+    leaves: Int[Tensor, " q"],
+    roots: Int[Tensor, " t"],
+    *,
+    depth: int,
+) -> Int[Tensor, "n t"]:
+    """`tree_growth.leaves_of_rows`.
+
+    Raises:
+        IndexError: A node asks about a column, or is followed by a node, that does not exist.
+    """
+    if rows.device.type != "cpu":
+        nodes = columns, thresholds, following, leaves, roots
+        return tree_growth.leaves_of_rows(rows, *nodes, depth=depth)
+    for indices, size in (
+        (columns, rows.shape[1]),
+        (following, len(columns)),
+        (roots, len(columns)),
+    ):
+        low, high = (int(index) for index in indices.aminmax())
+        if low < 0 or high >= size:
+            raise IndexError(f"Trees with indices of {low} to {high}, where there are {size}.")
+    out = torch.empty(len(rows), len(roots), dtype=torch.int32)
+    taken = [x.contiguous() for x in (rows, columns, thresholds, following, leaves, roots)]
+    sizes = len(rows), rows.shape[1], len(roots), depth
+    problem = _Ways(*map(pointer, taken), pointer(out), *sizes)
+    _functions()["ways"](ctypes.byref(problem), torch.get_num_threads())
+    return out
+
+
 TREES: Choice = {
     tree_growth.grown_tree: grown_tree,
     tree_growth.shared_leaves: shared_leaves,
     tree_growth.count_pairs_: count_pairs_,
+    tree_growth.leaves_of_rows: leaves_of_rows,
 }
 """Replaces the functions in PyTorch."""
 
 
 @cache
 def _functions() -> dict[str, Any]:
-    tree, shared, pairs = (library()[f"tabicl_{name}"] for name in ("tree", "shared", "pairs"))
+    names = "tree", "shared", "pairs", "ways"
+    tree, shared, pairs, ways = (library()[f"tabicl_{name}"] for name in names)
     tree.argtypes, tree.restype = [ctypes.POINTER(_Tree)], ctypes.c_bool
     shared.argtypes, shared.restype = [ctypes.POINTER(_Shared), _count], None
     pairs.argtypes, pairs.restype = [ctypes.POINTER(_Pairs), _count], ctypes.c_bool
-    return {"tree": tree, "shared": shared, "pairs": pairs}
+    ways.argtypes, ways.restype = [ctypes.POINTER(_Ways), _count], None
+    return {"tree": tree, "shared": shared, "pairs": pairs, "ways": ways}

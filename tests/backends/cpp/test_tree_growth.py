@@ -66,3 +66,41 @@ def test_pairs_of_leaves_are_counted_as_in_pytorch_and_as_products_count_them(ro
         module.count_pairs_(counts, leaves)
         assert torch.equal(counts.triu(), expected)
         assert torch.equal(counts.tril(-1), torch.ones_like(counts).tril(-1))
+
+
+def stumps_and_deeper(columns=5, trees=7, depth=4):
+    """Full trees of some depth, every third a leaf at once, with thresholds that are cells."""
+    g = torch.Generator().manual_seed(1)
+    inner, size = 2**depth - 1, 2 ** (depth + 1) - 1
+    node = torch.arange(trees * size, dtype=torch.int32)
+    place, first = node % size, node - node % size
+    is_inner = (place < inner) & (first // size % 3 != 0)
+    children = torch.stack([2 * place + 1, 2 * place + 2], dim=1) + first[:, None]
+    following = torch.where(is_inner[:, None], children, node[:, None]).int()
+    asked = torch.randint(columns, (len(node),), generator=g, dtype=torch.int32)
+    thresholds = torch.randint(-2, 3, (len(node),), generator=g).float()
+    leaves = torch.randperm(len(node), generator=g).int()
+    return asked, thresholds, following, leaves, node[::size].clone()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 64, 65, 300])
+def test_rows_fall_into_the_leaves_of_pytorch_and_of_a_walk(rows):
+    nodes = columns, thresholds, following, leaves, roots = stumps_and_deeper()
+    z = torch.randint(-3, 4, (5, rows), generator=torch.Generator().manual_seed(2)).float().T
+    result = cpp.leaves_of_rows(z, *nodes, depth=4)
+    assert torch.equal(result, tree_growth.leaves_of_rows(z, *nodes, depth=4))
+    for row, of_row in zip(z[:9], result[:9], strict=True):
+        for node, leaf in zip(roots.tolist(), of_row.tolist(), strict=True):
+            while following[node, 0] != node:
+                node = int(following[node, int(row[columns[node]] <= thresholds[node])])
+            assert leaf == leaves[node]
+
+
+@pytest.mark.parametrize("place", [0, 2, 4])
+@pytest.mark.parametrize("index", [-1, 10_000])
+def test_nodes_that_do_not_exist_are_refused(place, index):
+    """Those of a damaged file, which C++ would read beyond its arrays for."""
+    nodes = stumps_and_deeper()
+    nodes[place].view(-1)[0] = index
+    with pytest.raises(IndexError, match="indices of"):
+        cpp.leaves_of_rows(torch.zeros(3, 5), *nodes, depth=4)

@@ -228,7 +228,7 @@ void each_piece_alone(const Function &f, int64_t threads,
 extern "C" {
 
 // Must equal the version in backends/cpp/loader.py, which refuses a library with another one.
-int tabicl_version() { return 11; }
+int tabicl_version() { return 12; }
 
 void tabicl_norm(const Norm *f, int64_t threads) { each_piece_alone(*f, threads, norm_piece); }
 

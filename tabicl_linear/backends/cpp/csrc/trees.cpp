@@ -1,5 +1,5 @@
-// Trees grown from the top on columns of small whole numbers, how many leaves two rows share, and how many
-// rows two leaves; called by backends/cpp/tree_growth.py. A node visits its own rows only: sums by number are kept for one column at a
+// Trees grown from the top on columns of small whole numbers, how many leaves two rows share, how many
+// rows two leaves, and the leaves that rows fall into; called by backends/cpp/tree_growth.py. A node visits its own rows only: sums by number are kept for one column at a
 // time, and a map of bits says which numbers occur, so that a node of few rows looks at few.
 
 #include "share.h"
@@ -177,6 +177,34 @@ CLONED void pairs_of_tree(const Pairs &f, int64_t tree) {
     }
 }
 
+struct Ways {
+    const float *rows;         // [rows, columns]
+    const int32_t *columns;    // [nodes]: what a node asks about
+    const float *thresholds;   // [nodes]
+    const int32_t *following;  // [nodes, 2]: after the answers no and yes; a leaf is followed by itself
+    const int32_t *leaves;     // [nodes]
+    const int32_t *roots;      // [trees]
+    int32_t *out;              // [rows, trees]
+    int64_t count, num_columns, trees, depth;
+};
+
+// Rows take each step together: none waits for the node of another.
+CLONED void ways_of_block(const Ways &f, int64_t block) {
+    const int64_t start = block * WORD, count = std::min<int64_t>(WORD, f.count - start);
+    const float *rows = f.rows + start * f.num_columns;
+    int32_t place[WORD];
+    for (int64_t t = 0; t < f.trees; ++t) {
+        std::fill_n(place, count, f.roots[t]);
+        for (int64_t d = 0; d < f.depth; ++d)
+            for (int64_t i = 0; i < count; ++i) {
+                const int32_t node = place[i];
+                const float cell = rows[i * f.num_columns + f.columns[node]];
+                place[i] = f.following[2 * node + (cell <= f.thresholds[node])];
+            }
+        for (int64_t i = 0; i < count; ++i) f.out[(start + i) * f.trees + t] = f.leaves[place[i]];
+    }
+}
+
 }  // namespace
 
 extern "C" {
@@ -193,6 +221,10 @@ void tabicl_shared(const Shared *f, int64_t threads) {
 // False if memory ran out; counts of some trees have been added then.
 bool tabicl_pairs(const Pairs *f, int64_t threads) {
     return share(f->trees, threads, [&](int64_t tree) { pairs_of_tree(*f, tree); });
+}
+
+void tabicl_ways(const Ways *f, int64_t threads) {
+    share((f->count + WORD - 1) / WORD, threads, [&](int64_t block) { ways_of_block(*f, block); });
 }
 
 }  // extern "C"

@@ -31,6 +31,8 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 MAX_COLUMNS = 100
 """Columns of a member, unless another number is given."""
 OPTIONS = RidgeOptions(calibration="logistic")
+ROWS_AT_ONCE = 1024
+"""Rows that are predicted together: their features fit into a cache."""
 WEIGHTS_BESIDE = ((200, 0.4), (400, 0.2))
 """Up to so many rows, the weight of a network's logits beside trees (docs/training_log.md)."""
 
@@ -154,10 +156,18 @@ class ChosenTrees(nn.Module, OwnPreset):
 
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""
-        z = standardise(x, state.statistics).float()
+        with cpu_kernels():
+            parts = x.split(ROWS_AT_ONCE, dim=1)
+            return torch.cat([self._predicted(state, part) for part in parts], dim=1)
+
+    def _predicted(self, state: ChosenTreesState, x: Tensor) -> Float[Tensor, "b q y"]:
+        """Logits of some rows."""
         rounds = self._rounds(state)
-        fixed = torch.cat([draw.of_rows(x, at, state.statistics) for draw, at in rounds], dim=-1)
-        tasks = zip(state.predictors, z, fixed, strict=True)
+        weights = torch.stack([predictor.fixed for predictor in state.predictors])
+        of_rounds = zip(rounds, weights.chunk(len(rounds), dim=1), strict=True)
+        sums = [draw.weighted(x, part, at, state.statistics) for (draw, at), part in of_rounds]
+        z = standardise(x, state.statistics).float()
+        tasks = zip(state.predictors, z, torch.stack(sums).sum(0), strict=True)
         return torch.stack([predictor.logits(*rows) for predictor, *rows in tasks])
 
     def _with_more(

@@ -101,9 +101,9 @@ class Predictor(NamedTuple):
     class_map: Float[Tensor, "y z"]
     prior: Float[Tensor, " y"]
 
-    def logits(self, z: Float[Tensor, "q m"], fixed: Float[Tensor, "q f"]) -> Float[Tensor, "q y"]:
-        """Logits, float64, of standardised rows, float32, and their fixed features."""
-        shares = fixed.to(self.fixed) @ self.fixed + self.offset
+    def logits(self, z: Float[Tensor, "q m"], fixed: Float[Tensor, "q y"]) -> Float[Tensor, "q y"]:
+        """Logits, float64, of standardised rows, float32, and weighted sums of fixed features."""
+        shares = fixed + self.offset
         steps = torch.zeros_like(shares)
         if self.trees is not None:
             leaves = self.trees.of_rows(z)

@@ -8,7 +8,7 @@ import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import ROUNDING, assert_close
 
-from tabicl_linear.estimator.learners.chosen_trees import boosting, task_fit
+from tabicl_linear.estimator.learners.chosen_trees import boosting, cross_fitting, task_fit
 from tabicl_linear.estimator.learners.chosen_trees import divisions as divisions_module
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
 from tabicl_linear.kernels.state import num_bytes
@@ -66,6 +66,13 @@ def test_pieces_are_the_whole(state, queries):
     assert_close(pieces, whole, ROUNDING)
     in_chunks = learner().predict(fitted(300, rows_per_chunk=37), x)
     assert_close(in_chunks, whole, 1e-4)
+
+
+@pytest.mark.parametrize("at_once", [17, 64])
+def test_rows_are_predicted_alike_however_many_together(monkeypatch, state, queries, at_once):
+    whole = learner().predict(state, queries[0])
+    monkeypatch.setattr(cross_fitting, "ROWS_AT_ONCE", at_once)
+    assert_close(learner().predict(state, queries[0]), whole, ROUNDING)
 
 
 def test_members_are_fitted_apart(state, queries):

@@ -6,7 +6,6 @@ import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 
 from tabicl_linear.estimator.learners.chosen_trees import boosting
-from tabicl_linear.estimator.learners.chosen_trees import trees as trees_module
 from tabicl_linear.estimator.learners.chosen_trees.boosting import (
     NUM_TREES,
     binned,
@@ -14,6 +13,7 @@ from tabicl_linear.estimator.learners.chosen_trees.boosting import (
     midway,
 )
 from tabicl_linear.estimator.learners.chosen_trees.trees import side_by_side
+from tabicl_linear.kernels import tree_growth
 
 
 def grown(rows, seed=1, **table):
@@ -57,7 +57,7 @@ def test_rows_fall_into_the_leaves_they_fell_into_while_trees_grew(monkeypatch):
 def test_rows_fall_alike_however_many_are_followed_together(monkeypatch, at_once):
     z, trees = grown(30)
     expected = trees.of_rows(z)
-    monkeypatch.setattr(trees_module, "ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(tree_growth, "ROWS_AT_ONCE", at_once)
     assert torch.equal(trees.of_rows(z), expected)
     assert trees.of_rows(z[:0]).shape == (0, NUM_TREES)
 
