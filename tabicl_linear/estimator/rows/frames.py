@@ -93,10 +93,18 @@ def _as_pandas(values: Any) -> pd.DataFrame:
     if metadata:  # pandas has written it, in the order that the user gave
         return frame
     for place, dtype in enumerate(frame.dtypes):
-        if isinstance(dtype, pd.CategoricalDtype) and not dtype.ordered:
-            categories = sorted(dtype.categories, key=lambda value: place_of(text_of(value)))
-            frame.isetitem(place, frame.iloc[:, place].cat.set_categories(categories))
+        if isinstance(dtype, pd.CategoricalDtype):
+            frame.isetitem(place, _in_text_order(frame.iloc[:, place]))
     return frame
+
+
+def _in_text_order(cells: pd.Series) -> pd.Series:
+    """The cells; categories without an order sorted as text is, not in the order they came in."""
+    dtype = cells.dtype
+    if not isinstance(dtype, pd.CategoricalDtype) or dtype.ordered:
+        return cells
+    categories = sorted(dtype.categories, key=lambda value: place_of(text_of(value)))
+    return cells.cat.set_categories(categories)
 
 
 def _converted(values: Any, what: str, options: dict[str, Any]) -> Any:
@@ -168,7 +176,7 @@ def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
     if values.type == "time64[ns]":  # Python has microseconds
         values = values.cast("time64[us]", safe=False)
     try:
-        return values.to_pandas().set_axis(cells.index)
+        return _in_text_order(values.to_pandas()).set_axis(cells.index)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise _unreadable(f"Column {brief(name)} ({values.type})", error) from error
 

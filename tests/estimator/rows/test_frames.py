@@ -121,6 +121,17 @@ class TestArrowTypes:
         table = pd.DataFrame({"a": pd.Series(cells, dtype=pd.ArrowDtype(cells.type))})
         assert computable(table).a.tolist() == [datetime.time(0, 0, 5, 1), None]
 
+    @pytest.mark.parametrize("library", ["pyarrow", "pandas"])
+    @pytest.mark.parametrize("cells", [["v", "9", "u", "10"], [3, 1, 2, 10]], ids=repr)
+    def test_dictionaries_are_sorted_whatever_order_their_values_came_in(self, cells, library):
+        table = pa.table({"a": pa.array(cells).dictionary_encode()})
+        if library == "pandas":
+            table = table.to_pandas(types_mapper=pd.ArrowDtype)
+        frame = computable(from_other_library(table))
+        expected = ["9", "10", "u", "v"] if "u" in cells else [1, 2, 3, 10]
+        assert frame.a.cat.categories.tolist() == expected
+        assert frame.a.tolist() == cells
+
     @pytest.mark.parametrize("library", ["polars", "pyarrow", "pandas"])
     def test_so_are_those_of_tables_of_other_libraries(self, library, request):
         cells = pa.array([5_000_001_009, None], pa.int64()).cast(pa.time64("ns"))
