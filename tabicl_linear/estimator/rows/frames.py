@@ -125,8 +125,9 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with cells that pandas can compute with.
 
     Integers beyond float64 become infinite and signalling NaNs of `Decimal` plain ones, which count
-    as missing, lone surrogates in text become their escapes, and arrays of no dimension what they
-    hold. Of Arrow's types all but numbers become those of pandas and Python.
+    as missing, lone surrogates in text become their escapes, arrays of no dimension what they hold,
+    and dates of NumPy among objects those of pandas. Of Arrow's types all but numbers become those
+    of pandas and Python.
 
     Raises:
         DataError: Two columns of one name, one without a name, names of several types, or a column
@@ -194,6 +195,8 @@ def _is_odd(cell: object) -> bool:
         return not cell.isascii() and _LONE_SURROGATES.search(cell) is not None
     if isinstance(cell, Decimal):
         return cell.is_snan()
+    if isinstance(cell, np.datetime64):
+        return True
     return isinstance(cell, int) and abs(cell) > LARGEST
 
 
@@ -205,6 +208,8 @@ def _plain(cell: Any) -> Any:
         return cell[()]
     if isinstance(cell, Decimal):
         return math.nan
+    if isinstance(cell, np.datetime64):
+        return pd.Timestamp(cell)
     if isinstance(cell, str):
         return cell.encode(errors="backslashreplace").decode()
     return math.inf if cell > 0 else -math.inf

@@ -204,6 +204,15 @@ class TestCellsOfObjects:
         expected = fitted(plain).predict_proba(plain)
         np.testing.assert_array_equal(fitted(table).predict_proba(table), expected)
 
+    @pytest.mark.parametrize("wrap", [pd.DataFrame, np.array], ids=["frame", "array"])
+    def test_dates_of_numpy_among_objects_are_dates(self, wrap):
+        days = pd.date_range("2024-01-01", periods=ROWS)
+        rows = [[day.date() if i % 2 else day.to_datetime64(), i] for i, day in enumerate(days)]
+        table = wrap(np.array(rows, dtype=object))
+        plain = pd.DataFrame({0: days, 1: range(ROWS)})
+        expected = fitted(plain).predict_proba(plain)
+        np.testing.assert_array_equal(fitted(table).predict_proba(table), expected)
+
     def test_a_huge_label_is_not_printed_whole(self):
         with pytest.raises(DataError, match="type int, such as 1000") as refusal:
             fitted(np.arange(ROWS)[:, None], [HUGE, 1] * 10)
