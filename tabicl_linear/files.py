@@ -1,5 +1,6 @@
 """Atomic writes: a file is either complete or does not exist. Digests of what it holds."""
 
+import errno
 import hashlib
 import json
 import os
@@ -39,8 +40,12 @@ def written_whole(path: Path) -> Iterator[Path]:
     Where `path` is a link it stays one, and the file that it names is written. The temporary folder
     is not used, since it may be on another, smaller disk. What killed writers of the same file have
     left is removed.
+
+    Raises:
+        OSError: There is no place for it, or another thing than a file.
     """
     path = path.resolve() if path.is_symlink() else path
+    check_replaceable(path)
     _sweep_dead(path)
     partial = partial_name(path)
     try:
@@ -51,6 +56,18 @@ def written_whole(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.filename in (None, str(partial)):
             error.filename = str(path)  # the name that the user knows, for the message
         raise
+
+
+def check_replaceable(path: Path) -> None:
+    """Refuse a folder, and a device, pipe or socket, whose place a file could take (/dev/null's).
+
+    Raises:
+        OSError: It is one.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "It is a folder", str(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "It is a device, pipe or socket, and no file", str(path))
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """Files are whole or not there, whatever ends the writer."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,27 @@ def test_a_link_stays_one_and_its_file_is_written(tmp_path):
         assert link.is_symlink()
         assert path.read_text() == text
     assert [p.name for p in path.parent.iterdir()] == ["b.txt"]
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path, through_a_link):
+    """Nor is a device: as root, a file could take the place of /dev/null."""
+    pipe = tmp_path / "a.txt"
+    os.mkfifo(pipe)
+    path = tmp_path / "link.txt" if through_a_link else pipe
+    if through_a_link:
+        path.symlink_to(pipe)
+    with pytest.raises(OSError, match="device, pipe or socket"), written_whole(path) as partial:
+        partial.write_text("new")
+    assert pipe.is_fifo()
+    assert {p.name for p in tmp_path.iterdir()} == {pipe.name, path.name}
+
+
+def test_a_folder_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path, Path()):
+        with pytest.raises(IsADirectoryError, match="It is a folder"), written_whole(path):
+            pytest.fail("something was written")
 
 
 def test_sweeping_takes_partial_files_alone(tmp_path):

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.rows.table_file import GZIP, PARQUET, TSV, suffix_of
-from tabicl_linear.files import partial_name, written_whole
+from tabicl_linear.files import check_replaceable, partial_name, written_whole
 
 Write = Callable[[pd.DataFrame], None]
 
@@ -55,6 +55,7 @@ def check_writable(path: Path, inputs: Sequence[Path]) -> None:
         for source in inputs:
             if path.exists() and source.exists() and path.samefile(source):
                 raise DataError(f"--output {path} is one of the input files; give another name.")
+        check_replaceable(path)
         partial = partial_name(path)
         try:
             partial.touch()

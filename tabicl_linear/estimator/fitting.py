@@ -174,11 +174,12 @@ def _fit_held_rows(
     codes = class_codes(first.labels, classes)
     columns = plan.new_columns(pairs=True)
     if len(np.unique(codes)) > 1:
-        matrix = columns.fit_transform(first.table, codes)
+        matrix = columns.fit_transform(first.table, codes, more_will_come=not are_enough)
         if are_enough:
             columns = columns.counting(first.table, codes)
     else:
-        matrix = columns.fit(first.table).transform(first.table)
+        columns.fit(first.table, more_will_come=not are_enough)
+        matrix = columns.transform(first.table)
     encoded = Encoded(matrix, codes, columns, classes)
     fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
     if not are_enough:

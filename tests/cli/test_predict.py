@@ -193,6 +193,7 @@ def test_bad_training_files(tmp_path, model, capsys, case):
         ({"output": "out.xlsx"}, "out.xlsx: unknown suffix '.xlsx'"),
         ({"output": "nowhere/out.csv"}, "nowhere does not exist; create it"),
         ({"output": "folder.csv"}, "folder.csv is a folder"),
+        ({"output": "pipe.csv"}, "pipe.csv cannot be written: It is a device, pipe or socket"),
         ({"output": "test.csv"}, "is one of the input files"),
     ],
     ids=lambda value: str(value)[:40],
@@ -201,6 +202,7 @@ def test_bad_paths(folder, model, capsys, options, message):
     (folder / "notes.txt").write_text("x\n1\n")
     (folder / "fake.parquet").write_text("x\n1\n")
     (folder / "folder.csv").mkdir()
+    os.mkfifo(folder / "pipe.csv")
     before = {path.name: path.stat().st_size for path in folder.iterdir()}
     assert run(folder, model, **options) == 2
     assert message in one_line_error(capsys)

@@ -328,18 +328,43 @@ def test_a_file_is_its_rows_added(suffix, table, few_rows_grow, monkeypatch, tmp
     np.testing.assert_allclose(of_file.predict_proba(x), grown.predict_proba(x), atol=1e-5)
 
 
-@pytest.mark.parametrize("rows", [1, 10])
-def test_few_rows_of_one_class_may_come_first(rows, table, few_rows_grow):
+def test_few_rows_of_one_class_may_come_first(table, few_rows_grow):
     x, y = table
     order = np.argsort(y != "no", kind="stable")
     x, y = x.iloc[order], y[order]
     x.iloc[0, :5] = np.arange(5)
-    if rows == 1:
-        with pytest.raises(DataError, match="None of the 6 columns varies over the 1 training"):
-            TabICLLinearClassifier().partial_fit(x[:1], y[:1], ["no", "perhaps", "yes"])
-        return
-    fitted = added(TabICLLinearClassifier(), x, y, rows, 70, 150)
+    fitted = added(TabICLLinearClassifier(), x, y, 10, 70, 150)
     assert fitted.score(x, y) > 0.6
+
+
+def test_rows_may_come_one_by_one(table, tmp_path):
+    """No column varies over the first row, so all rows are as likely to be of its class."""
+    x, y = table
+    x = x.assign(empty=None)
+    names = ["no", "perhaps", "yes"]
+    grown = TabICLLinearClassifier()
+    for row in range(6):
+        grown.partial_fit(x[row : row + 1], y[row : row + 1], names, prequential=True)
+        grown.save(tmp_path / "a.state")
+        grown = TabICLLinearClassifier.load(tmp_path / "a.state")
+        if row == 0:
+            np.testing.assert_array_equal(grown.predict(x), y[[0] * 240])
+    whole = TabICLLinearClassifier().partial_fit(x[:6], y[:6], names)
+    np.testing.assert_array_equal(grown.predict_proba(x), whole.predict_proba(x))
+    assert grown.prequential_["rows_seen"].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_rows_that_do_not_vary_are_predicted_by_the_shares_of_classes(few_rows_grow):
+    rows = divisions.rows_that_grow()
+    x, y = np.ones((rows, 2)), np.arange(rows) % 4 == 0
+    fitted = TabICLLinearClassifier().partial_fit(x[1:], y[1:])
+    expected = y[1:].mean()
+    np.testing.assert_allclose(fitted.predict_proba([[1, 1], [3, 4]])[:, 1], expected, atol=0.01)
+    with pytest.raises(DataError, match=f"None of the 2 columns varies over the {rows} training"):
+        fitted.partial_fit(x[:1], y[:1])
+    with pytest.raises(DataError, match="None of the 0 columns varies"):
+        TabICLLinearClassifier().partial_fit(pd.DataFrame(index=range(3)), [0, 1, 1])
+    assert fitted.partial_fit(x[:1] * 2, y[:1]).n_samples_seen_ == rows
 
 
 def test_pieces_are_scored_before_they_are_added(table, few_rows_grow):

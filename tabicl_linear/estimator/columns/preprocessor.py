@@ -56,11 +56,14 @@ class TablePreprocessor:
         self.categorical_features = categorical_features
         self.pairs = pairs
 
-    def fit(self, table: Table, labels: IntArray | None = None) -> "TablePreprocessor":
+    def fit(
+        self, table: Table, labels: IntArray | None = None, *, more_will_come: bool = False
+    ) -> "TablePreprocessor":
         """Learn every column from the training rows.
 
         Without class indices of the rows, columns of many categories get no rates, and few missing
-        values no column.
+        values no column. Where more rows will come, from which columns are learnt anew, none need
+        vary as yet.
 
         Raises:
             DataError: A column cannot be encoded, a declared categorical column does not exist, or
@@ -79,7 +82,7 @@ class TablePreprocessor:
             _warn_of_ids(frame, readings, labels)
         compared = fit_pairs(frame, columns, labels) if self.pairs and labels is not None else ()
         self.columns = (*columns, *compared)
-        if not self.used:
+        if not self.used and not (self.columns and more_will_come):
             raise DataError(
                 f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
                 "rows (constant or missing), so there is nothing to learn from; give more rows, "
@@ -87,13 +90,15 @@ class TablePreprocessor:
             )
         return self
 
-    def fit_transform(self, table: Table, labels: IntArray) -> Float32Array:
-        """Learn every column, and return the matrix of the training rows.
+    def fit_transform(
+        self, table: Table, labels: IntArray, *, more_will_come: bool = False
+    ) -> Float32Array:
+        """Learn every column (see `fit`), and return the matrix of the training rows.
 
         It differs from that of `transform` in the rates of classes: here they leave out the row
         itself (and its fold), as its label would be among them.
         """
-        matrix = self.fit(table, labels).transform(table)
+        matrix = self.fit(table, labels, more_will_come=more_will_come).transform(table)
         frame = self.framed(table)
         for index, column in enumerate(self.used):
             if isinstance(column, RateColumn):
@@ -103,14 +108,15 @@ class TablePreprocessor:
     def transform(self, table: Table) -> Float32Array:
         """The matrix of a table, NaN where a value is missing.
 
-        A frame has the training columns in any order, an array in the training order.
+        A frame has the training columns in any order, an array in the training order. Where none of
+        them varied as yet, the matrix has a column of zeros, as learners read one at least.
 
         Raises:
             DataError: A frame's columns are not those of the training table, or a column does not
                 hold the same kind of values as in training.
         """
         frame = self.framed(table)
-        matrix = np.empty((len(frame), len(self.used)), dtype=np.float32)
+        matrix = np.zeros((len(frame), max(1, len(self.used))), dtype=np.float32)
         dates = _dates(frame, self.used)
         for index, column in enumerate(self.used):
             positions = [column.position]
@@ -167,7 +173,8 @@ class TablePreprocessor:
     @property
     def categorical(self) -> BoolArray:
         """For each column of the matrix, whether it holds category codes."""
-        return np.array([isinstance(c, CategoryColumn | MissingColumn) for c in self.used])
+        codes = [isinstance(c, CategoryColumn | MissingColumn) for c in self.used]
+        return np.array(codes or [False])
 
     @property
     def names(self) -> list[Hashable] | None:

@@ -34,7 +34,8 @@ def warn_of_unknown(
     """
     suspects = [
         column
-        for column, codes in zip(preprocessor.used, matrix.T, strict=True)
+        # Not strict: a matrix without a column that varies has one of zeros.
+        for column, codes in zip(preprocessor.used, matrix.T, strict=False)
         if isinstance(column, CategoryColumn) and _may_be_unknown(column, codes)
     ]
     if not suspects:  # the table need not be read again

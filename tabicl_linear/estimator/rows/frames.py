@@ -93,10 +93,18 @@ def _as_pandas(values: Any) -> pd.DataFrame:
     if metadata:  # pandas has written it, in the order that the user gave
         return frame
     for place, dtype in enumerate(frame.dtypes):
-        if isinstance(dtype, pd.CategoricalDtype) and not dtype.ordered:
-            categories = sorted(dtype.categories, key=lambda value: place_of(text_of(value)))
-            frame.isetitem(place, frame.iloc[:, place].cat.set_categories(categories))
+        if isinstance(dtype, pd.CategoricalDtype):
+            frame.isetitem(place, _in_text_order(frame.iloc[:, place]))
     return frame
+
+
+def _in_text_order(cells: pd.Series) -> pd.Series:
+    """The cells; categories without an order sorted as text is, not in the order they came in."""
+    dtype = cells.dtype
+    if not isinstance(dtype, pd.CategoricalDtype) or dtype.ordered:
+        return cells
+    categories = sorted(dtype.categories, key=lambda value: place_of(text_of(value)))
+    return cells.cat.set_categories(categories)
 
 
 def _converted(values: Any, what: str, options: dict[str, Any]) -> Any:
@@ -117,8 +125,9 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with cells that pandas can compute with.
 
     Integers beyond float64 become infinite and signalling NaNs of `Decimal` plain ones, which count
-    as missing, lone surrogates in text become their escapes, and arrays of no dimension what they
-    hold. Of Arrow's types all but numbers become those of pandas and Python.
+    as missing, lone surrogates in text become their escapes, arrays of no dimension what they hold,
+    and dates of NumPy among objects those of pandas. Of Arrow's types all but numbers become those
+    of pandas and Python.
 
     Raises:
         DataError: Two columns of one name, one without a name, names of several types, or a column
@@ -168,7 +177,7 @@ def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
     if values.type == "time64[ns]":  # Python has microseconds
         values = values.cast("time64[us]", safe=False)
     try:
-        return values.to_pandas().set_axis(cells.index)
+        return _in_text_order(values.to_pandas()).set_axis(cells.index)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise _unreadable(f"Column {brief(name)} ({values.type})", error) from error
 
@@ -186,6 +195,8 @@ def _is_odd(cell: object) -> bool:
         return not cell.isascii() and _LONE_SURROGATES.search(cell) is not None
     if isinstance(cell, Decimal):
         return cell.is_snan()
+    if isinstance(cell, np.datetime64):
+        return True
     return isinstance(cell, int) and abs(cell) > LARGEST
 
 
@@ -197,6 +208,8 @@ def _plain(cell: Any) -> Any:
         return cell[()]
     if isinstance(cell, Decimal):
         return math.nan
+    if isinstance(cell, np.datetime64):
+        return pd.Timestamp(cell)
     if isinstance(cell, str):
         return cell.encode(errors="backslashreplace").decode()
     return math.inf if cell > 0 else -math.inf

@@ -121,6 +121,17 @@ class TestArrowTypes:
         table = pd.DataFrame({"a": pd.Series(cells, dtype=pd.ArrowDtype(cells.type))})
         assert computable(table).a.tolist() == [datetime.time(0, 0, 5, 1), None]
 
+    @pytest.mark.parametrize("library", ["pyarrow", "pandas"])
+    @pytest.mark.parametrize("cells", [["v", "9", "u", "10"], [3, 1, 2, 10]], ids=repr)
+    def test_dictionaries_are_sorted_whatever_order_their_values_came_in(self, cells, library):
+        table = pa.table({"a": pa.array(cells).dictionary_encode()})
+        if library == "pandas":
+            table = table.to_pandas(types_mapper=pd.ArrowDtype)
+        frame = computable(from_other_library(table))
+        expected = ["9", "10", "u", "v"] if "u" in cells else [1, 2, 3, 10]
+        assert frame.a.cat.categories.tolist() == expected
+        assert frame.a.tolist() == cells
+
     @pytest.mark.parametrize("library", ["polars", "pyarrow", "pandas"])
     def test_so_are_those_of_tables_of_other_libraries(self, library, request):
         cells = pa.array([5_000_001_009, None], pa.int64()).cast(pa.time64("ns"))
@@ -190,6 +201,15 @@ class TestCellsOfObjects:
         plain = pd.DataFrame({"a": [i % 7 / 4 for i in range(ROWS)], "b": range(ROWS)})
         table = plain.assign(a=pd.Series([np.array(i % 7 / 4) for i in range(ROWS)], dtype=object))
         assert all(type(cell) is np.ndarray for cell in table["a"])
+        expected = fitted(plain).predict_proba(plain)
+        np.testing.assert_array_equal(fitted(table).predict_proba(table), expected)
+
+    @pytest.mark.parametrize("wrap", [pd.DataFrame, np.array], ids=["frame", "array"])
+    def test_dates_of_numpy_among_objects_are_dates(self, wrap):
+        days = pd.date_range("2024-01-01", periods=ROWS)
+        rows = [[day.date() if i % 2 else day.to_datetime64(), i] for i, day in enumerate(days)]
+        table = wrap(np.array(rows, dtype=object))
+        plain = pd.DataFrame({0: days, 1: range(ROWS)})
         expected = fitted(plain).predict_proba(plain)
         np.testing.assert_array_equal(fitted(table).predict_proba(table), expected)
 

@@ -127,17 +127,22 @@ def test_categories_in_pieces_are_those_of_the_whole():
     np.testing.assert_array_equal(pieces.predict_proba(x), expected.predict_proba(x))
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (np.array([[1, 2]]), np.array([["1", "b"]])),
-        (np.array([[1.5, 2]]), np.array([["2024-01-01", "2024-01-02"]], dtype="datetime64[D]")),
-    ],
-)
-def test_arrays_of_different_kinds_keep_their_cells(first, second):
-    result = joined([first, second])
+def test_arrays_of_different_kinds_keep_their_cells():
+    result = joined([np.array([[1, 2]]), np.array([["1", "b"]])])
     assert result.dtype == object
-    assert result.tolist() == [*first.astype(object).tolist(), *second.astype(object).tolist()]
+    assert result.tolist() == [[1, 2], ["1", "b"]]
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+@pytest.mark.parametrize("others", [[[1.5, "x"]], [[pd.Timestamp("2023-05-01"), None]]], ids=str)
+def test_so_do_arrays_of_dates(others, unit):
+    """NumPy makes integers of dates in nanoseconds, which pandas mostly has."""
+    days = ["2024-01-01", "2024-01-02"]
+    dates = np.array([days], dtype=f"datetime64[{unit}]")
+    others = np.array(others, dtype=object)
+    expected = [pd.Timestamp(day) for day in days]
+    assert joined([others, dates]).tolist() == [*others.tolist(), expected]
+    assert joined([dates, others]).tolist() == [expected, *others.tolist()]
 
 
 def test_arrays_of_numbers_stay_numbers():
