@@ -3,9 +3,9 @@
     python -m experiments.study.run [ITEM_OR_ARM ...] --scale small [--store DIR] [--measured DIR]
 
 Stopped anywhere, the same command goes on; a unit whose measurements are kept is not trained again
-(`--again` does, for measurements that it lacks). `--shard i/n` takes every n-th unit, for clusters
-(slurm/study.sbatch). Measurements are kept in experiments/study/measured; `python -m
-experiments.study.report` makes tables and figures of them.
+(`--again` does, for measurements that it lacks). `--shard i/n` takes every n-th unit, from the i-th
+on, for clusters (slurm/study.sbatch). Measurements are kept in experiments/study/measured;
+`python -m experiments.study.report` makes tables and figures of them.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from experiments.study.training_code import TrainingCode
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.durations import in_words
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
-from tabicl_linear.lengths.parts import Shard
+from tabicl_linear.shards import WHOLE, Shard
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "measured"
@@ -56,9 +56,8 @@ def _main(arguments: argparse.Namespace) -> int:
     scale = Scale.read(arguments.scale)
     arguments.measure = chosen(arguments.measure, arguments.tables)
     store = arguments.store or Path("runs/study") / scale.name
-    shard = Shard.parse(arguments.shard)
     planned = _planned(arguments, scale, store)
-    mine = [planned[index] for index in shard.of(len(planned))]
+    mine = [planned[index] for index in arguments.shard.of(len(planned))]
     if arguments.list:
         _list(mine, store, arguments.measured)
         return 0
@@ -174,7 +173,7 @@ def _parser() -> OneLineArgumentParser:
     add("--measure-only", action="store_true", help="train nothing; measure what the store holds")
     add("--again", action="store_true", help="train also what is kept without its weights")
     add("--seeds", type=_seed, nargs="+", default=[0])
-    add("--shard", default="0/1", metavar="i/n", help="every n-th unit, from unit i on")
+    add("--shard", type=Shard.parse, default=WHOLE, metavar="i/n", help="only part i of n (1/1)")
     add("--max-minutes", type=_minutes, help="stop then; the same command goes on")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--list", action="store_true", help="print the units and whether they are trained")
