@@ -9,7 +9,6 @@ on, for clusters (slurm/study.sbatch). Measurements are kept in experiments/stud
 """
 
 import argparse
-import math
 import os
 import sys
 import time
@@ -20,12 +19,12 @@ import torch
 
 from experiments.pretrain_default.training import OutputInUse
 from experiments.study.measurements import load
-from experiments.study.measuring import MEASURES, ON_TABLES, chosen, measure
+from experiments.study.measuring import MEASURES, ON_TABLES, Measuring, chosen
 from experiments.study.scale import ITEMS_OR_ARMS, Scale, arms_of, names
 from experiments.study.store import UNWRITABLE, Unit, open_store, read_unit, stored, units
 from experiments.study.training import Stopped, train
 from experiments.study.training_code import TrainingCode
-from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.cli.parser import OneLineArgumentParser, positive
 from tabicl_linear.durations import in_words
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.shards import WHOLE, Shard
@@ -61,6 +60,7 @@ def _main(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _list(mine, store, arguments.measured)
         return 0
+    measuring = Measuring(scale, store, arguments.measured, arguments.device, arguments.tables)
     began, worked, failed = time.monotonic(), 0, 0
     reasons = [_left_alone(unit, scale, store, arguments) for unit in mine]
     for index, (unit, reason) in enumerate(zip(mine, reasons, strict=True)):
@@ -81,9 +81,7 @@ def _main(arguments: argparse.Namespace) -> int:
             print(f"  failed: {record['reason']}", flush=True)
             continue
         for name in arguments.measure:
-            measure(
-                name, unit, scale, store, arguments.measured, arguments.device, arguments.tables
-            )
+            measuring.take(name, unit)
     return 1 if failed else 0
 
 
@@ -174,7 +172,7 @@ def _parser() -> OneLineArgumentParser:
     add("--again", action="store_true", help="train also what is kept without its weights")
     add("--seeds", type=_seed, nargs="+", default=[0])
     add("--shard", type=Shard.parse, default=WHOLE, metavar="i/n", help="only part i of n (1/1)")
-    add("--max-minutes", type=_minutes, help="stop then; the same command goes on")
+    add("--max-minutes", type=positive, help="stop then; the same command goes on")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--list", action="store_true", help="print the units and whether they are trained")
     return parser
@@ -184,16 +182,6 @@ def _seed(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**32:
         raise argparse.ArgumentTypeError(f"{text}: give whole numbers from 0 to {2**32 - 1}")
     return int(text)
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = math.nan
-    if not minutes > 0:
-        raise argparse.ArgumentTypeError(f"{text}: give a number of minutes above 0")
-    return minutes
 
 
 if __name__ == "__main__":

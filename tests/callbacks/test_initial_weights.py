@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from training.test_resume import KEEP, assert_same
+from resumed_runs import KEEP, assert_same
 
 from tabicl_linear import load_model
 from tabicl_linear.__main__ import main
