@@ -45,6 +45,15 @@ def test_a_run_resumes_bit_identically_without_the_file(fit, load, exported, tmp
     assert_same(load(whole / "last.ckpt"), load(tmp_path / "new" / "version_0" / "last.ckpt"))
 
 
+def test_a_weight_that_is_missing_is_named(fit, kept, tmp_path, capsys):
+    checkpoint, other = torch.load(kept, weights_only=False), tmp_path / "other.ckpt"
+    name = next(iter(checkpoint["state_dict"]))
+    del checkpoint["state_dict"][name]
+    torch.save(checkpoint, other)
+    assert fit(*from_weights(other)) == 2
+    assert f"({name.removeprefix('model.')} and 0 more are missing," in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [
