@@ -31,7 +31,7 @@ def batch(tmp_path):
         (tmp_path / name).chmod(0o755)
     log = tmp_path / "log"
     slurm = {"JOB_ID": "7", "ARRAY_JOB_ID": "7", "ARRAY_TASK_ID": "1", "ARRAY_TASK_COUNT": "8"}
-    slurm |= {"ARRAY_TASK_MIN": "0", "ARRAY_TASK_MAX": "7", "CPUS_PER_TASK": "2"}
+    slurm |= {"ARRAY_TASK_MIN": "1", "ARRAY_TASK_MAX": "8", "CPUS_PER_TASK": "2"}
 
     def start(name, **more):
         environment = {"LOG": str(log), "PYTHON": str(tmp_path / "python")}
@@ -63,14 +63,14 @@ def test_a_study_is_requeued_only_if_it_was_stopped(batch, code, is_requeued):
     assert ("requeue 7_1" in batch.log.read_text().splitlines()) == is_requeued
 
 
-@pytest.mark.parametrize("part", ["3", "0", "0,7", "1-8"])
+@pytest.mark.parametrize("part", ["3", "1", "1,8", "0-7"])
 def test_a_part_of_an_array_is_a_part_of_the_whole_that_is_named(batch, part):
     """Its own number of tasks divides the units in another way than the whole did."""
-    parts = {"3": "3 3 1", "0": "0 0 1", "0,7": "0 7 2", "1-8": "1 8 8"}
+    parts = {"3": "3 3 1", "1": "1 1 1", "1,8": "1 8 2", "0-7": "0 7 8"}
     least, most, count = parts[part].split()
     array = {"TASK_ID": least, "TASK_MIN": least, "TASK_MAX": most, "TASK_COUNT": count}
     array = {f"SLURM_ARRAY_{key}": value for key, value in array.items()}
-    if part != "0":  # --array=0 is a whole of one task as well as a part
+    if part != "1":  # --array=1 is a whole of one task as well as a part
         assert batch("study.sbatch", **array, CODE="0").wait() == 1
         assert "such as SHARDS=8 sbatch" in batch.errors.read_text()
         assert not batch.log.exists()

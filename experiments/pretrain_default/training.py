@@ -3,7 +3,6 @@
 import fcntl
 import os
 import resource
-import signal
 import subprocess
 import sys
 import time
@@ -14,11 +13,11 @@ from types import FrameType
 
 from experiments.pretrain_default.budget import Clock, Spent
 from tabicl_linear.cli.resume import Resume
+from tabicl_linear.signals import STOP_SIGNALS, handled
 
 ROOT = Path(__file__).parents[2]
 CHECKPOINT = "last.ckpt"
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-STOPPED = {0, *(-signum for signum in SIGNALS), *(128 + signum for signum in SIGNALS)}
+STOPPED = {0, *(-signum for signum in STOP_SIGNALS), *(128 + signum for signum in STOP_SIGNALS)}
 """Exit codes of a training that finished or was asked to stop."""
 POLL_SECONDS = 0.5
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -78,12 +77,8 @@ class Training:
                 ) from error
             # The child inherits the lock, since it may outlive this process if that is killed.
             self._lock = lock.fileno()
-            former = {signum: signal.signal(signum, self._pass_on) for signum in SIGNALS}
-            try:
+            with handled(self._pass_on, *STOP_SIGNALS):
                 yield
-            finally:
-                for signum, handler in former.items():
-                    signal.signal(signum, handler)
 
     def run(
         self,

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -72,43 +73,43 @@ def chosen(asked: Sequence[str] | None, tables: Path | None) -> list[str]:
     return names
 
 
-def measure(
-    name: str,
-    unit: Unit,
-    scale: Scale,
-    store: Path,
-    measured: Path,
-    device: str,
-    tables: Path | None = None,
-) -> Path | None:
-    """Take a measurement of a trained unit, unless it is there; return its file.
+class Measuring(NamedTuple):
+    """How trained units are measured.
 
-    Args:
-        name: One of `MEASURES` or `ON_TABLES`.
-        unit: Whose.
-        scale: Its scale, with the options of measurements.
-        store: Where it was trained.
+    Attributes:
+        scale: Theirs, with the options of measurements.
+        store: Where they were trained.
         measured: Where all measurements are kept.
         device: cpu or cuda.
-        tables: Folder of real tables, for those that read them.
+        tables: Folder of real tables, for what reads them.
     """
-    folder = measured / scale.name / unit.identity
-    path = folder / f"{name}.parquet"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / UNIT).is_file():
-        with written_whole(folder / UNIT) as partial_path:
-            shutil.copyfile(store / unit.identity / UNIT, partial_path)
-    if path.is_file():
-        return path
-    record = read_unit(store / unit.identity)
-    assert record is not None, "only concluded units are measured"
-    checkpoint = newest_checkpoint(store / unit.identity / RUN)
-    restored = store / unit.identity / WEIGHTS
-    if checkpoint is None and restored.is_file() and name != "training":
-        checkpoint = restored
-    if checkpoint is None:
-        return None
-    print(f"  {name} of {unit.arm}", flush=True)
-    take = MEASURES[name] if name in MEASURES else partial(ON_TABLES[name], tables=tables)
-    write_table(path, take(checkpoint, scale, device))
-    return path
+
+    scale: Scale
+    store: Path
+    measured: Path
+    device: str
+    tables: Path | None
+
+    def take(self, name: str, unit: Unit) -> None:
+        """Take a measurement of a unit, one of `MEASURES` or `ON_TABLES`, unless it is there."""
+        folder, trained = (
+            self.measured / self.scale.name / unit.identity,
+            self.store / unit.identity,
+        )
+        path = folder / f"{name}.parquet"
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / UNIT).is_file():
+            with written_whole(folder / UNIT) as partial_path:
+                shutil.copyfile(trained / UNIT, partial_path)
+        if path.is_file():
+            return
+        assert read_unit(trained) is not None, "only concluded units are measured"
+        checkpoint = newest_checkpoint(trained / RUN)
+        restored = trained / WEIGHTS
+        if checkpoint is None and restored.is_file() and name != "training":
+            checkpoint = restored
+        if checkpoint is None:
+            return
+        print(f"  {name} of {unit.arm}", flush=True)
+        take = MEASURES[name] if name in MEASURES else partial(ON_TABLES[name], tables=self.tables)
+        write_table(path, take(checkpoint, self.scale, self.device))

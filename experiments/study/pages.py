@@ -1,7 +1,7 @@
 """The pages of the study: the first page, one for all claims, and one for each item."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -51,7 +51,7 @@ def pages(report: Report) -> dict[str, str]:
     for item in items().values():
         files |= _item_page(report, item)
     files["study/claims.md"] = _claims_page(report)
-    files["README.md"] = _front_page(report, files)
+    files["README.md"] = _front_page(report)
     return files
 
 
@@ -101,7 +101,7 @@ def _claims_page(report: Report) -> str:
     return _joined([*texts, markdown(Table("", header, [rows], text_columns=6))])
 
 
-def _front_page(report: Report, files: Mapping[str, str]) -> str:
+def _front_page(report: Report) -> str:
     front = [x for x in report.verdicts if x.claim.headline]
     guessing = report.guessing
     texts = ["# Results of the study", _summary(report, front)]

@@ -3,13 +3,12 @@
     python -m experiments.study.run [ITEM_OR_ARM ...] --scale small [--store DIR] [--measured DIR]
 
 Stopped anywhere, the same command goes on; a unit whose measurements are kept is not trained again
-(`--again` does, for measurements that it lacks). `--shard i/n` takes every n-th unit, for clusters
-(slurm/study.sbatch). Measurements are kept in experiments/study/measured; `python -m
-experiments.study.report` makes tables and figures of them.
+(`--again` does, for measurements that it lacks). `--shard i/n` takes every n-th unit, from the i-th
+on, for clusters (slurm/study.sbatch). Measurements are kept in experiments/study/measured;
+`python -m experiments.study.report` makes tables and figures of them.
 """
 
 import argparse
-import math
 import os
 import sys
 import time
@@ -20,15 +19,15 @@ import torch
 
 from experiments.pretrain_default.training import OutputInUse
 from experiments.study.measurements import load
-from experiments.study.measuring import MEASURES, ON_TABLES, chosen, measure
+from experiments.study.measuring import MEASURES, ON_TABLES, Measuring, chosen
 from experiments.study.scale import ITEMS_OR_ARMS, Scale, arms_of, names
 from experiments.study.store import UNWRITABLE, Unit, open_store, read_unit, stored, units
 from experiments.study.training import Stopped, train
 from experiments.study.training_code import TrainingCode
-from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.cli.parser import OneLineArgumentParser, positive
 from tabicl_linear.durations import in_words
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
-from tabicl_linear.lengths.parts import Shard
+from tabicl_linear.shards import WHOLE, Shard
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "measured"
@@ -56,12 +55,12 @@ def _main(arguments: argparse.Namespace) -> int:
     scale = Scale.read(arguments.scale)
     arguments.measure = chosen(arguments.measure, arguments.tables)
     store = arguments.store or Path("runs/study") / scale.name
-    shard = Shard.parse(arguments.shard)
     planned = _planned(arguments, scale, store)
-    mine = [planned[index] for index in shard.of(len(planned))]
+    mine = [planned[index] for index in arguments.shard.of(len(planned))]
     if arguments.list:
         _list(mine, store, arguments.measured)
         return 0
+    measuring = Measuring(scale, store, arguments.measured, arguments.device, arguments.tables)
     began, worked, failed = time.monotonic(), 0, 0
     reasons = [_left_alone(unit, scale, store, arguments) for unit in mine]
     for index, (unit, reason) in enumerate(zip(mine, reasons, strict=True)):
@@ -82,9 +81,7 @@ def _main(arguments: argparse.Namespace) -> int:
             print(f"  failed: {record['reason']}", flush=True)
             continue
         for name in arguments.measure:
-            measure(
-                name, unit, scale, store, arguments.measured, arguments.device, arguments.tables
-            )
+            measuring.take(name, unit)
     return 1 if failed else 0
 
 
@@ -174,8 +171,8 @@ def _parser() -> OneLineArgumentParser:
     add("--measure-only", action="store_true", help="train nothing; measure what the store holds")
     add("--again", action="store_true", help="train also what is kept without its weights")
     add("--seeds", type=_seed, nargs="+", default=[0])
-    add("--shard", default="0/1", metavar="i/n", help="every n-th unit, from unit i on")
-    add("--max-minutes", type=_minutes, help="stop then; the same command goes on")
+    add("--shard", type=Shard.parse, default=WHOLE, metavar="i/n", help="only part i of n (1/1)")
+    add("--max-minutes", type=positive, help="stop then; the same command goes on")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--list", action="store_true", help="print the units and whether they are trained")
     return parser
@@ -185,16 +182,6 @@ def _seed(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**32:
         raise argparse.ArgumentTypeError(f"{text}: give whole numbers from 0 to {2**32 - 1}")
     return int(text)
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = math.nan
-    if not minutes > 0:
-        raise argparse.ArgumentTypeError(f"{text}: give a number of minutes above 0")
-    return minutes
 
 
 if __name__ == "__main__":

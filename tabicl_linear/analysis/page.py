@@ -8,7 +8,7 @@ import pandas as pd
 
 from tabicl_linear.analysis import figures
 from tabicl_linear.analysis.contributions import contribution_ratio
-from tabicl_linear.analysis.inspection import Inspection, Plan, trained_rows
+from tabicl_linear.analysis.inspection import Inspection, trained_rows
 from tabicl_linear.pages import render
 
 if TYPE_CHECKING:
@@ -50,12 +50,11 @@ SECTIONS = {
 }
 
 
-def page(inspections: Sequence[Inspection], plan: Plan, summary: Sequence[str], title: str) -> str:
+def page(inspections: Sequence[Inspection], summary: Sequence[str], title: str) -> str:
     """The page.
 
     Args:
         inspections: Of one or two checkpoints, on the same plan.
-        plan: What was looked at.
         summary: Lines to begin with.
         title: Of the page.
     """

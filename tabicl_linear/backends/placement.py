@@ -82,11 +82,6 @@ class PlacedModule(nn.Module):
             self._chosen = here, _choose(self, self._wish, parameter, self._token_width)
         return self._chosen[1]
 
-    def adopt(self, choice: Choice) -> None:
-        """Use an existing choice, until `place` is called or the parameters move."""
-        parameter = next(self.parameters())
-        self._chosen = (parameter.device, parameter.dtype), choice
-
     def computing(self) -> AbstractContextManager[None]:
         """The context manager in which the module computes by its choice."""
         return using(self.choice())

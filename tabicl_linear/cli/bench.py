@@ -1,7 +1,6 @@
 """`tabicl-linear bench {prior,kernels,start,train,fit,predict}`: measure on this machine."""
 
 import argparse
-import math
 import shlex
 import sys
 import time
@@ -13,7 +12,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from tabicl_linear.cli.outputs import check_folder, say, writing_to
-from tabicl_linear.cli.parser import OneLineArgumentParser, count
+from tabicl_linear.cli.parser import OneLineArgumentParser, count, positive
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 
@@ -115,7 +114,7 @@ def _add(
     add("--rounds", type=count, help=f"rounds that count ({rounds})")
     add(
         "--budget",
-        type=_seconds,
+        type=positive,
         default=30.0,
         metavar="SECONDS",
         help="seconds after which a case that has three rounds is skipped, and which one size of "
@@ -157,17 +156,6 @@ def save(report: "Report", folder: Path) -> list[Path]:
             with written_whole(path) as temporary:
                 write(temporary)
     return paths
-
-
-def _seconds(text: str) -> float:
-    """A number above 0, for argparse."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not seconds > 0:
-        raise argparse.ArgumentTypeError(f"{text}: give a number of seconds above 0")
-    return seconds
 
 
 def _plain(verb: str, options: "Options", _: argparse.Namespace) -> "Report":

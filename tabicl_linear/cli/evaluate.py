@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from tabicl_linear.cli.extras import BENCHMARKS, require
 from tabicl_linear.cli.outputs import check_folder, say
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.shards import WHOLE, Shard
 
 if TYPE_CHECKING:
     from tabicl_linear.evaluation.benchmarks import Source
@@ -46,7 +46,6 @@ def _evaluate(options: argparse.Namespace) -> int:
     from tabicl_linear.evaluation.candidates import candidates
     from tabicl_linear.evaluation.evaluation import RESULTS, Evaluation, plan, run
 
-    number, of = options.shard
     output: Path = options.output
     check_folder(output)
     evaluation = Evaluation(
@@ -59,7 +58,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         ),
         benchmark=benchmark(options.benchmark, options.suite, partial(_openml, options)),
         ensemble=options.ensemble,
-        shard=(number - 1, of),
+        shard=options.shard,
         jobs=options.jobs,
         threads=options.threads or max(1, (os.cpu_count() or 1) // options.jobs),
         again=options.retry_failed,
@@ -68,9 +67,10 @@ def _evaluate(options: argparse.Namespace) -> int:
     output.mkdir(parents=True, exist_ok=True)
     with ExitStack() as locks:
         # Parts of one evaluation may run side by side, each once, but not beside the whole.
-        locks.enter_context(locked(output, shared=of > 1))
-        if of > 1:
-            locks.enter_context(locked(output, f".lock-{number}-of-{of}"))
+        locks.enter_context(locked(output, shared=options.shard != WHOLE))
+        if options.shard != WHOLE:
+            name = ".lock-{}-of-{}".format(*options.shard)
+            locks.enter_context(locked(output, name))
         failed = run(evaluation, content, output, _say)
     _say(f"wrote {output / RESULTS}")
     if failed:
@@ -109,7 +109,7 @@ def _parser() -> OneLineArgumentParser:
         default="default",
         help="members of our models: the classifier's own, or 10 as in the paper",
     )
-    add("--shard", type=_shard, default=(1, 1), metavar="I/N", help="only part I of N")
+    add("--shard", type=Shard.parse, default=WHOLE, metavar="i/n", help="only part i of n (1/1)")
     add("--jobs", type=count, default=1, help="trials at a time (1)")
     add("--threads", type=count, help="of each trial (the cores, divided by the jobs)")
     add("--retry-failed", action="store_true", help="repeat trials that failed")
@@ -147,11 +147,3 @@ def _add_candidates(parser: OneLineArgumentParser) -> None:
         help="arguments of the classifier of one of the models, such as network trees=false; can "
         "be repeated",
     )
-
-
-def _shard(text: str) -> tuple[int, int]:
-    """Part and number of parts, from "1/4"."""
-    parts = re.fullmatch(r"(\d+)/(\d+)", text)
-    if not parts or not 1 <= int(parts[1]) <= int(parts[2]):
-        raise argparse.ArgumentTypeError(f"{text}: give I/N, such as 1/4 for the first of four")
-    return int(parts[1]), int(parts[2])

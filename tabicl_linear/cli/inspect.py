@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     ]
     lines = summarise(inspections, plan)
     with writing_to(options.output):
-        _write(options.output, inspections, plan, lines)
+        _write(options.output, inspections, lines)
     sys.stdout.write("\n".join([*lines, ""]))
     _say(f"wrote {options.output / PAGE}")
     return 0
@@ -111,9 +111,7 @@ def table_probe(
     return Probe(matrix[rows], y[rows], categorical, num_queries, None)
 
 
-def _write(
-    output: Path, inspections: Sequence[Inspection], plan: Plan, lines: Sequence[str]
-) -> None:
+def _write(output: Path, inspections: Sequence[Inspection], lines: Sequence[str]) -> None:
     with folder_written_whole(output) as folder:
         tables = dict[str, list[pd.DataFrame]]()
         for one in inspections:
@@ -122,5 +120,5 @@ def _write(
         for name, parts in tables.items():
             write_table(folder / f"{name}.parquet", pd.concat(parts, ignore_index=True))
         title = "Inspection of " + " and ".join(one.name for one in inspections)
-        (folder / PAGE).write_text(page(inspections, plan, lines, title))
+        (folder / PAGE).write_text(page(inspections, lines, title))
         (folder / SUMMARY).write_text("\n".join([*lines, ""]))

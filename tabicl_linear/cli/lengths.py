@@ -9,6 +9,7 @@ from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, l
 from tabicl_linear.cli.outputs import say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.shards import WHOLE, Shard
 
 if TYPE_CHECKING:
     from tabicl_linear.lengths.reference import Reference
@@ -29,7 +30,6 @@ def main(argv: list[str]) -> int:
     from tabicl_linear.lengths.reference import Reference
     from tabicl_linear.lengths.run import COLUMNS, read_dataset
 
-    shard = parts.Shard.parse(arguments.shard)
     options = _options(arguments, list(paths))
     reference = Reference() if arguments.reference is None else Reference.read(arguments.reference)
     models = loaded(paths, arguments)
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     settings = options.settings({name: checksum(path) for name, path in paths.items()})
     reference.check(settings, options.labels(models))
     parts.open_folder(arguments.output, settings)
-    mine = shard.of(arguments.datasets)
+    mine = arguments.shard.of(arguments.datasets)
     compute = partial(read_dataset, models, options)
     parts.run(arguments.output, mine, compute, COLUMNS, say)
     _conclude(arguments, reference, models)
@@ -88,7 +88,7 @@ def _parser() -> OneLineArgumentParser:
         metavar="FILE",
         help="YAML file that names the reference set of normalised scores (all models)",
     )
-    add("--shard", default="0/1", metavar="i/n", help="every n-th dataset, from dataset i on")
+    add("--shard", type=Shard.parse, default=WHOLE, metavar="i/n", help="only part i of n (1/1)")
     add("--seed", type=int, default=42, help="of the datasets (42)")
     add("--queries", type=count, default=100, help="rows to predict (100)")
     add("--features", type=count, default=10, help="columns (10)")

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -44,3 +45,14 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: give a whole number of at least 1")
     return int(text)
+
+
+def positive(text: str) -> float:
+    """A number above 0, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"{text}: give a number above 0")
+    return number

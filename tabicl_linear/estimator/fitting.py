@@ -21,7 +21,6 @@ import pandas as pd
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.class_weights import class_weights
-from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
@@ -48,15 +47,15 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     _check_several(classes)
     columns = plan.new_columns(pairs=learners.compares_columns)
     matrix = columns.fit_transform(rows.table, codes)
-    encoded = Encoded(matrix, codes, columns, classes)
+    encoded = Encoded(matrix, codes, columns, classes, rows.table)
     learner = learners.for_table(len(classes), len(codes))
-    fitted = _fit_members(encoded, plan, learner, table=rows.table)
+    fitted = _fit_members(encoded, plan, learner)
     beside = learners.companion(len(classes), len(codes))
     if beside is None:
         return fitted
     learner, weight = beside
     with silenced():
-        other = _fit_members(encoded, plan, learner, table=rows.table)
+        other = _fit_members(encoded, plan, learner)
     return replace(fitted, companion=FittedCompanion(other.members, other.temperature, weight))
 
 
@@ -225,15 +224,13 @@ def _fit_members(
     plan: Plan,
     learner: ContextLearner,
     *,
-    table: Table | None = None,
     in_order: bool = False,
     spill: Path | None = None,
 ) -> Fitted:
     """The recipe: a learner that reads the rows, a temperature, and the members.
 
-    `table` are the rows as they were given; None where they came in pieces. With `in_order` rows
-    will be added to the states, and members write them in their order. `spill` is a folder for
-    temporary files that hold what grows with the rows, instead of memory.
+    With `in_order` rows will be added to the states, and members write them in their order. `spill`
+    is a folder for temporary files that hold what grows with the rows, instead of memory.
     """
     counts = np.bincount(rows.codes, minlength=rows.num_classes)
     class_weights(plan.class_weight, rows.classes, counts)  # refuses others, before the work
@@ -245,7 +242,7 @@ def _fit_members(
         )
     plan = plan.suited(learner, *rows.matrix.shape).drawn()
     with threads(plan.n_jobs):
-        evidence = Evidence(table, rows, plan)
+        evidence = Evidence(rows, plan)
         long_context = evidence.long_context(learner)
         if long_context.num_blocks > 1:
             learner = ContextBlocks(learner, long_context.num_blocks)

@@ -9,7 +9,6 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import choices
 from tabicl_linear.estimator.arrays import BoolArray, FloatArray
 from tabicl_linear.estimator.choices import FULL, LongContext, held_out_rows
-from tabicl_linear.estimator.columns.preprocessor import Table
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.interface import ContextLearner
 from tabicl_linear.estimator.learners.pretrained import longest_context
@@ -22,12 +21,8 @@ from tabicl_linear.estimator.refinement import refined
 
 @dataclass(frozen=True)
 class Evidence:
-    """Training rows, some of which are held out to judge fits on the others.
+    """Training rows, some of which are held out to judge fits on the others."""
 
-    The table is None where rows come in pieces and cannot be read twice.
-    """
-
-    table: Table | None
     rows: Encoded
     plan: Plan
 
@@ -49,7 +44,7 @@ class Evidence:
             return LongContext(num_blocks)
         if not 1 < num_blocks <= choices.MAX_BLOCKS:
             return FULL
-        if self.table is None:
+        if self.rows.table is None:
             raise ConfigError(
                 "long_context='auto' needs all rows at once: give 'full' or 'blocks' to fit on "
                 "a table that is read in pieces."
@@ -68,7 +63,7 @@ class Evidence:
     def temperature(self, learner: ContextLearner) -> float:
         """The temperature, calibrated where the plan says so and rows can be spared."""
         fixed = self.plan.fixed_temperature
-        if not self.plan.is_calibrated or self.table is None:
+        if not self.plan.is_calibrated or self.rows.table is None:
             return fixed
         held_out = held_out_rows(self.rows.codes, self.plan.seed)
         logits = self._logits(learner, held_out) if held_out.any() else None
@@ -92,18 +87,19 @@ class Evidence:
 
         None if the others do not make a table, or not one that these rows fit into.
         """
-        assert self.table is not None, "rows in pieces cannot be read twice"
+        table = self.rows.table
+        assert table is not None, "rows in pieces cannot be read twice"
         with silenced():
             try:
                 columns = self.plan.new_columns(pairs=self.rows.columns.pairs)
                 codes = self.rows.codes[~held_out]
-                matrix = columns.fit_transform(self.table[~held_out], codes)
+                matrix = columns.fit_transform(table[~held_out], codes)
                 # The last row of a class is never held out: there are as many.
                 rows = Encoded(matrix, codes, columns, self.rows.classes)
                 members = fit_ensemble(learner, rows, self.plan)
                 if self.plan.refine:
                     members, _ = refined(members, rows, self.plan)
-                queries = columns.transform(self.table[held_out])
+                queries = columns.transform(table[held_out])
             except DataError:  # where columns vary in the rows held out alone
                 return None
         return members.scores(queries, lambda member_logits: member_logits, self.plan)

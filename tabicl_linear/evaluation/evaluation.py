@@ -18,6 +18,7 @@ from tabicl_linear.evaluation.remaining_time import Progress
 from tabicl_linear.evaluation.trials import Result, Task
 from tabicl_linear.evaluation.workers import Death, finished
 from tabicl_linear.files import sweep, write_sealed, written_whole
+from tabicl_linear.shards import WHOLE, Shard
 
 RESULTS = "results.csv"
 TRIALS = "trials"
@@ -32,7 +33,7 @@ class Evaluation:
         benchmark: Tables and protocol.
         candidates: Classifiers.
         ensemble: Preset of the models among them.
-        shard: Which part of the trials, and of how many: (0, 1) for all.
+        shard: Which part of the trials.
         jobs: Processes.
         threads: Of each; None leaves that to the libraries.
         again: Whether to repeat trials that failed.
@@ -41,21 +42,20 @@ class Evaluation:
     benchmark: Benchmark
     candidates: tuple[Candidate, ...]
     ensemble: EnsembleName = "default"
-    shard: tuple[int, int] = (0, 1)
+    shard: Shard = WHOLE
     jobs: int = 1
     threads: int | None = None
     again: bool = False
 
     def tasks(self) -> list[Task]:
         """The trials of this part, table by table."""
-        number, of = self.shard
         tasks = [
             Task(candidate, self.benchmark, source, fold, self.threads)
             for source in self.benchmark.sources
             for candidate in self.candidates
             for fold in range(self.benchmark.protocol.folds)
         ]
-        return tasks[number::of]
+        return [tasks[index] for index in self.shard.of(len(tasks))]
 
     def settings(self) -> dict[str, Any]:
         """What all results in one folder share."""
@@ -120,7 +120,7 @@ def run(
         OSError: The folder cannot be written.
     """
     (folder / TRIALS).mkdir(parents=True, exist_ok=True)
-    if evaluation.shard == (0, 1):  # other parts may be writing
+    if evaluation.shard == WHOLE:  # other parts may be writing
         sweep(folder)
         sweep(folder / TRIALS)
     write_sealed(folder / evaluation_file.NAME, content)

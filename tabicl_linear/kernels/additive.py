@@ -105,8 +105,8 @@ def scan(
     batch, length, heads, _ = x.q.shape
     size, x = chunks.fitting(size, length), weighted(x)
     q, k, v = (chunks.split(at_least_float32(z), size) for z in (x.q, x.k, x.v))
-    scores, queries, keys, kept = decayed(q, k, x.log_decay)
-    states, final = _run(keys, v, kept, S)
+    scores, queries, keys, retention = decayed(q, k, x.log_decay)
+    states, final = _run(keys, v, retention, S)
     outputs = queries @ states + scores @ v
     return chunks.join(outputs, batch=batch, length=length, heads=heads), final
 
@@ -119,17 +119,17 @@ def fold(x: Streams, S: Float[Tensor, "b h v k"], *, size: int) -> Float[Tensor,
         return S + v.transpose(-1, -2) @ k
     size = chunks.fitting(size, x.k.shape[1])
     k, v = (chunks.split(at_least_float32(z), size) for z in (x.k, x.v))
-    keys, kept = decayed_keys(k, cumulative_decay(x.log_decay, size))
-    return _run(keys, v, kept, S)[1]
+    keys, retention = decayed_keys(k, cumulative_decay(x.log_decay, size))
+    return _run(keys, v, retention, S)[1]
 
 
-def _run(keys: Tensor, v: Tensor, kept: Tensor | None, S: Tensor) -> tuple[Tensor, Tensor]:
+def _run(keys: Tensor, v: Tensor, retention: Tensor | None, S: Tensor) -> tuple[Tensor, Tensor]:
     """Carry the state over the chunks; return the transposed states before each, and the last."""
     b, h, value_dim, key_dim = S.shape
     state = S.reshape(b * h, value_dim, key_dim).transpose(-1, -2)
     writes = keys.transpose(-1, -2) @ v
     # `unbind`, not indexing: the gradient of indexing is a full tensor of zeros per chunk.
-    factors = [None] * len(writes) if kept is None else kept.transpose(-1, -2).unbind(0)
+    factors = [None] * len(writes) if retention is None else retention.transpose(-1, -2).unbind(0)
     before = []
     for write, factor in zip(writes.unbind(0), factors, strict=True):
         before.append(state)

@@ -96,7 +96,7 @@ class _Chunks(NamedTuple):
     W: Float[Tensor, "i bh s k"]  # (I + A)^-1 diag(beta exp(g)) K
     U: Float[Tensor, "i bh s v"]  # (I + A)^-1 diag(beta) V
     writes: Float[Tensor, "i bh k s"]  # keys, decayed to the end of the chunk, transposed
-    kept: Float[Tensor, "i bh g 1"] | None  # exp(g_C)
+    retention: Float[Tensor, "i bh g 1"] | None  # exp(g_C)
 
 
 def write_rates(x: Streams) -> Float[Tensor, "b t h"]:
@@ -136,7 +136,7 @@ def _prepare(k: Tensor, x: Streams) -> _Chunks:
     size = k.shape[-2]
     v_chunks = chunks.split(at_least_float32(x.v), size)
     b_chunks = chunks.split(at_least_float32(write_rates(x)).unsqueeze(-1), size)
-    scores, recalling, writing, kept = decayed(k, k, x.log_decay)
+    scores, recalling, writing, retention = decayed(k, k, x.log_decay)
     eye = torch.eye(size, dtype=k.dtype, device=k.device)
     A = (b_chunks * scores).tril(-1)
     inverse = torch.linalg.solve_triangular(
@@ -146,7 +146,7 @@ def _prepare(k: Tensor, x: Streams) -> _Chunks:
         inverse @ recalling,
         inverse @ v_chunks,
         writing.transpose(-1, -2),
-        None if kept is None else kept.transpose(-1, -2),
+        None if retention is None else retention.transpose(-1, -2),
     )
 
 
@@ -155,13 +155,14 @@ def _run(parts: _Chunks, S: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]
     b, h, v, k = S.shape
     state = S.reshape(b * h, v, k).transpose(-1, -2)
     states, updates = [], []
-    factors = [None] * len(parts.W) if parts.kept is None else parts.kept.unbind(0)
+    factors = [None] * len(parts.W) if parts.retention is None else parts.retention.unbind(0)
     # `unbind`, not indexing: the gradient of indexing is a full tensor of zeros per chunk.
     rows = zip(parts.W.unbind(0), parts.U.unbind(0), parts.writes.unbind(0), factors, strict=True)
-    for W, U, writes, kept in rows:
+    for W, U, writes, retention in rows:
         states.append(state)
         updates.append(torch.baddbmm(U, W, state, alpha=-1))
-        state = torch.baddbmm(state if kept is None else state * kept, writes, updates[-1])
+        state = state if retention is None else state * retention
+        state = torch.baddbmm(state, writes, updates[-1])
     return states, updates, state.transpose(-1, -2).reshape(b, h, v, k)
 
 

@@ -108,7 +108,7 @@ class Decayed(NamedTuple):
     keys: Float[Tensor, "i bh s k"]
     """exp(g_C - g_j) * k_j: decayed to the end of the chunk."""
 
-    kept: Float[Tensor, "i bh 1 g"] | None
+    retention: Float[Tensor, "i bh 1 g"] | None
     """exp(g_C), what a chunk keeps of the state; None without gates, which keep all of it."""
 
 
@@ -150,10 +150,10 @@ def halved(
     size = q.shape[-2]
     padding = (1 << (size - 1).bit_length()) - size
     q, k, total = (F.pad(z, (0, 0, 0, padding)).unsqueeze(-2) for z in (q, k, log_decay))
-    scores, kept = (q * k).sum(-1, keepdim=True), total.exp()
-    q = q * kept
+    scores, retention = (q * k).sum(-1, keepdim=True), total.exp()
+    q = q * retention
     while q.shape[2] > 1:
-        pairs = (z.unflatten(2, (-1, 2)).unbind(3) for z in (q, k, total, kept, scores))
+        pairs = (z.unflatten(2, (-1, 2)).unbind(3) for z in (q, k, total, retention, scores))
         (q, later), (earlier, k), totals, (first, second), (upper, lower) = pairs
         # PyTorch's product of single rows takes longer than their sum.
         single = later.shape[-2] == 1
@@ -165,6 +165,6 @@ def halved(
         q = torch.cat([q, later * first], -2)
         k = torch.cat([earlier * second, k], -2)
         total = totals[0] + totals[1]
-        kept = total.exp()
-    scores, q, k, kept = (z.squeeze(2) for z in (scores, q, k, kept))
-    return Decayed(scores[..., :size, :size], q[..., :size, :], k[..., :size, :], kept)
+        retention = total.exp()
+    scores, q, k, retention = (z.squeeze(2) for z in (scores, q, k, retention))
+    return Decayed(scores[..., :size, :size], q[..., :size, :], k[..., :size, :], retention)

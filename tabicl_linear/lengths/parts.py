@@ -1,11 +1,10 @@
 """A run in a folder: a file for each of its parts, so that it can be resumed and shared out."""
 
 import json
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -19,29 +18,6 @@ PARTS = "parts"
 INDEX = "dataset"
 """Column of every part that holds its index."""
 AGAIN = "repeat the command of that run, which makes it again"
-
-
-class Shard(NamedTuple):
-    """Every `number`-th part from `position` on."""
-
-    position: int
-    number: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Shard":
-        """From "i/n", i from 0 to n - 1.
-
-        Raises:
-            ConfigError: It is none.
-        """
-        numbers = re.fullmatch(r"(\d+)/(\d+)", text)
-        if numbers is None or int(numbers[1]) >= int(numbers[2]):
-            raise ConfigError(f"--shard {text}: give i/n with i from 0 to n - 1, such as 0/4.")
-        return cls(int(numbers[1]), int(numbers[2]))
-
-    def of(self, count: int) -> range:
-        """Its parts of so many."""
-        return range(self.position, count, self.number)
 
 
 def open_folder(folder: Path, settings: dict[str, Any]) -> None:

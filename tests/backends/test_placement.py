@@ -71,15 +71,6 @@ def test_a_model_without_storage_chooses_when_it_gets_some(monkeypatch):
     assert fast_dtypes(model.choice()) == BOTH
 
 
-def test_an_adopted_choice_holds_until_the_model_moves(monkeypatch):
-    put(monkeypatch, RIGHT)
-    model = recipes.build(RECIPE)
-    fast = model.choice()
-    model.place("torch").adopt(fast)
-    assert model.choice() is fast
-    assert model.bfloat16().choice() == {}
-
-
 @pytest.mark.skipif(unavailable() is not None, reason="the C++ kernels are not built")
 def test_token_wise_functions_come_with_cpp(monkeypatch):
     model = recipes.build(RECIPE)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from training.test_resume import KEEP, assert_same
+from resumed_runs import KEEP, assert_same
 
 from tabicl_linear import load_model
 from tabicl_linear.__main__ import main
@@ -43,6 +43,15 @@ def test_a_run_resumes_bit_identically_without_the_file(fit, load, exported, tmp
     whole = tmp_path / "runs" / "version_0"
     assert fit("--ckpt_path", whole / "step_0000003.ckpt", root="new", base=[]) == 0
     assert_same(load(whole / "last.ckpt"), load(tmp_path / "new" / "version_0" / "last.ckpt"))
+
+
+def test_a_weight_that_is_missing_is_named(fit, kept, tmp_path, capsys):
+    checkpoint, other = torch.load(kept, weights_only=False), tmp_path / "other.ckpt"
+    name = next(iter(checkpoint["state_dict"]))
+    del checkpoint["state_dict"][name]
+    torch.save(checkpoint, other)
+    assert fit(*from_weights(other)) == 2
+    assert f"({name.removeprefix('model.')} and 0 more are missing," in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_small_step_sizes_of_mamba_are_no_shut_layer():
 def test_names_of_checkpoints_are_text_on_the_page():
     plan = noise_plan(20)
     one = inspect_model("<b>&", make("Softmax", "causal").float(), plan)
-    text = page([one], plan, ["<i>"], "a & b")
+    text = page([one], ["<i>"], "a & b")
     assert "<b>" not in text
     assert "<i>" not in text
     assert "softmax attention keeps" in text  # why there is no drift

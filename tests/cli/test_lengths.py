@@ -72,9 +72,9 @@ def test_results_summary_and_figure(tmp_path, fs, causal, softmax, capsys):
 def test_shards_and_later_calls_add_up_to_one_run(tmp_path, causal, capsys):
     parted, whole = tmp_path / "parted", tmp_path / "whole"
     options = ["--checkpoint", causal, "--output"]
-    assert call(*options, parted, "--datasets", 3, "--shard", "1/2") == 0
+    assert call(*options, parted, "--datasets", 3, "--shard", "2/2") == 0
     assert pd.read_parquet(parted / "results.parquet")["dataset"].unique().tolist() == [1]
-    assert call(*options, parted, "--datasets", 3, "--shard", "0/2") == 0
+    assert call(*options, parted, "--datasets", 3, "--shard", "1/2") == 0
     assert call(*options, parted, "--datasets", 4) == 0
     assert call(*options, whole, "--datasets", 4) == 0
     tables = [pd.read_parquet(folder / "results.parquet") for folder in (parted, whole)]
@@ -144,7 +144,7 @@ BAD = [
     (["--lengths", "100", "50"], ["100 50", "from short to long"]),
     (["--lengths", "2", "50"], ["length 2", "3 classes"]),
     (["--lengths", "x"], ["x: give a whole number"]),
-    (["--shard", "2/2"], ["--shard 2/2", "from 0 to n - 1"]),
+    (["--shard", "0/2"], ["--shard: 0/2: give i/n with i from 1 to n"]),
     (["--oracle", "nobody"], ["--oracle nobody", "fs"]),
     (["--oracle", "softmax"], ["--oracle softmax", "no matrix state"]),
     (["--oracle"], ["--oracle softmax", "no matrix state"]),

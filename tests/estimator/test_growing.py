@@ -263,9 +263,12 @@ def test_scikit_learn_checks_that_call_it(check):
     check("TabICLLinearClassifier", TabICLLinearClassifier(model, n_estimators=2))
 
 
-def test_every_piece_is_scored_before_it_is_read():
+@pytest.mark.parametrize("class_weight", [None, {"a": 1e-300}])
+def test_every_piece_is_scored_before_it_is_read(class_weight):
+    """Probabilities of about 0 cost as much as they do in scikit-learn."""
     x, y = table(60)
-    classifier = TabICLLinearClassifier(make("DeltaNet", "causal"), n_estimators=2)
+    options = {"n_estimators": 2, "class_weight": class_weight}
+    classifier = TabICLLinearClassifier(make("DeltaNet", "causal"), **options)
     classifier.partial_fit(x[:20], y[:20], CLASSES, prequential=True)
     assert classifier.prequential_.empty
     expected = []

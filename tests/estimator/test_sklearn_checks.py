@@ -20,12 +20,12 @@ import json, sys, warnings
 from sklearn.utils.estimator_checks import check_estimator
 import tabicl_linear
 warnings.simplefilter("ignore")
-found = {}
+outcomes = {}
 for key, (name, options) in json.loads(sys.argv[1]).items():
     classifier = getattr(tabicl_linear, name)(**options)
     results = check_estimator(classifier, on_skip=None, on_fail=None)
-    found[key] = [(r["check_name"], r["status"], repr(r["exception"])) for r in results]
-print(json.dumps(found))
+    outcomes[key] = [(r["check_name"], r["status"], repr(r["exception"])) for r in results]
+print(json.dumps(outcomes))
 """
 SMALL = {"dim": 32, "depth": 2, "num_heads": 2, "hidden_dim": 32, "decoder_dim": 32}
 FEW = {"num_tanh": 8, "num_cosine": 8, "num_trees": 4}

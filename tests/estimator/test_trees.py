@@ -227,6 +227,15 @@ def test_while_rows_are_held_they_are_fitted_as_those_of_a_table(table):
         assert [view.row_seed for view in held.ensemble_.views] == [None]
 
 
+def test_what_cannot_be_encoded_is_not_held(table):
+    """A fit of all rows at once would make categories of numbers and words."""
+    x, y = table
+    held = added(TabICLLinearClassifier(), x[:60], y[:60])
+    with pytest.raises(DataError, match="Column 'a' held numbers"):
+        held.partial_fit(x[60:80].assign(a="word"), y[60:80])
+    assert held.n_samples_seen_ == 60
+
+
 @pytest.mark.parametrize("rows", [80, 180])
 def test_saving_in_between_changes_nothing(rows, table, few_rows_grow, tmp_path):
     """While rows are held, and after trees are there to stay."""

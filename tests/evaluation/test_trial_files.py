@@ -69,6 +69,16 @@ def test_a_trial_comes_back(scored):
     assert trials.read(trial(folder, 9), content) is None
 
 
+def test_an_error_of_several_lines_is_one(asked):
+    assert trials.outcome(asked.tasks()[0], error="no\n  room\n").error == "no room"
+
+
+def test_names_with_slashes_name_no_folder(tmp_path):
+    path = tmp_path / trials.file_name("new/model 1", "t/1", 0)
+    assert path.parent == tmp_path
+    assert path.name != trials.file_name("new", "model 1/t/1", 0)
+
+
 @pytest.mark.parametrize("old", ['"roc_auc": 0.', '"fold": 1', f'"model": "{MODEL}', '"digest": "'])
 def test_a_changed_character_is_noticed_and_scored_again(asked, scored, old):
     folder, content = scored
@@ -98,7 +108,7 @@ def test_a_changed_character_is_noticed_and_scored_again(asked, scored, old):
         ({"values": {"more": 1.0}}, "it has the values"),
         ({"fold": "one"}, "its fold is 'one'"),
         ({"fold": True}, "its fold is True"),
-        ({"fold": 7}, "its fold is another: 7"),
+        ({"fold": 5}, "its fold is another: 5"),
         ({"fold": 2}, "it is another trial under this name"),
         ({"model": "tiny"}, "its model is another: 'tiny'"),
         ({"identity": "sklearn 0"}, "its model is another"),

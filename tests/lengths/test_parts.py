@@ -11,7 +11,7 @@ from fuzz import budget, flipped_bits
 from tabicl_linear.errors import ConfigError, DamagedFile
 from tabicl_linear.files import partial_name
 from tabicl_linear.lengths import parts
-from tabicl_linear.lengths.parts import Shard, open_folder, read_settings
+from tabicl_linear.lengths.parts import open_folder, read_settings
 
 COLUMNS = {"dataset": "whole", "value": "whole"}
 
@@ -161,18 +161,6 @@ def test_folders_that_hold_something_else_are_left_alone(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps([1]))
     with pytest.raises(ConfigError, match="holds no run"):
         open_folder(tmp_path, {})
-
-
-@pytest.mark.parametrize("count", [1, 7, 8])
-def test_shards_share_all_parts_out(count):
-    shards = [Shard.parse(f"{i}/3") for i in range(3)]
-    assert sorted(index for shard in shards for index in shard.of(count)) == list(range(count))
-
-
-@pytest.mark.parametrize("text", ["3/3", "1/0", "-1/3", "1", "a/b", "1/3/5"])
-def test_shards_out_of_range_are_refused(text):
-    with pytest.raises(ConfigError, match=f"--shard {text}: give i/n with i from 0 to n - 1"):
-        Shard.parse(text)
 
 
 @pytest.mark.parametrize("left", [["parts"], ["parts", ".run.json.0123abcd-99-7.partial"]])

@@ -15,7 +15,7 @@ from tabicl_linear.report.benchmark_figures import BANDWIDTH, smoothed_ranks, st
 from tabicl_linear.report.comparison import compare
 from tabicl_linear.report.document import document
 from tabicl_linear.report.metric_order import METRICS
-from tabicl_linear.report.report_tables import pairwise_rows
+from tabicl_linear.report.report_tables import marks, pairwise_rows
 from tabicl_linear.report.results import read
 
 SCORES = [0.6, 0.7, 0.5, 0.8, 0.65, 0.55, 0.75]
@@ -116,6 +116,13 @@ def test_any_name_of_a_benchmark_makes_files(tmp_path):
     files = made(write(tmp_path / "x", *frames))
     assert "figures/differences-my%2Fown%20set-ece.svg" in files
     assert "](figures/differences-my%252Fown%2520set-ece.svg)" in files["report.md"]
+
+
+def test_equal_numbers_share_a_mark_and_one_alone_has_none():
+    nan = float("nan")
+    assert marks([0.4, nan, 0.5, 0.5], higher_is_better=True) == ["", "", "bold", "bold"]
+    assert marks([0.4, nan, 0.5], higher_is_better=False) == ["bold", "", "underline"]
+    assert marks([nan, 0.5], higher_is_better=True) == ["", ""]
 
 
 def test_one_model(tmp_path):

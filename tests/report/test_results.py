@@ -47,6 +47,15 @@ def test_folds_that_no_model_has_are_missing_too(tmp_path):
     assert result.missing["folds"].tolist() == ["1 of 2"]
 
 
+def test_a_fold_that_failed_in_one_metric_has_no_scores(tmp_path):
+    frame = rows("a", [0.5, 0.6])
+    failed = (frame["dataset"] == "t1") & (frame["fold"] == 0) & (frame["metric"] == "accuracy")
+    frame.loc[failed, ["value", "error"]] = ["", "out of memory"]
+    result = coverage(read([write(tmp_path / "x", frame)], {}), "small")
+    assert result.common == ("t0",)
+    assert result.missing[["folds", "reason"]].values.tolist() == [["1 of 2", "out of memory"]]
+
+
 def test_a_model_without_any_table_is_left_out_and_counted(tmp_path):
     bad = rows("b", [0.5])
     for fold in (0, 1):

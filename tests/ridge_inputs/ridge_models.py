@@ -53,7 +53,11 @@ def untrained(mixer=DeltaNet, readout=FinalState, strategy=Combined, ridge=OPTIO
 
 def noisy(*args, **changes):
     """A model all of whose parameters matter."""
-    model = untrained(*args, **changes)
+    return with_noise_(untrained(*args, **changes))
+
+
+def with_noise_(model):
+    """The model, all of whose parameters matter now."""
     with torch.no_grad():
         for parameter in model.parameters():
             noise = torch.randn_like(parameter)

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from contract.variants import AXES, EARLIER, SMALL, make, task
+from ridge_inputs.ridge_models import with_noise_
 from tolerances import CONTRACT, RMS, assert_close, relative_rms
 
 from tabicl_linear.embedding.statistics import context_statistics
@@ -40,12 +41,7 @@ def untrained(strategy=None, readout=Causal, **options):
 
 def noisy(strategy, **options):
     """A model all of whose parameters matter."""
-    model = untrained(strategy, **options)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            noise = torch.randn_like(parameter)
-            parameter.copy_(0.5 + 0.1 * noise if parameter.ndim == 1 else 0.4 * noise)
-    return model
+    return with_noise_(untrained(strategy, **options))
 
 
 def fitted(model, batch, rows=None, **options):

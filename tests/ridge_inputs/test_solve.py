@@ -210,8 +210,8 @@ def test_the_linear_form_predicts_new_rows(solver):
     for task in range(2):
         plain, labels = f[task].numpy(), r[task].numpy()
         scale = scaling(plain)
-        mean, shares, by = plain_solution(chosen(plain), labels, scale, PENALTIES[1])
-        expected = shares + (features[task].numpy() - mean) * scale @ by
+        mean, shares, weights_of_scores = plain_solution(chosen(plain), labels, scale, PENALTIES[1])
+        expected = shares + (features[task].numpy() - mean) * scale @ weights_of_scores
         assert_close(predicted[task], torch.tensor(expected), EXACT)
 
 

@@ -80,8 +80,8 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, monkeypatch, at
     assert "deltanine: no item and no arm" in capsys.readouterr().err
     (tmp_path / "file").touch()
     assert "file: File exists; name another folder" in refused("--store", str(tmp_path / "file"))
-    assert "3/3" in refused("--shard", "3/3")
-    assert "nan: give a number of minutes above 0" in refused("--max-minutes", "nan")
+    assert "0/3: give i/n with i from 1 to n" in refused("--shard", "0/3")
+    assert "nan: give a number above 0" in refused("--max-minutes", "nan")
     assert "-1: give whole numbers from 0" in refused("--seeds", "0", "-1")
     assert "no store" in refused("--measure-only")
     assert "index.csv cannot be read" in refused("--tables", str(tmp_path / "no"))

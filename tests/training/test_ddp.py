@@ -9,6 +9,7 @@ import pytest
 import torch
 from command_line import CONFIGS, UNSEEN
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from resumed_runs import assert_same
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from tabicl_linear import build_task
@@ -27,17 +28,6 @@ pytestmark = [
 CPU = ("--trainer.accelerator", "cpu")
 FORKED = (*CPU, "--trainer.devices", 2, "--trainer.strategy", "ddp_fork")
 KEPT = ("--trainer.max_steps", 3, "--checkpoint.keep_every_n_steps", 1)
-
-
-def assert_same(first, second):
-    for name, value in first["state_dict"].items():
-        assert torch.equal(value, second["state_dict"][name]), name
-    moments = (c["optimizer_states"][0]["state"] for c in (first, second))
-    for one, two in zip(*(s.values() for s in moments), strict=True):
-        for name, value in one.items():
-            assert torch.equal(value, two[name]), name
-    for key in ("global_step", "PriorDataModule", "lr_schedulers", "provenance"):
-        assert first[key] == second[key], key
 
 
 def differ(first, second):

@@ -220,6 +220,28 @@ class TestState:
         assert {n for n in named if not torch.equal(named[n], before[n])} == moved
         assert len(optimizer.state) == len(moved)
 
+    def test_a_gradient_of_zeros_only_decays(self):
+        """As that of a layer whose output nothing reads yet: no direction is made of nothing."""
+        named = parameters()
+        before = copy.deepcopy(named)
+        for parameter in named.values():
+            parameter.grad = torch.zeros_like(parameter)
+        MuonAdamW(named.items(), 0.5, weight_decay=0.5).step()
+        for name, parameter in named.items():
+            assert torch.equal(parameter, 0.75 * before[name]), name
+
+    @pytest.mark.parametrize("options", [{"lr": 0}, {"ns_steps": 1}, {"momentum": 0}])
+    def test_bounds_are_allowed(self, options):
+        named = parameters()
+        before = copy.deepcopy(named)
+        trained(named, MuonAdamW(named.items(), **options), range(1))
+        assert all(torch.equal(named[name], before[name]) == ("lr" in options) for name in named)
+
+    def test_the_first_pattern_that_matches_counts(self):
+        matrices = {"*.qkv.weight": 3, "*.mixer.q*": 1}
+        (group, _) = MuonAdamW(parameters().items(), matrices=matrices).param_groups
+        assert group["parts"] == [3]
+
 
 class TestInPyTorch:
     def test_a_closure_is_called_with_gradients_and_its_loss_returned(self):
@@ -249,9 +271,9 @@ class TestInPyTorch:
             assert all(same) if gradient > 1 else not any(same)
 
     def test_the_rates_of_both_are_apart_if_wanted(self):
-        rates = [g["lr"] for g in MuonAdamW(parameters().items(), 1.0, adamw_lr=0.5).param_groups]
-        assert rates == [1.0, 0.5]
-        assert [g["lr"] for g in MuonAdamW(parameters().items(), 2.0).param_groups] == [2.0, 2.0]
+        for given, expected in {0.5: [1.0, 0.5], 0.0: [1.0, 0.0], None: [1.0, 1.0]}.items():
+            optimizer = MuonAdamW(parameters().items(), 1.0, adamw_lr=given)
+            assert [group["lr"] for group in optimizer.param_groups] == expected
 
 
 @pytest.mark.parametrize(
@@ -262,6 +284,7 @@ class TestInPyTorch:
         ({"ns_steps": 0}, "ns_steps=0"),
         ({"matrices": {"*norm.weight": 1}}, "norm.weight of shape .8,"),
         ({"matrices": {"*qkv.weight": 5}}, "'.qkv.weight': 5"),
+        ({"matrices": {"*qkv.weight": 0}}, "'.qkv.weight': 0"),
         ({"betas": (2.0, 0.9)}, "beta"),
         ({"weight_decay": -1.0}, "weight_decay"),
     ],

@@ -1,7 +1,7 @@
 """Runs with Muon go on where they stopped."""
 
 import pytest
-from training.test_resume import KEEP, assert_same
+from resumed_runs import KEEP, assert_same
 
 MUON = ("--model.optimizer", "tabicl_linear.training.MuonAdamW")
 MUON += ("--model.optimizer.init_args.lr", "1e-3")

@@ -70,9 +70,10 @@ def _predicted(name: str, architecture: Architecture, device: torch.device, rows
 
     @torch.inference_mode()
     def logits(on: torch.device) -> torch.Tensor:
-        mine, known = deepcopy(model).place("torch").to(on), rows // 2
+        mine, num_context = deepcopy(model).place("torch").to(on), rows // 2
         x, y = batch.x.to(on), batch.y.to(on)
-        return mine.predict(mine.fit(x[:, :known], y[:, :known]), x[:, known:]).cpu()
+        state = mine.fit(x[:, :num_context], y[:, :num_context])
+        return mine.predict(state, x[:, num_context:]).cpu()
 
     return _compared(name, logits, device, TOLERANCE)
 

@@ -35,12 +35,12 @@ def standard_scores(
     row_scale: Float[Tensor, " b"],
 ) -> Float[Tensor, "b n m"]:
     """`standard_scores.standard_scores`."""
-    by = fill, lower, upper, mean, factor, row_scale
-    is_double = all(part.dtype == torch.float64 for part in by)
+    statistics = fill, lower, upper, mean, factor, row_scale
+    is_double = all(part.dtype == torch.float64 for part in statistics)
     if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or not is_double:
-        return plain.standard_scores(x, *by)
+        return plain.standard_scores(x, *statistics)
     # Named, so that copies outlive the call, which only gets their addresses.
-    x, *columns = (part.contiguous() for part in (x, *by))
+    x, *columns = (part.contiguous() for part in (x, *statistics))
     out = torch.empty_like(x)
     problem = _Scores(
         *map(pointer, (x, out, *columns)),

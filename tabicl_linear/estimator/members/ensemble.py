@@ -13,7 +13,7 @@ import torch
 
 from tabicl_linear.embedding.inputs import chunk_rows
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
-from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
+from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
 from tabicl_linear.estimator.learners.interface import ContextLearner, State
 from tabicl_linear.estimator.members import half_precision
 from tabicl_linear.estimator.members.memory import stored
@@ -40,12 +40,14 @@ class Encoded(NamedTuple):
         codes: Index of the class of each row.
         columns: What encoded them.
         classes: Class labels of the table, sorted.
+        table: The rows as they were given; None where they came in pieces and cannot be read twice.
     """
 
     matrix: Float32Array
     codes: IntArray
     columns: TablePreprocessor
     classes: npt.NDArray[Any]
+    table: Table | None = None
 
     @property
     def num_classes(self) -> int:

@@ -59,17 +59,17 @@ class TreePrior(Prior):
         self, shape: TaskShape, rng: np.random.Generator, generator: torch.Generator
     ) -> Parts:
         """Draw until every task of the batch is kept."""
-        kept: list[Parts] = []
+        rounds: list[Parts] = []
         missing = shape.batch_size
         most = min(LARGEST_SHARE * shape.num_rows, shape.num_rows - 1)
         for _ in range(MAX_ROUNDS):
             x, y, categorical = self._draw(shape, missing, rng, generator)
             largest = classes.count_classes(y, shape.num_classes).amax(1)
             index = (largest <= most).nonzero().squeeze(1)
-            kept.append((x[index], y[index], categorical[index]))
+            rounds.append((x[index], y[index], categorical[index]))
             missing -= len(index)
             if not missing:
-                x, y, categorical = (torch.cat(parts) for parts in zip(*kept, strict=True))
+                x, y, categorical = (torch.cat(parts) for parts in zip(*rounds, strict=True))
                 return x, y, categorical
         raise DataError(
             f"num_rows={shape.num_rows} with num_classes={shape.num_classes}: hardly any draw has "

@@ -9,6 +9,7 @@ from estimator.columns.test_encodings import NAN, OBJECT, fit_all, fit_column
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.numeric import MissingColumn
+from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
 
 @pytest.mark.parametrize(
@@ -117,6 +118,13 @@ def test_times_of_day_are_the_same_as_text(fraction):
     for column, same in zip(columns, fit_all(texts, "when"), strict=True):
         for cells in (times, texts):
             np.testing.assert_array_equal(column.encode(cells), same.encode(cells))
+
+
+def test_a_table_of_times_of_day_has_what_its_columns_say():
+    table = pd.DataFrame({"when": TIMES})
+    columns = TablePreprocessor().fit(table)
+    expected = [column.encode(table["when"]).astype(np.float32) for column in columns.used]
+    np.testing.assert_array_equal(columns.transform(table), np.stack(expected, axis=1))
 
 
 @pytest.mark.parametrize("text_format", ["%m/%d/%Y %I:%M:%S %p", "%Y-%m-%d %I:%M%p", "%I:%M %p"])

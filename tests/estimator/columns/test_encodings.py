@@ -253,15 +253,21 @@ def test_one_value_or_none_becomes_the_indicator(cells):
     assert column.encode(cells).tolist() == [0, 1, 0]
 
 
+def test_one_value_or_none_is_told_however_rare_none_is():
+    cells = pd.Series([3.0] * 99 + [NAN])
+    (column,) = fit_all(cells)
+    assert column.encode(cells).sum() == 1
+
+
 @pytest.mark.parametrize(
     ("share", "informative", "is_there"),
     [(0.04, True, True), (0.04, False, False), (0.05, False, True), (0.0, False, False)],
 )
 def test_missing_numbers_are_told_where_many_or_informative(share, informative, is_there):
     rng = np.random.default_rng(0)
-    labels = np.arange(1000) % 3
+    labels = 2 * (np.arange(1000) % 3)  # classes between them were announced and have no rows yet
     values = rng.normal(size=1000)
-    rows = np.flatnonzero(labels == 2) if informative else rng.permutation(1000)
+    rows = np.flatnonzero(labels == 4) if informative else rng.permutation(1000)
     values[rows[: round(share * 1000)]] = NAN
     columns = fit_all(pd.Series(values), labels=labels)
     assert [type(column) for column in columns] == [NumericColumn, MissingColumn][: 1 + is_there]

@@ -13,8 +13,8 @@ def test_the_chance_is_that_of_the_likelihood_ratio_test():
     table = np.zeros((4, 3))
     np.add.at(table, (places, classes), 1)
     expected = chi2_contingency(table, lambda_="log-likelihood", correction=False).pvalue
-    found = p_value(information(places, classes), places, classes)
-    assert found == pytest.approx(expected, rel=1e-9)
+    chance = p_value(information(places, classes), places, classes)
+    assert chance == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_constant_says_nothing():

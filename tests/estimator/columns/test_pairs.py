@@ -104,8 +104,8 @@ def test_many_columns_of_noise_are_not_compared():
     assert compared(x, labels)[1] == []
     same = rng.random(300) < 0.4
     x[same, 40] = x[same, 4]
-    (found,) = compared(x, (x[:, 4] == x[:, 40]).astype(np.int64))[1][:1]
-    assert (found.position, found.other_position, found.says) == (4, 40, "equality")
+    (pair,) = compared(x, (x[:, 4] == x[:, 40]).astype(np.int64))[1][:1]
+    assert (pair.position, pair.other_position, pair.says) == (4, 40, "equality")
 
 
 def test_values_have_to_be_shared_whole_and_several():

@@ -42,6 +42,7 @@ def test_records_say_what_became_of_each_column():
         ("void", "DroppedColumn"),
     ]
     assert [column.name for column in preprocessor.used] == ["age", "age", "town", "member"]
+    assert preprocessor.width == 5
     assert preprocessor.categorical.tolist() == [False, True, True, True]
     expected = [[0, 1, 1], [0, 0, 0], [1, 1, 2], [0, 2, 1]]
     np.testing.assert_array_equal(preprocessor.transform(FRAME)[:, 1:], expected)

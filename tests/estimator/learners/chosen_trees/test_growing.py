@@ -82,8 +82,8 @@ def test_pieces_are_the_whole(ends, whole, queries):
         assert torch.equal(one.isfinite(), finite)
         if finite.any():
             assert_close(one[finite].double(), other[finite].double(), SUMMED_TWICE)
-    found, expected = (learner().predict(each, queries[0]) for each in (pieces, whole))
-    assert_close(found, expected, SUMMED_TWICE)
+    logits, expected = (learner().predict(each, queries[0]) for each in (pieces, whole))
+    assert_close(logits, expected, SUMMED_TWICE)
 
 
 def test_fewer_rows_than_grow_trees_for_good_are_fitted_as_those_of_a_table(queries):
