@@ -13,8 +13,9 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import fminbound
 from scipy.stats import yeojohnson
-from sklearn.preprocessing import PowerTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 from tabicl_linear.estimator.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.columns.numeric import CLIP
@@ -127,20 +128,57 @@ class PowerColumns:
 
 def _fit_or_reason(values: FloatArray) -> PowerColumn | str:
     """The transform that suits a column `[rows, 1]`, or why none is usable."""
-    transform = PowerTransformer(method="yeo-johnson", standardize=False)
-    scaler = StandardScaler()
+    scaler, present = StandardScaler(), values[~np.isnan(values)]
     try:
         # Not by catching warnings, as those of all threads would be.
         with np.errstate(over="raise", divide="raise", invalid="raise"):
-            scaled = scaler.fit_transform(transform.fit_transform(values))
+            exponent = yeo_johnson_exponent(present)
+            scaled = scaler.fit_transform(yeojohnson(present, exponent)[:, None])
     except (ValueError, FloatingPointError) as error:
         return f"the power transform failed ({error})"
-    present = scaled[~np.isnan(values)]
-    if not np.isfinite(present).all():
+    if not np.isfinite(scaled).all():
         return "the power transform is not finite"
-    if present.std() < 0.5:
+    if scaled.std() < 0.5:
         return "the power transform makes the column constant"
-    return PowerColumn(*(float(a[0]) for a in (transform.lambdas_, scaler.mean_, scaler.scale_)))
+    return PowerColumn(exponent, float(scaler.mean_[0]), float(scaler.scale_[0]))
+
+
+def yeo_johnson_exponent(values: FloatArray) -> float:
+    """The exponent of most likelihood (Yeo and Johnson, 2000, equation 3.1); 1 for a constant.
+
+    What `scipy.stats.yeojohnson_normmax` searches in the same way, in a seventh of its time: it
+    takes 10 ms for any column, most of them in what checks the arguments of each step.
+    """
+    if not values.size or values.min() == values.max():
+        return 1.0
+    above, below = np.log1p(values[values >= 0]), np.log1p(-values[values < 0])
+    log_slope = above.sum() - below.sum()
+
+    def loss(exponent: float) -> float:
+        parts = _powered(above, exponent), _powered(below, 2 - exponent)
+        variance = np.concatenate([parts[0], -parts[1]]).var()
+        # What a tiny variance makes of a column is rounding.
+        if variance < np.finfo(float).tiny:
+            return np.inf
+        return float(values.size / 2 * np.log(variance) - (exponent - 1) * log_slope)
+
+    # Up to 20 times the largest value, powers and their variance are numbers.
+    largest = np.log1p(20 * np.abs(values).max())
+    most = (np.log(np.finfo(float).max) + np.log(np.finfo(float).eps)) / 2 / largest
+    least = (np.log(np.finfo(float).tiny) - np.log(np.finfo(float).eps)) / 2 / largest
+    if not above.size:
+        least, most = 2 - most, 2 - least
+    elif below.size:
+        least, most = max(2 - most, least), min(2 - least, most)
+    return float(fminbound(loss, least, most, xtol=1.48e-8))
+
+
+def _powered(logs: FloatArray, exponent: float) -> FloatArray:
+    """The transform of values whose log(1 + x) is given."""
+    if abs(exponent) < np.finfo(float).eps:
+        return logs
+    powered: FloatArray = np.expm1(exponent * logs) / exponent
+    return powered
 
 
 def in_class_order(member_logits: FloatArray, views: Sequence[View]) -> FloatArray:

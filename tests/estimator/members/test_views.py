@@ -5,9 +5,16 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy.stats import yeojohnson_normmax
 from sklearn.preprocessing import PowerTransformer
+from tolerances import SEARCHED
 
-from tabicl_linear.estimator.members.views import PowerColumns, draw_views, in_class_order
+from tabicl_linear.estimator.members.views import (
+    PowerColumns,
+    draw_views,
+    in_class_order,
+    yeo_johnson_exponent,
+)
 
 
 def draw(num_views=10, num_columns=7, num_classes=3, seed=0, chosen=None):
@@ -91,6 +98,26 @@ def test_power_columns_is_yeo_johnson_on_numeric_columns_only():
     expected = PowerTransformer().fit_transform(matrix.astype(np.float64))
     np.testing.assert_allclose(out[:, [0, 2]], expected[:, [0, 2]], atol=1e-5)
     np.testing.assert_array_equal(out[:, 1], matrix[:, 1])
+
+
+@pytest.mark.parametrize("rows", [3, 400])
+@pytest.mark.parametrize("shape", ["above", "below", "both", "one rare", "counts", "symmetric"])
+def test_the_exponent_is_the_one_that_scipy_searches(shape, rows):
+    rng = np.random.default_rng(0)
+    values = {
+        "above": rng.lognormal(size=rows),
+        "below": -rng.lognormal(size=rows),
+        "both": rng.standard_t(2, size=rows).clip(-100, 100),
+        "one rare": np.where(np.arange(rows) == 1, 100.0, -0.01),
+        "counts": rng.poisson(2, size=rows) - 0.5,
+        "symmetric": np.linspace(-1, 1, rows),
+    }[shape]
+    assert yeo_johnson_exponent(values) == pytest.approx(yeojohnson_normmax(values), abs=SEARCHED)
+
+
+@pytest.mark.parametrize("values", [np.zeros(5), np.full(5, -3.0), np.zeros(0)])
+def test_a_constant_keeps_its_values(values):
+    assert yeo_johnson_exponent(values) == 1.0
 
 
 @pytest.mark.filterwarnings("ignore:of something else")
