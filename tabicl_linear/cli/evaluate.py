@@ -1,7 +1,6 @@
 """`tabicl-linear evaluate`: models and baselines on the tables of a benchmark."""
 
 import argparse
-import os
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -41,6 +40,8 @@ def main(argv: list[str]) -> int:
 
 def _evaluate(options: argparse.Namespace) -> int:
     # These import torch and scikit-learn, which takes seconds: after the options are read.
+    from joblib import cpu_count
+
     from tabicl_linear.cli.lock import locked
     from tabicl_linear.evaluation.benchmarks import benchmark
     from tabicl_linear.evaluation.candidates import candidates
@@ -60,7 +61,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         ensemble=options.ensemble,
         shard=options.shard,
         jobs=options.jobs,
-        threads=options.threads or max(1, (os.cpu_count() or 1) // options.jobs),
+        threads=options.threads or max(1, cpu_count() // options.jobs),
         again=options.retry_failed,
     )
     evaluation, content = plan(evaluation, output)

@@ -98,7 +98,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
             or one boolean per column. Text, booleans and pandas categories are always read so.
         device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
         random_state: Seed of the ensemble.
-        n_jobs: CPU threads while fitting and predicting (-1: all); None leaves torch's setting.
+        n_jobs: CPU threads while fitting and predicting (-1: all cores that the process may use);
+            None leaves torch's setting, up to these.
         rows_per_batch: Maximum number of rows in the network at a time, over all members; longer
             tables are processed in chunks, which changes predictions only by rounding. None takes
             16,384, or less where memory is scarce. If memory runs out, an eighth is tried once.

@@ -1,6 +1,5 @@
 """What a classifier is asked to do: its arguments, checked and resolved."""
 
-import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, Literal, TypeVar
 
+import joblib
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
@@ -261,13 +261,18 @@ def resolved_device(given: str | torch.device | None) -> torch.device:
 
 @contextmanager
 def threads(n_jobs: int | None) -> Iterator[None]:
-    """Set torch's CPU threads, and restore them afterwards."""
+    """Set torch's CPU threads, and restore them afterwards.
+
+    None leaves torch's setting, up to the cores that this process may use. Torch does not know of
+    the share that a container has of them, and threads that wait for each other for a core take
+    many times as long.
+    """
+    before, cores = torch.get_num_threads(), joblib.cpu_count()
     if n_jobs is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    cores = os.cpu_count() or 1
-    torch.set_num_threads(n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs))
+        count = min(before, cores)
+    else:
+        count = n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+    torch.set_num_threads(count)
     try:
         yield
     finally:
