@@ -196,7 +196,7 @@ class RidgeFeatures(nn.Module):
         """The leaf of each tree, counted from 0 in each."""
         depth = self.options.tree_depth
         columns, _ = self.tree_questions(z.shape[-1], 1)
-        values, limits = z[..., columns], thresholds[:, None]
+        values, limits = z.index_select(-1, columns), thresholds[:, None]
         yes = torch.where(categorical[:, None, columns], values == limits, values >= limits)
         place = 2 ** torch.arange(depth, device=z.device)
         return (yes.unflatten(-1, (-1, depth)) * place).sum(-1)
