@@ -5,6 +5,7 @@ and installs everywhere, and PyTorch computes what the kernels would.
 """
 
 import os
+import platform
 import sys
 
 from setuptools import Extension, setup
@@ -16,28 +17,32 @@ PURE = os.environ.get("TABICL_LINEAR_PURE", "0")
 if PURE not in ("0", "1"):
     sys.exit(f"TABICL_LINEAR_PURE={PURE}: give 1 for a wheel without C++ kernels, 0 for one with.")
 
-KERNELS = Extension(
-    "tabicl_linear.backends.cpp._library",
-    sources=[
-        f"{SOURCES}/{name}.cpp"
-        for name in (
-            *("scan_forward", "scan_backward", "additive_forward", "additive_backward"),
-            *("tokenwise", "cells", "scores", "trees", "triangular", "logistic"),
-            *("random", "ranks"),
-        )
-    ],
-    depends=[
-        f"{SOURCES}/{name}.h"
-        for name in (
-            *("additive", "numbers", "problem", "products"),
-            *("scan", "share", "triangular", "vectors"),
-        )
-    ],
-    extra_compile_args=["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP],
-    extra_link_args=OPENMP,
-    language="c++",
-    # The package does without: tabicl_linear.backends.cpp.loader says why it is missing.
-    optional=True,
-)
 
-setup(ext_modules=[] if PURE == "1" else [KERNELS])
+def kernels(name: str, *arguments: str) -> Extension:
+    """A library of all kernels, compiled with further arguments."""
+    sources = (
+        *("scan_forward", "scan_backward", "additive_forward", "additive_backward"),
+        *("tokenwise", "cells", "scores", "trees", "triangular", "logistic", "random", "ranks"),
+    )
+    headers = (
+        *("additive", "numbers", "problem", "products"),
+        *("scan", "share", "triangular", "vectors"),
+    )
+    flags = ["-O2", "-g0", "-fno-gcse", "-std=c++17", "-Wno-psabi", *OPENMP]
+    return Extension(
+        f"tabicl_linear.backends.cpp.{name}",
+        sources=[f"{SOURCES}/{source}.cpp" for source in sources],
+        depends=[f"{SOURCES}/{header}.h" for header in headers],
+        extra_compile_args=[*flags, *arguments],
+        extra_link_args=OPENMP,
+        language="c++",
+        # The package does without: tabicl_linear.backends.cpp.loader says why it is missing.
+        optional=True,
+    )
+
+
+LIBRARIES = [kernels("_library")]
+if sys.platform == "linux" and platform.machine() == "x86_64":
+    # Vectors of AVX-512, which the loader takes where the processor has it.
+    LIBRARIES.append(kernels("_library_wide", "-DTABICL_WIDE", "-march=x86-64-v4"))
+setup(ext_modules=[] if PURE == "1" else LIBRARIES)

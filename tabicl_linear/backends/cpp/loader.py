@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from tabicl_linear.types import Tensor
 
 _LIBRARY = "tabicl_linear.backends.cpp._library"
-_VERSION = 12
+_WIDE = "tabicl_linear.backends.cpp._library_wide"
+_VERSION = 13
 """Version of functions and structures; the same in `backends/cpp/csrc/tokenwise.cpp`."""
 
 
@@ -36,8 +37,15 @@ def unavailable() -> str | None:
 
 @cache
 def library() -> ctypes.CDLL:
-    """The library; ask `unavailable` first."""
-    spec = find_spec(_LIBRARY)
+    """The library, that of wide vectors where the processor has them; ask `unavailable` first."""
+    plain = _loaded(_LIBRARY)
+    if plain.tabicl_many_registers() and find_spec(_WIDE) is not None:
+        return _loaded(_WIDE)
+    return plain
+
+
+def _loaded(name: str) -> ctypes.CDLL:
+    spec = find_spec(name)
     assert spec is not None, "not built"
     assert spec.origin is not None, "not built"
     return ctypes.CDLL(spec.origin)

@@ -222,8 +222,9 @@ INLINE void backward_stream(const Backward &f, int64_t stream) {
         std::copy_n(Z + j * keys, p.keys, f.dinitial + matrix + j * p.keys);
 }
 
-CLONED void backward_wide(const Backward &f, int64_t stream) { backward_stream<8, 2>(f, stream); }
-CLONED void backward_narrow(const Backward &f, int64_t stream) { backward_stream<4, 1>(f, stream); }
+CLONED void backward_tiled(const Backward &f, int64_t stream) {
+    backward_stream<MANY_REGISTERS ? 8 : 4, 2>(f, stream);
+}
 
 }  // namespace
 
@@ -234,8 +235,7 @@ int tabicl_additive_back(const Problem *problem, const View *outputs_grad,
                          const float *final_grad, float *dq, float *dk, float *dv, float *dbeta,
                          float *ddecay, float *dinitial) {
     const Backward f = {*problem, *outputs_grad, final_grad, dq, dk, dv, dbeta, ddecay, dinitial};
-    const auto run = many_registers() ? backward_wide : backward_narrow;
-    return !share(f.p.batch * f.p.heads, f.p.threads, [&](int64_t stream) { run(f, stream); });
+    return !share(f.p.batch * f.p.heads, f.p.threads, [&](int64_t stream) { backward_tiled(f, stream); });
 }
 
 }  // extern "C"

@@ -69,8 +69,9 @@ INLINE void forward_stream(const Forward &f, int64_t stream) {
         for (int64_t i = 0; i < p.keys; ++i) final[j * p.keys + i] = S[i * values + j];
 }
 
-CLONED void forward_wide(const Forward &f, int64_t stream) { forward_stream<8, 2>(f, stream); }
-CLONED void forward_narrow(const Forward &f, int64_t stream) { forward_stream<4, 1>(f, stream); }
+CLONED void forward_tiled(const Forward &f, int64_t stream) {
+    forward_stream<MANY_REGISTERS ? 8 : 4, 2>(f, stream);
+}
 
 }  // namespace
 
@@ -79,8 +80,7 @@ extern "C" {
 // Returns 0, or 1 if memory ran out.
 int tabicl_additive(const Problem *problem, float *outputs, float *final) {
     const Forward f = {*problem, outputs, final};
-    const auto run = many_registers() ? forward_wide : forward_narrow;
-    return !share(f.p.batch * f.p.heads, f.p.threads, [&](int64_t stream) { run(f, stream); });
+    return !share(f.p.batch * f.p.heads, f.p.threads, [&](int64_t stream) { forward_tiled(f, stream); });
 }
 
 }  // extern "C"

@@ -3,6 +3,8 @@
 // one row fits into the L1 cache. A vector of scores has one lane per key, so keys are transposed
 // when they are loaded. Inputs and outputs are float or bfloat16, sums are float.
 
+#define SIXTEEN_LANES
+
 #include "numbers.h"
 #include "share.h"
 
@@ -82,7 +84,7 @@ INLINE void mix(X *to, int64_t stride, const Square &c, const Block &b, const He
 }
 
 INLINE float largest(vec x) {
-    const quarter c = quartered(x, [](auto a, auto b) { return a > b ? a : b; });
+    const four c = quartered(x, [](auto a, auto b) { return a > b ? a : b; });
     return std::max(std::max(c[0], c[1]), std::max(c[2], c[3]));
 }
 

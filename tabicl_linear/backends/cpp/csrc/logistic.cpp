@@ -94,9 +94,9 @@ INLINE double loss_of(const Task &t, const double *map, double *p) {
 }
 
 // The factorised curvature of the loss of a task.
-template <int M, int N, int B>
+template <int M, int N>
 struct Curvature {
-    static constexpr int64_t wide = N * LANES<double, B>;
+    static constexpr int64_t wide = N * LANES<double>;
     const Task &t;
     const int64_t step, panels;                   // padded pairs of classes; panels of pairs of inputs
     Room<double> weights, products, sums, panel;  // [row][step], [panel][row][wide], [step][panel][wide]
@@ -115,8 +115,8 @@ struct Curvature {
           factor(task.size) {}
 };
 
-template <int M, int N, int B>
-INLINE void add_rows(Curvature<M, N, B> &c, const double *p, int64_t first, int64_t count) {
+template <int M, int N>
+INLINE void add_rows(Curvature<M, N> &c, const double *p, int64_t first, int64_t count) {
     const Task &t = c.t;
     for (int64_t r = 0; r < count; ++r) {
         const double *of = p + (first + r) * t.classes, *x = t.x + (first + r) * t.width;
@@ -131,24 +131,24 @@ INLINE void add_rows(Curvature<M, N, B> &c, const double *p, int64_t first, int6
                 product[q / c.wide * BLOCK * c.wide + q % c.wide] = x[a] * x[b];
     }
     for (int64_t panel = 0; panel < c.panels; ++panel) {
-        const Vec<double, B> *of = reinterpret_cast<Vec<double, B> *>(c.products.get()) + panel * BLOCK * N;
+        const Vec<double> *of = reinterpret_cast<Vec<double> *>(c.products.get()) + panel * BLOCK * N;
         for (int64_t i = 0; i < c.step; i += M) {
-            Vec<double, B> total[M][N];
+            Vec<double> total[M][N];
             double *sums = c.sums.get() + (i * c.panels + panel) * c.wide;
             ROWS(m) std::memcpy(total[m], sums + m * c.panels * c.wide, sizeof(total[m]));
-            subtract<double, M, N, B>(total, c.weights.get() + i, c.step, of, count);
+            subtract<double, M, N>(total, c.weights.get() + i, c.step, of, count);
             ROWS(m) std::memcpy(sums + m * c.panels * c.wide, total[m], sizeof(total[m]));
         }
     }
 }
 
 // Where rows have such probabilities. False if it is not positive definite.
-template <int M, int N, int B>
-INLINE bool factorise_at(Curvature<M, N, B> &c, const double *p) {
+template <int M, int N>
+INLINE bool factorise_at(Curvature<M, N> &c, const double *p) {
     const Task &t = c.t;
     std::fill_n(c.sums.get(), c.step * c.panels * c.wide, 0.0);
     for (int64_t first = 0; first < t.rows; first += BLOCK)
-        add_rows<M, N, B>(c, p, first, std::min(BLOCK, t.rows - first));
+        add_rows<M, N>(c, p, first, std::min(BLOCK, t.rows - first));
     for (int64_t k = 0; k < t.classes; ++k)
         for (int64_t l = 0; l < t.classes; ++l) {
             const double *sums = c.sums.get() + place(k, l, t.classes) * c.panels * c.wide;
@@ -159,7 +159,7 @@ INLINE bool factorise_at(Curvature<M, N, B> &c, const double *p) {
             }
         }
     for (int64_t i = 0; i < t.size; ++i) c.gram[i * t.size + i] += t.penalty[i % t.width];
-    return factorise<M, N, B>(c.gram.data(), 0.0, t.size, c.factor, c.panel.get());
+    return factorise<M, N>(c.gram.data(), 0.0, t.size, c.factor, c.panel.get());
 }
 
 // (LL')^-1 in place of a column, which has zeros up to the end of the last stripe.
@@ -186,10 +186,10 @@ INLINE void solve_column(const Stripes<double, M> &factor, double *column) {
 }
 
 // Newton's method: a smaller step after one that gains nothing. A curvature without a factor ends it.
-template <int M, int N, int B>
+template <int M, int N>
 INLINE void search(const Problem &f, int64_t task) {
     const Task t(f, task);
-    Curvature<M, N, B> curvature(t);
+    Curvature<M, N> curvature(t);
     std::vector<double> p(t.rows * t.classes), other(p.size()), best(t.map, t.map + t.size), tried(best);
     std::vector<double> slope(t.size), step(padded(t.size, M));
     double loss = loss_of(t, best.data(), p.data()), part = 1;
@@ -215,10 +215,10 @@ INLINE void search(const Problem &f, int64_t task) {
 }
 
 // The inverse of the curvature: Z'Z for Z = L^-1, whose columns begin with zeros. NaN where there is none.
-template <int M, int N, int B>
+template <int M, int N>
 INLINE void invert(const Problem &f, int64_t task) {
     const Task t(f, task);
-    Curvature<M, N, B> c(t);
+    Curvature<M, N> c(t);
     std::vector<double> p(t.rows * t.classes);
     double *out = f.out + task * t.size * t.size;
     loss_of(t, t.map, p.data());
@@ -230,16 +230,16 @@ INLINE void invert(const Problem &f, int64_t task) {
     const Room<double> memory = zeros<double>(count * rows * c.wide);
     for (int64_t i = 0; i < t.size; ++i)
         memory[i / c.wide * rows * c.wide + i * c.wide + i % c.wide] = 1;
-    Vec<double, B> *columns = reinterpret_cast<Vec<double, B> *>(memory.get());
+    Vec<double> *columns = reinterpret_cast<Vec<double> *>(memory.get());
     for (int64_t j = 0; j < count; ++j) {
-        Vec<double, B> *own = columns + j * rows * N;
+        Vec<double> *own = columns + j * rows * N;
         const int64_t first = j * c.wide;
-        solve_stripes<double, M, N, B>(c.factor, own, first / M, c.factor.count);
+        solve_stripes<double, M, N>(c.factor, own, first / M, c.factor.count);
         for (int64_t i = 0; i < std::min(first + c.wide, t.size); i += M) {
-            Vec<double, B> total[M][N] = {};
+            Vec<double> total[M][N] = {};
             const double *of = memory.get() + i / c.wide * rows * c.wide + i % c.wide;
-            subtract<double, M, N, B>(total, of + first * c.wide, c.wide, own + first * N, rows - first);
-            double found[M][N * LANES<double, B>];
+            subtract<double, M, N>(total, of + first * c.wide, c.wide, own + first * N, rows - first);
+            double found[M][N * LANES<double>];
             std::memcpy(found, total, sizeof(found));
             for (int64_t m = 0; m < std::min<int64_t>(M, t.size - i); ++m)
                 for (int64_t n = 0; n < std::min(c.wide, t.size - first); ++n)
@@ -249,13 +249,12 @@ INLINE void invert(const Problem &f, int64_t task) {
 }
 
 // The lower Cholesky factors of several small matrices [i][j], one in each lane, in place of their lower halves.
-template <int B>
-INLINE void factorise_lanes(Vec<double, B> *a, int64_t size) {
+INLINE void factorise_lanes(Vec<double> *a, int64_t size) {
     for (int64_t j = 0; j < size; ++j) {
         for (int64_t i = j; i < size; ++i)
             for (int64_t m = 0; m < j; ++m) a[i * size + j] -= a[i * size + m] * a[j * size + m];
-        Vec<double, B> root = a[j * size + j];
-        for (int64_t lane = 0; lane < LANES<double, B>; ++lane) root[lane] = std::sqrt(root[lane]);
+        Vec<double> root = a[j * size + j];
+        for (int64_t lane = 0; lane < LANES<double>; ++lane) root[lane] = std::sqrt(root[lane]);
         for (int64_t i = j + 1; i < size; ++i) a[i * size + j] /= root;
         a[j * size + j] = root;
     }
@@ -263,13 +262,12 @@ INLINE void factorise_lanes(Vec<double, B> *a, int64_t size) {
 
 // With A = x' H^-1 x over the inverse curvature and W = diag(p) - p p' the logits of a row move by
 // A (I - W A)^-1 (p - r) where it is left out. With A = LL' that is L (I - L'WL)^-1 L' (p - r). Rows are lanes.
-template <int B>
-INLINE void move(Vec<double, B> *factor, const Vec<double, B> *p, Vec<double, B> *change, int64_t classes,
-                 Vec<double, B> *room) {
-    Vec<double, B> *rest = room, *of = room + classes * classes, *moved = of + classes;
-    factorise_lanes<B>(factor, classes);
+INLINE void move(Vec<double> *factor, const Vec<double> *p, Vec<double> *change, int64_t classes,
+                 Vec<double> *room) {
+    Vec<double> *rest = room, *of = room + classes * classes, *moved = of + classes;
+    factorise_lanes(factor, classes);
     for (int64_t a = 0; a < classes; ++a) {
-        of[a] = moved[a] = Vec<double, B>{};
+        of[a] = moved[a] = Vec<double>{};
         for (int64_t m = a; m < classes; ++m) {
             of[a] += factor[m * classes + a] * p[m];
             moved[a] += factor[m * classes + a] * change[m];
@@ -277,12 +275,12 @@ INLINE void move(Vec<double, B> *factor, const Vec<double, B> *p, Vec<double, B>
     }
     for (int64_t a = 0; a < classes; ++a)
         for (int64_t b = 0; b <= a; ++b) {
-            Vec<double, B> total = of[a] * of[b] + (a == b ? 1.0 : 0.0);
+            Vec<double> total = of[a] * of[b] + (a == b ? 1.0 : 0.0);
             for (int64_t m = a; m < classes; ++m)
                 total -= factor[m * classes + a] * p[m] * factor[m * classes + b];
             rest[a * classes + b] = total;
         }
-    factorise_lanes<B>(rest, classes);
+    factorise_lanes(rest, classes);
     for (int64_t a = 0; a < classes; ++a) {
         for (int64_t m = 0; m < a; ++m) moved[a] -= rest[a * classes + m] * moved[m];
         moved[a] /= rest[a * classes + a];
@@ -292,16 +290,16 @@ INLINE void move(Vec<double, B> *factor, const Vec<double, B> *p, Vec<double, B>
         moved[a] /= rest[a * classes + a];
     }
     for (int64_t k = 0; k < classes; ++k) {
-        change[k] = Vec<double, B>{};
+        change[k] = Vec<double>{};
         for (int64_t a = 0; a <= k; ++a) change[k] += factor[k * classes + a] * moved[a];
     }
 }
 
 // Logits of each row as if it had not been among those that the map was fitted to.
-template <int M, int N, int B>
+template <int M, int N>
 INLINE void leave_out(const Problem &f, int64_t task) {
     const Task t(f, task);
-    constexpr int64_t wide = N * LANES<double, B>;
+    constexpr int64_t wide = N * LANES<double>;
     const int64_t step = padded(pairs(t.classes), M), inputs = pairs(t.width), square = t.classes * t.classes;
     const double *inverse = f.inverse + task * t.size * t.size;
     // A is linear in the products of two inputs: [pair of inputs][pair of classes].
@@ -312,9 +310,9 @@ INLINE void leave_out(const Problem &f, int64_t task) {
                 for (int64_t b = 0; b < t.width; ++b)
                     linear[place(a, b, t.width) * step + place(k, l, t.classes)] -=
                         inverse[(k * t.width + a) * t.size + l * t.width + b];
-    const Room<Vec<double, B>> own = room<Vec<double, B>>(step * N), factor = room<Vec<double, B>>(square),
-                            spare = room<Vec<double, B>>(square + 2 * t.classes),
-                            p = room<Vec<double, B>>(t.classes), change = room<Vec<double, B>>(t.classes);
+    const Room<Vec<double>> own = room<Vec<double>>(step * N), factor = room<Vec<double>>(square),
+                            spare = room<Vec<double>>(square + 2 * t.classes),
+                            p = room<Vec<double>>(t.classes), change = room<Vec<double>>(t.classes);
     std::vector<double> probabilities(wide * t.classes);
     for (int64_t first = 0; first < t.rows; first += wide) {
         const int64_t count = std::min(wide, t.rows - first);
@@ -326,24 +324,24 @@ INLINE void leave_out(const Problem &f, int64_t task) {
             predict(t, t.map, first + r, probabilities.data() + r * t.classes);
         }
         for (int64_t i = 0; i < step; i += M) {
-            Vec<double, B> total[M][N] = {};
-            subtract<double, M, N, B>(total, linear.get() + i, step,
-                                   reinterpret_cast<const Vec<double, B> *>(products.get()), inputs);
+            Vec<double> total[M][N] = {};
+            subtract<double, M, N>(total, linear.get() + i, step,
+                                   reinterpret_cast<const Vec<double> *>(products.get()), inputs);
             ROWS(m) EACH(n) own[(i + m) * N + n] = total[m][n];
         }
-        for (int64_t n = 0; n * LANES<double, B> < count; ++n) {
+        for (int64_t n = 0; n * LANES<double> < count; ++n) {
             for (int64_t k = 0; k < t.classes; ++k) {
                 for (int64_t l = 0; l <= k; ++l)
                     factor[k * t.classes + l] = own[place(k, l, t.classes) * N + n];
-                for (int64_t lane = 0; lane < LANES<double, B>; ++lane) {
-                    const int64_t row = std::min(n * LANES<double, B> + lane, count - 1);
+                for (int64_t lane = 0; lane < LANES<double>; ++lane) {
+                    const int64_t row = std::min(n * LANES<double> + lane, count - 1);
                     p[k][lane] = probabilities[row * t.classes + k];
                     change[k][lane] = p[k][lane] - t.targets[(first + row) * t.classes + k];
                 }
             }
-            move<B>(factor.get(), p.get(), change.get(), t.classes, spare.get());
-            for (int64_t lane = 0; lane < std::min(LANES<double, B>, count - n * LANES<double, B>); ++lane) {
-                const int64_t row = first + n * LANES<double, B> + lane;
+            move(factor.get(), p.get(), change.get(), t.classes, spare.get());
+            for (int64_t lane = 0; lane < std::min(LANES<double>, count - n * LANES<double>); ++lane) {
+                const int64_t row = first + n * LANES<double> + lane;
                 for (int64_t k = 0; k < t.classes; ++k)
                     f.out[(task * t.rows + row) * t.classes + k] =
                         change[k][lane] + dot(t.x + row * t.width, t.map + k * t.width, t.width);
@@ -352,16 +350,16 @@ INLINE void leave_out(const Problem &f, int64_t task) {
     }
 }
 
-#define EVERY(name, M, N, B)                                                                    \
-    CLONED void search_##name(const Problem &f, int64_t task) { search<M, N, B>(f, task); }     \
-    CLONED void invert_##name(const Problem &f, int64_t task) { invert<M, N, B>(f, task); }     \
-    CLONED void leave_out_##name(const Problem &f, int64_t task) { leave_out<M, N, B>(f, task); }
-EVERY(wide, 8, 3, 64)
-EVERY(narrow, 4, 2, 32)
+#define TASK(name)                                      \
+    CLONED void name##_task(const Problem &f, int64_t task) { \
+        name<TILE_ROWS, TILE_VECTORS>(f, task);         \
+    }
+TASK(search)
+TASK(invert)
+TASK(leave_out)
 
 template <typename Work>
-bool for_each_task(const Problem &f, int64_t threads, const Work &wide, const Work &narrow) {
-    const Work &work = many_registers() ? wide : narrow;
+bool for_each_task(const Problem &f, int64_t threads, const Work &work) {
     return share(f.tasks, threads, [&](int64_t task) { work(f, task); });
 }
 
@@ -371,15 +369,15 @@ extern "C" {
 
 // False if memory ran out.
 bool tabicl_logistic(const Problem *f, int64_t threads) {
-    return for_each_task(*f, threads, search_wide, search_narrow);
+    return for_each_task(*f, threads, search_task);
 }
 
 bool tabicl_logistic_inverse(const Problem *f, int64_t threads) {
-    return for_each_task(*f, threads, invert_wide, invert_narrow);
+    return for_each_task(*f, threads, invert_task);
 }
 
 bool tabicl_logistic_left_out(const Problem *f, int64_t threads) {
-    return for_each_task(*f, threads, leave_out_wide, leave_out_narrow);
+    return for_each_task(*f, threads, leave_out_task);
 }
 
 }  // extern "C"

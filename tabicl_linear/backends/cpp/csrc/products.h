@@ -17,7 +17,7 @@ struct Left {
 #if defined(__clang__)
 #define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-typedef int32_t order __attribute__((vector_size(sizeof(half))));
+typedef int32_t order __attribute__((vector_size(sizeof(eight))));
 #define MIX(a, b, ...) __builtin_shuffle(a, b, order{__VA_ARGS__})
 #endif
 #define ROWS(m) _Pragma("GCC unroll 8") for (int m = 0; m < M; ++m)
@@ -66,9 +66,9 @@ INLINE void transpose(float *to, int64_t to_stride, const float *from, int64_t f
                       int64_t rows, int64_t columns) {
     for (int64_t i = 0; i < rows; i += 8)
         for (int64_t j = 0; j < columns; j += 8) {
-            half x[8], y[8];
+            eight x[8], y[8];
             _Pragma("GCC unroll 8") for (int n = 0; n < 8; ++n)
-                std::memcpy(&x[n], from + (i + n) * from_stride + j, sizeof(half));
+                std::memcpy(&x[n], from + (i + n) * from_stride + j, sizeof(eight));
             // Three times, rows n and n + 4 are merged like the teeth of a zip.
 #define MERGE(from, to)                                                     \
     _Pragma("GCC unroll 8") for (int n = 0; n < 4; ++n) {                   \
@@ -80,18 +80,8 @@ INLINE void transpose(float *to, int64_t to_stride, const float *from, int64_t f
             MERGE(x, y)
 #undef MERGE
             _Pragma("GCC unroll 8") for (int n = 0; n < 8; ++n)
-                std::memcpy(to + (j + n) * to_stride + i, &y[n], sizeof(half));
+                std::memcpy(to + (j + n) * to_stride + i, &y[n], sizeof(eight));
         }
-}
-
-// Whether a tile of 8 x 2 vectors fits into registers, rather than one of 4 x 1.
-inline bool many_registers() {
-#if defined(__x86_64__) && defined(__GNUC__)
-    static const bool has = __builtin_cpu_supports("avx512f");
-    return has;
-#else
-    return false;
-#endif
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 // Cephes, evaluated in PyTorch's order (aten/src/ATen/native/cpu/avx_mathfun.h). The caller compares before
 // it uses them.
 
+#define SIXTEEN_LANES
+
 #include "vectors.h"
 
 #if defined(__x86_64__)
@@ -183,14 +185,14 @@ INLINE void sine_and_cosine(vec x, vec &sine, vec &cosine) {
 
 INLINE vec joined(const float *a, const float *b) {
     vec x;
-    std::memcpy(&x, a, sizeof(half));
-    std::memcpy(reinterpret_cast<char *>(&x) + sizeof(half), b, sizeof(half));
+    std::memcpy(&x, a, sizeof(vec) / 2);
+    std::memcpy(reinterpret_cast<char *>(&x) + sizeof(vec) / 2, b, sizeof(vec) / 2);
     return x;
 }
 
 INLINE void part(vec x, float *a, float *b) {
-    std::memcpy(a, &x, sizeof(half));
-    std::memcpy(b, reinterpret_cast<const char *>(&x) + sizeof(half), sizeof(half));
+    std::memcpy(a, &x, sizeof(vec) / 2);
+    std::memcpy(b, reinterpret_cast<const char *>(&x) + sizeof(vec) / 2, sizeof(vec) / 2);
 }
 
 // Box and Muller for two blocks: the first half of a block gives radii, the second angles.

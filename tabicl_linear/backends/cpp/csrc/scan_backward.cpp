@@ -201,34 +201,35 @@ INLINE void repeat_rule(const Backward &f, int64_t stream, int64_t end, Line *gr
     return repeat_writes<N, false, true, false>(f, stream, end, grad);
 }
 
-// Vectors in a row of the state. Seven are rounded up to eight, so that fewer variants are compiled.
+// Vectors in a row of the state: few numbers of them, so that few variants are compiled.
 int64_t row_vectors(const Problem &p) {
     const int64_t needed = (p.keys + WIDTH - 1) / WIDTH;
-    return needed <= 6 ? needed : MAX_VECTORS;
+    for (const int64_t vectors : {1, 2, 3, 4, 5, 6, 8, 10})
+        if (needed <= vectors) return vectors;
+    return MAX_VECTORS;
 }
 
-CLONED int64_t subtract_piece(const Backward &f, int64_t stream, Line *grad) {
-    switch (row_vectors(f.p)) {
-        case 1: return subtract_rule<1>(f, stream, grad);
-        case 2: return subtract_rule<2>(f, stream, grad);
-        case 3: return subtract_rule<3>(f, stream, grad);
-        case 4: return subtract_rule<4>(f, stream, grad);
-        case 5: return subtract_rule<5>(f, stream, grad);
-        case 6: return subtract_rule<6>(f, stream, grad);
-        default: return subtract_rule<MAX_VECTORS>(f, stream, grad);
+#define EACH_NUMBER_OF_VECTORS(call)      \
+    switch (row_vectors(f.p)) {           \
+        case 1: return call(1);           \
+        case 2: return call(2);           \
+        case 3: return call(3);           \
+        case 4: return call(4);           \
+        case 5: return call(5);           \
+        case 6: return call(6);           \
+        case 8: return call(8);           \
+        case 10: return call(10);         \
+        default: return call(MAX_VECTORS); \
     }
+
+CLONED int64_t subtract_piece(const Backward &f, int64_t stream, Line *grad) {
+#define SUBTRACT(N) subtract_rule<N>(f, stream, grad)
+    EACH_NUMBER_OF_VECTORS(SUBTRACT)
 }
 
 CLONED void repeat_piece(const Backward &f, int64_t stream, int64_t end, Line *grad) {
-    switch (row_vectors(f.p)) {
-        case 1: return repeat_rule<1>(f, stream, end, grad);
-        case 2: return repeat_rule<2>(f, stream, end, grad);
-        case 3: return repeat_rule<3>(f, stream, end, grad);
-        case 4: return repeat_rule<4>(f, stream, end, grad);
-        case 5: return repeat_rule<5>(f, stream, end, grad);
-        case 6: return repeat_rule<6>(f, stream, end, grad);
-        default: return repeat_rule<MAX_VECTORS>(f, stream, end, grad);
-    }
+#define REPEAT(N) repeat_rule<N>(f, stream, end, grad)
+    EACH_NUMBER_OF_VECTORS(REPEAT)
 }
 
 void backward_stream(const Backward &f, int64_t stream) {

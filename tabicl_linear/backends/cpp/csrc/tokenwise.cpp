@@ -228,7 +228,18 @@ void each_piece_alone(const Function &f, int64_t threads,
 extern "C" {
 
 // Must equal the version in backends/cpp/loader.py, which refuses a library with another one.
-int tabicl_version() { return 12; }
+int tabicl_version() { return 13; }
+
+// Whether the processor runs the library of wide vectors.
+int tabicl_many_registers() {
+#if defined(__x86_64__) && defined(__GNUC__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+#else
+    return 0;
+#endif
+}
 
 void tabicl_norm(const Norm *f, int64_t threads) { each_piece_alone(*f, threads, norm_piece); }
 

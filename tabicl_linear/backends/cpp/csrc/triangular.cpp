@@ -59,30 +59,30 @@ INLINE void fill(const Lengths &f, T *panel, int64_t wide, int64_t rows, int64_t
 }
 
 // Squared lengths of the columns of a panel from some row on.
-template <typename T, int N, int B>
-INLINE void measure(const Vec<T, B> *panel, int64_t first, int64_t rows, T *out, int64_t count) {
-    Vec<T, B> lengths[N] = {};
+template <typename T, int N>
+INLINE void measure(const Vec<T> *panel, int64_t first, int64_t rows, T *out, int64_t count) {
+    Vec<T> lengths[N] = {};
     for (int64_t p = first; p < rows; ++p)
         EACH(n) lengths[n] += panel[p * N + n] * panel[p * N + n];
-    T found[N * LANES<T, B>];
+    T found[N * LANES<T>];
     std::memcpy(found, lengths, sizeof(found));
-    std::copy_n(found, std::min(N * LANES<T, B>, count), out);
+    std::copy_n(found, std::min(N * LANES<T>, count), out);
 }
 
-template <typename T, int M, int N, int B>
+template <typename T, int M, int N>
 INLINE void solve_panel(const Lengths &f, const Stripes<T, M> &stripes, int64_t first) {
-    constexpr int64_t wide = N * LANES<T, B>;
+    constexpr int64_t wide = N * LANES<T>;
     const int64_t rows = stripes.count * M, start = f.right ? 0 : first / M;
     const Room<T> memory = room<T>(rows * wide);
     fill<T>(f, memory.get(), wide, rows, first);
-    Vec<T, B> *panel = reinterpret_cast<Vec<T, B> *>(memory.get());
-    solve_stripes<T, M, N, B>(stripes, panel, start, stripes.count);
-    measure<T, N, B>(panel, start * M, rows, static_cast<T *>(f.out) + first, f.columns - first);
+    Vec<T> *panel = reinterpret_cast<Vec<T> *>(memory.get());
+    solve_stripes<T, M, N>(stripes, panel, start, stripes.count);
+    measure<T, N>(panel, start * M, rows, static_cast<T *>(f.out) + first, f.columns - first);
 }
 
-template <typename T, int M, int N, int B, typename Solve>
+template <typename T, int M, int N, typename Solve>
 bool solve_all(const Lengths &f, int64_t threads, const Solve &solve) {
-    constexpr int64_t wide = N * LANES<T, B>;
+    constexpr int64_t wide = N * LANES<T>;
     try {
         const Stripes<T, M> stripes = stripes_of<T, M>(f);
         return share((f.columns + wide - 1) / wide, threads,
@@ -92,15 +92,12 @@ bool solve_all(const Lengths &f, int64_t threads, const Solve &solve) {
     }
 }
 
-// Tiles of 8 x 3 vectors fit into 32 registers of AVX-512, and of 4 x 2 into 16 half as wide.
-#define SOLVE(name, T, M, N, B)                                                            \
-    CLONED void name(const Lengths &f, const Stripes<T, M> &stripes, int64_t first) {      \
-        solve_panel<T, M, N, B>(f, stripes, first);                                        \
+#define SOLVE(T)                                                                                   \
+    CLONED void solve_##T(const Lengths &f, const Stripes<T, TILE_ROWS> &stripes, int64_t first) { \
+        solve_panel<T, TILE_ROWS, TILE_VECTORS>(f, stripes, first);                                \
     }
-SOLVE(wide_float, float, 8, 3, 64)
-SOLVE(wide_double, double, 8, 3, 64)
-SOLVE(narrow_float, float, 4, 2, 32)
-SOLVE(narrow_double, double, 4, 2, 32)
+SOLVE(float)
+SOLVE(double)
 
 // ---- (G + c I) X = R and the diagonal of (G + c I)^-1 ----
 
@@ -114,25 +111,25 @@ struct Systems {
 };
 
 // L^-1 R, a panel of columns after the other.
-template <int M, int N, int B>
+template <int M, int N>
 INLINE void solve_right(const Systems &f, const double *right, const Stripes<double, M> &stripes,
                         double *panels) {
-    constexpr int64_t wide = N * LANES<double, B>;
+    constexpr int64_t wide = N * LANES<double>;
     const int64_t rows = stripes.count * M;
     for (int64_t first = 0; first < f.columns; first += wide, panels += rows * wide) {
         std::fill_n(panels, rows * wide, 0.0);
         for (int64_t p = 0; p < f.size; ++p)
             std::copy_n(right + p * f.columns + first, std::min(wide, f.columns - first),
                         panels + p * wide);
-        solve_stripes<double, M, N, B>(stripes, reinterpret_cast<Vec<double, B> *>(panels), 0,
+        solve_stripes<double, M, N>(stripes, reinterpret_cast<Vec<double> *>(panels), 0,
                                     stripes.count);
     }
 }
 
 // With Z a panel of L^-1: rows of Z'Z's diagonal, and of X = L^-T (L^-1 R), those of its columns.
-template <int M, int N, int B>
+template <int M, int N>
 INLINE void solve_system(const Systems &f, int64_t system) {
-    constexpr int64_t wide = N * LANES<double, B>;
+    constexpr int64_t wide = N * LANES<double>;
     const Stripes<double, M> stripes(f.size);
     const int64_t rows = stripes.count * M, task = system % f.tasks;
     const int64_t panels = (f.columns + wide - 1) / wide;
@@ -140,23 +137,23 @@ INLINE void solve_system(const Systems &f, int64_t system) {
     double *diagonal = f.diagonals + system * f.size;
     double *solution = f.solutions + system * f.size * f.columns, *panel = memory.get();
     const double added = f.added[system / f.tasks];
-    if (!factorise<M, N, B>(f.gram + task * f.size * f.size, added, f.size, stripes, panel)) {
+    if (!factorise<M, N>(f.gram + task * f.size * f.size, added, f.size, stripes, panel)) {
         std::fill_n(diagonal, f.size, std::numeric_limits<double>::quiet_NaN());
         std::fill_n(solution, f.size * f.columns, std::numeric_limits<double>::quiet_NaN());
         return;
     }
-    solve_right<M, N, B>(f, f.right + task * f.size * f.columns, stripes, half.get());
-    Vec<double, B> *vectors = reinterpret_cast<Vec<double, B> *>(panel);
+    solve_right<M, N>(f, f.right + task * f.size * f.columns, stripes, half.get());
+    Vec<double> *vectors = reinterpret_cast<Vec<double> *>(panel);
     for (int64_t first = 0; first < f.size; first += wide) {
         const int64_t count = std::min(wide, f.size - first);
         std::fill_n(panel + first * wide, (rows - first) * wide, 0.0);
         for (int64_t c = 0; c < count; ++c) panel[(first + c) * wide + c] = 1;
-        solve_stripes<double, M, N, B>(stripes, vectors, first / M, stripes.count);
-        measure<double, N, B>(vectors, first, rows, diagonal + first, count);
+        solve_stripes<double, M, N>(stripes, vectors, first / M, stripes.count);
+        measure<double, N>(vectors, first, rows, diagonal + first, count);
         for (int64_t y = 0; y < f.columns; y += M) {
             const double *of = half.get() + y / wide * rows * wide + y % wide;
-            Vec<double, B> total[M][N] = {};
-            subtract<double, M, N, B>(total, of + first * wide, wide, vectors + first * N, rows - first);
+            Vec<double> total[M][N] = {};
+            subtract<double, M, N>(total, of + first * wide, wide, vectors + first * N, rows - first);
             double found[M][wide];
             std::memcpy(found, total, sizeof(found));
             for (int64_t c = 0; c < count; ++c)
@@ -166,10 +163,9 @@ INLINE void solve_system(const Systems &f, int64_t system) {
     }
 }
 
-#define SYSTEM(name, M, N, B)                                                                      \
-    CLONED void name(const Systems &f, int64_t system) { solve_system<M, N, B>(f, system); }
-SYSTEM(wide_system, 8, 3, 64)
-SYSTEM(narrow_system, 4, 2, 32)
+CLONED void solve_one(const Systems &f, int64_t system) {
+    solve_system<TILE_ROWS, TILE_VECTORS>(f, system);
+}
 
 }  // namespace
 
@@ -177,17 +173,13 @@ extern "C" {
 
 // False if memory ran out.
 bool tabicl_lengths(const Lengths *f, int64_t threads) {
-    if (many_registers())
-        return f->is_double ? solve_all<double, 8, 3, 64>(*f, threads, wide_double)
-                            : solve_all<float, 8, 3, 64>(*f, threads, wide_float);
-    return f->is_double ? solve_all<double, 4, 2, 32>(*f, threads, narrow_double)
-                        : solve_all<float, 4, 2, 32>(*f, threads, narrow_float);
+    return f->is_double ? solve_all<double, TILE_ROWS, TILE_VECTORS>(*f, threads, solve_double)
+                        : solve_all<float, TILE_ROWS, TILE_VECTORS>(*f, threads, solve_float);
 }
 
 // False if memory ran out.
 bool tabicl_systems(const Systems *f, int64_t threads) {
-    const auto solve = many_registers() ? wide_system : narrow_system;
-    return share(f->penalties * f->tasks, threads, [&](int64_t i) { solve(*f, i); });
+    return share(f->penalties * f->tasks, threads, [&](int64_t i) { solve_one(*f, i); });
 }
 
 }  // extern "C"

@@ -11,15 +11,14 @@
 
 namespace {
 
-// Vectors of B bytes. Those that no register holds would be computed in memory.
-template <typename T, int B>
-struct VecOf {
-    typedef T type __attribute__((vector_size(B)));
-};
-template <typename T, int B>
-using Vec = typename VecOf<T, B>::type;
-template <typename T, int B>
-constexpr int64_t LANES = B / sizeof(T);
+typedef double vec_double __attribute__((vector_size(4 * WIDTH)));
+template <typename T>
+using Vec = std::conditional_t<std::is_same_v<T, double>, vec_double, vec>;
+template <typename T>
+constexpr int64_t LANES = sizeof(vec) / sizeof(T);
+
+// Rows and vectors of a tile that fits into registers.
+constexpr int TILE_ROWS = MANY_REGISTERS ? 8 : 4, TILE_VECTORS = MANY_REGISTERS ? 3 : 2;
 
 #define ROWS(m) _Pragma("GCC unroll 8") for (int m = 0; m < M; ++m)
 
@@ -48,11 +47,11 @@ struct Stripes {
 };
 
 // total -= F' P over some rows: F has M numbers a row, `step` apart, and P is N vectors wide.
-template <typename T, int M, int N, int B>
-INLINE void subtract(Vec<T, B> (&total)[M][N], const T *factor, int64_t step, const Vec<T, B> *panel,
+template <typename T, int M, int N>
+INLINE void subtract(Vec<T> (&total)[M][N], const T *factor, int64_t step, const Vec<T> *panel,
                      int64_t rows) {
     for (int64_t p = 0; p < rows; ++p) {
-        Vec<T, B> row[N];
+        Vec<T> row[N];
         EACH(n) row[n] = panel[p * N + n];
         ROWS(m) {
             const T from = factor[p * step + m];
@@ -62,13 +61,13 @@ INLINE void subtract(Vec<T, B> (&total)[M][N], const T *factor, int64_t step, co
 }
 
 // L^-1 in place of a panel, stripe by stripe; above the first one it is zero.
-template <typename T, int M, int N, int B>
-INLINE void solve_stripes(const Stripes<T, M> &stripes, Vec<T, B> *panel, int64_t first, int64_t last) {
+template <typename T, int M, int N>
+INLINE void solve_stripes(const Stripes<T, M> &stripes, Vec<T> *panel, int64_t first, int64_t last) {
     for (int64_t s = first; s < last; ++s) {
         const T *factor = stripes.stripe(s);
-        Vec<T, B> *own = panel + s * M * N, total[M][N];
+        Vec<T> *own = panel + s * M * N, total[M][N];
         ROWS(m) EACH(n) total[m][n] = own[m * N + n];
-        subtract<T, M, N, B>(total, factor + first * M * M, M, panel + first * M * N, (s - first) * M);
+        subtract<T, M, N>(total, factor + first * M * M, M, panel + first * M * N, (s - first) * M);
         const T *corner = factor + s * M * M;
         ROWS(l) {
             const T reciprocal = corner[l * M + l];
@@ -84,11 +83,11 @@ INLINE void solve_stripes(const Stripes<T, M> &stripes, Vec<T, B> *panel, int64_
 
 // The Cholesky factor of G + c I; false if it is not positive definite. Rows of L are found a panel at a
 // time: its columns are those rows, so that solving with the rows before gives the first part of each.
-template <int M, int N, int B>
+template <int M, int N>
 INLINE bool factorise(const double *gram, double added, int64_t size, const Stripes<double, M> &stripes,
                       double *panel) {
-    constexpr int64_t wide = N * LANES<double, B>;
-    Vec<double, B> *vectors = reinterpret_cast<Vec<double, B> *>(panel);
+    constexpr int64_t wide = N * LANES<double>;
+    Vec<double> *vectors = reinterpret_cast<Vec<double> *>(panel);
     for (int64_t first = 0; first < size; first += wide) {
         const int64_t last = std::min(first / M + wide / M, stripes.count);
         for (int64_t p = 0; p < last * M; ++p)
@@ -97,12 +96,12 @@ INLINE bool factorise(const double *gram, double added, int64_t size, const Stri
                 const double entry = inside ? gram[p * size + first + c] : 0.0;
                 panel[p * wide + c] = p != first + c ? entry : inside ? entry + added : 1.0;
             }
-        solve_stripes<double, M, N, B>(stripes, vectors, 0, first / M);
+        solve_stripes<double, M, N>(stripes, vectors, 0, first / M);
         for (int64_t s = first / M; s < last; ++s) {
             const int64_t row = s * M, column = row - first;
-            Vec<double, B> *own = vectors + row * N, total[M][N];
+            Vec<double> *own = vectors + row * N, total[M][N];
             ROWS(m) EACH(n) total[m][n] = own[m * N + n];
-            subtract<double, M, N, B>(total, panel + column, wide, vectors, row);
+            subtract<double, M, N>(total, panel + column, wide, vectors, row);
             ROWS(l) {
                 // Through memory: which lane it is depends on the stripe.
                 EACH(n) own[l * N + n] = total[l][n];
@@ -123,15 +122,6 @@ INLINE bool factorise(const double *gram, double added, int64_t size, const Stri
         }
     }
     return true;
-}
-
-// Whether tiles of 8 x 3 vectors of 64 bytes fit into registers (AVX-512); else those of 4 x 2 of 32 do.
-bool many_registers() {
-#if defined(__x86_64__) && defined(__GNUC__)
-    return __builtin_cpu_supports("avx512f");
-#else
-    return false;
-#endif
 }
 
 }  // namespace

@@ -10,9 +10,13 @@
 #include <cstring>
 #include <vector>
 
-#if defined(__x86_64__) && defined(__gnu_linux__)
-// One library serves every x86-64 processor: the dynamic loader picks the clone that fits it.
-#define CLONED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), flatten))
+// Floats of a vector: as many as a register holds. What none holds GCC computes in memory, several times as
+// slowly, so that there is a library for processors with AVX-512 and one for all others (setup.py).
+#ifdef TABICL_WIDE
+#define CLONED __attribute__((flatten))
+#elif defined(__x86_64__) && defined(__gnu_linux__)
+// The dynamic loader picks the clone that fits the processor.
+#define CLONED __attribute__((target_clones("arch=x86-64-v3", "default"), flatten))
 #else
 #define CLONED
 #endif
@@ -21,35 +25,45 @@
 
 namespace {
 
+#ifdef TABICL_WIDE
+constexpr bool MANY_REGISTERS = true;  // 32 of them; others have 16
+#else
+constexpr bool MANY_REGISTERS = false;
+#endif
+#ifdef SIXTEEN_LANES  // by a source whose rows or blocks are of sixteen numbers
 constexpr int WIDTH = 16;
+#else
+constexpr int WIDTH = MANY_REGISTERS ? 16 : 8;
+#endif
 typedef float vec __attribute__((vector_size(4 * WIDTH)));
-typedef float half __attribute__((vector_size(2 * WIDTH)));
-typedef float quarter __attribute__((vector_size(WIDTH)));
+typedef float eight __attribute__((vector_size(32)));
+typedef float four __attribute__((vector_size(16)));
 
 // A vector anywhere in an array of floats. (With memcpy, the address of what is copied would be taken, and it
 // would not stay in registers.)
 typedef float loose __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 
-struct alignas(64) Line {
+struct alignas(4 * WIDTH) Line {
     vec x;
 };
 
-// Joins the halves of a vector, and then the halves of the result.
+// Joins the halves of a vector, and then the halves of the result, until four numbers are left.
 template <typename Join>
-INLINE quarter quartered(vec x, Join join) {
+INLINE four quartered(vec x, Join join) {
     union {
         vec whole;
-        half parts[2];
+        eight parts[WIDTH / 8];
     } a = {x};
+    const eight joined = WIDTH == 16 ? join(a.parts[0], a.parts[WIDTH / 8 - 1]) : a.parts[0];
     union {
-        half whole;
-        quarter parts[2];
-    } b = {join(a.parts[0], a.parts[1])};
+        eight whole;
+        four parts[2];
+    } b = {joined};
     return join(b.parts[0], b.parts[1]);
 }
 
 INLINE float sum(vec x) {
-    const quarter c = quartered(x, [](auto a, auto b) { return a + b; });
+    const four c = quartered(x, [](auto a, auto b) { return a + b; });
     return (c[0] + c[2]) + (c[1] + c[3]);
 }
 
