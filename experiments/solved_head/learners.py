@@ -313,7 +313,8 @@ class Arms:
             shares = [form.solution.predict(fixed[0][None], form.sets) for form in state.closed]
             return torch.stack([each.logits() for each in shares]).mean(0)
         z = standardise(x, state.statistics)[0].float()
-        return state.trees.logits(z, torch.cat(fixed, dim=1))[None]
+        weighted = torch.cat(fixed, dim=1).to(state.trees.fixed) @ state.trees.fixed
+        return state.trees.logits(z, weighted)[None]
 
 
 def mean_left_out(closed: Sequence[SolvedForm], rows: TaskRows) -> Honest:

@@ -93,7 +93,11 @@ class PartialPreprocessor(TablePreprocessor):
         self._parts, self._width = parts, width
 
     def fit(
-        self, table: Table, labels: npt.NDArray[np.int64] | None = None
+        self,
+        table: Table,
+        labels: npt.NDArray[np.int64] | None = None,
+        *,
+        more_will_come: bool = False,
     ) -> "PartialPreprocessor":
         """Learn the columns as the classifier does, and leave out what its parts add.
 
@@ -101,7 +105,7 @@ class PartialPreprocessor(TablePreprocessor):
             Refused: No column is left.
             DataError: The table cannot be used with all parts either.
         """
-        super().fit(table, labels)
+        super().fit(table, labels, more_will_come=more_will_come)
         self.columns = tuple(
             self._without_missing(column)
             for column in self.columns
