@@ -5,6 +5,7 @@ import ctypes
 import pytest
 
 from tabicl_linear.backends.cpp import loader
+from tabicl_linear.backends.cpp.loader import library
 
 
 class Library(ctypes.CDLL):
@@ -32,4 +33,4 @@ def test_wide_vectors_are_for_processors_that_have_them(
     libraries = {name: Library(many_registers) for name in (loader._LIBRARY, loader._WIDE)}
     monkeypatch.setattr(loader, "_loaded", libraries.__getitem__)
     monkeypatch.setattr(loader, "find_spec", lambda name: name if is_built else None)
-    assert loader.library.__wrapped__() is libraries[expected]
+    assert library.__wrapped__() is libraries[expected]
