@@ -45,4 +45,7 @@ LIBRARIES = [kernels("_library")]
 if sys.platform == "linux" and platform.machine() == "x86_64":
     # Vectors of AVX-512, which the loader takes where the processor has it.
     LIBRARIES.append(kernels("_library_wide", "-DTABICL_WIDE", "-march=x86-64-v4"))
-setup(ext_modules=[] if PURE == "1" else LIBRARIES)
+setup(
+    ext_modules=[] if PURE == "1" else LIBRARIES,
+    options={"build_ext": {"parallel": len(LIBRARIES)}},  # side by side
+)
