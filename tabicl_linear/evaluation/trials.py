@@ -1,5 +1,6 @@
 """One file for each trial: a model on a fold of a table."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -28,8 +29,10 @@ from tabicl_linear.files import write_sealed
 
 
 def file_name(model: str, dataset: str, fold: int) -> str:
-    """Of the file of a trial."""
-    return "--".join(quote(part, safe=" ") for part in (model, dataset, str(fold))) + ".json"
+    """Of the file of a trial: no two trials share one, also where names hold hyphens."""
+    parts = (quote(part, safe=" ") for part in (model, dataset, str(fold)))
+    # Single hyphens within a name stay, so that files of earlier runs keep theirs.
+    return "--".join(re.sub("^-|-(?=-|$)", "%2D", part) for part in parts) + ".json"
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,13 @@ def test_names_with_slashes_name_no_folder(tmp_path):
     assert path.name != trials.file_name("new", "model 1/t/1", 0)
 
 
+def test_no_two_trials_share_a_file():
+    names = ["a", "b", "a-b", "a--b", "a---b", "-a", "a-", "--", "-", "%2D", "a%2D-b", "b--a", "b-"]
+    files = {trials.file_name(model, table, 0) for model in names for table in names}
+    assert len(files) == len(names) ** 2
+    assert trials.file_name("a-b", "credit-g", 1) == "a-b--credit-g--1.json"
+
+
 @pytest.mark.parametrize("old", ['"roc_auc": 0.', '"fold": 1', f'"model": "{MODEL}', '"digest": "'])
 def test_a_changed_character_is_noticed_and_scored_again(asked, scored, old):
     folder, content = scored
