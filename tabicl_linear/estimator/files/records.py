@@ -109,7 +109,10 @@ class Packer:
             items = self._items(array.ravel().tolist(), where)
             about["dtype"] = "O" if array.dtype.kind == "T" else about["dtype"]
             return {_KIND: "objects", "items": items, "shape": list(array.shape), **about}
-        raise DataError(f"{where} holds {array.dtype} values, which a state file cannot store.")
+        raise DataError(
+            f"{where} holds {array.dtype} values, which a state file cannot store; use numbers of "
+            "at most 64 bits, text or dates, or keep the classifier with joblib.dump."
+        )
 
     def _frame(self, value: pd.DataFrame, where: str) -> Any:
         """Names and columns; the index is left out."""

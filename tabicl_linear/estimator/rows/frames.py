@@ -126,8 +126,8 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
 
     Integers beyond float64 become infinite and signalling NaNs of `Decimal` plain ones, which count
     as missing, lone surrogates in text become their escapes, arrays of no dimension what they hold,
-    and dates of NumPy among objects those of pandas. Of Arrow's types all but numbers become those
-    of pandas and Python.
+    dates of NumPy among objects those of pandas, and `np.longdouble` float64, as which it is read.
+    Of Arrow's types all but numbers become those of pandas and Python.
 
     Raises:
         DataError: Two columns of one name, one without a name, names of several types, or a column
@@ -138,6 +138,8 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     for place, (name, cells) in enumerate(frame.items()):
         if isinstance(cells.dtype, pd.ArrowDtype) and not _is_number(cells.dtype.pyarrow_dtype):
             replacement = _from_arrow(cells, name)
+        elif _is_long(cells.dtype):
+            replacement = pd.Series(_shortened(cells.to_numpy()), index=cells.index)
         elif cells.dtype == object and any(map(_is_odd, cells)):
             plain = [_plain(cell) for cell in cells]
             replacement = pd.Series(plain, index=cells.index, dtype=object)
@@ -165,6 +167,8 @@ def _check_names(names: pd.Index) -> None:
 
 def computable_array(array: np.ndarray) -> np.ndarray:
     """The array with cells that pandas can compute with; see `computable`."""
+    if _is_long(array.dtype):
+        return _shortened(array)
     if array.dtype.kind not in "OU" or not any(map(_is_odd, array.flat)):
         return array
     plain = np.empty(array.size, dtype=object)
@@ -187,6 +191,16 @@ def _is_number(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in numbers)
 
 
+def _is_long(dtype: Any) -> bool:
+    """Whether it holds floats of over 64 bits, for which neither Arrow nor torch has a type."""
+    return isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize > 8
+
+
+def _shortened(array: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # infinite then, as integers beyond float64 are
+        return array.astype(np.float64)
+
+
 def _is_odd(cell: object) -> bool:
     """Whether a cell is one that pandas cannot compute with; see `computable`."""
     if isinstance(cell, np.ndarray):
@@ -195,7 +209,7 @@ def _is_odd(cell: object) -> bool:
         return not cell.isascii() and _LONE_SURROGATES.search(cell) is not None
     if isinstance(cell, Decimal):
         return cell.is_snan()
-    if isinstance(cell, np.datetime64):
+    if isinstance(cell, np.datetime64 | np.longdouble):
         return True
     return isinstance(cell, int) and abs(cell) > LARGEST
 
@@ -210,6 +224,8 @@ def _plain(cell: Any) -> Any:
         return math.nan
     if isinstance(cell, np.datetime64):
         return pd.Timestamp(cell)
+    if isinstance(cell, np.longdouble):
+        return float(cell)
     if isinstance(cell, str):
         return cell.encode(errors="backslashreplace").decode()
     return math.inf if cell > 0 else -math.inf

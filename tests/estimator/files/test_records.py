@@ -38,3 +38,8 @@ def test_what_arrow_has_no_type_for_is_refused():
     frame = pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 1])})
     with pytest.raises(DataError, match=r"held\['a'\] holds Sparse.* joblib.dump"):
         Packer().pack(frame, "held")
+
+
+def test_so_are_arrays_that_torch_has_no_type_for():
+    with pytest.raises(DataError, match=r"classes holds complex128 .* at most 64 bits.* joblib"):
+        Packer().pack(np.array([1j]), "classes")

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from tabicl_linear import RandomFeatureRidge
+from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.rows.frames import computable, computable_array, from_other_library
 
@@ -212,6 +212,29 @@ class TestCellsOfObjects:
         plain = pd.DataFrame({0: days, 1: range(ROWS)})
         expected = fitted(plain).predict_proba(plain)
         np.testing.assert_array_equal(fitted(table).predict_proba(table), expected)
+
+    @pytest.mark.parametrize("form", ["frame", "array", "objects"])
+    def test_long_doubles_are_read_and_saved_as_float64(self, form, tmp_path):
+        plain = np.column_stack([np.arange(ROWS) / 7, np.arange(ROWS) % 3])
+        table = plain.astype(np.longdouble)
+        if form == "frame":
+            table = pd.DataFrame(table)
+        elif form == "objects":
+            table = pd.DataFrame([list(row) for row in table], dtype=object)
+            assert all(type(cell) is np.longdouble for cell in table[0])
+        expected = TabICLLinearClassifier(trees=True).fit(plain, LABELS)
+        # It holds its rows, which the file is to store.
+        TabICLLinearClassifier(trees=True).partial_fit(table, LABELS).save(tmp_path / "c.state")
+        loaded = TabICLLinearClassifier.load(tmp_path / "c.state")
+        np.testing.assert_array_equal(loaded.predict_proba(table), expected.predict_proba(plain))
+
+    def test_long_doubles_beyond_float64_are_infinite(self):
+        with np.errstate(over="ignore"):
+            cells = np.array([np.longdouble(1e308) * 1e10, 1])
+            largest = [float(cells[0]), 1]
+        assert computable(pd.DataFrame({"a": cells}))["a"].tolist() == largest
+        assert computable_array(cells).tolist() == largest
+        assert computable_array(cells.astype(object)).tolist() == largest
 
     def test_a_huge_label_is_not_printed_whole(self):
         with pytest.raises(DataError, match="type int, such as 1000") as refusal:
