@@ -106,8 +106,10 @@ def start(
         ConfigError: As `fit`, or something is to be decided on all rows at once.
     """
     plan.check_pieces(in_order=True)
+    announce = ", or name all that will occur, as `partial_fit(X, y, classes=...)`"
+    remedy = announce if classes is None else ""
     classes = np.unique(rows.labels if classes is None else classes)
-    _check_several(classes)
+    _check_several(classes, remedy)
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
     if isinstance(learner, OwnPreset):
         return _fit_held_rows(rows, classes, plan, learner)
@@ -187,11 +189,11 @@ def _fit_held_rows(
     return extended(fitted, later, plan) if len(later.labels) else fitted
 
 
-def _check_several(classes: npt.NDArray[Any]) -> None:
+def _check_several(classes: npt.NDArray[Any], remedy: str = "") -> None:
     if len(classes) < 2:
         raise DataError(
             f"y holds one class only ({as_objects(classes)[0]!r}): give training rows of at least "
-            "two, or name all that will occur, as `partial_fit(X, y, classes=...)`."
+            f"two{remedy}."
         )
 
 

@@ -161,7 +161,10 @@ BAD_TRAIN = {
     ),
     "target missing in a row": (frame(**ROWS, y=[0, 1, None, 1]), "missing in 1 of 4 rows"),
     "target only": (frame(y=[0, 1, 0, 1]), "no column besides the target 'y'"),
-    "one class": (frame(**ROWS, y=["a"] * 4), "one class only ('a')"),
+    "one class": (
+        frame(**ROWS, y=["a"] * 4),
+        "one class only ('a'): give training rows of at least two.",
+    ),
     "continuous target": (frame(**ROWS, y=[0.1, 1.2, 2.3, 3.4]), "Unknown label type"),
     "constant": (frame(x=[1.0] * 4, y=[0, 1, 0, 1]), "None of the 1 columns varies"),
     "other columns": (frame(**ROWS, z=[0] * 4, y=[0, 1, 0, 1]), "missing 'z'"),

@@ -151,6 +151,13 @@ def test_bad_queries_leave_no_output(folder, model, change, message, capsys, mon
     assert sorted(folder.iterdir()) == before
 
 
+def test_of_one_class_it_asks_for_another_and_not_for_a_method(folder, model, capsys):
+    pd.read_csv(folder / "train.csv").assign(y="u").to_csv(folder / "train.csv", index=False)
+    assert run(folder, model, "--stream") == 2
+    error = capsys.readouterr().err
+    assert error.endswith("one class only ('u'): give training rows of at least two.\n")
+
+
 def test_a_mismatch_is_found_before_the_fit(folder, model, monkeypatch):
     def fit(*_):
         raise AssertionError("fitted")
