@@ -179,6 +179,33 @@ def test_kernels(measure):
     assert [t["wanted"] for t in data["targets"]] == [3.0, 8.0] * 3
 
 
+def test_inputs_of_rules_have_the_type_asked_for(tmp_path, capsys):
+    small = ("--only", "linear", "--shape", "1", "8", "1", "4", "--rounds", "1", "--quick")
+    command = ["bench", "kernels", *small, "--dtype", "bfloat16", "--output", str(tmp_path)]
+    assert main(command) == 0
+    assert "### linear: 1 x 8 tokens x 1 heads x 4, bfloat16\n" in capsys.readouterr().out
+    data = json.loads((tmp_path / "kernels-bfloat16.json").read_text())
+    forward = next(e for e in data["raw"]["cases"] if e["group"] == "linear, forward")
+    moved = forward["moved_per_second"] * forward["median_seconds"]
+    assert moved == pytest.approx(4 * 8 * 4 * 2)  # queries, keys, values and outputs, two bytes
+
+
+def test_compiled_steps_are_timed_where_asked(tmp_path, monkeypatch):
+    class Prepared(Exception):
+        """What is to be timed, as compiling takes minutes."""
+
+    def measure(cases, *_):
+        raise Prepared(*cases)
+
+    monkeypatch.setattr("tabicl_linear.bench.train.measure", measure)
+    monkeypatch.chdir(ROOT)
+    command = ["bench", "train", "--quick", "--precision", "float32", "--output", str(tmp_path)]
+    with pytest.raises(Prepared) as prepared:
+        main([*command, "--compile"])
+    (compiled,) = (case for case in prepared.value.args if case.name.endswith("torch.compile"))
+    assert compiled.prepare.keywords["compile_dense"]
+
+
 @pytest.mark.slow
 def test_train(measure):
     data = measure(TRAIN)

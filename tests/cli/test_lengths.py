@@ -69,6 +69,19 @@ def test_results_summary_and_figure(tmp_path, fs, causal, softmax, capsys):
     assert len(pd.read_csv(out / "summary.csv")) == 6 * 3 + 2
 
 
+def test_statistics_come_from_the_rows_asked_for(tmp_path, causal):
+    losses = {}
+    for rows in ("longest", "first", "each"):
+        options = ["--checkpoint", causal, "--datasets", 1, "--output", tmp_path / rows]
+        assert call(*options, "--statistics", rows) == 0
+        losses[rows] = pd.read_parquet(tmp_path / rows / "results.parquet")["log_loss"].tolist()
+    # At both ends one of the others takes those of the length itself, too.
+    assert losses["first"][0] == pytest.approx(losses["each"][0], rel=1e-4)
+    assert losses["longest"][-1] == pytest.approx(losses["each"][-1], rel=1e-4)
+    assert losses["first"][-1] != pytest.approx(losses["each"][-1], rel=1e-4)
+    assert losses["longest"][0] != pytest.approx(losses["each"][0], rel=1e-4)
+
+
 def test_shards_and_later_calls_add_up_to_one_run(tmp_path, causal, capsys):
     parted, whole = tmp_path / "parted", tmp_path / "whole"
     options = ["--checkpoint", causal, "--output"]

@@ -1,5 +1,8 @@
 """`tabicl-linear oracle` from end to end, on synthetic datasets and on a table."""
 
+import json
+from dataclasses import asdict
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +11,7 @@ from tiny_model import RECIPE, save, untrained
 
 from tabicl_linear import recipe
 from tabicl_linear.__main__ import main
+from tabicl_linear.analysis import OracleOptions
 
 FEW = ["--max-epochs", "2"]
 
@@ -81,6 +85,22 @@ def test_the_authors_variant_is_another_run(tmp_path, checkpoint, capsys):
     assert call(*options, "--start", "all_rows") == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert 'oracle {"start": "training_rows"} and not {"start": "all_rows"}' in error
+
+
+def test_every_option_of_the_optimisation_is_taken(tmp_path, checkpoint):
+    chosen = {"learning_rate": 0.5, "weight_decay": 0.25, "held_out": 0.5, "batch_rows": 9}
+    chosen |= {"gradient_rows": 4, "pass_rows": 20, "max_epochs": 5, "patience": 1}
+    chosen |= {"tolerance": 10.0, "start": "all_rows", "seed": 3}
+    words = [(f"--{name.replace('_', '-')}", value) for name, value in chosen.items()]
+    options = ["--checkpoint", checkpoint, "--output", tmp_path / "out", "--datasets", 1]
+    options += ["--rows", 60, "--data-seed", 7, "--absolute-rate"]
+    assert call(*options, *(word for pair in words for word in pair)) == 0
+    settings = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert settings["oracle"] == chosen | {"absolute_rate": True}
+    assert all(settings["oracle"][name] != value for name, value in asdict(OracleOptions()).items())
+    assert settings["datasets"]["seed"] == 7
+    # No gain is one within such a tolerance, and one pass without a gain ends it.
+    assert pd.read_csv(tmp_path / "out" / "oracle.csv")["epochs"].tolist() == [1]
 
 
 @pytest.mark.parametrize(
