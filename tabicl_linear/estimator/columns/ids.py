@@ -10,6 +10,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
+from tabicl_linear.estimator.columns.information import p_value_of_rare
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, missing
 from tabicl_linear.estimator.columns.target_rates import of_other_folds, shrunk
 
@@ -27,6 +28,8 @@ FEWEST_IDS = 50
 TIMES_AS_MUCH, LEAST_GAIN = 3.0, 0.01
 """Ids explain three times as much one by one as by their order, and at least a hundredth of the
 squared error."""
+SIGNIFICANCE = 0.05
+"""Chance that any column of a table is taken for ids where none says anything (Bonferroni)."""
 MOST_COMMON = 0.5
 """Share of rows that have the most frequent number: with more it is a count or an amount, mostly 0.
 """
@@ -52,8 +55,11 @@ def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
     return Reading("categorical", note=f"{distinct[0]!r} as a name")
 
 
-def ids_among(cells: pd.Series, labels: IntArray) -> int | None:
-    """How many different numbers a column of a numeric dtype holds, if they are ids by evidence."""
+def ids_among(cells: pd.Series, labels: IntArray, tried: int = 1) -> int | None:
+    """How many different numbers a column of a numeric dtype holds, if they are ids by evidence.
+
+    `tried` is how many columns are asked about: of many, some look like ids by chance.
+    """
     if not dtypes.is_numeric_dtype(cells.dtype) or dtypes.is_bool_dtype(cells.dtype):
         return None
     values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -68,7 +74,9 @@ def ids_among(cells: pd.Series, labels: IntArray) -> int | None:
     by_order, by_name, by_nothing = _errors(values, names, labels)
     gain = by_nothing - by_name
     least = max(LEAST_GAIN * by_nothing, TIMES_AS_MUCH * (by_nothing - by_order))
-    return len(distinct) if gain > least else None
+    if gain <= least or p_value_of_rare(names, labels) * tried >= SIGNIFICANCE:
+        return None
+    return len(distinct)
 
 
 def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> tuple[float, float, float]:

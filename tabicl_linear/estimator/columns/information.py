@@ -2,7 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2
+from scipy.stats import chi2, gamma
 
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 
@@ -39,6 +39,31 @@ def p_value(gain: float, places: IntArray, classes: IntArray) -> float:
     if freedom == 0:
         return 1.0
     return float(chi2.sf(2 * len(places) * gain + freedom, freedom))
+
+
+def p_value_of_rare(places: IntArray, classes: IntArray) -> float:
+    """How likely places of few rows each tell as much if they say nothing.
+
+    Pearson's statistic has then, over all orders of the classes, a mean and a variance that are
+    known (Dawson, 1954; Lewis, Saunders and Westcott, 1984). Its distribution is taken for a gamma
+    distribution of these two; chi-squared is another one where a place has few rows.
+    """
+    (_, row), (_, column) = (np.unique(each, return_inverse=True) for each in (places, classes))
+    rows, columns, total = np.bincount(row), np.bincount(column), len(row)
+    if len(columns) < 2 or not 1 < len(rows) < total:
+        return 1.0
+    cells, counts = np.unique(row * len(columns) + column, return_counts=True)
+    expected = rows[cells // len(columns)] * columns[cells % len(columns)]
+    statistic = total * float((counts**2 / expected).sum() - 1)
+    mean = total * (len(rows) - 1) * (len(columns) - 1) / (total - 1)
+    even, uneven = 2 * total / (total - 3), total**2 / (total - 1)
+    for margin in (rows, columns):
+        size = len(margin)
+        excess = (total * (1 / margin).sum() - size**2) / (total - 2)
+        even *= (size - 1) * (total - size) / (total - 1) - excess
+        uneven *= excess
+    variance = even + uneven
+    return float(gamma.sf(statistic, mean**2 / variance, scale=variance / mean))
 
 
 def intervals(values: FloatArray | Float32Array) -> IntArray:

@@ -231,10 +231,11 @@ def _dates(frame: pd.DataFrame, columns: Sequence[UsedColumn]) -> dict[int, pd.S
 
 
 def _warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
+    numbers = [place for place, reading in enumerate(readings) if reading == PLAIN_NUMBERS]
     ids = {
-        name: count
-        for (name, cells), reading in zip(frame.items(), readings, strict=True)
-        if reading == PLAIN_NUMBERS and (count := ids_among(cells, labels))
+        frame.columns[place]: count
+        for place in numbers
+        if (count := ids_among(frame.iloc[:, place], labels, tried=len(numbers)))
     }
     if ids:
         columns = [f"{brief(name)} ({count:,} different ones)" for name, count in ids.items()]

@@ -126,6 +126,18 @@ def test_noise_and_missing_cells_change_nothing():
     assert ids_among(gaps, OF_SHOPS) == 198
 
 
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_many_columns_of_noise_are_not_taken_for_ids(share):
+    """One by one, several of the 60 are."""
+    rng = np.random.default_rng(5)
+    noise = pd.DataFrame(rng.integers(100, size=(200, 60)))
+    labels = (rng.random(200) < share).astype(np.int64)
+    assert any(ids_among(cells, labels) for _, cells in noise.items())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TablePreprocessor().fit(noise, labels)
+
+
 def test_the_warning_of_ids_names_column_numbers_and_remedy():
     frame = pd.DataFrame({"shop": SHOPS[VISITS], "n": RNG.normal(size=2000)})
     told = r"columns 'shop' \(200 different ones\) of 2,000 rows.*categorical_features=\['shop'\]"
