@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.choices import FULL, LongContext
@@ -90,7 +90,7 @@ class Fitted:
             if other is not None:
                 others = self._scores_of(other.members, other.temperature, matrix, plan)
                 logs = (1 - other.weight) * logs + other.weight * others
-        return logs + np.log(weights)
+        return _with_unseen(logs, self.counts) + np.log(weights)
 
     def _scores_of(
         self, members: FittedEnsemble, temperature: float, matrix: Float32Array, plan: Plan
@@ -113,3 +113,19 @@ class Fitted:
         if other is not None:
             other = replace(other, members=other.members.on(device))
         return replace(self, members=self.members.on(device), companion=other)
+
+
+def _with_unseen(logs: FloatArray, counts: IntArray) -> FloatArray:
+    """The scores, with a probability for each class that was announced and has no rows yet.
+
+    It is that of Krichevsky and Trofimov (1981): half a row that was not seen, of all rows and
+    half of one for each class. The models say next to nothing, or zero.
+    """
+    is_unseen = counts == 0
+    if not is_unseen.any():
+        return logs
+    share = 0.5 / (counts.sum() + len(counts) / 2)
+    mixed = np.full_like(logs, np.log(share))
+    mixed[:, ~is_unseen] = log_softmax(logs[:, ~is_unseen], axis=1)
+    mixed[:, ~is_unseen] += np.log1p(-share * is_unseen.sum())
+    return mixed
