@@ -79,12 +79,17 @@ def labels_of_file(column: pd.Series, name: str) -> npt.NDArray[Any]:
     """`checked_labels` of the target column of a file, under its name.
 
     Raises:
-        DataError: They cannot be used; the message names the column and the file.
+        DataError: Some are missing or cannot be used; the message names the column and the file.
     """
+    target, absent = f"Target column {brief(column.name)} of {name}", int(column.isna().sum())
+    if absent:
+        raise DataError(
+            f"{target} is missing in {absent} of {len(column)} rows; remove those rows."
+        )
     try:
         return checked_labels(column)
     except DataError as error:
-        raise DataError(f"Target column {brief(column.name)} of {name}: {error}") from error
+        raise DataError(f"{target}: {error}") from error
 
 
 def typed_labels(labels: pd.Series) -> pd.Series:

@@ -18,7 +18,7 @@ from tabicl_linear.estimator.notices import brief
 from tabicl_linear.estimator.rows.frames import computable
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
 from tabicl_linear.estimator.rows.labels import checked_labels, labels_of_file
-from tabicl_linear.estimator.rows.table_file import TableFile, check_present, no_rows
+from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
 
 FIRST_ROWS = 50_000
 """Columns are learnt from the first pieces that have this many rows together."""
@@ -110,7 +110,6 @@ def rows_of_file(path: Path, target: Any) -> tuple[Pieces, npt.NDArray[Any], int
     if not isinstance(target, str):
         raise DataError(f"y={target!r}: for a file, give the name of the column with the labels.")
     column = file.labels(target)
-    check_present(column, file.name)
     if len(column) == 0:
         raise no_rows(file.name)
     names = [name for name in file.columns if name != target]

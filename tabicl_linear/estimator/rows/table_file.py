@@ -231,20 +231,6 @@ def is_text(column: "pd.Series[Any]") -> bool:
     return bool(dtypes.infer_dtype(values, skipna=True) == "string")
 
 
-def check_present(labels: "pd.Series[Any]", name: str) -> None:
-    """Check that no label of a file is missing; the series has the name of the target.
-
-    Raises:
-        DataError: Some are.
-    """
-    absent = int(labels.isna().sum())
-    if absent:
-        raise DataError(
-            f"Target column {brief(labels.name)} of {name} is missing in {absent} of {len(labels)} "
-            "rows; remove those rows."
-        )
-
-
 def no_rows(name: str) -> DataError:
     """What to raise about a file with a header only."""
     return DataError(f"{name} has a header but no rows; give at least one row.")
