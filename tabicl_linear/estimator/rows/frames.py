@@ -138,7 +138,7 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     for place, (name, cells) in enumerate(frame.items()):
         if isinstance(cells.dtype, pd.ArrowDtype) and not _is_number(cells.dtype.pyarrow_dtype):
             replacement = _from_arrow(cells, name)
-        elif cells.dtype == object and any(map(_is_odd, cells)):
+        elif cells.dtype == object and any(_plain(cell) is not cell for cell in cells):
             plain = [_plain(cell) for cell in cells]
             replacement = pd.Series(plain, index=cells.index, dtype=object)
         else:
@@ -165,7 +165,7 @@ def _check_names(names: pd.Index) -> None:
 
 def computable_array(array: np.ndarray) -> np.ndarray:
     """The array with cells that pandas can compute with; see `computable`."""
-    if array.dtype.kind not in "OU" or not any(map(_is_odd, array.flat)):
+    if array.dtype.kind not in "OU" or all(_plain(cell) is cell for cell in array.flat):
         return array
     plain = np.empty(array.size, dtype=object)
     plain[:] = [_plain(cell) for cell in array.flat]
@@ -187,29 +187,17 @@ def _is_number(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in numbers)
 
 
-def _is_odd(cell: object) -> bool:
-    """Whether a cell is one that pandas cannot compute with; see `computable`."""
-    if isinstance(cell, np.ndarray):
-        return cell.ndim == 0
-    if isinstance(cell, str):
-        return not cell.isascii() and _LONE_SURROGATES.search(cell) is not None
-    if isinstance(cell, Decimal):
-        return cell.is_snan()
-    if isinstance(cell, np.datetime64):
-        return True
-    return isinstance(cell, int) and abs(cell) > LARGEST
-
-
 def _plain(cell: Any) -> Any:
-    """The cell; an odd one as `computable` says."""
-    if not _is_odd(cell):
-        return cell
+    """The cell, or what takes its place; see `computable`."""
+    if isinstance(cell, str):
+        is_plain = cell.isascii() or _LONE_SURROGATES.search(cell) is None
+        return cell if is_plain else cell.encode(errors="backslashreplace").decode()
     if isinstance(cell, np.ndarray):
-        return cell[()]
+        return cell if cell.ndim else cell[()]
     if isinstance(cell, Decimal):
-        return math.nan
+        return math.nan if cell.is_snan() else cell
     if isinstance(cell, np.datetime64):
         return pd.Timestamp(cell)
-    if isinstance(cell, str):
-        return cell.encode(errors="backslashreplace").decode()
-    return math.inf if cell > 0 else -math.inf
+    if isinstance(cell, int) and abs(cell) > LARGEST:
+        return math.inf if cell > 0 else -math.inf
+    return cell
