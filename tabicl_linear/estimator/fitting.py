@@ -24,7 +24,8 @@ from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
-from tabicl_linear.estimator.learners.interface import ContextLearner, Learners, OwnPreset
+from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.estimator.members.ensemble import Encoded, extended_ensemble, fit_ensemble
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.notices import silenced
@@ -45,7 +46,7 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     """
     classes, codes = np.unique(rows.labels, return_inverse=True)
     _check_several(classes)
-    columns = plan.new_columns(pairs=learners.compares_columns)
+    columns = plan.new_columns(pairs=learners.grow_trees)
     matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, classes, rows.table)
     learner = learners.for_table(len(classes), len(codes))
@@ -80,7 +81,7 @@ def fit_pieces(
     if second is None:
         return fit(first, plan, learners)
     others = chain([second], pieces)
-    if learners.takes_pieces:
+    if learners.grow_trees:
         fitted = start(first, plan, learners, classes)
         for rows in others:
             # As many at a time as teach the columns: trees are solved anew for each call.
@@ -109,7 +110,7 @@ def start(
     classes = np.unique(rows.labels if classes is None else classes)
     _check_several(classes)
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
-    if isinstance(learner, OwnPreset):
+    if learners.grow_trees:
         return _fit_held_rows(rows, classes, plan, learner)
     columns = plan.new_columns()
     # Without labels, so that there are no rates of classes: the first rows alone say them poorly.
@@ -154,7 +155,7 @@ def _fitted_anew(fitted: Fitted, held: Rows, rows: Rows, plan: Plan) -> Fitted:
     """
     fitted.columns.transform(rows.table)  # refuses what it cannot encode, before that is held
     every, learner = joined_rows(held, rows), fitted.members.model
-    is_last = isinstance(learner, OwnPreset) and len(every.labels) >= learner.rows_held
+    is_last = len(every.labels) >= rows_that_grow()
     with nullcontext() if is_last else silenced():
         return _fit_held_rows(every, fitted.classes, plan, learner)
 
@@ -167,9 +168,9 @@ def _fit_held_rows(
     While they are held their order is free, as they are read anew with those to come. Once there
     are enough, the first ones are fitted, and those beyond them added.
     """
-    assert isinstance(learner, OwnPreset), "no other learner holds rows"
-    first = rows.part(slice(learner.rows_held))
-    are_enough = len(first.labels) == learner.rows_held
+    most = rows_that_grow()
+    first = rows.part(slice(most))
+    are_enough = len(first.labels) == most
     codes = class_codes(first.labels, classes)
     columns = plan.new_columns(pairs=True)
     if len(np.unique(codes)) > 1:
@@ -183,7 +184,7 @@ def _fit_held_rows(
     fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
     if not are_enough:
         return replace(fitted, held=first)
-    later = rows.part(slice(learner.rows_held, None))
+    later = rows.part(slice(most, None))
     return extended(fitted, later, plan) if len(later.labels) else fitted
 
 
