@@ -53,13 +53,10 @@ REFUSED = {
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> None:
-    """Refuse callbacks that cannot work, and those that monitor a metric which nothing logs.
+    """Raise `ConfigError` for callbacks that cannot work, or monitor a metric that nothing logs.
 
     Callbacks from outside the package may log their own metrics, so with one of them no name is
     refused.
-
-    Raises:
-        ConfigError: There is one; the message names what to use instead.
     """
     for callback in callbacks:
         if type(callback) in REFUSED:

@@ -156,11 +156,7 @@ class TablePreprocessor:
         return matrix, self._with(records)
 
     def align(self, table: Table) -> Table:
-        """The table with its columns in training order, matched by name where both have names.
-
-        Raises:
-            DataError: Columns are missing or unknown; the message lists them.
-        """
+        """The table with its columns in training order, matched by name where both have names."""
         if self.names is None or not isinstance(table, pd.DataFrame):
             return table
         return in_order(table, self.names, "the training table")

@@ -103,11 +103,7 @@ class ClosedForms(Learners):
 
 
 def check_budget(options: RidgeOptions, *, num_columns: int, num_rows: int) -> None:
-    """Refuse features for which even the least that a fit holds at a time is more than is free.
-
-    Raises:
-        ConfigError: There are too many.
-    """
+    """Raise `ConfigError` if even the least that a fit holds at a time is more than is free."""
     leaves = options.num_trees * 2**options.tree_depth
     num_projections = options.num_tanh + options.num_cosine
     num_features = num_projections + leaves

@@ -192,11 +192,7 @@ def _csv_fault(error: Exception) -> str:
 
 
 def check_readable(path: Path) -> None:
-    """Check that there is a file of a known kind.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Raise `DataError` if there is no file of a known kind."""
     if path == STANDARD_INPUT:
         return
     if path.is_dir():
