@@ -18,7 +18,7 @@ from tabicl_linear.estimator.notices import brief
 from tabicl_linear.estimator.rows.frames import computable
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
 from tabicl_linear.estimator.rows.labels import checked_labels, labels_of_file
-from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
+from tabicl_linear.estimator.rows.table_file import TableFile
 
 FIRST_ROWS = 50_000
 """Columns are learnt from the first pieces that have this many rows together."""
@@ -110,8 +110,7 @@ def rows_of_file(path: Path, target: Any) -> tuple[Pieces, npt.NDArray[Any], int
     if not isinstance(target, str):
         raise DataError(f"y={target!r}: for a file, give the name of the column with the labels.")
     column = file.labels(target)
-    if len(column) == 0:
-        raise no_rows(file.name)
+    file.check_rows(len(column))
     names = [name for name in file.columns if name != target]
     if not names:
         raise DataError(f"{path} has no column besides the target {brief(target)}; add some.")
