@@ -58,14 +58,13 @@ def from_other_library(values: Any) -> Any:
     except Exception as error:
         # Arrow's own types hold everything, and are read column by column.
         if kind.__name__ == "DataFrame":
-            options = {"use_pyarrow_extension_array": True}
-            parts = {
-                part.name: _converted(part, f"Column {brief(part.name)}", options)
-                for part in values
-            }
+            parts = {}
+            for part in values:
+                name = f"Column {brief(part.name)}"
+                parts[part.name] = _converted(part, name, use_pyarrow_extension_array=True)
             return computable(pd.DataFrame(parts))
         if kind.__name__ in ("Table", "RecordBatch"):
-            return computable(_converted(values, what, {"types_mapper": pd.ArrowDtype}))
+            return computable(_converted(values, what, types_mapper=pd.ArrowDtype))
         raise _unreadable(what, error) from error
 
 
@@ -107,7 +106,7 @@ def _in_text_order(cells: pd.Series) -> pd.Series:
     return cells.cat.set_categories(categories)
 
 
-def _converted(values: Any, what: str, options: dict[str, Any]) -> Any:
+def _converted(values: Any, what: str, **options: Any) -> Any:
     try:
         return values.to_pandas(**options)
     except Exception as error:
@@ -183,8 +182,8 @@ def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    numbers = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
-    return any(is_kind(kind) for is_kind in numbers)
+    # The question of pandas fails for types that it does not know.
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def _plain(cell: Any) -> Any:
