@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator import held_out
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
-from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
 from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
@@ -243,11 +243,10 @@ def _fit_members(
         )
     plan = plan.suited(learner, *rows.matrix.shape).drawn()
     with threads(plan.n_jobs):
-        evidence = Evidence(rows, plan)
-        long_context = evidence.long_context(learner)
+        long_context = held_out.long_context(learner, rows, plan)
         if long_context.num_blocks > 1:
             learner = ContextBlocks(learner, long_context.num_blocks)
-        temperature = evidence.temperature(learner)
+        temperature = held_out.temperature(learner, rows, plan)
         members = fit_ensemble(learner, rows, plan, in_order=in_order, spill=spill)
         passes = None
         if plan.refine:
