@@ -114,7 +114,7 @@ def start(
         return _fit_held_rows(rows, classes, plan, learner)
     columns = plan.new_columns()
     # Without labels, so that there are no rates of classes: the first rows alone say them poorly.
-    matrix = columns.fit(rows.table).transform(rows.table)
+    matrix = columns.fit_transform(rows.table)
     encoded = Encoded(matrix, class_codes(rows.labels, classes), columns, classes)
     return _fit_members(encoded, plan, learner, in_order=True)
 
@@ -173,13 +173,10 @@ def _fit_held_rows(
     are_enough = len(first.labels) == most
     codes = class_codes(first.labels, classes)
     columns = plan.new_columns(pairs=True)
-    if len(np.unique(codes)) > 1:
-        matrix = columns.fit_transform(first.table, codes, more_will_come=not are_enough)
-        if are_enough:
-            columns = columns.counting(first.table, codes)
-    else:
-        columns.fit(first.table, more_will_come=not are_enough)
-        matrix = columns.transform(first.table)
+    labels = codes if len(np.unique(codes)) > 1 else None  # a single class has no rates
+    matrix = columns.fit_transform(first.table, labels, more_will_come=not are_enough)
+    if are_enough:
+        columns = columns.counting(first.table, codes)
     encoded = Encoded(matrix, codes, columns, classes)
     fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
     if not are_enough:

@@ -65,12 +65,8 @@ class ClosedForm(nn.Module):
         """Solve the regressions on labelled rows; see `ContextLearner.fit`.
 
         Nothing is spilled: memory does not grow with the rows.
-
-        Raises:
-            UnsupportedReadout: A state is given.
         """
-        if state is not None:
-            refuse_more_rows(self)
+        assert state is None, "rows for regressions to which none can be added"
         statistics = context_statistics(
             x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk
         )
