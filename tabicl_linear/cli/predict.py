@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str]) -> int:
-    """Classify the rows of a file, and say what was read and written; return the exit code.
-
-    Raises:
-        CheckpointError: The model cannot be loaded.
-        ConfigError: Options are invalid.
-        DataError: A table cannot be read, used or written.
-    """
+    """Classify the rows of a file, and say what was read and written; return the exit code."""
     options = _parser().parse_args(argv)
     predict = _on_cluster if options.dask else _in_pieces if options.stream else _at_once
     with warnings_as_lines("predict"), handled(exit_by, signal.SIGTERM):

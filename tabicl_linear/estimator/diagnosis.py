@@ -26,14 +26,10 @@ KEY = ["member", "digit", "layer", "head", "measure"]
 def diagnosis(
     ensemble: FittedEnsemble, rows: Encoded, *, row_orders: int, progress: bool
 ) -> pd.DataFrame:
-    """Look into every member; see `TabICLLinearClassifier.diagnose` for the table.
+    """Look into every member; see `TabICLLinearClassifier.diagnose` for the table and for errors.
 
     The members, of a model, are on the device to compute on and do not change; `rows` are read
     again.
-
-    Raises:
-        DataError: There are fewer than ten rows.
-        ConfigError: There are fewer than two orders, or the members have read the rows in blocks.
     """
     if isinstance(ensemble.model, ContextBlocks):
         raise ConfigError(

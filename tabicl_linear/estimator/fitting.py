@@ -65,11 +65,8 @@ def fit_pieces(
 ) -> Fitted:
     """Fit on rows that come in pieces, of which a few are in memory at a time.
 
-    `classes` are all class labels, where they are known beforehand.
-
-    Raises:
-        DataError: As `fit`, or there is no piece.
-        ConfigError: As `fit`, or something is to be decided on all rows at once.
+    `classes` are all class labels, where they are known beforehand. Raises as `fit` and `start`
+    do, and `DataError` if there is no piece.
     """
     first = first_rows(pieces)
     if learners.is_causal:
@@ -103,8 +100,7 @@ def start(
     `classes` are all class labels that will ever occur; those of these rows if left out.
 
     Raises:
-        DataError: As `fit`.
-        ConfigError: As `fit`, or something is to be decided on all rows at once.
+        DataError, ConfigError: As `fit`, or something is to be decided on all rows at once.
     """
     plan.check_pieces(in_order=True)
     classes = np.unique(rows.labels if classes is None else classes)

@@ -177,11 +177,7 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
 
 
 def checked_count(arguments: Mapping[str, Any], name: str) -> int | None:
-    """An argument that is a positive integer, or None.
-
-    Raises:
-        ConfigError: It is neither.
-    """
+    """An argument that is a positive integer, or None; raises `ConfigError` for another."""
     value = arguments[name]
     if value is None:
         return None

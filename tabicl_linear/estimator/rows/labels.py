@@ -115,11 +115,7 @@ def typed_labels(labels: pd.Series) -> pd.Series:
 
 
 def class_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
-    """The index of each label among the classes.
-
-    Raises:
-        DataError: A label is not one of them.
-    """
+    """The index of each label among the classes; raises `DataError` if it is none of them."""
     codes = _index(classes).get_indexer(_index(labels)).astype(np.int64)
     if (codes < 0).any():
         raise DataError(

@@ -73,11 +73,7 @@ def first_rows(pieces: Pieces) -> Rows:
 
 
 def joined_rows(first: Rows, others: Rows) -> Rows:
-    """Rows and then others, in the form of the first: a frame, or an array.
-
-    Raises:
-        DataError: They cannot be joined; see `joined`.
-    """
+    """Rows and then others, `joined` in the form of the first: a frame, or an array."""
     table = others.table
     if isinstance(first.table, pd.DataFrame) and not isinstance(table, pd.DataFrame):
         table = pd.DataFrame(table, columns=first.table.columns)

@@ -222,11 +222,7 @@ class ChosenTreesLearners(Learners):
     grow_trees = True
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
-        """The learner for so many classes and rows; trees where rows will be added.
-
-        Raises:
-            ConfigError: There is no room for as many features.
-        """
+        """The learner for so many classes and rows; trees where rows will be added."""
         if self.others is not None and num_rows < FEWEST_ROWS and not grows:
             return self.others().for_table(num_classes, num_rows)
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
