@@ -156,16 +156,9 @@ def _joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         arrays = [_with_decimals(array) for array in arrays]
     kinds = {"number" if array.dtype.kind in "biuf" else array.dtype.kind for array in arrays}
     if len(kinds) > 1:
-        # NumPy would make text of numbers, and refuses dates beside them.
-        arrays = [_as_objects(array) for array in arrays]
+        # NumPy would make text of numbers and refuse dates beside them, or make integers of those.
+        arrays = [pd.DataFrame(array).astype(object).to_numpy() for array in arrays]
     return np.concatenate(arrays)
-
-
-def _as_objects(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array with objects; dates are those of pandas, as NumPy makes integers of nanoseconds."""
-    if array.dtype.kind != "M":
-        return array.astype(object)
-    return pd.Series(array.ravel()).astype(object).to_numpy().reshape(array.shape)
 
 
 def _with_decimals(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
