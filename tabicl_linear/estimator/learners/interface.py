@@ -86,8 +86,8 @@ class Learners(ABC):
     """Makes the learner of a table."""
 
     grow_trees = False
-    """Whether they do: trees gain by columns that compare others (`columns/pairs.py`), hold the
-    first rows where others will be added, and grow with a long table, to be finished then."""
+    """Whether trees are chosen on the table. They gain by columns that compare others
+    (`columns/pairs.py`); a table in pieces grows them by its first rows, held till then."""
 
     @property
     def is_causal(self) -> bool:
