@@ -166,9 +166,8 @@ def computable_array(array: np.ndarray) -> np.ndarray:
     """The array with cells that pandas can compute with; see `computable`."""
     if array.dtype.kind not in "OU" or all(_plain(cell) is cell for cell in array.flat):
         return array
-    plain = np.empty(array.size, dtype=object)
-    plain[:] = [_plain(cell) for cell in array.flat]
-    return plain.reshape(array.shape)
+    plain: np.ndarray = np.frompyfunc(_plain, 1, 1)(array)
+    return plain
 
 
 def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
