@@ -134,9 +134,7 @@ def as_objects(labels: npt.NDArray[Any]) -> list[Any]:
 def _as_given(y: Any) -> Any:
     """Labels of their own types: NumPy makes text of NaN in a list, floats of nullable integers."""
     if isinstance(y, list | tuple) and len({type(label) for label in y}) > 1:
-        labels = np.empty(len(y), dtype=object)
-        labels[:] = y
-        return labels
+        return pd.Series(list(y), dtype=object).to_numpy()
     dtype = getattr(y, "dtype", None)
     if isinstance(dtype, ExtensionDtype) and not pd.isna(y).any():
         if is_bool_dtype(dtype):
