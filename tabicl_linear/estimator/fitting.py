@@ -134,26 +134,19 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
         score = _score(fitted.probabilities(rows.table, plan), codes, fitted.num_rows)
         scores = pd.concat([scores, score], ignore_index=True)
     if fitted.held is not None:
-        return replace(_fitted_anew(fitted, fitted.held, rows, plan), prequential=scores)
+        fitted.columns.transform(rows.table)  # refuses what it cannot encode, before that is held
+        every = joined_rows(fitted.held, rows)
+        # The first fit warns of the columns, and so does the last one, by which they stay.
+        is_last = len(every.labels) >= rows_that_grow()
+        with nullcontext() if is_last else silenced():
+            anew = _fit_held_rows(every, fitted.classes, plan, fitted.members.model)
+        return replace(anew, prequential=scores)
     matrix, columns = fitted.columns.read(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, fitted.classes)
     with threads(plan.n_jobs):
         members = extended_ensemble(fitted.members, encoded, plan)
     counts = fitted.counts + np.bincount(codes, minlength=len(fitted.classes))
     return replace(fitted, columns=columns, members=members, counts=counts, prequential=scores)
-
-
-def _fitted_anew(fitted: Fitted, held: Rows, rows: Rows, plan: Plan) -> Fitted:
-    """A fit on the rows held and others after them.
-
-    The first such fit has warned of the columns, and the last one does so again, as they stay as
-    it learns them.
-    """
-    fitted.columns.transform(rows.table)  # refuses what it cannot encode, before that is held
-    every, learner = joined_rows(held, rows), fitted.members.model
-    is_last = len(every.labels) >= rows_that_grow()
-    with nullcontext() if is_last else silenced():
-        return _fit_held_rows(every, fitted.classes, plan, learner)
 
 
 def _fit_held_rows(
