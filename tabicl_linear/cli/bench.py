@@ -138,11 +138,7 @@ def _add_configs(parser: OneLineArgumentParser) -> None:
 
 
 def save(report: "Report", folder: Path) -> list[Path]:
-    """Write NAME.json, NAME.md and any NAME.png, each whole or not at all; return their paths.
-
-    Raises:
-        ConfigError: The folder cannot be written.
-    """
+    """Write NAME.json, NAME.md and any NAME.png, each whole or not at all; return their paths."""
     writers: dict[str, Callable[[Path], object]] = {
         "json": partial(Path.write_text, data=report.json()),
         "md": partial(Path.write_text, data=report.markdown()),

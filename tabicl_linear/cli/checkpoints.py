@@ -60,11 +60,7 @@ def named(paths: Sequence[Path], names: Sequence[str] | None = None) -> dict[str
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of a file.
-
-    Raises:
-        CheckpointError: It cannot be read.
-    """
+    """SHA-256 of a file; raises `CheckpointError` if it cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -72,12 +68,7 @@ def checksum(path: Path) -> str:
 
 
 def loaded(paths: Mapping[str, Path], arguments: argparse.Namespace) -> "dict[str, InContextModel]":
-    """The models of checkpoints where the options of `add_placement` want them.
-
-    Raises:
-        CheckpointError: One cannot be loaded.
-        ConfigError: There is no such device.
-    """
+    """The models of checkpoints where the options of `add_placement` want them."""
     import torch
 
     from tabicl_linear.checkpoint import load_model

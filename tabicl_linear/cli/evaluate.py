@@ -20,16 +20,7 @@ _say = partial(say, verb="evaluate")
 
 
 def main(argv: list[str]) -> int:
-    """Run the trials that the output folder lacks.
-
-    Returns:
-        The exit code: 0 if all trials have scores, 1 if any failed.
-
-    Raises:
-        ConfigError: Options that do not fit, or a folder in use or of another protocol.
-        CheckpointError: A model that cannot be loaded.
-        DataError: A benchmark that cannot be read, or a table of a folder that cannot be used.
-    """
+    """Run the trials that the output folder lacks; return the exit code, 1 if any failed."""
     options = _parser().parse_args(argv)
     try:
         return _evaluate(options)

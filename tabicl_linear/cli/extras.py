@@ -16,11 +16,7 @@ EXTRAS = {
 
 
 def require(extra: str, verb: str) -> None:
-    """Check that the packages of an extra (see `EXTRAS`) are installed; imports none of them.
-
-    Raises:
-        ConfigError: Some are missing; the message says which verb needs them, and what to install.
-    """
+    """Raise `ConfigError` if packages of an extra that a verb needs are missing; import none."""
     missing = [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(

@@ -16,14 +16,7 @@ NAMES = (
 
 
 def main(argv: list[str]) -> int:
-    """Look at checkpoints; return the exit code.
-
-    Raises:
-        CheckpointError: A checkpoint that cannot be loaded.
-        ConfigError: Options that do not fit.
-        DataError: A table or lengths that cannot be used, or an analysis, asked for by name, that a
-            model has nothing for.
-    """
+    """Look at checkpoints; return the exit code."""
     options = _parser().parse_args(argv)
     _check(options)
     from tabicl_linear.cli.inspect import run  # torch takes seconds to import

@@ -56,11 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Fill in the defaults of the data; refuse options of the other kind.
-
-    Raises:
-        ConfigError: There is one, which would change nothing.
-    """
+    """Fill in the defaults of the data; refuse options of the other kind, which change nothing."""
     foreign, remedy = OF_SYNTHETIC, "it is for synthetic datasets; leave it out beside --table"
     if arguments.table is None:
         foreign, remedy = OF_TABLE, "it is for a table; give --table, or leave it out"

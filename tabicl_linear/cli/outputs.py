@@ -11,11 +11,7 @@ from tabicl_linear.errors import ConfigError
 
 
 def check_folder(folder: Path) -> None:
-    """Check that files can be written to a folder, without making it.
-
-    Raises:
-        ConfigError: They cannot.
-    """
+    """Raise `ConfigError` if no files can be written to a folder, which need not be there."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         why = "no right to write" if there.is_dir() else f"{there} is not a folder"

@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str]) -> int:
-    """Classify the rows of a file, and say what was read and written; return the exit code.
-
-    Raises:
-        CheckpointError: The model cannot be loaded.
-        ConfigError: Options are invalid.
-        DataError: A table cannot be read, used or written.
-    """
+    """Classify the rows of a file, and say what was read and written; return the exit code."""
     options = _parser().parse_args(argv)
     predict = _on_cluster if options.dask else _in_pieces if options.stream else _at_once
     with warnings_as_lines("predict"), handled(exit_by, signal.SIGTERM):
@@ -42,15 +36,13 @@ def _at_once(options: argparse.Namespace) -> str:
     from tabicl_linear.cli.predict_tables import read_tables, with_predictions
     from tabicl_linear.cli.table_output import check_writable, write_table
     from tabicl_linear.estimator.notices import shown
-    from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, TableFile, check_readable
+    from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, TableFile
     from tabicl_linear.estimator.rows.text_cells import TextFormat
 
     paths = options.train, options.test
     if options.train == options.test == STANDARD_INPUT:
         raise ConfigError("TRAIN and TEST are both standard input; give a file for one of them.")
     check_writable(options.output, paths)
-    for path in paths:
-        check_readable(path)
     as_written = (*options.id_columns, options.target)
     text = TextFormat(options.sep, options.encoding, options.na_values, as_written)
     train, test = (TableFile(path, text) for path in paths)
@@ -85,15 +77,14 @@ def _in_pieces(options: argparse.Namespace) -> str:
     )
     from tabicl_linear.cli.table_output import check_writable, table_writer
     from tabicl_linear.estimator.notices import progress_bar
-    from tabicl_linear.estimator.rows.table_file import TableFile, no_rows
+    from tabicl_linear.estimator.rows.table_file import TableFile
 
     _check_streamable(options, "--stream")
     check_writable(options.output, (options.train, options.test))
     train, test = TableFile(options.train), TableFile(options.test)
     names = feature_names(train, options.target, test.columns, test.name)
     num_rows = test.num_rows()
-    if num_rows == 0:
-        raise no_rows(test.name)
+    test.check_rows(num_rows)
     classifier = _classifier(options)
     classifier.fit(train.path, options.target)
     classifier.verbose = 0  # one bar for all pieces instead of one for each

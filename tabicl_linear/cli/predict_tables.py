@@ -16,7 +16,7 @@ from tabicl_linear.estimator.columns.category_names import text_of
 from tabicl_linear.estimator.columns.text_formats import ISO, date_format, placeholder, read_dates
 from tabicl_linear.estimator.notices import brief, check_columns, listed, shown, warn_user
 from tabicl_linear.estimator.rows.labels import labels_of_file, typed_labels
-from tabicl_linear.estimator.rows.table_file import TableFile, check_present, is_text
+from tabicl_linear.estimator.rows.table_file import TableFile, is_text
 
 if TYPE_CHECKING:
     from tabicl_linear.estimator.classifier import TabICLLinearClassifier
@@ -177,7 +177,6 @@ def _labels(labels: pd.Series, file: TableFile, id_columns: Sequence[str]) -> pd
     """The labels in their type, checked."""
     if not file.is_typed:
         labels = typed_labels(labels)
-    check_present(labels, file.name)
     labels_of_file(labels, file.name)
     columns_of_output = {"prediction", *(f"proba_{label}" for label in labels.unique())}
     clash = [name for name in id_columns if name in columns_of_output]

@@ -114,12 +114,9 @@ class Resume(NamedTuple):
                 yield key, stored.get(key), given.get(key)
 
     def check_trust(self, *, trust_code: bool) -> None:
-        """Refuse a checkpoint that decides more than plain data and listed classes.
+        """Raise `ConfigError` if it decides more than plain data and listed classes, untrusted.
 
         Nothing is imported before. `load_model` follows the same rule.
-
-        Raises:
-            ConfigError: It does, and `trust_code` is False; the message names the key.
         """
         if not trust_code:
             try:
@@ -187,10 +184,9 @@ class Resume(NamedTuple):
         return limit != "data.shapes.max_features" or not by_cells
 
     def check_averaging(self, callbacks: Sequence[Callback]) -> None:
-        """Refuse to continue from averaged weights, with the optimiser's state of the trained ones.
+        """Raise `ConfigError` if no callback would restore the weights that were trained.
 
-        Raises:
-            ConfigError: No callback would restore the trained weights.
+        Training would go on from averaged ones, with the optimiser's state of the others.
         """
         if self.averaged and not any(isinstance(c, WeightAveraging) for c in callbacks):
             raise ConfigError(

@@ -41,11 +41,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def check_writable(path: Path, inputs: Sequence[Path]) -> None:
-    """Check, before the work, that an output file can be written; leaves nothing behind.
-
-    Raises:
-        DataError: It cannot, or it is one of the inputs.
-    """
+    """Raise `DataError`, before the work, if an output cannot be written, or is an input."""
     try:
         if path.is_dir():
             raise DataError(f"--output {path} is a folder; give a file name in it.")

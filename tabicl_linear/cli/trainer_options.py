@@ -53,27 +53,21 @@ REFUSED = {
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> None:
-    """Refuse callbacks that cannot work, and those that monitor a metric which nothing logs.
+    """Raise `ConfigError` for callbacks that cannot work, or monitor a metric that nothing logs.
 
     Callbacks from outside the package may log their own metrics, so with one of them no name is
     refused.
-
-    Raises:
-        ConfigError: There is one; the message names what to use instead.
     """
+    are_own = all(type(callback).__module__.startswith(OWN) for callback in callbacks)
     for callback in callbacks:
+        name = type(callback).__name__
         if type(callback) in REFUSED:
-            name = type(callback).__name__
             raise ConfigError(f"trainer.callbacks: {name}: {REFUSED[type(callback)]}")
-    if not all(type(callback).__module__.startswith(OWN) for callback in callbacks):
-        return
-    for callback in callbacks:
-        if isinstance(callback, EarlyStopping | ModelCheckpoint):
+        if are_own and isinstance(callback, EarlyStopping | ModelCheckpoint):
             metric = callback.monitor
             if metric is not None and metric not in METRICS:
                 raise ConfigError(
-                    f"{type(callback).__name__}: monitor={metric}: no such metric; choose from "
-                    f"{', '.join(METRICS)}."
+                    f"{name}: monitor={metric}: no such metric; choose from {', '.join(METRICS)}."
                 )
 
 

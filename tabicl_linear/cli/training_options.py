@@ -64,12 +64,7 @@ PAGES = {
 
 
 def run(verb: str, options: list[str]) -> int:
-    """Show the help, or train, resume or score; return the exit code.
-
-    Raises:
-        ConfigError: Options that do not fit.
-        CheckpointError: A checkpoint that cannot be loaded.
-    """
+    """Show the help, or train, resume or score; return the exit code."""
     if options and set(options) <= set(HELP):
         sys.stdout.write(PAGES[verb])
         return 0

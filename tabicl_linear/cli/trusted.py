@@ -176,11 +176,7 @@ def sections() -> dict[str, Allowed]:
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint's config that decides more than plain data and listed classes.
-
-    Raises:
-        ConfigError: It does; the message names the key.
-    """
+    """Raise `ConfigError` if a config decides more than plain data and listed classes."""
     allowed = sections()
     for name, tree in config.items():
         # The other sections are those of callbacks, whose options are numbers.
@@ -188,12 +184,9 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def check_states(callbacks: Any) -> None:
-    """Refuse states of callbacks that could make a run delete files other than its checkpoints.
+    """Raise `CheckpointError` if states could make a run delete files other than its checkpoints.
 
     Lightning's `ModelCheckpoint` deletes the files that its state names as no longer the best.
-
-    Raises:
-        CheckpointError: A state names such a file.
     """
     states = callbacks if type(callbacks) is dict else {}
     for name, state in states.items():

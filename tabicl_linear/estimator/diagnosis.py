@@ -3,6 +3,7 @@
 The measures are those of `tabicl_linear.analysis`, taken for every member of an ensemble.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pandas as pd
@@ -25,14 +26,10 @@ KEY = ["member", "digit", "layer", "head", "measure"]
 def diagnosis(
     ensemble: FittedEnsemble, rows: Encoded, *, row_orders: int, progress: bool
 ) -> pd.DataFrame:
-    """Look into every member; see `TabICLLinearClassifier.diagnose` for the table.
+    """Look into every member; see `TabICLLinearClassifier.diagnose` for the table and for errors.
 
     The members, of a model, are on the device to compute on and do not change; `rows` are read
     again.
-
-    Raises:
-        DataError: There are fewer than ten rows.
-        ConfigError: There are fewer than two orders, or the members have read the rows in blocks.
     """
     if isinstance(ensemble.model, ContextBlocks):
         raise ConfigError(
@@ -52,29 +49,30 @@ def diagnosis(
             mask = rows.are_categorical(views).to(x.device)
             for digit, problem in enumerate(problems(ensemble.model, state, y), start=1):
                 model = problem.learner
-                parts = [_of_states(model, problem.state, len(views))]
+                parts = list(_of_states(model, problem.state, len(views)))
                 for task in range(len(views)):
                     one = slice(task, task + 1)
                     of_task = x[one], problem.y[one], mask[one]
-                    parts.append(_of_reading(model, *of_task).assign(task=task + 1))
-                    parts.append(_of_orders(model, *of_task, row_orders).assign(task=task + 1))
+                    of_rows = *_of_reading(model, *of_task), _of_orders(model, *of_task, row_orders)
+                    parts += [part.assign(task=task + 1) for part in of_rows]
                 tables += [part.assign(member=part["task"] + first, digit=digit) for part in parts]
             first += len(views)
             bar.update(len(views) * num_rows)
-    table = pd.concat(tables, ignore_index=True).astype({"layer": "Int64", "head": "Int64"})
-    return table[[*KEY, "value"]].sort_values(KEY, ignore_index=True)
+    table = pd.concat(tables).reindex(columns=[*KEY, "value"])
+    table = table.astype({"layer": "Int64", "head": "Int64"})
+    return table.sort_values(KEY, ignore_index=True)
 
 
-def _of_states(model: InContextModel, state: InContextState, num_tasks: int) -> pd.DataFrame:
+def _of_states(
+    model: InContextModel, state: InContextState, num_tasks: int
+) -> Iterator[pd.DataFrame]:
     """Norms and ranks of states as they were fitted, means over cells; nothing without matrices."""
     from tabicl_linear.analysis.states import matrices, state_norms
 
-    states = matrices(model, state)
-    if not states:
-        return _nothing()
-    table = state_norms(states, num_tasks=num_tasks).rename(columns={"frobenius": "norm"})
-    means = table.groupby(["task", "layer", "head"])[["norm", "effective_rank"]].mean()
-    return means.rename_axis("measure", axis=1).stack().rename("value").reset_index()
+    if states := matrices(model, state):
+        table = state_norms(states, num_tasks=num_tasks).rename(columns={"frobenius": "norm"})
+        means = table.groupby(["task", "layer", "head"])[["norm", "effective_rank"]].mean()
+        yield means.rename_axis("measure", axis=1).stack().rename("value").reset_index()
 
 
 def _of_reading(
@@ -82,7 +80,7 @@ def _of_reading(
     x: Float[Tensor, "1 c m"],
     y: Int[Tensor, "1 c"],
     categorical: Bool[Tensor, "1 m"],
-) -> pd.DataFrame:
+) -> Iterator[pd.DataFrame]:
     """Write rates while the rows are read, and how far the state of their first half has come."""
     from tabicl_linear.analysis.rate_profiles import write_rates
     from tabicl_linear.analysis.state_drift import cosine
@@ -94,14 +92,12 @@ def _of_reading(
         with record_streams(model, keep=gates) as streams:
             whole = matrices(model, model.fit(x, y, categorical=categorical))
         part = matrices(model, model.fit(x[:, :half], y[:, :half], categorical=categorical))
-    tables = [_nothing()]
     for layer, S in whole.items():
         table = heads_table({"value": cosine(part[layer], S)}, layer, 1, measure="cosine_half")
-        tables.append(table.groupby(["layer", "head", "measure"])["value"].mean().reset_index())
+        yield table.groupby(["layer", "head", "measure"])["value"].mean().reset_index()
     if any(gate is not None for layer in streams.layers for gate in layer):
         rates = write_rates(streams.layers, num_tasks=1, num_bins=1)
-        tables.append(rates.rename(columns={"gate": "measure", "mean": "value"}))
-    return pd.concat(tables, ignore_index=True)
+        yield rates.rename(columns={"gate": "measure", "mean": "value"})
 
 
 def _of_orders(
@@ -121,9 +117,3 @@ def _of_orders(
     )
     spread = float(table["total_variation"].mean())
     return pd.DataFrame({"measure": ["order_spread"], "value": [spread]})
-
-
-def _nothing() -> pd.DataFrame:
-    """A table with all columns of a member and no rows."""
-    columns = {"task": int, "layer": int, "head": int, "measure": object, "value": float}
-    return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.items()})

@@ -19,12 +19,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.estimator import held_out
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.class_weights import class_weights
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
-from tabicl_linear.estimator.held_out import Evidence
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
-from tabicl_linear.estimator.learners.interface import ContextLearner, Learners, OwnPreset
+from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
+from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.estimator.members.ensemble import Encoded, extended_ensemble, fit_ensemble
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.notices import silenced
@@ -45,7 +46,7 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     """
     classes, codes = np.unique(rows.labels, return_inverse=True)
     _check_several(classes)
-    columns = plan.new_columns(pairs=learners.compares_columns)
+    columns = plan.new_columns(pairs=learners.grow_trees)
     matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, classes, rows.table)
     learner = learners.for_table(len(classes), len(codes))
@@ -64,11 +65,8 @@ def fit_pieces(
 ) -> Fitted:
     """Fit on rows that come in pieces, of which a few are in memory at a time.
 
-    `classes` are all class labels, where they are known beforehand.
-
-    Raises:
-        DataError: As `fit`, or there is no piece.
-        ConfigError: As `fit`, or something is to be decided on all rows at once.
+    `classes` are all class labels, where they are known beforehand. Raises as `fit` and `start`
+    do, and `DataError` if there is no piece.
     """
     first = first_rows(pieces)
     if learners.is_causal:
@@ -80,7 +78,7 @@ def fit_pieces(
     if second is None:
         return fit(first, plan, learners)
     others = chain([second], pieces)
-    if learners.takes_pieces:
+    if learners.grow_trees:
         fitted = start(first, plan, learners, classes)
         for rows in others:
             # As many at a time as teach the columns: trees are solved anew for each call.
@@ -102,8 +100,7 @@ def start(
     `classes` are all class labels that will ever occur; those of these rows if left out.
 
     Raises:
-        DataError: As `fit`.
-        ConfigError: As `fit`, or something is to be decided on all rows at once.
+        DataError, ConfigError: As `fit`, or something is to be decided on all rows at once.
     """
     plan.check_pieces(in_order=True)
     announce = ", or name all that will occur, as `partial_fit(X, y, classes=...)`"
@@ -111,11 +108,11 @@ def start(
     classes = np.unique(rows.labels if classes is None else classes)
     _check_several(classes, remedy)
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
-    if isinstance(learner, OwnPreset):
+    if learners.grow_trees:
         return _fit_held_rows(rows, classes, plan, learner)
     columns = plan.new_columns()
     # Without labels, so that there are no rates of classes: the first rows alone say them poorly.
-    matrix = columns.fit(rows.table).transform(rows.table)
+    matrix = columns.fit_transform(rows.table)
     encoded = Encoded(matrix, class_codes(rows.labels, classes), columns, classes)
     return _fit_members(encoded, plan, learner, in_order=True)
 
@@ -139,26 +136,19 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
         score = _score(fitted.probabilities(rows.table, plan), codes, fitted.num_rows)
         scores = pd.concat([scores, score], ignore_index=True)
     if fitted.held is not None:
-        return replace(_fitted_anew(fitted, fitted.held, rows, plan), prequential=scores)
+        fitted.columns.transform(rows.table)  # refuses what it cannot encode, before that is held
+        every = joined_rows(fitted.held, rows)
+        # The first fit warns of the columns, and so does the last one, by which they stay.
+        is_last = len(every.labels) >= rows_that_grow()
+        with nullcontext() if is_last else silenced():
+            anew = _fit_held_rows(every, fitted.classes, plan, fitted.members.model)
+        return replace(anew, prequential=scores)
     matrix, columns = fitted.columns.read(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, fitted.classes)
     with threads(plan.n_jobs):
         members = extended_ensemble(fitted.members, encoded, plan)
     counts = fitted.counts + np.bincount(codes, minlength=len(fitted.classes))
     return replace(fitted, columns=columns, members=members, counts=counts, prequential=scores)
-
-
-def _fitted_anew(fitted: Fitted, held: Rows, rows: Rows, plan: Plan) -> Fitted:
-    """A fit on the rows held and others after them.
-
-    The first such fit has warned of the columns, and the last one does so again, as they stay as
-    it learns them.
-    """
-    fitted.columns.transform(rows.table)  # refuses what it cannot encode, before that is held
-    every, learner = joined_rows(held, rows), fitted.members.model
-    is_last = isinstance(learner, OwnPreset) and len(every.labels) >= learner.rows_held
-    with nullcontext() if is_last else silenced():
-        return _fit_held_rows(every, fitted.classes, plan, learner)
 
 
 def _fit_held_rows(
@@ -169,23 +159,20 @@ def _fit_held_rows(
     While they are held their order is free, as they are read anew with those to come. Once there
     are enough, the first ones are fitted, and those beyond them added.
     """
-    assert isinstance(learner, OwnPreset), "no other learner holds rows"
-    first = rows.part(slice(learner.rows_held))
-    are_enough = len(first.labels) == learner.rows_held
+    most = rows_that_grow()
+    first = rows.part(slice(most))
+    are_enough = len(first.labels) == most
     codes = class_codes(first.labels, classes)
     columns = plan.new_columns(pairs=True)
-    if len(np.unique(codes)) > 1:
-        matrix = columns.fit_transform(first.table, codes, more_will_come=not are_enough)
-        if are_enough:
-            columns = columns.counting(first.table, codes)
-    else:
-        columns.fit(first.table, more_will_come=not are_enough)
-        matrix = columns.transform(first.table)
+    labels = codes if len(np.unique(codes)) > 1 else None  # a single class has no rates
+    matrix = columns.fit_transform(first.table, labels, more_will_come=not are_enough)
+    if are_enough:
+        columns = columns.counting(first.table, codes)
     encoded = Encoded(matrix, codes, columns, classes)
     fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
     if not are_enough:
         return replace(fitted, held=first)
-    later = rows.part(slice(learner.rows_held, None))
+    later = rows.part(slice(most, None))
     return extended(fitted, later, plan) if len(later.labels) else fitted
 
 
@@ -244,11 +231,10 @@ def _fit_members(
         )
     plan = plan.suited(learner, *rows.matrix.shape).drawn()
     with threads(plan.n_jobs):
-        evidence = Evidence(rows, plan)
-        long_context = evidence.long_context(learner)
+        long_context = held_out.long_context(learner, rows, plan)
         if long_context.num_blocks > 1:
             learner = ContextBlocks(learner, long_context.num_blocks)
-        temperature = evidence.temperature(learner)
+        temperature = held_out.temperature(learner, rows, plan)
         members = fit_ensemble(learner, rows, plan, in_order=in_order, spill=spill)
         passes = None
         if plan.refine:

@@ -78,12 +78,9 @@ def check_columns(
     these: str = "The columns",
     hint: str = "",
 ) -> None:
-    """Check that columns are those expected, in any order.
+    """Raise `DataError`, which lists how, if columns are not those expected, in any order.
 
     Messages say `whose` the expected ones are and which are `these`, and what else can be done.
-
-    Raises:
-        DataError: The columns differ; the message lists how.
     """
     lacking = [brief(name) for name in expected if name not in set(columns)]
     extra = [brief(name) for name in columns if name not in set(expected)]

@@ -124,12 +124,9 @@ class Plan:
         return retried_smaller(compute, min(rows, every, most), what=what, device=self.device)
 
     def check_pieces(self, *, in_order: bool) -> None:
-        """Check that nothing is to be decided or optimised on all rows, as they come in pieces.
+        """Raise `ConfigError` if something is to be decided on all rows, which come in pieces.
 
         With `in_order` each piece is read and let go.
-
-        Raises:
-            ConfigError: Something is; the message says what.
         """
         if self.refine:
             raise ConfigError(REFINED_AT_ONCE)
@@ -180,11 +177,7 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
 
 
 def checked_count(arguments: Mapping[str, Any], name: str) -> int | None:
-    """An argument that is a positive integer, or None.
-
-    Raises:
-        ConfigError: It is neither.
-    """
+    """An argument that is a positive integer, or None; raises `ConfigError` for another."""
     value = arguments[name]
     if value is None:
         return None

@@ -38,11 +38,7 @@ PATIENCE = 3
 
 
 def check_refinable(model: InContextModel) -> None:
-    """Check that states of a model can be refined.
-
-    Raises:
-        ConfigError: They cannot; the message says why.
-    """
+    """Raise `ConfigError`, with the reason, if states of a model cannot be refined."""
     from tabicl_linear.analysis.state_optimisation import check_model
 
     try:

@@ -91,7 +91,7 @@ class TablePreprocessor:
         return self
 
     def fit_transform(
-        self, table: Table, labels: IntArray, *, more_will_come: bool = False
+        self, table: Table, labels: IntArray | None = None, *, more_will_come: bool = False
     ) -> Float32Array:
         """Learn every column (see `fit`), and return the matrix of the training rows.
 
@@ -101,7 +101,7 @@ class TablePreprocessor:
         matrix = self.fit(table, labels, more_will_come=more_will_come).transform(table)
         frame = self.framed(table)
         for index, column in enumerate(self.used):
-            if isinstance(column, RateColumn):
+            if labels is not None and isinstance(column, RateColumn):
                 matrix[:, index] = column.cross_fitted(frame.iloc[:, column.position], labels)
         return matrix
 
@@ -156,11 +156,7 @@ class TablePreprocessor:
         return matrix, self._with(records)
 
     def align(self, table: Table) -> Table:
-        """The table with its columns in training order, matched by name where both have names.
-
-        Raises:
-            DataError: Columns are missing or unknown; the message lists them.
-        """
+        """The table with its columns in training order, matched by name where both have names."""
         if self.names is None or not isinstance(table, pd.DataFrame):
             return table
         return in_order(table, self.names, "the training table")

@@ -72,11 +72,10 @@ class RateColumn:
 
 def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateColumn, ...]:
     """Rates of the classes in the categories of a training column; none if they say nothing."""
-    names = category_names(cells)
-    codes, num_categories = _numbered(names)
-    if num_categories <= MIN_CATEGORIES:
+    codes, distinct = _numbered(category_names(cells))
+    if len(distinct) <= MIN_CATEGORIES:
         return ()
-    distinct = pd.Series(names, dtype=object).groupby(codes).first()  # None for missing
+    is_missing = pd.isna(distinct)
     counts = np.bincount(codes)
     commonest = np.argsort(-counts, kind="stable")[:MAX_RATES].tolist()
     frequent = np.argsort(-np.bincount(labels), kind="stable")
@@ -90,9 +89,8 @@ def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateCo
             continue
         mean = float(np.mean(labels == label))
         rates = shrunk(sums, counts, mean, strength)
-        of_texts = {distinct[i]: float(rates[i]) for i in commonest if distinct[i] is not None}
-        absent = [float(rates[i]) for i in range(num_categories) if distinct[i] is None]
-        missing = absent[0] if absent else mean
+        of_texts = {distinct[i]: float(rates[i]) for i in commonest if not is_missing[i]}
+        missing = float(rates[is_missing][0]) if is_missing.any() else mean
         columns.append(RateColumn(cells.name, position, label, of_texts, missing, mean, strength))
     return tuple(columns)
 
@@ -117,10 +115,10 @@ def of_other_folds(groups: IntArray, *weights: npt.NDArray[np.generic] | None) -
     ]
 
 
-def _numbered(names: npt.NDArray[np.object_]) -> tuple[IntArray, int]:
-    """Numbers of the categories, of which missing is one, and how many there are."""
+def _numbered(names: npt.NDArray[np.object_]) -> tuple[IntArray, pd.Index]:
+    """Numbers of the categories, and these by their numbers; missing is one of them."""
     codes, distinct = pd.factorize(pd.Series(names, dtype=object), use_na_sentinel=False)
-    return codes.astype(np.int64), len(distinct)
+    return codes.astype(np.int64), distinct
 
 
 def _strength(sums: FloatArray, counts: IntArray) -> float | None:

@@ -66,14 +66,10 @@ def _may_be_unknown(column: CategoryColumn, codes: Float32Array) -> bool:
 
 def _known(column: CategoryColumn, records: Sequence[Column]) -> Collection[str]:
     """All categories of the training rows; none where not all of them are kept."""
-    of_column = [record for record in records if record.position == column.position]
-    for record in of_column:
+    for record in (record for record in records if record.position == column.position):
         # Rows that come later add to these, and not to the codes.
         if isinstance(record, CountedRateColumn):
             return record.places if len(record.places) < MOST_COUNTED else ()
-    if column.other == UNSEEN:
-        return column.codes
-    for record in of_column:
         if isinstance(record, RateColumn) and len(record.rates) < MAX_RATES:
             return record.rates
-    return ()
+    return column.codes if column.other == UNSEEN else ()

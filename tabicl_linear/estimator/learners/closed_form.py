@@ -65,12 +65,8 @@ class ClosedForm(nn.Module):
         """Solve the regressions on labelled rows; see `ContextLearner.fit`.
 
         Nothing is spilled: memory does not grow with the rows.
-
-        Raises:
-            UnsupportedReadout: A state is given.
         """
-        if state is not None:
-            refuse_more_rows(self)
+        assert state is None, "rows for regressions to which none can be added"
         statistics = context_statistics(
             x, y, categorical, num_features=None, rows_per_chunk=rows_per_chunk
         )
@@ -90,11 +86,7 @@ class ClosedForms(Learners):
     max_columns: int
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ClosedForm:
-        """The learner for so many classes; no row can be added to its states.
-
-        Raises:
-            ConfigError: There is no room for as many features.
-        """
+        """The learner for so many classes; no row can be added to its states."""
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
         options = self.options
         if num_classes > MOST_MAPPED:
@@ -103,11 +95,7 @@ class ClosedForms(Learners):
 
 
 def check_budget(options: RidgeOptions, *, num_columns: int, num_rows: int) -> None:
-    """Refuse features for which even the least that a fit holds at a time is more than is free.
-
-    Raises:
-        ConfigError: There are too many.
-    """
+    """Raise `ConfigError` if even the least that a fit holds at a time is more than is free."""
     leaves = options.num_trees * 2**options.tree_depth
     num_projections = options.num_tanh + options.num_cosine
     num_features = num_projections + leaves

@@ -77,11 +77,6 @@ class Preset(NamedTuple):
 class OwnPreset(ABC):
     """A learner that says itself how to fit it, where the arguments of a classifier do not."""
 
-    @property
-    @abstractmethod
-    def rows_held(self) -> int:
-        """How many first rows are held, where others will be added, to learn the columns from."""
-
     @abstractmethod
     def preset(self, num_rows: int, num_columns: int) -> Preset:
         """Its ensemble for so many rows and usable columns."""
@@ -90,10 +85,9 @@ class OwnPreset(ABC):
 class Learners(ABC):
     """Makes the learner of a table."""
 
-    takes_pieces = False
-    """Whether there are learners that grow: a long table is read by one, which is then finished."""
-    compares_columns = False
-    """Whether they gain by columns that compare others (`columns/pairs.py`), as trees do."""
+    grow_trees = False
+    """Whether trees are chosen on the table. They gain by columns that compare others
+    (`columns/pairs.py`); a table in pieces grows them by its first rows, held till then."""
 
     @property
     def is_causal(self) -> bool:

@@ -68,8 +68,7 @@ class ManyClasses(ComposedLearner):
     ) -> DigitStates:
         """The states after labelled rows, one for each digit; see `ContextLearner.fit`.
 
-        Raises:
-            DataError: A folder to spill into was given: tables larger than memory are refused.
+        Tables larger than memory, which would need the folder to spill into, are refused.
         """
         if spill is not None:
             classes, most = self.code.shape[1], int(self.code.max()) + 1

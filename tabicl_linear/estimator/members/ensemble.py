@@ -208,9 +208,6 @@ def extended_ensemble(ensemble: FittedEnsemble, rows: Encoded, plan: Plan) -> Fi
     """The ensemble after more rows, which all members write in the order given.
 
     The given one does not change, except that its model is moved to the device of the plan.
-
-    Raises:
-        UnsupportedReadout: The learner cannot be extended.
     """
     ensemble.model.check_extensible()
 

@@ -58,14 +58,13 @@ def from_other_library(values: Any) -> Any:
     except Exception as error:
         # Arrow's own types hold everything, and are read column by column.
         if kind.__name__ == "DataFrame":
-            options = {"use_pyarrow_extension_array": True}
-            parts = {
-                part.name: _converted(part, f"Column {brief(part.name)}", options)
-                for part in values
-            }
+            parts = {}
+            for part in values:
+                name = f"Column {brief(part.name)}"
+                parts[part.name] = _converted(part, name, use_pyarrow_extension_array=True)
             return computable(pd.DataFrame(parts))
         if kind.__name__ in ("Table", "RecordBatch"):
-            return computable(_converted(values, what, {"types_mapper": pd.ArrowDtype}))
+            return computable(_converted(values, what, types_mapper=pd.ArrowDtype))
         raise _unreadable(what, error) from error
 
 
@@ -107,7 +106,7 @@ def _in_text_order(cells: pd.Series) -> pd.Series:
     return cells.cat.set_categories(categories)
 
 
-def _converted(values: Any, what: str, options: dict[str, Any]) -> Any:
+def _converted(values: Any, what: str, **options: Any) -> Any:
     try:
         return values.to_pandas(**options)
     except Exception as error:
@@ -140,7 +139,7 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
             replacement = _from_arrow(cells, name)
         elif _is_long(cells.dtype):
             replacement = pd.Series(_shortened(cells.to_numpy()), index=cells.index)
-        elif cells.dtype == object and any(map(_is_odd, cells)):
+        elif cells.dtype == object and any(_plain(cell) is not cell for cell in cells):
             plain = [_plain(cell) for cell in cells]
             replacement = pd.Series(plain, index=cells.index, dtype=object)
         else:
@@ -169,11 +168,10 @@ def computable_array(array: np.ndarray) -> np.ndarray:
     """The array with cells that pandas can compute with; see `computable`."""
     if _is_long(array.dtype):
         return _shortened(array)
-    if array.dtype.kind not in "OU" or not any(map(_is_odd, array.flat)):
+    if array.dtype.kind not in "OU" or all(_plain(cell) is cell for cell in array.flat):
         return array
-    plain = np.empty(array.size, dtype=object)
-    plain[:] = [_plain(cell) for cell in array.flat]
-    return plain.reshape(array.shape)
+    plain: np.ndarray = np.frompyfunc(_plain, 1, 1)(array)
+    return plain
 
 
 def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
@@ -187,8 +185,8 @@ def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    numbers = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
-    return any(is_kind(kind) for is_kind in numbers)
+    # The question of pandas fails for types that it does not know.
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def _is_long(dtype: Any) -> bool:
@@ -201,31 +199,19 @@ def _shortened(array: np.ndarray) -> np.ndarray:
         return array.astype(np.float64)
 
 
-def _is_odd(cell: object) -> bool:
-    """Whether a cell is one that pandas cannot compute with; see `computable`."""
-    if isinstance(cell, np.ndarray):
-        return cell.ndim == 0
-    if isinstance(cell, str):
-        return not cell.isascii() and _LONE_SURROGATES.search(cell) is not None
-    if isinstance(cell, Decimal):
-        return cell.is_snan()
-    if isinstance(cell, np.datetime64 | np.longdouble):
-        return True
-    return isinstance(cell, int) and abs(cell) > LARGEST
-
-
 def _plain(cell: Any) -> Any:
-    """The cell; an odd one as `computable` says."""
-    if not _is_odd(cell):
-        return cell
+    """The cell, or what takes its place; see `computable`."""
+    if isinstance(cell, str):
+        is_plain = cell.isascii() or _LONE_SURROGATES.search(cell) is None
+        return cell if is_plain else cell.encode(errors="backslashreplace").decode()
     if isinstance(cell, np.ndarray):
-        return cell[()]
+        return cell if cell.ndim else cell[()]
     if isinstance(cell, Decimal):
-        return math.nan
+        return math.nan if cell.is_snan() else cell
     if isinstance(cell, np.datetime64):
         return pd.Timestamp(cell)
     if isinstance(cell, np.longdouble):
         return float(cell)
-    if isinstance(cell, str):
-        return cell.encode(errors="backslashreplace").decode()
-    return math.inf if cell > 0 else -math.inf
+    if isinstance(cell, int) and abs(cell) > LARGEST:
+        return math.inf if cell > 0 else -math.inf
+    return cell

@@ -79,12 +79,17 @@ def labels_of_file(column: pd.Series, name: str) -> npt.NDArray[Any]:
     """`checked_labels` of the target column of a file, under its name.
 
     Raises:
-        DataError: They cannot be used; the message names the column and the file.
+        DataError: Some are missing or cannot be used; the message names the column and the file.
     """
+    target, absent = f"Target column {brief(column.name)} of {name}", int(column.isna().sum())
+    if absent:
+        raise DataError(
+            f"{target} is missing in {absent} of {len(column)} rows; remove those rows."
+        )
     try:
         return checked_labels(column)
     except DataError as error:
-        raise DataError(f"Target column {brief(column.name)} of {name}: {error}") from error
+        raise DataError(f"{target}: {error}") from error
 
 
 def typed_labels(labels: pd.Series) -> pd.Series:
@@ -110,11 +115,7 @@ def typed_labels(labels: pd.Series) -> pd.Series:
 
 
 def class_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
-    """The index of each label among the classes.
-
-    Raises:
-        DataError: A label is not one of them.
-    """
+    """The index of each label among the classes; raises `DataError` if it is none of them."""
     codes = _index(classes).get_indexer(_index(labels)).astype(np.int64)
     if (codes < 0).any():
         raise DataError(
@@ -133,9 +134,7 @@ def as_objects(labels: npt.NDArray[Any]) -> list[Any]:
 def _as_given(y: Any) -> Any:
     """Labels of their own types: NumPy makes text of NaN in a list, floats of nullable integers."""
     if isinstance(y, list | tuple) and len({type(label) for label in y}) > 1:
-        labels = np.empty(len(y), dtype=object)
-        labels[:] = y
-        return labels
+        return pd.Series(list(y), dtype=object).to_numpy()
     dtype = getattr(y, "dtype", None)
     if isinstance(dtype, ExtensionDtype) and not pd.isna(y).any():
         if is_bool_dtype(dtype):

@@ -18,7 +18,7 @@ from tabicl_linear.estimator.notices import brief
 from tabicl_linear.estimator.rows.frames import computable
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows
 from tabicl_linear.estimator.rows.labels import checked_labels, labels_of_file
-from tabicl_linear.estimator.rows.table_file import TableFile, check_present, no_rows
+from tabicl_linear.estimator.rows.table_file import TableFile
 
 FIRST_ROWS = 50_000
 """Columns are learnt from the first pieces that have this many rows together."""
@@ -73,11 +73,7 @@ def first_rows(pieces: Pieces) -> Rows:
 
 
 def joined_rows(first: Rows, others: Rows) -> Rows:
-    """Rows and then others, in the form of the first: a frame, or an array.
-
-    Raises:
-        DataError: They cannot be joined; see `joined`.
-    """
+    """Rows and then others, `joined` in the form of the first: a frame, or an array."""
     table = others.table
     if isinstance(first.table, pd.DataFrame) and not isinstance(table, pd.DataFrame):
         table = pd.DataFrame(table, columns=first.table.columns)
@@ -110,9 +106,7 @@ def rows_of_file(path: Path, target: Any) -> tuple[Pieces, npt.NDArray[Any], int
     if not isinstance(target, str):
         raise DataError(f"y={target!r}: for a file, give the name of the column with the labels.")
     column = file.labels(target)
-    check_present(column, file.name)
-    if len(column) == 0:
-        raise no_rows(file.name)
+    file.check_rows(len(column))
     names = [name for name in file.columns if name != target]
     if not names:
         raise DataError(f"{path} has no column besides the target {brief(target)}; add some.")
@@ -162,16 +156,9 @@ def _joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         arrays = [_with_decimals(array) for array in arrays]
     kinds = {"number" if array.dtype.kind in "biuf" else array.dtype.kind for array in arrays}
     if len(kinds) > 1:
-        # NumPy would make text of numbers, and refuses dates beside them.
-        arrays = [_as_objects(array) for array in arrays]
+        # NumPy would make text of numbers and refuse dates beside them, or make integers of those.
+        arrays = [pd.DataFrame(array).astype(object).to_numpy() for array in arrays]
     return np.concatenate(arrays)
-
-
-def _as_objects(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array with objects; dates are those of pandas, as NumPy makes integers of nanoseconds."""
-    if array.dtype.kind != "M":
-        return array.astype(object)
-    return pd.Series(array.ravel()).astype(object).to_numpy().reshape(array.shape)
 
 
 def _with_decimals(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

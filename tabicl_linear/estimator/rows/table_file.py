@@ -83,6 +83,11 @@ class TableFile:
         """How many rows it has; they are read for it, so that faults of text are found."""
         return sum(len(piece) for piece in self.pieces(self.columns[:1], texts=()))
 
+    def check_rows(self, count: int) -> None:
+        """Raise `DataError` if it turned out to have none."""
+        if count == 0:
+            raise DataError(f"{self.name} has a header but no rows; give at least one row.")
+
     def require(self, name: str) -> None:
         """Raise `DataError` if there is no such column."""
         if name not in self.columns:
@@ -123,8 +128,7 @@ class TableFile:
         """
         with self._faults():
             frame = self._cells.frame(texts)
-        if len(frame) == 0:
-            raise no_rows(self.name)
+        self.check_rows(len(frame))
         return frame
 
     def pieces(
@@ -192,11 +196,7 @@ def _csv_fault(error: Exception) -> str:
 
 
 def check_readable(path: Path) -> None:
-    """Check that there is a file of a known kind.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Raise `DataError` if there is no file of a known kind."""
     if path == STANDARD_INPUT:
         return
     if path.is_dir():
@@ -229,22 +229,3 @@ def is_text(column: "pd.Series[Any]") -> bool:
     """Whether a column of a table that was read holds text."""
     values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
     return bool(dtypes.infer_dtype(values, skipna=True) == "string")
-
-
-def check_present(labels: "pd.Series[Any]", name: str) -> None:
-    """Check that no label of a file is missing; the series has the name of the target.
-
-    Raises:
-        DataError: Some are.
-    """
-    absent = int(labels.isna().sum())
-    if absent:
-        raise DataError(
-            f"Target column {brief(labels.name)} of {name} is missing in {absent} of {len(labels)} "
-            "rows; remove those rows."
-        )
-
-
-def no_rows(name: str) -> DataError:
-    """What to raise about a file with a header only."""
-    return DataError(f"{name} has a header but no rows; give at least one row.")

@@ -22,7 +22,7 @@ class Limited(NamedTuple):
 
     options: RidgeOptions
     is_causal: bool = False
-    compares_columns: bool = False
+    grow_trees: bool = False
 
     def for_table(self, num_classes, num_rows):
         learner = ClosedForm(self.options, max_columns=COLUMNS, num_classes=10)

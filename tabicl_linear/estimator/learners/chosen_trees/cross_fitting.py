@@ -96,11 +96,6 @@ class ChosenTrees(nn.Module, OwnPreset):
         """Whether rows can be added to its states."""
         return self.grows
 
-    @property
-    def rows_held(self) -> int:
-        """How many first rows are held: those that grow the trees."""
-        return rows_that_grow()
-
     def preset(self, num_rows: int, num_columns: int) -> Preset:
         """Few members, which see all columns together, and logits as they are.
 
@@ -224,14 +219,10 @@ class ChosenTreesLearners(Learners):
     max_columns: int = MAX_COLUMNS
     others: Callable[[], Learners] | None = None
 
-    takes_pieces = compares_columns = True
+    grow_trees = True
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
-        """The learner for so many classes and rows; trees where rows will be added.
-
-        Raises:
-            ConfigError: There is no room for as many features.
-        """
+        """The learner for so many classes and rows; trees where rows will be added."""
         if self.others is not None and num_rows < FEWEST_ROWS and not grows:
             return self.others().for_table(num_classes, num_rows)
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)

@@ -88,7 +88,5 @@ def divisions(labels: IntArray, num_rounds: int, *, seed: int) -> tuple[Division
         half[np.lexsort((draws, labels))] = np.arange(len(labels)) % HALVES
         for side in range(HALVES):
             growing = np.flatnonzero(half == side)[:most]
-            is_solving = np.ones(len(labels), dtype=bool)
-            is_solving[growing] = False
-            parts.append(Division(growing, np.flatnonzero(is_solving)))
+            parts.append(Division(growing, np.delete(np.arange(len(labels)), growing)))
     return tuple(parts)
