@@ -238,6 +238,8 @@ def _example(key: str, parser: ArgumentParser) -> str:
 
 def _no_class(match: re.Match[str], parser: ArgumentParser) -> str:
     key, value = match.groups()
+    # What jsonargparse makes of `--model.mixer.class_path VALUE`.
+    value = re.sub(r"Namespace\(class_path='(.*?)'.*", r"\1", value)
     return f"{key}={value}: no such class; give a class path, {_example(key, parser)}."
 
 

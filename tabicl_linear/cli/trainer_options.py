@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import (
     BackboneFinetuning,
@@ -79,6 +80,13 @@ def make_trainer(options: Mapping[str, Any]) -> Trainer:
         raise ConfigError(
             f"trainer.strategy={strategy}: it gives other processes the model by pickling it, and "
             "the config parser that it holds cannot be pickled; use trainer.strategy=ddp."
+        )
+    accelerator = options["accelerator"]
+    mps = accelerator == "gpu" and torch.backends.mps.is_available()
+    if accelerator in ("gpu", "cuda") and not (torch.cuda.is_available() or mps):
+        raise ConfigError(
+            f"trainer.accelerator={accelerator}: PyTorch {torch.__version__} finds no GPU here; "
+            "ask the scheduler for one, or give --trainer.accelerator cpu."
         )
     try:
         return Trainer(**options)

@@ -1,6 +1,7 @@
 """What cannot be used is one line and exit code 2, and leaves nothing behind."""
 
 import pytest
+import torch
 from forked import limit_files
 
 from tabicl_linear.__main__ import main
@@ -36,6 +37,7 @@ from tabicl_linear.training.task import InContextTask
         (["--trainer.precision=foo"], ["trainer.precision=foo", "bf16-mixed"]),
         (["--model.optimizer.init_args.lr=-1"], ["learning rate: -1", "lr 3e-5"]),
         (["--config", "a: &a {b: *a}"], ["alias"]),
+        (["--model.mixer.class_path=tabicl_linear.Nope"], ["model.mixer=tabicl_linear.Nope: no"]),
         (["--model.mixer=&a {b: *a}"], ["--model.mixer", "alias"]),
         (["--seed_everything=-1"], ["seed_everything=-1"]),
         (["--seed_everything=true"], ["seed_everything=True"]),
@@ -149,6 +151,20 @@ def test_what_only_lightning_finds_out_is_one_line_and_no_folder(
     line = capfd.readouterr().err.splitlines()[-1]
     assert line.startswith("tabicl-linear fit: trainer: ")
     assert all(word in line for word in words), line
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("accelerator", ["gpu", "cuda"])
+def test_an_accelerator_that_is_not_here_is_told_with_a_remedy(
+    fit, tmp_path, capfd, monkeypatch, accelerator
+):
+    """As where a run of a cluster is resumed or validated on a machine without a GPU."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    assert fit(f"--trainer.accelerator={accelerator}") == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"trainer.accelerator={accelerator}: PyTorch {torch.__version__} finds no GPU" in line
+    assert "--trainer.accelerator cpu" in line
     assert not (tmp_path / "runs").exists()
 
 

@@ -170,8 +170,9 @@ def computable_array(array: np.ndarray) -> np.ndarray:
         return _shortened(array)
     if array.dtype.kind not in "OU" or all(_plain(cell) is cell for cell in array.flat):
         return array
-    plain: np.ndarray = np.frompyfunc(_plain, 1, 1)(array)
-    return plain
+    plain = np.empty(array.size, dtype=object)
+    plain[:] = [_plain(cell) for cell in array.flat]
+    return plain.reshape(array.shape)
 
 
 def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
