@@ -26,7 +26,10 @@ def main(argv: list[str]) -> int:
             f"--configs {folder} holds no deltanet.yaml; run this in a checkout, or name its "
             "configs folder."
         )
-    rows = [_row(name, run, folder) for name, run in RUNS.items()]
+    from tqdm import tqdm
+
+    runs = tqdm(RUNS.items(), desc="models", unit="model", leave=False, disable=None)
+    rows = [_row(name, run, folder) for name, run in runs]
     sys.stdout.write(markdown(HEADER, rows) + "\n")
     return 0
 
