@@ -8,12 +8,13 @@ if the comparison tells more about the classes than both columns could tell one 
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, compress
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.stats import false_discovery_control
 
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
@@ -34,8 +35,11 @@ MOST_COLUMNS = 45
 MOST_PAIRS = 20
 """Comparisons that are kept: those that tell most."""
 MOST_ROWS = 10_000
-SIGNIFICANCE = 0.05
-"""Chance that any comparison is kept where none says anything (Bonferroni)."""
+FEWEST_ROWS = 5
+"""Of a value, in the mean: of fewer, information and its chance are not what they are of many."""
+FALSE_DISCOVERIES = 0.05
+"""Expected share of those that say nothing among comparisons that are kept (Benjamini and Hochberg,
+1995); where none says anything, the chance that any is kept."""
 
 Says = Literal["equality", "difference"]
 Values: TypeAlias = npt.NDArray[Any]
@@ -97,11 +101,16 @@ class _Compared(NamedTuple):
         return self.column.kind == "datetime"
 
     def places(self, comparison: FloatArray | None = None) -> IntArray:
-        """Intervals or bins of the column, or of its comparison with another one like it."""
-        if self.holds_dates:
-            days = self.values if comparison is None else comparison
-            return intervals(days.astype(np.float64))
-        return bins(pd.factorize(self.values)[0] if comparison is None else comparison)
+        """Bins of the column, or of its comparison with another one like it.
+
+        Intervals for dates, and for numbers where a value has few rows: chance is not told then.
+        """
+        if comparison is None and isinstance(self.column, CategoryColumn):
+            return bins(pd.factorize(self.values)[0])
+        numbers = (self.values if comparison is None else comparison).astype(np.float64)
+        places = bins(numbers)
+        are_rare = (int(places.max()) + 1) * FEWEST_ROWS > len(places)
+        return intervals(numbers) if self.holds_dates or are_rare else places
 
 
 def fit_pairs(
@@ -114,15 +123,16 @@ def fit_pairs(
     classes = bins(labels)
     compared = list(_comparable(frame, columns))[:MOST_COLUMNS]
     alone = [information(each.places(), classes) for each in compared]
-    gains = list[tuple[float, float, PairColumn]]()
+    gains, p_values = list[tuple[float, PairColumn]](), list[float]()
     for (one, of_one), (other, of_other) in combinations(zip(compared, alone, strict=True), 2):
         for pair in _pairs(one, other):
             places = one.places(pair.compare(one.values, other.values))
             gain = information(places, classes) - max(of_one, 0) - max(of_other, 0)
-            gains.append((gain, p_value(gain, places, classes), pair))
-    telling = [each for each in gains if each[1] * len(gains) < SIGNIFICANCE]
-    telling.sort(key=lambda each: -each[0])
-    return tuple(pair for _, _, pair in telling[:MOST_PAIRS])
+            gains.append((gain, pair))
+            p_values.append(p_value(gain, places, classes))
+    are_telling = false_discovery_control(p_values) < FALSE_DISCOVERIES if p_values else ()
+    telling = sorted(compress(gains, are_telling), key=lambda each: -each[0])
+    return tuple(pair for _, pair in telling[:MOST_PAIRS])
 
 
 def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Compared]:

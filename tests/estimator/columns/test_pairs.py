@@ -118,6 +118,23 @@ def test_values_have_to_be_shared_whole_and_several():
     assert compared(mixed, labels)[1] == []
 
 
+def test_of_many_comparisons_that_tell_a_little_few_rows_show_most():
+    """Hands of five ranks, of which two are equal or none are: ten pairs are alike."""
+    hands = np.random.default_rng(1).integers(13, size=(100, 5))
+    has_pair = np.array([len(set(hand)) < 5 for hand in hands.tolist()]).astype(np.int64)
+    _, pairs = compared(pd.DataFrame(hands), has_pair)
+    assert sum(column.says == "equality" for column in pairs) >= 6  # Bonferroni: 4
+
+
+def test_numbers_of_few_rows_each_are_compared_by_intervals():
+    """Each column tells the class; one value at a time that hardly shows, and their difference
+    seems to tell more."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(10, size=200)
+    strokes = (10 * labels[:, None] + rng.normal(0, 15, (200, 8))).clip(0, 100).round()
+    assert compared(pd.DataFrame(strokes), labels)[1] == []
+
+
 def test_columns_that_are_nearly_always_the_same_are_not_compared():
     """Whether two pixels are equal says no more than whether either is not zero."""
     x, labels = drawn(2000)
