@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from tolerances import CONTRACT, RMS, assert_close
+from tolerances import AUTOCAST, CONTRACT, RMS, assert_close
 
 from tabicl_linear.backbone.block import Block
 from tabicl_linear.backbone.stack import Backbone
@@ -142,6 +142,17 @@ def test_woven_layers_start_from_a_learned_state_plus_the_layer_below(name, read
         assert_close(state.rule_state.S, expected.rule_state.S, CONTRACT)
         below = expected.rule_state.S
     assert_close(outputs, x, CONTRACT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_learned_states_are_float32_in_models_of_16_bits(dtype):
+    block = _block(_mixer("delta"), FinalState(HEADS))
+    backbone = Backbone([block], None, learn_states=True).double()
+    x = torch.randn(2, ROWS, DIM).double()
+    expected, _ = backbone.fit(x)
+    outputs, (state,) = backbone.to(dtype).fit(x.to(dtype))
+    assert state.rule_state.S.dtype == torch.float32
+    assert_close(outputs.double(), expected, AUTOCAST[dtype])
 
 
 def test_the_normaliser_divides_by_the_sum_of_key_weights():

@@ -12,7 +12,7 @@ from tabicl_linear.backbone.long_context import HeldTokens, advance, fold
 from tabicl_linear.backbone.two_axis import CellAttention
 from tabicl_linear.errors import ConfigError, UnsupportedReadout
 from tabicl_linear.kernels.matrix import matrix_of
-from tabicl_linear.kernels.rule import lifted
+from tabicl_linear.kernels.rule import at_least_float32, lifted
 from tabicl_linear.kernels.state import MatrixState, state_shape, tensors
 from tabicl_linear.mixers.base import LayerState
 from tabicl_linear.types import Float, Tensor
@@ -205,7 +205,7 @@ def _learned_state(block: Block, kind: str) -> nn.Parameter:
 
 def _start(learned: Tensor, x: Tensor, below: Sequence[LayerState] = ()) -> LayerState:
     """A learned state for every sequence of `x`, plus the state of the layer below, if any."""
-    S = learned.expand(x.shape[0], *learned.shape)
+    S = at_least_float32(learned).expand(x.shape[0], *learned.shape)
     if below:
         S = S + matrix_of(below[-1].rule_state)
     return LayerState(MatrixState(S), None, 0)
