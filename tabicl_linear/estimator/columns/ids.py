@@ -13,6 +13,7 @@ from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.information import p_value_of_rare
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, missing
 from tabicl_linear.estimator.columns.target_rates import of_other_folds, shrunk
+from tabicl_linear.estimator.columns.text_formats import placeholder
 
 FEWEST_ROWS = 50
 """Rows below which nothing can be said: numbers."""
@@ -36,23 +37,33 @@ MOST_COMMON = 0.5
 
 
 def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
-    """How a training column of whole numbers as text is read; None for others, or few rows."""
+    """How a training column of whole numbers as text is read; None for others, or few rows.
+
+    What stands for a missing number does not count. The note of the reading says why.
+    """
     if not (dtypes.is_object_dtype(cells.dtype) or dtypes.is_string_dtype(cells.dtype)):
         return None
     present = ~missing(cells)
+    present[present] = ~placeholder(cells[present])
     texts, labels = cells[present].astype(object), labels[present]
     if len(texts) < FEWEST_ROWS:
         return None
     names, distinct = pd.factorize(texts)
-    if not all(isinstance(text, str) and text.isascii() and text.isdigit() for text in distinct):
+    if not all(isinstance(text, str) and _is_whole(text.strip()) for text in distinct):
         return None
+    number, name = f"{distinct[0]!r} as a number", f"{distinct[0]!r} as a name"
     if len(distinct) > MOST_DISTINCT * len(texts):
-        return None
+        return PLAIN_NUMBERS._replace(note=f"{number}: nearly all differ")
     values = np.array([float(text) for text in distinct])[names]
     by_order, by_name, by_nothing = _errors(values, names, labels)
     if by_order < min(by_name, by_nothing):
-        return PLAIN_NUMBERS._replace(note=f"{distinct[0]!r} as a number")
-    return Reading("categorical", note=f"{distinct[0]!r} as a name")
+        return PLAIN_NUMBERS._replace(note=f"{number}: their order tells the classes")
+    reason = "each tells more than their order" if by_name < by_nothing else "order tells nothing"
+    return Reading("categorical", note=f"{name}: {reason}")
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def ids_among(cells: pd.Series, labels: IntArray, tried: int = 1) -> int | None:

@@ -199,11 +199,15 @@ class TablePreprocessor:
         """How each column is read: as declared, by content, or by what predicts the labels."""
         readings, notes, advice = list[Reading](), list[str](), ""
         is_categorical = are_declared(self.categorical_features, self.names, frame.shape[1])
-        for position, (name, cells) in enumerate(frame.items()):
+        for position, name in enumerate(frame.columns.tolist()):
+            cells = frame.iloc[:, position]
             reading = Reading("categorical") if is_categorical[position] else read_as(cells)
-            if reading == PLAIN_NUMBERS and labels is not None:
-                reading = whole_numbers(cells, labels) or PLAIN_NUMBERS
-                advice = OVERRULE if reading.note else advice
+            if reading._replace(note="") == PLAIN_NUMBERS and labels is not None:
+                whole = whole_numbers(cells, labels)
+                if whole is not None:
+                    missing = [reading.note] if reading.note and whole.kind == "numeric" else []
+                    reading = whole._replace(note=", ".join([whole.note, *missing]))
+                    advice = OVERRULE
             if reading.note:
                 notes.append(f"{brief(name)} ({reading.note})")
             readings.append(reading)
@@ -228,8 +232,9 @@ def _dates(frame: pd.DataFrame, columns: Sequence[UsedColumn]) -> dict[int, pd.S
 
 def _warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
     numbers = [place for place, reading in enumerate(readings) if reading == PLAIN_NUMBERS]
+    names = frame.columns.tolist()  # of Python's types, as they are to be given
     ids = {
-        frame.columns[place]: count
+        names[place]: count
         for place in numbers
         if (count := ids_among(frame.iloc[:, place], labels, tried=len(numbers)))
     }

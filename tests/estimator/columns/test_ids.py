@@ -24,12 +24,12 @@ def test_numbers_are_known_by_their_order_and_names_by_themselves(dtype):
     assert whole_numbers(TEXT.astype(dtype), OF_ORDER) == (
         "numeric",
         ".#",
-        f"{TEXT[0]!r} as a number",
+        f"{TEXT[0]!r} as a number: their order tells the classes",
     )
     assert whole_numbers(TEXT.astype(dtype), OF_NAMES) == (
         "categorical",
         "",
-        f"{TEXT[0]!r} as a name",
+        f"{TEXT[0]!r} as a name: each tells more than their order",
     )
 
 
@@ -38,6 +38,7 @@ def test_without_evidence_for_numbers_they_are_names():
     result = whole_numbers(TEXT, labels)
     assert result is not None
     assert result.kind == "categorical"
+    assert result.note.endswith("as a name: order tells nothing")
 
 
 @pytest.mark.parametrize(
@@ -47,21 +48,38 @@ def test_without_evidence_for_numbers_they_are_names():
         pd.Series(NUMBERS),
         pd.Series((NUMBERS / 4).astype(str)),
         pd.Series([f"-{n}" for n in NUMBERS]),
-        pd.Series(np.arange(2000).astype(str)),
         TEXT.astype("category"),
-        TEXT.replace("42", "none"),
+        TEXT.replace("42", "forty-two"),
     ],
-    ids=["few", "integers", "decimals", "signs", "all different", "categories", "words"],
+    ids=["few", "integers", "decimals", "signs", "categories", "words"],
 )
 def test_nothing_is_said_of_other_columns(cells):
     assert whole_numbers(cells, OF_NAMES[: len(cells)]) is None
 
 
-def test_missing_cells_do_not_count():
-    cells = TEXT.astype(object).where(NUMBERS % 5 > 0, None)
+def test_numbers_that_nearly_all_differ_stay_numbers_and_are_told():
+    with pytest.warns(UserWarning, match=r"'id' \('0' as a number: nearly all differ\)\. A num"):
+        columns = TablePreprocessor().fit(
+            pd.DataFrame({"id": np.arange(2000).astype(str)}), OF_NAMES
+        )
+    assert isinstance(columns.columns[0], NumericColumn)
+
+
+@pytest.mark.parametrize("cell", [None, "?", "none"])
+def test_missing_cells_do_not_count(cell):
+    cells = TEXT.astype(object).where(NUMBERS % 5 > 0, cell)
     result = whole_numbers(cells, OF_NAMES)
     assert result is not None
     assert result.kind == "categorical"
+
+
+def test_what_stands_for_missing_is_told_beside_the_choice_and_blanks_change_nothing():
+    frame = pd.DataFrame({"id": TEXT.replace("42", "?"), "age": TEXT + " "})
+    with pytest.warns(UserWarning, match=r"'id' \('\d+' as a name: .*, 'age' \('\d+ ' as a name"):
+        names = TablePreprocessor().fit(frame, OF_NAMES).columns
+    with pytest.warns(UserWarning, match=r"number: their order tells the classes, '\?' as missing"):
+        numbers = TablePreprocessor().fit(frame, OF_ORDER).columns
+    assert [type(records[0]) for records in (names, numbers)] == [CategoryColumn, NumericColumn]
 
 
 @pytest.mark.filterwarnings("ignore:Whole numbers tell more")
@@ -140,6 +158,8 @@ def test_many_columns_of_noise_are_not_taken_for_ids(share):
 
 def test_the_warning_of_ids_names_column_numbers_and_remedy():
     frame = pd.DataFrame({"shop": SHOPS[VISITS], "n": RNG.normal(size=2000)})
+    with pytest.warns(UserWarning, match=r"columns 5 \(200 .*categorical_features=\[5\]"):
+        TablePreprocessor().fit(frame.set_axis(pd.Index([5, 7]), axis=1), OF_SHOPS)
     told = r"columns 'shop' \(200 different ones\) of 2,000 rows.*categorical_features=\['shop'\]"
     with pytest.warns(UserWarning, match=told):
         columns = TablePreprocessor().fit(frame, OF_SHOPS).columns
