@@ -36,11 +36,21 @@ def benchmarks(tables: Tables, item: Item) -> Section | None:
         wide = {metric: _wide(rows, metric) for metric in METRICS}
         key = KEYS.get(str(benchmark), str(benchmark))
         printed = {
-            arm: {metric: published.published_mean(arm, key, metric) for metric in METRICS}
+            arm: {metric: _printed(item, arm, key, metric) for metric in METRICS}
             for arm in item.arms
         }
         texts.append(_table(str(benchmark), wide, printed, tables))
     return Section("Real tables", texts, {})
+
+
+def _printed(item: Item, arm: str, benchmark: str, metric: str) -> Mean | None:
+    """The paper's mean, with its letters on the page of its table: those of two do not compare."""
+    models = published.tables()[item.table] if item.table else ()
+    here = [model.means.get((benchmark, metric)) for model in models if model.run == arm]
+    if here:
+        return here[0]
+    mean = published.published_mean(arm, benchmark, metric)
+    return mean._replace(letters="") if mean else None
 
 
 def strategies(tables: Tables, item: Item) -> Section | None:

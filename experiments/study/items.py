@@ -21,6 +21,7 @@ class Item(NamedTuple):
         parts: Of its page, by their names in `parts.PARTS`.
         paper: What the paper shows, the shape of its curves.
         arms: That it needs, in the order in which they are shown.
+        table: The paper's table of means that its page shows, if it shows one.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Item(NamedTuple):
     parts: tuple[str, ...]
     paper: str
     arms: tuple[str, ...]
+    table: int | None = None
 
 
 @cache

@@ -50,7 +50,10 @@ def oracle_real(tables: Tables, item: Item) -> Section | None:
         for key in dict.fromkeys([*published, *ours])
         for arm, quantity in [key]
     ]
-    caption = "ROC-AUC; the tables here are those of the five largest that are at hand."
+    caption = (
+        "ROC-AUC of the five largest tables that are at hand, some of them not among the paper's: "
+        "*mean* is over five others there. Compare columns table by table, and means of one column."
+    )
     table = Table(caption, ["Arm", "Reading, table", "Paper", "Here"], [rows], text_columns=2)
     return Section("The oracle on large tables", [markdown(table)], {})
 

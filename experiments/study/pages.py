@@ -19,6 +19,10 @@ FRONT = ("length_gap", "update_dynamics", "mitigations")
 """Items whose first figure stands on the first page."""
 NO_RESULT = "Nothing on these pages is a result: scale smoke shows that everything runs."
 BACK = "../README.md"
+SHARED = (
+    "*Core-hours* are those of training; a unit counts in each item that shows it. That an arm is "
+    "trained does not say that every part of a page was measured of it."
+)
 HOW = f"Columns and words are explained on the [first page]({BACK})."
 
 
@@ -153,13 +157,16 @@ def _made(report: Report) -> str:
 
 
 def _contents(report: Report) -> str:
-    present = set(report.study.tables.units["arm"])
-    header, rows = ["Item", "Paper", "Arms trained"], []
+    units = report.study.tables.units
+    header, rows = ["Item", "Paper", "Arms trained", "Units", "Core-hours"], []
     for item in items().values():
-        have = sum(arm in present for arm in item.arms)
+        mine = units[units["arm"].isin(item.arms)]
         link = f"[{item.title}](study/{item.name}.md)"
-        rows.append(f"| {link} | {item.shown_in} | {have} of {len(item.arms)} |")
-    return "\n".join([f"| {' | '.join(header)} |", "|---|---|--:|", *rows])
+        arms = f"{mine['arm'].nunique()} of {len(item.arms)}"
+        hours = f"{mine['train_seconds'].sum() / 3600:.1f}"
+        rows.append(f"| {link} | {item.shown_in} | {arms} | {len(mine)} | {hours} |")
+    table = "\n".join([f"| {' | '.join(header)} |", "|---|---|--:|--:|--:|", *rows])
+    return f"{SHARED}\n\n{table}"
 
 
 def _units(report: Report, arms: Sequence[str]) -> str:

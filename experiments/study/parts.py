@@ -23,6 +23,8 @@ SHOWN_BINS = 8
 """Columns of a table of lookbacks."""
 PAPER_ROWS = 1000
 """Rows that the paper's models were trained with."""
+MEASURED_IN = {"roc_auc": "lengths", "state_bytes": "cost"}
+"""The measurement that holds a quantity of the paper's numbers."""
 CURVES = (
     "In the figure the dashed line is the trained length, and shades are 95 % intervals over "
     "datasets. All arms read the same datasets, so that differences between arms are surer than "
@@ -47,7 +49,7 @@ def summary(study: Study, scores: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         study: Whose reference set normalises.
-        scores: Columns arm, dataset, num_rows, roc_auc, accuracy; seeds are averaged.
+        scores: Columns arm, seed, dataset, num_rows, roc_auc, accuracy; seeds are averaged.
     """
     keys = ["arm", "dataset", "num_rows"]
     means = scores.groupby(keys, as_index=False, sort=False)[["roc_auc", "accuracy"]].mean()
@@ -57,9 +59,10 @@ def summary(study: Study, scores: pd.DataFrame) -> pd.DataFrame:
     reference["num_rows"] = np.where(reference["num_rows"] <= study.trained, 0, SHORT_ROWS + 1)
     if set(means["dataset"]) <= set(reference.loc[reference["num_rows"] == 0, "dataset"]):
         means = normalise(means, reference)
+    seeds = scores.groupby("arm")["seed"].nunique()
     rows = []
     for (arm, length), group in means.groupby(["arm", "num_rows"], sort=False):
-        row = {"arm": arm, "num_rows": int(length), "datasets": len(group)}
+        row = {"arm": arm, "seeds": seeds[arm], "num_rows": int(length), "datasets": len(group)}
         for name in group.columns.difference(keys):
             values = group[name].dropna().to_numpy(float)
             # Where the reference set is not measured there is nothing to normalise by.
@@ -102,7 +105,7 @@ def decay_at_evaluation(study: Study, item: Item) -> Section | None:
     if decayed.empty:
         return None
     label = decayed["arm"] + ", decay " + decayed["constant"].astype(str) + " at evaluation"
-    points = _beside_plain(study, item, decayed.assign(arm=label))
+    points = _beside_plain(study, item, decayed, label)
     about = f"The {decayed['dataset'].nunique()} datasets that were read with decay."
     text = score_table(study.tables, points, "roc_auc", about)
     return Section(
@@ -115,7 +118,7 @@ def blocks(study: Study, item: Item) -> Section | None:
     cut = of_arms(study.tables, "blocks", item.arms)
     if cut.empty:
         return None
-    points = _beside_plain(study, item, cut.assign(arm=cut["arm"] + ", in blocks"))
+    points = _beside_plain(study, item, cut, cut["arm"] + ", in blocks")
     points = points[points["num_rows"].isin(cut["num_rows"].unique())]
     about = (
         f"The {cut['dataset'].nunique()} datasets that were read in blocks of "
@@ -124,11 +127,21 @@ def blocks(study: Study, item: Item) -> Section | None:
     return Section("In blocks", [score_table(study.tables, points, "roc_auc", about)], {})
 
 
-def _beside_plain(study: Study, item: Item, readings: pd.DataFrame) -> pd.DataFrame:
-    """Scores of readings under names of their own, and plain ones on the same datasets."""
+def _beside_plain(
+    study: Study, item: Item, readings: pd.DataFrame, labels: pd.Series
+) -> pd.DataFrame:
+    """Scores of readings under labels of their own, and plain ones on the same datasets.
+
+    Of an arm that was read so in some seeds alone, the plain scores are those of these seeds.
+    """
     plain = of_arms(study.tables, "lengths", item.arms)
     plain = plain[plain["dataset"].isin(readings["dataset"])]
-    return summary(study, pd.concat([plain, readings]))
+    units = ["arm", "seed"]
+    is_paired = pd.MultiIndex.from_frame(plain[units]).isin(
+        pd.MultiIndex.from_frame(readings[units])
+    )
+    plain = plain[is_paired | ~plain["arm"].isin(readings["arm"])]
+    return summary(study, pd.concat([plain, readings.assign(arm=labels)]))
 
 
 def write_rates(study: Study, item: Item) -> Section | None:
@@ -247,20 +260,23 @@ def expected_numbers(study: Study, item: Item) -> Section | None:
     """The paper's numbers beside ours, at the same multiple of the trained length."""
     printed = expected()
     printed = printed[printed["item"] == item.name]
-    scores = of_arms(study.tables, "lengths", item.arms)
     rows = []
     for row in printed.itertuples():
         multiple = row.num_rows / PAPER_ROWS
+        of_arm = of_arms(study.tables, MEASURED_IN[row.quantity], [row.arm])
         ours = float("nan")
-        if row.quantity == "roc_auc" and len(scores):
-            of_arm = scores[scores["arm"] == row.arm]
+        if len(of_arm):
             ratio = of_arm["num_rows"] / (multiple * study.trained)
-            ours = float(of_arm.loc[ratio.between(1 / NEAR, NEAR), "roc_auc"].mean())
-        at = Cell("" if np.isnan(multiple) else f"{multiple:g}x")
-        value = Cell(f"{row.value:.4f}" if row.value < 2 else f"{row.value:,.0f}", row.value)
-        rows.append([Cell(row.arm), Cell(row.quantity), at, value, number(ours), Cell(row.source)])
+            ours = float(of_arm.loc[ratio.between(1 / NEAR, NEAR), row.quantity].mean())
+        values = [_score_or_count(value) for value in (row.value, ours)]
+        at = Cell(f"{multiple:g}x")
+        rows.append([Cell(row.arm), Cell(row.quantity), at, *values, Cell(row.source)])
     header = ["Arm", "Quantity", "Trained length", "Paper", "Here", "Source"]
     return Section("The paper's numbers", [markdown(Table("", header, [rows], text_columns=3))], {})
+
+
+def _score_or_count(value: float) -> Cell:
+    return Cell(f"{value:,.0f}", value) if value >= 2 else number(value)
 
 
 Part = Callable[[Study, Item], Section | None]

@@ -50,15 +50,14 @@ def score_table(tables: Tables, scores: pd.DataFrame, metric: str, about: str) -
     lengths = sorted(scores["num_rows"].unique())
     rows = []
     for arm, points in scores.groupby("arm", sort=False):
-        values = points.set_index("num_rows")
+        values, seeds = points.set_index("num_rows"), points["seeds"].iloc[0]
         cells = [
             Cell(f"{values[metric][n]:.4f} ± {values[f'{metric}_interval'][n]:.4f}")
             if n in values.index
             else DASH
             for n in lengths
         ]
-        about_arm = [parameters_of(tables, str(arm)), seeds_of(tables, str(arm), "lengths")]
-        rows.append([Cell(str(arm)), *about_arm, *cells])
+        rows.append([Cell(str(arm)), parameters_of(tables, str(arm)), Cell(str(seeds)), *cells])
     header = ["Arm", "Parameters", "Seeds", *(f"{n:,}" for n in lengths)]
     title = {"roc_auc": "ROC-AUC", "accuracy": "Accuracy"}[metric]
     return markdown(Table(f"{title} by rows of context. {about}", header, [rows]))

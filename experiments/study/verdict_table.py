@@ -53,7 +53,8 @@ def how_to_read(guessing: Sequence[str], scores: dict[str, float]) -> str:
     """
     lines = [
         "*Here* is a paired difference, signed so that more of it speaks for the claim, with its "
-        "95 % interval. It is in ROC-AUC unless the claim names something else.",
+        "95 % interval. It is in ROC-AUC unless the claim names something else. *In the paper* a "
+        "difference keeps its own sign: what trails there has a minus.",
         "*Seen*: above *Needed*, p at most 0.05. *Opposite*: below it, p at most 0.05. *Not seen*: "
         "the interval lies within the claim's margin around 0, so that there is next to nothing. "
         "*Not decidable at this size*: none of these, which is no evidence against the claim.",

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -116,9 +116,11 @@ def real(folder: Path, scores: Mapping[str, list[float]]) -> None:
     write_table(folder / "real.parquet", pd.DataFrame(cells))
 
 
-def cost(folder: Path, exponent: float, state: float) -> None:
+def cost(
+    folder: Path, exponent: float, state: float, lengths: Sequence[int] = (1000, 2000, 4000, 8000)
+) -> None:
     """Times and bytes that grow with powers of the rows."""
-    rows = np.array([1000, 2000, 4000, 8000])
+    rows = np.array(lengths)
     columns = {"num_rows": rows, "fit_seconds": 1e-6 * rows**exponent, "predict_seconds": 0.01}
     frame = pd.DataFrame({**columns, "state_bytes": (1000 * rows**state).astype(int)})
     write_table(folder / "cost.parquet", frame)

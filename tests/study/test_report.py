@@ -11,7 +11,7 @@ from study import made_up
 from experiments.study import drawing, pages
 from experiments.study.items import items
 from experiments.study.measurements import load
-from experiments.study.parts import Study, summary
+from experiments.study.parts import Study, decay_at_evaluation, summary
 from experiments.study.readings import Tables
 from experiments.study.report import main, write
 from experiments.study.sections import of_arms
@@ -36,7 +36,8 @@ def measured(tmp_path_factory):
             score = made_up.falling(height + 0.001 * seed, slope.get(arm, 0.0), seed=number)
             made_up.lengths(folder, score)
             made_up.looks(folder, RATE, RATE)
-            made_up.cost(folder, 2.0 if arm == "softmax" else 1.0, float(arm == "softmax"))
+            softmax = float(arm == "softmax")
+            made_up.cost(folder, 1.0 + softmax, softmax, (1000, 2000, 4000, 8000, 16000))
             shift = 0.01 * number
             made_up.real(folder, {k: [x - shift for x in v] for k, v in TABLES.items()})
             if arm == "deltanet":
@@ -99,6 +100,13 @@ def test_published_numbers_stand_beside_ours(written):
     mixers = (written / "study" / "mixers.md").read_text()
     row = next(x for x in mixers.splitlines() if x.startswith("| softmax | 1,000 | 1 | 0.8900"))
     assert "0.7600" in row  # mean of the four tables, two folds 0.02 apart
+    variants = (written / "study" / "final_state.md").read_text()
+    row = next(x for x in variants.splitlines() if x.startswith("| deltanet | 1,000 | 2 | 0.8860"))
+    assert "0.8860 <sup>ab</sup>" in row  # as Table 3 has it, and Table 2 has abc
+    sizes = (written / "study" / "size_ranks.md").read_text()
+    assert "| deltanet | 1,000 | 2 | 0.8860 |" in sizes
+    cost = (written / "study" / "scaling.md").read_text()
+    assert "| softmax | state_bytes | 128x | 2,340,000,000 | 16,000,000 |" in cost
     axes = (written / "study" / "two_axis.md").read_text()
     row = next(x for x in axes.splitlines() if x.startswith("| deltanet | roc_auc | 8x | 0.7806 |"))
     assert re.search(r"0\.7806 \| 0\.\d{4} \|", row)
@@ -205,3 +213,18 @@ def test_scores_that_no_reference_normalises_are_left_empty(tmp_path):
     points = summary(study, of_arms(study.tables, "lengths", ["linear_causal"]))
     assert points["normalised_roc_auc"].isna().all()
     assert points["roc_auc"].notna().all()
+
+
+def test_another_reading_stands_beside_plain_scores_of_the_same_seeds(tmp_path):
+    for seed, level in ((0, 0.7), (1, 0.9)):
+        folder = made_up.unit(tmp_path, "deltanet", seed)
+        made_up.lengths(folder, lambda *_, level=level: np.array(level))
+        if seed == 0:
+            made_up.decay(folder, lambda *_: np.array(0.8), constants=(32,))
+    study = Study(Tables(load("small", tmp_path)), made_up.TRAINED)
+    lines = decay_at_evaluation(study, items()["update_dynamics"]).texts[0].splitlines()
+    cells = [[cell.strip() for cell in x.split("|")[1:5]] for x in lines if "deltanet" in x]
+    assert [(arm, seeds, score[:6]) for arm, _, seeds, score in cells] == [
+        ("deltanet", "1", "0.7000"),
+        ("deltanet, decay 32 at evaluation", "1", "0.8000"),
+    ]
