@@ -31,8 +31,11 @@ _NEWER: dict[str, tuple[str, ...]] = {
 _MINIMAL: dict[str, tuple[str, ...]] = {
     "minimal_causal": ("linear_causal", "prior/gaussian_uniform"),
     "minimal_noncausal": ("linear_noncausal", "prior/gaussian_uniform"),
+    "minimal_causal_deep": ("linear_causal", "prior/gaussian_uniform"),
+    "minimal_noncausal_deep": ("linear_noncausal", "prior/gaussian_uniform"),
 }
-"""Linear attention on Gaussian features and uniform labels (the authors' minimal example)."""
+"""Linear attention on Gaussian features and uniform labels (the authors' minimal example), and with
+as many layers as theirs has."""
 
 ARMS: Mapping[str, tuple[str, ...]] = {
     **{name: run.overlays for name, run in RUNS.items()},
