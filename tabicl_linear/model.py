@@ -13,7 +13,7 @@ from tabicl_linear.data.batch import TaskBatch
 from tabicl_linear.embedding import inputs
 from tabicl_linear.embedding.labels import present_classes, without_absent
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics
-from tabicl_linear.errors import DataError, UnsupportedReadout
+from tabicl_linear.errors import ConfigError, DataError, UnsupportedReadout
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.mixers.base import LayerState, MixerFactory
 from tabicl_linear.readouts import ReadoutFactory
@@ -243,6 +243,7 @@ class InContextModel(PlacedModule):
 
         Raises:
             DataError: The batch has no query row, or no context row.
+            ConfigError: The strategy does not give one token for each query row.
         """
         batch.check_split()
         num_context = batch.num_context
@@ -260,6 +261,13 @@ class InContextModel(PlacedModule):
                 layers = self.backbone.write(written, initial, num_cells=num_cells)
                 outputs = self.backbone.predict(queries, layers, num_cells=num_cells)
         hidden = self.strategy.predictions(outputs, num_context=num_context)
+        num_queries = batch.x.shape[1] - num_context
+        if hidden.shape[1] != num_queries:
+            raise ConfigError(
+                f"{type(self.strategy).__name__} predicts {num_queries} query rows from "
+                f"{hidden.shape[1]} tokens; its query_tokens and multi_target_outputs have to give "
+                "one for each."
+            )
         classes = self._classes(batch.y[rows])
         of_queries = (
             None if ridge_predictions is None else ridge_predictions.rows(slice(num_context, None))

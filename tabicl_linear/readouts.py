@@ -27,8 +27,12 @@ class Readout(nn.Module, ABC):
         is_bidirectional: Whether the block runs over its context in both directions.
     """
 
-    is_causal: ClassVar[bool]
     is_bidirectional: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def is_causal(self) -> bool:
+        """An attribute of the class; abstract, so that one that lacks it cannot be made."""
 
     @abstractmethod
     def check(self, rule: UpdateRule) -> None:
@@ -76,8 +80,8 @@ class Causal(Readout):
         if self.state_norm is not None and rule.state_norms != "prefix":
             raise UnsupportedReadout(
                 f"Causal readout with normalise needs the norms of all prefix states, which "
-                f"{type(rule).__name__} provides only for plain linear attention; use FinalState "
-                "with normalise, or leave normalise out."
+                f"{type(rule).__name__} does not provide (plain linear attention does); use "
+                "FinalState with normalise, or leave normalise out."
             )
 
     def context(

@@ -30,7 +30,7 @@ class Probe(NamedTuple):
     Attributes:
         x: Features; may hold NaN.
         y: Classes; each occurs among the first rows, and among the queries too if it has two rows.
-        categorical: Which columns hold category codes; None where the prior does not say.
+        categorical: Which columns hold category codes.
         num_queries: Query rows.
         trained: Rows of the longest table of training; None where that is not known.
         states: Where `fit` keeps the states of one model by context length, and finds them again;
@@ -39,7 +39,7 @@ class Probe(NamedTuple):
 
     x: Float[Tensor, "b n m"]
     y: Int[Tensor, "b n"]
-    categorical: Bool[Tensor, "b m"] | None
+    categorical: Bool[Tensor, "b m"]
     num_queries: int
     trained: int | None
     states: dict[int, InContextState] | None = None
@@ -81,21 +81,16 @@ class Probe(NamedTuple):
 
     def has_tasks_of(self, other: "Probe") -> bool:
         """Whether both hold the same tasks, to the bit."""
-        pairs = [(self.x, other.x), (self.y, other.y)]
-        if self.categorical is None or other.categorical is None:
-            if self.categorical is not other.categorical:
-                return False
-        else:
-            pairs.append((self.categorical, other.categorical))
         # As bytes: a missing value is equal to itself.
+        pairs = zip(self[:3], other[:3], strict=True)
         return self.num_queries == other.num_queries and all(
             a.shape == b.shape and torch.equal(_bytes(a), _bytes(b)) for a, b in pairs
         )
 
     def to(self, device: torch.device) -> "Probe":
         """The same tasks on a device."""
-        kinds = None if self.categorical is None else self.categorical.to(device)
-        return self._replace(x=self.x.to(device), y=self.y.to(device), categorical=kinds)
+        x, y, categorical = (z.to(device) for z in self[:3])
+        return self._replace(x=x, y=y, categorical=categorical)
 
 
 def _bytes(values: Tensor) -> Tensor:

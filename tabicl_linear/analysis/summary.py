@@ -151,7 +151,8 @@ def _write_rates(one: Inspection, plan: Plan) -> str:
 
 def _saturated(one: Inspection, plan: Plan) -> str:
     if not {"drift", "write_rates"} & set(one.tables):
-        return "not applicable: no matrix state, no gates"
+        wanted = "drift" if "drift" not in one.absent else "write_rates"
+        return _none(one, wanted, "no matrix state, no gates")
     layers = saturated_layers(one, plan)
     return "; ".join(f"layer {layer} ({why})" for layer, why in layers.items()) or "no layer"
 

@@ -45,15 +45,20 @@ class Probing(Callback, ABC):
 
     Attributes:
         name: Of the folder, and of the section of the layout in TensorBoard.
-        charts: Charts of that section: title to patterns of tags.
+        charts: Charts of that section: title to patterns of tags; none if left out.
         probe: The tasks; None while it does not look. Callbacks with equal tasks have the same
             value, and so share the states that it holds while they look.
     """
 
-    name: ClassVar[str]
-    charts: ClassVar[Mapping[str, Sequence[str]]]
+    name: ClassVar[str] = ""
+    charts: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def __init__(self, every_n_steps: int, num_tasks: int) -> None:
+        if not self.name:
+            raise ConfigError(
+                f"{type(self).__name__} has no name: give the class one, as in name = 'entropy', "
+                "after which its folder and its section in TensorBoard are called."
+            )
         if every_n_steps < 0 or num_tasks < 1:
             raise ConfigError(
                 f"{type(self).__name__}: every_n_steps={every_n_steps}, num_tasks={num_tasks}: "

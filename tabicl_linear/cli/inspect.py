@@ -112,6 +112,7 @@ def table_probe(
 
 
 def _write(output: Path, inspections: Sequence[Inspection], lines: Sequence[str]) -> None:
+    output.absolute().parent.mkdir(parents=True, exist_ok=True)
     with folder_written_whole(output) as folder:
         tables = dict[str, list[pd.DataFrame]]()
         for one in inspections:

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from tabicl_linear.cli.checkpoints import add_trust
+from tabicl_linear.cli.outputs import check_folder
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 
@@ -38,8 +39,7 @@ def _check(options: argparse.Namespace) -> None:
             f"--output {output} is there already and not an empty folder; give a new name, or "
             "delete it."
         )
-    if not output.parent.is_dir():
-        raise ConfigError(f"--output {output}: folder {output.parent} does not exist; create it.")
+    check_folder(output)
 
 
 def _parser() -> OneLineArgumentParser:

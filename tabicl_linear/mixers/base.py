@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.rule import UpdateRule
-from tabicl_linear.kernels.state import RuleState, state_shape
+from tabicl_linear.kernels.state import MatrixState, RuleState, state_shape
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -141,10 +141,11 @@ def check_shapes(mixer: SequenceMixer, dim: int) -> None:
         dim: Width of a token.
 
     Raises:
-        ConfigError: The state has another shape than the mixer says, or its output has not that of
-            the tokens.
+        ConfigError: The state has another shape than the mixer says, or is no matrix where the rule
+            says so, or its output has not the shape of the tokens.
     """
     name = f"{type(mixer).__module__}.{type(mixer).__qualname__}"
+    rule = type(mixer.rule)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         tokens, positions = torch.zeros(1, 2, dim), torch.arange(2)
         streams, _ = mixer.project(tokens, positions, None, independent=False)
@@ -153,7 +154,13 @@ def check_shapes(mixer: SequenceMixer, dim: int) -> None:
         if shape != tuple(mixer.state_shape):
             raise ConfigError(
                 f"{name}: its state_shape is {tuple(mixer.state_shape)}, and the state that its "
-                f"{type(mixer.rule).__name__} keeps has {shape}; give super().__init__ the latter."
+                f"{rule.__name__} keeps has {shape}; give super().__init__ the latter."
+            )
+        is_matrix = isinstance(state, MatrixState)
+        if is_matrix != rule.has_matrix_state:
+            raise ConfigError(
+                f"{rule.__module__}.{rule.__qualname__}: has_matrix_state={not is_matrix}, and its "
+                f"state is a {type(state).__name__}; set has_matrix_state = {is_matrix}."
             )
         outputs = mixer.output(mixer.rule.read(streams.q, state), streams, tokens)
     if outputs.shape != tokens.shape:

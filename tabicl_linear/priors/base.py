@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from tabicl_linear.errors import DataError
@@ -85,18 +86,26 @@ def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
     """What a prior, which may be somebody else's, draws; of the shape that was asked for.
 
     Raises:
-        DataError: It is not, or labels are no classes; deep in a model neither would say so.
+        DataError: It is not, or labels are no classes; deep in a model neither would say so. Or the
+            draw depends on more than the generator, so that no run could be repeated.
     """
+    before = _global_generators()
     tasks = prior.sample_tasks(shape, generator)
     name, where = type(prior).__name__, "docs/architecture.md says what a prior promises"
+    if _global_generators() != before:
+        raise DataError(
+            f"{name} draws from a global generator of torch or numpy; give every draw the one that "
+            f"it is given (generator=generator), or one seeded by it; {where}."
+        )
     if not isinstance(tasks, Tasks):
         raise DataError(f"{name} gives {type(tasks).__name__}, not Tasks(x, y, categorical).")
     sizes = (shape.batch_size, shape.num_rows, shape.num_features)
     expected = {"x": sizes, "y": sizes[:2], "categorical": sizes[::2]}
     for part, size in expected.items():
         z = getattr(tasks, part)
-        if z is not None and tuple(z.shape) != size:
-            raise DataError(f"{name} gives {part} of {tuple(z.shape)}, not {size}; {where}.")
+        given = tuple(z.shape) if isinstance(z, torch.Tensor) else type(z).__name__
+        if given != size:
+            raise DataError(f"{name} gives {part} of {given}, not {size}; {where}.")
     are_classes = tasks.y.dtype == torch.int64
     if tasks.y.device.type == "cpu":  # elsewhere every batch would wait for the answer
         are_classes &= bool(((tasks.y >= 0) & (tasks.y < shape.num_classes)).all())
@@ -108,22 +117,7 @@ def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
     return tasks
 
 
-def known_kinds(prior: Prior, tasks: Tasks, where: str) -> Bool[Tensor, "b m"]:
-    """Which columns of the tasks are categorical, for priors that are built on another prior.
-
-    A user's prior may return None when it is used on its own, which models accept.
-
-    Args:
-        prior: The inner prior.
-        tasks: Tasks drawn from it.
-        where: How it is used, for the message.
-
-    Raises:
-        DataError: The prior returns None.
-    """
-    if not isinstance(tasks.categorical, torch.Tensor):
-        raise DataError(
-            f"{type(prior).__name__} gives categorical={tasks.categorical!r}: {where}, a prior "
-            "must say which columns are categorical; return booleans [b m]."
-        )
-    return tasks.categorical
+def _global_generators() -> tuple[bytes, bytes, int]:
+    """Where the global generators of torch (on the CPU) and numpy stand."""
+    numpy = np.random.get_state(legacy=False)["state"]  # noqa: NPY002
+    return torch.get_rng_state().numpy().tobytes(), numpy["key"].tobytes(), numpy["pos"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.priors.base import Prior, Tasks, TaskShape, known_kinds
+from tabicl_linear.priors.base import Prior, Tasks, TaskShape, drawn
 from tabicl_linear.priors.tabpfn_v1 import TabPFNv1Prior
 from tabicl_linear.priors.trees import TreePrior
 
@@ -49,8 +49,7 @@ class Mixture(Prior):
         """Draw `shape.batch_size` tasks on the generator's device.
 
         Raises:
-            DataError: If the shape makes no task, or a prior does not say which of its columns are
-                categorical.
+            DataError: If the shape makes no task, or a prior gives tasks of another shape.
         """
         b, n, _, m, _ = shape.validate()
         device = generator.device
@@ -62,8 +61,7 @@ class Mixture(Prior):
         counts = torch.bincount(owner, minlength=len(self.priors)).tolist()
         for number, (prior, count) in enumerate(zip(self.priors, counts, strict=True)):
             if count:
-                tasks = prior.sample_tasks(shape._replace(batch_size=count), generator)
+                tasks = drawn(prior, shape._replace(batch_size=count), generator)
                 index = (owner == number).nonzero().squeeze(1)
-                x[index], y[index] = tasks.x, tasks.y
-                categorical[index] = known_kinds(prior, tasks, "in a mixture")
+                x[index], y[index], categorical[index] = tasks
         return Tasks(x, y, categorical)

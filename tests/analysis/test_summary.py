@@ -123,3 +123,10 @@ def test_scores_of_queries_of_one_class_are_not_defined():
     assert "best 0.7500 at 100" in _scores(seen(scores=table), PLAN)
     plan = SimpleNamespace(reference=400, lengths=PLAN.lengths)
     assert _scores(seen(scores=table), plan).count("at 400") == 1
+
+
+def test_saturation_is_denied_only_to_models_that_cannot_have_it():
+    one, absent = seen(), {"drift": "no matrix", "write_rates": "no gates"}
+    assert _saturated(one, PLAN) == "not looked at"
+    assert _saturated(one._replace(absent={"drift": "no matrix"}), PLAN) == "not looked at"
+    assert _saturated(one._replace(absent=absent), PLAN).startswith("not applicable")

@@ -295,6 +295,7 @@ def test_default_lengths_lie_around_the_trained_one(trained, lengths):
         (lambda: WriteRates(length=3), r"WriteRates: lengths=\[3\]"),
         (lambda: WriteRates(every_n_steps=-1), "every_n_steps=-1"),
         (lambda: WriteRates(num_tasks=0), "num_tasks=0"),
+        (lambda: type("Mine", (WriteRates,), {"name": ""})(), "Mine has no name: give the class"),
     ],
 )
 def test_impossible_settings_are_refused_at_once(make, words):

@@ -38,7 +38,7 @@ def checkpoints(tmp_path_factory):
 @pytest.fixture(scope="module")
 def both(checkpoints, tmp_path_factory):
     """The folder of an inspection of both."""
-    output = tmp_path_factory.mktemp("out") / "both"
+    output = tmp_path_factory.mktemp("out") / "new" / "both"
     assert main(["inspect", *checkpoints, "--output", str(output), *SHORT]) == 0
     return output
 
@@ -46,7 +46,8 @@ def both(checkpoints, tmp_path_factory):
 def noise_plan(length):
     """Two tasks of noise, looked at after one length."""
     x, y = torch.randn(2, length + 10, 4), torch.randint(0, 3, (2, length + 10))
-    return Plan(Probe(x, y, None, 10, None), [length], length)
+    numbers = torch.zeros(2, 4, dtype=torch.bool)
+    return Plan(Probe(x, y, numbers, 10, None), [length], length)
 
 
 class Links(HTMLParser):
@@ -197,6 +198,7 @@ def test_names_of_checkpoints_are_text_on_the_page():
         (["CKPT", "--table", "TABLE", "--target", "x"], "50 classes"),
         (["CKPT", "--table", "TABLE", "--target", "y", "--lengths", "10", "160"], "160 rows"),
         (["CKPT", "--only", "nothing"], "nothing"),
+        (["CKPT", "--output", "TABLE/out"], "t.csv is not a folder"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(options, words, checkpoints, tmp_path, capsys):
@@ -204,9 +206,9 @@ def test_bad_input_is_one_line_and_leaves_nothing(options, words, checkpoints, t
     pd.DataFrame({"x": [f"v{i % 50}" for i in range(150)], "y": np.arange(150) % 2}).to_csv(
         table, index=False
     )
-    stand_ins = {"CKPT": checkpoints[0], "TABLE": str(table)}
+    stand_ins = {"CKPT": checkpoints[0], "TABLE": str(table), "TABLE/out": f"{table}/out"}
     options = [stand_ins.get(option, option) for option in options]
-    assert main(["inspect", *options, "--output", str(tmp_path / "out")]) == 2
+    assert main(["inspect", "--output", str(tmp_path / "out"), *options]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1

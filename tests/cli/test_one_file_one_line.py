@@ -113,6 +113,7 @@ from tabicl_linear.kernels.additive import AdditiveRule
 from tabicl_linear.kernels.streams import Streams
 from tabicl_linear.mixers.base import SequenceMixer
 from tabicl_linear.priors import Prior
+from tabicl_linear.readouts import Readout
 
 
 class Mixer(SequenceMixer):
@@ -155,6 +156,10 @@ class Wide(SequenceMixer):
         return Streams(one, one, one), None
 
     output = None
+
+
+class Unsaid(Readout):
+    check = context = query = None
 
 
 class Sizes(Prior):
@@ -374,20 +379,22 @@ def test_an_argument_that_a_class_does_not_have_is_told_with_those_that_it_has(k
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("part", "words"),
     [
-        ("Narrow", "Narrow.__init__() takes 2 positional arguments but 3 were given"),
-        ("Half", "abstract class Half"),
-        ("Bare", "needy.py, line 33: Mixer.__init__() missing"),
-        ("Early", "needy.py, line 38: cannot assign module before"),
-        ("Wide", "needy.Wide: its state_shape is (4, 7, 8)"),
+        ("mixer Narrow", "Narrow.__init__() takes 2 positional arguments but 3 were given"),
+        ("mixer Half", "abstract class Half"),
+        ("mixer Bare", "needy.py, line 34: Mixer.__init__() missing"),
+        ("mixer Early", "needy.py, line 39: cannot assign module before"),
+        ("mixer Wide", "needy.Wide: its state_shape is (4, 7, 8)"),
+        ("readout Unsaid", "abstract class Unsaid with abstract method is_causal"),
     ],
 )
-def test_a_mixer_that_cannot_be_made_is_bad_input(name, words, tmp_path, monkeypatch, capfd):
+def test_a_part_that_cannot_be_made_is_bad_input(part, words, tmp_path, monkeypatch, capfd):
+    slot, name = part.split()
     (tmp_path / "needy.py").write_text(NEEDY)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "needy", raising=False)
-    assert main(["fit", *TINY, "--model.mixer", f"needy.{name}"]) == 2
+    assert main(["fit", *TINY, f"--model.{slot}", f"needy.{name}"]) == 2
     (said,) = capfd.readouterr().err.splitlines()
     assert words in said
     assert "docs/architecture.md" in said or name == "Wide"

@@ -5,6 +5,8 @@ from contract.fixed_decay import FixedDecay
 from torch import nn
 
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.kernels.additive import AdditiveRule
+from tabicl_linear.kernels.state import GramState
 from tabicl_linear.mixers.base import SequenceMixer, check_shapes
 
 
@@ -39,6 +41,23 @@ def test_a_state_of_another_shape_than_said_is_refused():
     check_shapes(FixedDecay(8, 2), 8)
     with pytest.raises(ConfigError, match=r"Wider: .*\(2, 4, 4\).*AdditiveRule.*\(2, 8, 8\); give"):
         check_shapes(Wider(8, 2), 8)
+
+
+def test_a_state_that_is_no_matrix_where_the_rule_says_so_is_refused():
+    """Readouts and initial states would take it for one, and fail in the first step."""
+
+    class Momentum(AdditiveRule):
+        def fold(self, x, state=None):
+            S = super().fold(x).S
+            return GramState(S, S, 2)
+
+    class Mixer(FixedDecay):
+        def __init__(self, dim, num_heads):
+            super().__init__(dim, num_heads)
+            self.rule = Momentum()
+
+    with pytest.raises(ConfigError, match=r"Momentum: .*a GramState; set has_matrix_state = False"):
+        check_shapes(Mixer(8, 2), 8)
 
 
 def test_an_output_of_fewer_tokens_is_refused():

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -48,6 +49,7 @@ X, Y, KINDS = torch.zeros(2, 9, 3), torch.arange(9).remainder(4).expand(2, 9), t
         (Tasks(X[:, :, :2], Y, KINDS), r"x of \(2, 9, 2\), not \(2, 9, 3\)"),
         (Tasks(X, Y[:, :8], KINDS), r"y of \(2, 8\)"),
         (Tasks(X, Y, KINDS[:1]), r"categorical of \(1, 3\)"),
+        (Tasks(X, Y, None), r"categorical of NoneType, not \(2, 3\)"),
         (Tasks(X, Y + 1, KINDS), "labels from 1 to 4 .* 0 to 3"),
         (Tasks(X, Y - 1, KINDS), "labels from -1"),
         (Tasks(X, Y.int(), KINDS), "torch.int32"),
@@ -59,6 +61,21 @@ def test_tasks_that_are_not_what_was_asked_for_are_refused(tasks, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("tasks", [Tasks(X, Y, KINDS), Tasks(X, Y, None)])
-def test_tasks_that_are_come_as_they_were_drawn(tasks):
+def test_tasks_that_are_come_as_they_were_drawn():
+    tasks = Tasks(X, Y, KINDS)
     assert drawn(Fixed(tasks), TaskShape(2, 9, 5, 3, 4), torch.Generator()) is tasks
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [lambda: torch.randn(1), lambda: np.random.rand()],  # noqa: NPY002
+    ids=["torch", "numpy"],
+)
+def test_draws_from_global_generators_are_refused(draw):
+    class Careless(Fixed):
+        def sample_tasks(self, shape, generator):
+            draw()
+            return super().sample_tasks(shape, generator)
+
+    with pytest.raises(DataError, match="Careless draws from a global generator"):
+        drawn(Careless(Tasks(X, Y, KINDS)), TaskShape(2, 9, 5, 3, 4), torch.Generator())

@@ -87,7 +87,7 @@ def test_weights_that_are_none_are_refused_in_one_line(priors, weights, message)
 
 
 def test_a_prior_without_column_kinds_is_refused_in_one_line():
-    with pytest.raises(DataError, match="Constant gives categorical=None") as error:
+    with pytest.raises(DataError, match="Constant gives categorical of NoneType") as error:
         draw(Mixture([Constant(0, kinds=False), Constant(1)]))
     assert "\n" not in str(error.value)
 

@@ -104,6 +104,17 @@ def test_multi_target_without_a_causal_readout_is_refused(name):
         make("DeltaNet", "final_state", name)
 
 
+@pytest.mark.parametrize("target", ["single", "multi"])
+def test_other_than_one_prediction_a_row_is_refused(target, monkeypatch):
+    class Twice(Combined):
+        def query_tokens(self, rows, placeholder):
+            return super().query_tokens(rows, placeholder).repeat(1, 2, 1)
+
+    monkeypatch.setitem(STRATEGIES, "twice", lambda: Twice(target))
+    with pytest.raises(ConfigError, match="Twice predicts 10 query rows from 20 tokens"):
+        make("DeltaNet", "causal", "twice")(task())
+
+
 def test_an_unknown_target_is_refused():
     with pytest.raises(ConfigError, match="'double'"):
         Combined("double")

@@ -7,7 +7,7 @@ import torch
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.priors import draws
-from tabicl_linear.priors.base import Prior, Tasks, TaskShape, known_kinds
+from tabicl_linear.priors.base import Prior, Tasks, TaskShape, drawn
 from tabicl_linear.priors.classes import cover_classes
 from tabicl_linear.priors.effects.distortions import choose_columns, distort_, recode_
 from tabicl_linear.priors.effects.extra_columns import add_columns, draw_counts
@@ -92,16 +92,11 @@ class WithTableEffects(Prior):
     ) -> Tasks:
         """Draw tasks, with rows thinned out by class in some batches."""
         if not rng.uniform() < self.imbalanced:
-            return self._draw_from_prior(shape, generator)
+            return drawn(self.prior, shape, generator)
         more = shape._replace(num_rows=math.ceil(SURPLUS * shape.num_rows))
-        tasks = self._draw_from_prior(more, generator)
+        tasks = drawn(self.prior, more, generator)
         tasks = keep_rows(tasks, shape.num_rows, shape.num_classes, generator)
         return cover_classes(tasks, shape.num_context, shape.num_classes, generator)
-
-    def _draw_from_prior(self, shape: TaskShape, generator: torch.Generator) -> Tasks:
-        tasks = self.prior.sample_tasks(shape, generator)
-        known_kinds(self.prior, tasks, "under table effects")
-        return tasks
 
     def _change_cells_(
         self,

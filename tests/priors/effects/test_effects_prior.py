@@ -123,8 +123,7 @@ class Silent(Prior):
 
 @pytest.mark.parametrize("effects", [{}, {"irrelevant": 1.0}, {"imbalanced": 1.0}])
 def test_a_prior_without_column_kinds_is_refused_in_one_line(effects):
-    message = "Silent gives categorical=None: under table effects, .*; return booleans"
-    with pytest.raises(DataError, match=message) as error:
+    with pytest.raises(DataError, match="Silent gives categorical of NoneType") as error:
         draw(Silent(), **effects)
     assert "\n" not in str(error.value)
 
