@@ -68,6 +68,12 @@ def looked_up(names: npt.NDArray[np.object_], values: Mapping[str, float]) -> Fl
     return numbers
 
 
+def canonical(name: str) -> str:
+    """One text for all names that `looked_up` takes for the same."""
+    meaning = _meaning(name)
+    return str(meaning.normalize() if isinstance(meaning, Decimal) else meaning)
+
+
 def _meaning(name: str) -> object:
     """The number, time or truth value that a name stands for; else the name with single blanks."""
     try:

@@ -15,6 +15,7 @@ from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.declared import CategoricalFeatures, are_declared
 from tabicl_linear.estimator.columns.dropped import DroppedColumn
 from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
+from tabicl_linear.estimator.columns.joint_rates import JointRateColumn, fit_joint_rates
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as, stamps
@@ -24,9 +25,11 @@ from tabicl_linear.estimator.notices import brief, check_columns, listed, warn_u
 
 OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
 
-UsedColumn: TypeAlias = (
-    NumericColumn | MissingColumn | CategoryColumn | RateColumn | CountedRateColumn | PairColumn
+OneColumn: TypeAlias = (
+    NumericColumn | MissingColumn | CategoryColumn | RateColumn | CountedRateColumn
 )
+TwoColumns: TypeAlias = PairColumn | JointRateColumn
+UsedColumn: TypeAlias = OneColumn | TwoColumns
 Column: TypeAlias = UsedColumn | DroppedColumn
 Table: TypeAlias = pd.DataFrame | npt.NDArray[Any]
 
@@ -35,16 +38,17 @@ class TablePreprocessor:
     """Encodes tables: numbers and parts of dates as z-scores, everything else as category codes.
 
     Columns of many categories are also encoded by the rates of the classes in them, columns of
-    numbers or dates by where values are missing, and pairs of columns by comparison.
+    numbers or dates by where values are missing, and pairs of columns by comparison and by the
+    rates of the classes in the categories of both.
 
     Args:
         categorical_features: Columns to read as categories whatever they hold, as positions,
             names or one boolean per column. None: decided by content.
-        pairs: Whether columns are compared with each other.
+        pairs: Whether pairs of columns are encoded, too.
 
     Attributes:
         columns: Records of the columns of the training table, in its order, dropped ones included;
-            a column may have several. Comparisons of two columns come last.
+            a column may have several. Those of two columns come last.
     """
 
     columns: tuple[Column, ...]
@@ -80,8 +84,11 @@ class TablePreprocessor:
             columns += _without_repeated_absences(records, cells, absences)
         if labels is not None:
             _warn_of_ids(frame, readings, labels)
-        compared = fit_pairs(frame, columns, labels) if self.pairs and labels is not None else ()
-        self.columns = (*columns, *compared)
+        of_two = list[TwoColumns]()
+        if self.pairs and labels is not None:
+            of_two += fit_pairs(frame, columns, labels)
+            of_two += fit_joint_rates(frame, columns, labels)
+        self.columns = (*columns, *of_two)
         if not self.used and not (self.columns and more_will_come):
             raise DataError(
                 f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
@@ -101,8 +108,14 @@ class TablePreprocessor:
         matrix = self.fit(table, labels, more_will_come=more_will_come).transform(table)
         frame = self.framed(table)
         for index, column in enumerate(self.used):
-            if labels is not None and isinstance(column, RateColumn):
-                matrix[:, index] = column.cross_fitted(frame.iloc[:, column.position], labels)
+            if labels is None:
+                continue
+            if isinstance(column, RateColumn):
+                cells = frame.iloc[:, column.position]
+                matrix[:, index] = column.cross_fitted(cells, labels)
+            elif isinstance(column, JointRateColumn):
+                cells, others = (frame.iloc[:, p] for p in (column.position, column.other_position))
+                matrix[:, index] = column.cross_fitted(cells, others, labels)
         return matrix
 
     def transform(self, table: Table) -> Float32Array:
@@ -120,7 +133,7 @@ class TablePreprocessor:
         dates = _dates(frame, self.used)
         for index, column in enumerate(self.used):
             positions = [column.position]
-            if isinstance(column, PairColumn):
+            if isinstance(column, TwoColumns):
                 positions.append(column.other_position)
             cells = (dates.get(place, frame.iloc[:, place]) for place in positions)
             matrix[:, index] = column.encode(*cells)

@@ -9,16 +9,16 @@ rate is shrunk towards the same value in all folds: the mean of the other folds 
 label of a row in a category of its own.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.stats import f as f_distribution
 
-from tabicl_linear.estimator.arrays import FloatArray, IntArray
+from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up
 
 MIN_CATEGORIES = 12
@@ -66,8 +66,16 @@ class RateColumn:
     def cross_fitted(self, cells: pd.Series, labels: IntArray) -> FloatArray:
         """Rates of the training rows, each without the rows of its own fold."""
         codes, _ = _numbered(category_names(cells))
-        counts, sums = of_other_folds(codes, None, labels == self.label)
-        return shrunk(sums, counts, self.mean, self.strength)
+        return cross_fitted(codes, labels == self.label, self.mean, self.strength)
+
+
+class ClassRate(NamedTuple):
+    """The rates of one class: `rates` in each category, and what `RateColumn` says of the rest."""
+
+    label: int
+    rates: FloatArray
+    mean: float
+    strength: float
 
 
 def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateColumn, ...]:
@@ -76,23 +84,39 @@ def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateCo
     if len(distinct) <= MIN_CATEGORIES:
         return ()
     is_missing = pd.isna(distinct)
+    columns = []
+    for rate in class_rates(codes, labels):
+        missing = float(rate.rates[is_missing][0]) if is_missing.any() else rate.mean
+        record = rate.label, kept_rates(codes, distinct, rate), missing, rate.mean, rate.strength
+        columns.append(RateColumn(cells.name, position, *record))
+    return tuple(columns)
+
+
+def class_rates(codes: IntArray, labels: IntArray) -> Iterator[ClassRate]:
+    """Rates of classes in categories numbered from 0; not of those that differ by chance only."""
     counts = np.bincount(codes)
-    commonest = np.argsort(-counts, kind="stable")[:MAX_RATES].tolist()
     frequent = np.argsort(-np.bincount(labels), kind="stable")
     # With two classes the rate of one says all.
     classes = [1] if len(frequent) == 2 else sorted(frequent[:MAX_CLASSES].tolist())
-    columns = []
     for label in classes:
-        sums = np.bincount(codes, weights=labels == label).astype(np.float64)
+        hits = labels == label
+        sums = np.bincount(codes, weights=hits).astype(np.float64)
         strength = _strength(sums, counts)
-        if strength is None:
-            continue
-        mean = float(np.mean(labels == label))
-        rates = shrunk(sums, counts, mean, strength)
-        of_texts = {distinct[i]: float(rates[i]) for i in commonest if not is_missing[i]}
-        missing = float(rates[is_missing][0]) if is_missing.any() else mean
-        columns.append(RateColumn(cells.name, position, label, of_texts, missing, mean, strength))
-    return tuple(columns)
+        if strength is not None:
+            mean = float(np.mean(hits))
+            yield ClassRate(label, shrunk(sums, counts, mean, strength), mean, strength)
+
+
+def kept_rates(codes: IntArray, names: Sequence[Any], rate: ClassRate) -> dict[str, float]:
+    """Rates by the names of the categories, of the commonest ones; a missing name has none."""
+    commonest = np.argsort(-np.bincount(codes), kind="stable")[:MAX_RATES].tolist()
+    return {names[i]: float(rate.rates[i]) for i in commonest if not pd.isna(names[i])}
+
+
+def cross_fitted(codes: IntArray, hits: BoolArray, mean: float, strength: float) -> FloatArray:
+    """The rate of hits in the category of each row, by the rows of other folds."""
+    counts, sums = of_other_folds(codes, None, hits)
+    return shrunk(sums, counts, mean, strength)
 
 
 def shrunk(

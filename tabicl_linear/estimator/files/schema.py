@@ -7,6 +7,7 @@ from tabicl_linear.estimator.choices import LongContext
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.dropped import DroppedColumn
+from tabicl_linear.estimator.columns.joint_rates import JointRateColumn
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn
 from tabicl_linear.estimator.columns.pairs import PairColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
@@ -59,6 +60,7 @@ RECORDS: Mapping[str, type] = {
     "HalfMatrix": HalfMatrix,
     "HeldTable": Rows,
     "InContextState": InContextState,
+    "JointRateColumn": JointRateColumn,
     "LayerState": LayerState,
     "LeafSums": LeafSums,
     "LongContext": LongContext,

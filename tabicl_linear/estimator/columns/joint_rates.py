@@ -1,0 +1,166 @@
+"""Rates of classes in the categories of two columns together.
+
+A role and a department, or the codes of a sender and a receiver, may say together what neither says
+alone. Trees ask about one column at a time, which takes many questions. Two columns of many
+categories get joint rates where these predict training rows better than the rates of the better
+column do, all by the rows of other folds.
+"""
+
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, compress
+
+import numpy as np
+import pandas as pd
+from scipy.stats import false_discovery_control, norm
+
+from tabicl_linear.estimator.arrays import FloatArray, IntArray
+from tabicl_linear.estimator.columns.categorical import CategoryColumn
+from tabicl_linear.estimator.columns.category_names import canonical, category_names
+from tabicl_linear.estimator.columns.target_rates import (
+    MIN_CATEGORIES,
+    class_rates,
+    cross_fitted,
+    kept_rates,
+)
+
+MOST_COLUMNS = 12
+"""Only the first ones are paired, which makes 66 pairs."""
+MOST_RATES = 20
+"""Columns of joint rates that are kept: those of the pairs that gain most."""
+FEWEST_ROWS, MOST_ROWS = 1_000, 10_000
+"""By which pairs are chosen. Of fewer rows hardly any two have both categories in common."""
+FALSE_DISCOVERIES = 0.05
+"""Expected share of those that gain nothing among pairs that are kept (Benjamini and Hochberg)."""
+
+
+@dataclass(frozen=True)
+class JointRateColumn:
+    """The rate of one class in the categories that a row has in two columns.
+
+    Attributes:
+        name: Label of the first column, or position where the table had no labels.
+        position: Index of the first column in the training table.
+        other_name: Label of the second column.
+        other_position: Its index.
+        label: Index of the class.
+        rates: Rate for both categories, written as a JSON list, null where one is missing.
+        mean: Rate in all training rows, also where both did not occur together.
+        strength: How many rows of the mean rate are added to those of both categories.
+    """
+
+    name: Hashable
+    position: int
+    other_name: Hashable
+    other_position: int
+    label: int
+    rates: dict[str, float]
+    mean: float
+    strength: float
+
+    def encode(self, cells: pd.Series, others: pd.Series) -> FloatArray:
+        """Rates in float64; the mean rate where both categories did not occur together."""
+        codes, names = _joined(_Categories.of(cells), _Categories.of(others))
+        rates = np.array([self.rates.get(name, self.mean) for name in names], dtype=np.float64)
+        return rates[codes]
+
+    def cross_fitted(self, cells: pd.Series, others: pd.Series, labels: IntArray) -> FloatArray:
+        """Rates of the training rows, each without the rows of its own fold."""
+        codes, _ = _joined(_Categories.of(cells), _Categories.of(others))
+        return cross_fitted(codes, labels == self.label, self.mean, self.strength)
+
+
+@dataclass(frozen=True)
+class _Categories:
+    """The categories of a column: their names in one spelling, and which one each row has."""
+
+    names: list[str | None]
+    codes: IntArray
+
+    @classmethod
+    def of(cls, cells: pd.Series) -> "_Categories":
+        names = category_names(cells)
+        codes, distinct = pd.factorize(pd.Series(names, dtype=object), use_na_sentinel=False)
+        spelt = [None if pd.isna(name) else canonical(name) for name in distinct]
+        # Two spellings of one name are one category.
+        places, once = pd.factorize(np.array(spelt, dtype=object), use_na_sentinel=False)
+        return cls([None if pd.isna(name) else name for name in once], places[codes])
+
+
+def fit_joint_rates(
+    frame: pd.DataFrame, columns: Sequence[object], labels: IntArray
+) -> tuple[JointRateColumn, ...]:
+    """Joint rates of the pairs of columns that predict better together, best first."""
+    if len(frame) < FEWEST_ROWS:
+        return ()
+    categories = dict[int, _Categories]()
+    for column in columns:
+        if isinstance(column, CategoryColumn) and len(categories) < MOST_COLUMNS:
+            of_column = _Categories.of(frame.iloc[:, column.position])
+            if len(of_column.names) > MIN_CATEGORIES:
+                categories[column.position] = of_column
+    records = list[JointRateColumn]()
+    for first, second in _chosen(categories, labels):
+        codes, names = _joined(categories[first], categories[second])
+        place = frame.columns[first], first, frame.columns[second], second
+        records += [
+            JointRateColumn(*place, each.label, kept_rates(codes, names, each), *each[2:])
+            for each in class_rates(codes, labels)
+        ]
+    return tuple(records[:MOST_RATES])
+
+
+def _chosen(categories: dict[int, _Categories], labels: IntArray) -> list[tuple[int, int]]:
+    """Pairs of positions that predict the labels better together, those that gain most first."""
+    rows = np.arange(len(labels))
+    if len(labels) > MOST_ROWS:
+        rows = np.random.default_rng(0).choice(len(labels), MOST_ROWS, replace=False)
+    labels = labels[rows]
+    places = dict[bytes, int]()  # of columns that say the same, a code and its title, the first
+    codes = {place: _renumbered(column.codes[rows]) for place, column in categories.items()}
+    for place, each in codes.items():
+        places.setdefault(each.tobytes(), place)
+    alone = {place: _errors(codes[place], labels) for place in places.values()}
+    gains, p_values = list[tuple[float, tuple[int, int]]](), list[float]()
+    for first, second in combinations(places.values(), 2):
+        joint = _renumbered(codes[first] * len(categories[second].names) + codes[second])
+        if joint.max() < MIN_CATEGORIES:
+            continue
+        gain = min(alone[first], alone[second], key=np.mean) - _errors(joint, labels)
+        error = gain.std() / np.sqrt(len(gain))
+        gains.append((float(gain.mean()), (first, second)))
+        p_values.append(float(norm.sf(gain.mean() / error)) if error else 1.0)
+    are_telling = false_discovery_control(p_values) < FALSE_DISCOVERIES if p_values else ()
+    telling = sorted(compress(gains, are_telling), key=lambda each: -each[0])
+    return [pair for _, pair in telling]
+
+
+def _errors(codes: IntArray, labels: IntArray) -> FloatArray:
+    """Squared errors of cross-fitted rates of the classes, summed; of the mean where none tells."""
+    errors = np.zeros(len(labels))
+    rates = {rate.label: rate for rate in class_rates(codes, labels)}
+    for label in np.unique(labels):
+        hits = labels == label
+        rate = rates.get(int(label))
+        predictions = hits.mean()
+        if rate is not None:
+            predictions = cross_fitted(codes, hits, rate.mean, rate.strength)
+        errors += (hits - predictions) ** 2
+    return errors
+
+
+def _joined(first: _Categories, second: _Categories) -> tuple[IntArray, list[str]]:
+    """The number of both categories of each row, and their names by it."""
+    codes, distinct = pd.factorize(first.codes * len(second.names) + second.codes)
+    ones, others = np.divmod(distinct, max(1, len(second.names)))
+    names = [
+        json.dumps([first.names[one], second.names[other]], ensure_ascii=False)
+        for one, other in zip(ones.tolist(), others.tolist(), strict=True)
+    ]
+    return codes.astype(np.int64), names
+
+
+def _renumbered(codes: IntArray) -> IntArray:
+    """Numbers of the categories that occur, from 0."""
+    return pd.factorize(codes)[0].astype(np.int64)
