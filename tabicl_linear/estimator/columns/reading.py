@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.arrays import BoolArray, FloatArray
+from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.text_formats import (
     ISO,
     NO_UNIT,
@@ -112,23 +112,26 @@ def _read_objects_as(cells: pd.Series) -> Reading:
         raise _unusable(cells, "durations", "give them as a number of seconds")
     if content in ("period", "interval"):
         raise _unusable(cells, f"{content} values", "turn them into numbers or text")
+    # Each text once: those of a long column are few.
+    values, counts = present, np.ones(len(present), dtype=np.int64)
+    if content == "string":
+        codes, distinct = pd.factorize(present)
+        values, counts = pd.Series(distinct, dtype=object, name=cells.name), np.bincount(codes)
     # What stands for a missing number is a category like others if there are no numbers.
-    is_mark = placeholder(present)
-    values = present[~is_mark]
+    is_mark = placeholder(values)
+    marks, values, counts = values[is_mark], values[~is_mark], counts[~is_mark]
     if values.empty:
         return Reading("categorical")
-    # Each text once: those of a long column are few.
-    distinct = values.drop_duplicates() if content == "string" else values
-    reading = _read_as_numbers(distinct) or _read_as_dates(values)
+    reading = _read_as_numbers(values) or _read_as_dates(values)
     if reading is None:
-        _warn_of_mixed(values, content)
+        _warn_of_mixed(values, counts, content)
         if content == "string":
             _refuse_free_text(present)
             _warn_of_short_years(values)
         return Reading("categorical")
     notes = [reading.note] if reading.note else []
-    if is_mark.any():
-        notes.append(f"{present[is_mark].iloc[0]!r} as missing")
+    if not marks.empty:
+        notes.append(f"{marks.iloc[0]!r} as missing")
     return reading._replace(note=", ".join(notes))
 
 
@@ -166,8 +169,11 @@ def _are_truths(values: pd.Series) -> bool:
     )
 
 
-def _warn_of_mixed(values: pd.Series, content: str) -> None:
-    """Say that most values of a column of categories, or some objects, are numbers or dates."""
+def _warn_of_mixed(values: pd.Series, counts: IntArray, content: str) -> None:
+    """Say that most cells of a column of categories, or some objects, are numbers or dates.
+
+    `counts` says how many cells have each value.
+    """
     are_booleans = are(_BOOLEANS, values)
     kinds = (
         ("numbers", "is numeric", ~np.isnan(_parsed(values, ".")) & ~are_booleans),
@@ -175,14 +181,12 @@ def _warn_of_mixed(values: pd.Series, content: str) -> None:
         ("booleans", "holds booleans", are_booleans),
     )
     for what, if_it, fitting in kinds:
-        others = values[~fitting]
-        is_mixed = fitting.sum() > len(values) / 2 or (
-            content.startswith("mixed") and fitting.any()
-        )
+        others, num_others = values[~fitting], counts[~fitting].sum()
+        is_mixed = num_others < counts.sum() / 2 or (content.startswith("mixed") and fitting.any())
         if is_mixed and len(others):  # without others, they are amounts in several currencies
             warn_user(
                 f"Column {brief(values.name)} mixes {what} with other values such as "
-                f"{brief(others.iloc[0])} ({len(others)} of {len(values)} training rows): it "
+                f"{brief(others.iloc[0])} ({num_others} of {counts.sum()} training rows): it "
                 f"is read as categories. Replace those values by NaN if the column {if_it}."
             )
             return
