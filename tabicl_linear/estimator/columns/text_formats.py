@@ -97,7 +97,9 @@ def short_year_format(texts: pd.Series) -> str | None:
 
     There is at least one text.
     """
-    # Most columns are no dates, which one cell tells.
+    # Most columns are no dates, which one cell tells, and its digits in less time than pandas.
+    if len(re.findall(r"\d+", texts.iloc[0])) < 2:
+        return None
     formats = [each for each in _SHORT_YEARS if read_dates(texts[:1], each).notna().all()]
     return next((each for each in formats if read_dates(texts, each).notna().all()), None)
 
