@@ -112,7 +112,8 @@ def fit_categories(
         other = MAX_CATEGORIES - 1 - has_gaps
         if not rates and not is_key:
             _warn_of_joined(name, len(categories), other)
-        frequent = set(sorted(categories, key=lambda category: -counts[category])[:other])
+        rows = counts.to_dict()
+        frequent = set(sorted(categories, key=lambda category: -rows[category])[:other])
         categories = [category for category in categories if category in frequent]
     codes = {category: code for code, category in enumerate(categories)}
     missing = max(other, len(codes) - 1) + 1 if has_gaps else None

@@ -139,10 +139,12 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
     plain = ~np.isnan(_parsed(values, ""))
     if plain.all():
         return PLAIN_NUMBERS
-    units = {unit_of(value) for value in values if isinstance(value, str)}
+    # Most columns hold no numbers, which one text tells.
+    signs = [sign for sign in (".", ",") if not np.isnan(_parsed(values[:1], sign)).any()]
+    units = {unit_of(value) for value in values if isinstance(value, str)} if signs else set()
     if len(units - {""}) > 1 or {"%", ""} <= units:
         return None  # amounts in several currencies are not comparable, nor "5 %" and "5"
-    for decimal in (".", ","):
+    for decimal in signs:
         if not np.isnan(_parsed(values, decimal)).any():
             note = f"{values[~plain].iloc[0]!r} as numbers"
             return Reading("numeric", decimal + ("".join(units) or NO_UNIT), note)

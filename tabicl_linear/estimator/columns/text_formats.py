@@ -22,6 +22,7 @@ _SHORT_YEARS = (
 )
 """Formats of other years of two digits, which are only guessed at; the likelier ones first."""
 _HALF_OF_DAY = re.compile(r"(\s?)[AaPp][Mm]$")
+_LETTER = re.compile("[A-Za-z]")
 NO_UNIT = "#"
 """Stands behind the decimal sign of a column without a unit."""
 PLACEHOLDERS = frozenset(
@@ -66,6 +67,8 @@ def written_number(text: str, decimal: str) -> float:
     The decimal sign is "." or ",".
     """
     bare = _UNIT.sub("", text.strip(), count=1)
+    if _LETTER.search(bare):  # most texts that are none, in the least time
+        return float("nan")
     # No-break spaces separate thousands and currencies too.
     bare = re.sub(r"\s", " ", bare).strip().replace("\u2212", "-")
     if losses := _LOSS.fullmatch(bare):
