@@ -91,11 +91,12 @@ def check_queries(x: object, fitted: torch.Size, device: torch.device) -> None:
 
 def check_extension(x: Tensor, categorical: Tensor | None, fitted: torch.Size) -> None:
     """Raise `DataError` unless rows have the tasks and columns `fitted` of given statistics."""
-    if categorical is not None or (x.shape[0], x.shape[2]) != tuple(fitted):
+    if categorical is not None:
+        raise DataError("The given statistics already know the categories: leave categorical out.")
+    if (x.shape[0], x.shape[2]) != tuple(fitted):
         raise DataError(
-            f"The given statistics already know the categories: leave `categorical` out and give x "
-            f"with [{', '.join(map(str, fitted))}] tasks and columns; got {x.shape[0]} and "
-            f"{x.shape[2]}."
+            f"The given statistics are of {fitted[0]} tasks of {fitted[1]} columns, and x has "
+            f"{x.shape[0]} of {x.shape[2]}; give rows of the same."
         )
 
 

@@ -156,11 +156,10 @@ def check_shapes(mixer: SequenceMixer, dim: int) -> None:
                 f"{name}: its state_shape is {tuple(mixer.state_shape)}, and the state that its "
                 f"{rule.__name__} keeps has {shape}; give super().__init__ the latter."
             )
-        is_matrix = isinstance(state, MatrixState)
-        if is_matrix != rule.has_matrix_state:
+        if rule.has_matrix_state and not isinstance(state, MatrixState):
             raise ConfigError(
-                f"{rule.__module__}.{rule.__qualname__}: has_matrix_state={not is_matrix}, and its "
-                f"state is a {type(state).__name__}; set has_matrix_state = {is_matrix}."
+                f"{rule.__module__}.{rule.__qualname__}: has_matrix_state=True, and its state is a "
+                f"{type(state).__name__}; set has_matrix_state = False."
             )
         outputs = mixer.output(mixer.rule.read(streams.q, state), streams, tokens)
     if outputs.shape != tokens.shape:
