@@ -142,7 +142,7 @@ def test_statistics_are_given_once(model, table):
     by = model.statistics(x, y)
     with pytest.raises(DataError, match="know the categories: leave categorical out"):
         model.fit(x, y, categorical=torch.zeros(2, 4, dtype=torch.bool), statistics=by)
-    with pytest.raises(DataError, match="of 2 tasks of 4 columns, and x has 2 of 3; give rows of the same"):
+    with pytest.raises(DataError, match="of 2 tasks of 4 columns, and x has 2 of 3;"):
         model.fit(x[..., :3], y, statistics=by)
     causal = make("DeltaNet", "causal")
     state = causal.fit(x.double(), y)
