@@ -108,14 +108,11 @@ class TablePreprocessor:
         matrix = self.fit(table, labels, more_will_come=more_will_come).transform(table)
         frame = self.framed(table)
         for index, column in enumerate(self.used):
-            if labels is None:
-                continue
-            if isinstance(column, RateColumn):
-                cells = frame.iloc[:, column.position]
+            cells, *others = (frame.iloc[:, place] for place in _positions(column))
+            if labels is not None and isinstance(column, RateColumn):
                 matrix[:, index] = column.cross_fitted(cells, labels)
-            elif isinstance(column, JointRateColumn):
-                cells, others = (frame.iloc[:, p] for p in (column.position, column.other_position))
-                matrix[:, index] = column.cross_fitted(cells, others, labels)
+            elif labels is not None and isinstance(column, JointRateColumn):
+                matrix[:, index] = column.cross_fitted(cells, others[0], labels)
         return matrix
 
     def transform(self, table: Table) -> Float32Array:
@@ -132,10 +129,7 @@ class TablePreprocessor:
         matrix = np.zeros((len(frame), max(1, len(self.used))), dtype=np.float32)
         dates = _dates(frame, self.used)
         for index, column in enumerate(self.used):
-            positions = [column.position]
-            if isinstance(column, TwoColumns):
-                positions.append(column.other_position)
-            cells = (dates.get(place, frame.iloc[:, place]) for place in positions)
+            cells = (dates.get(place, frame.iloc[:, place]) for place in _positions(column))
             matrix[:, index] = column.encode(*cells)
         return matrix
 
@@ -227,6 +221,12 @@ class TablePreprocessor:
         if notes:
             warn_user(f"Text is read in columns {listed(notes)}.{advice}")
         return readings
+
+
+def _positions(column: UsedColumn) -> list[int]:
+    """Where the cells stand that a record encodes."""
+    others = [column.other_position] if isinstance(column, TwoColumns) else []
+    return [column.position, *others]
 
 
 def _dates(frame: pd.DataFrame, columns: Sequence[UsedColumn]) -> dict[int, pd.Series]:
