@@ -1,7 +1,7 @@
 """What `arm:variant@place` of a claim reads: a table of datasets by seeds (docs/study.md)."""
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -52,10 +52,15 @@ class Tables:
                 "recipes or commits; keep one of their folders."
             )
         self._read = cache(measured.frame)
+        self._of_arms = cache(lambda measure: dict(iter(self.frame(measure).groupby("arm"))))
 
     def frame(self, measure: str) -> pd.DataFrame:
         """A measure of all units: columns arm, seed, identity and its own."""
         return self._read(measure)
+
+    def of_arm(self, measure: str, arm: str) -> pd.DataFrame:
+        """Its rows of one arm; no row if there are none."""
+        return self._of_arms(measure).get(arm, self.frame(measure).iloc[:0])
 
 
 class Reading(NamedTuple):
@@ -92,8 +97,9 @@ class Source(NamedTuple):
     trained_rows: int
     metric: str
 
+    @lru_cache(maxsize=1024)  # noqa: B019 - claims of a family share most of their readings
     def table(self, reading: Reading) -> pd.DataFrame:
-        """Values of a reading: a row for each dataset, a column for each seed.
+        """Values of a reading, only to be read: a row for each dataset, a column for each seed.
 
         Raises:
             Missing: It was not measured.
@@ -113,8 +119,7 @@ class Source(NamedTuple):
         Raises:
             Missing: There are none.
         """
-        frame = self.measured.frame(reading.measure)
-        rows = frame[frame["arm"] == reading.arm]
+        rows = self.measured.of_arm(reading.measure, reading.arm)
         if rows.empty:
             raise Missing(f"{reading.arm} ({reading.measure.replace('_', ' ')})")
         return rows

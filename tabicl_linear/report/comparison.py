@@ -18,6 +18,8 @@ from tabicl_linear.errors import DataError
 ALPHA = 0.05
 DECIMALS = 12
 """Scores of tables are rounded to so many: what is equal but for the order of a sum is a tie."""
+MOST_SIGNS = 13
+"""Up to so many differences all choices of their signs are enumerated, with ties and zeros too."""
 
 
 class Pair(NamedTuple):
@@ -104,12 +106,25 @@ def compare(scores: pd.DataFrame, *, higher_is_better: bool) -> Comparison:
 def wilcoxon(differences: np.ndarray) -> float:
     """Two-sided p of the signed-rank test; zeros by Pratt's method, 1 where all are zero.
 
-    Exact up to 50 differences without ties and zeros, and up to 13 with them; else by the normal
-    approximation: SciPy's choice, and so that of the paper's code.
+    Exact up to 50 differences without ties and zeros, and up to `MOST_SIGNS` with them; else by the
+    normal approximation: SciPy's choice, and so that of the paper's code.
     """
     if not differences.any():
         return 1.0
-    return float(stats.wilcoxon(differences, zero_method="pratt").pvalue)
+    sizes = np.abs(differences)
+    is_plain = sizes.all() and len(np.unique(sizes)) == len(sizes)
+    if is_plain or len(sizes) > MOST_SIGNS:
+        return float(stats.wilcoxon(differences, zero_method="pratt").pvalue)
+    places = stats.rankdata(sizes)
+
+    def positive(signed: np.ndarray, axis: int) -> np.ndarray:
+        # `stats.wilcoxon` ranks the same sizes anew for all signs: half a second for ten tables.
+        return np.where(signed > 0, places, 0.0).sum(axis)
+
+    test = stats.permutation_test(
+        (differences,), positive, permutation_type="samples", vectorized=True
+    )
+    return float(test.pvalue)
 
 
 def holm(p: Sequence[float]) -> np.ndarray:

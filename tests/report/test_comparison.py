@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.report.comparison import compare, holm, letters, ranks, wilcoxon
+from tabicl_linear.report.comparison import (
+    MOST_SIGNS,
+    compare,
+    holm,
+    letters,
+    ranks,
+    wilcoxon,
+)
 
 EXAMPLES = settings(max_examples=15, deadline=None)
 
@@ -27,7 +34,7 @@ def enumerated_wilcoxon(differences: np.ndarray) -> Fraction:
 
 
 @EXAMPLES
-@given(st.lists(st.integers(-4, 4), min_size=1, max_size=8))
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=MOST_SIGNS))
 def test_p_with_ties_and_zeros_is_that_of_all_signs(differences):
     values = np.array(differences, dtype=float)
     truth = enumerated_wilcoxon(values) if values.any() else 1
@@ -39,6 +46,12 @@ def test_p_with_ties_and_zeros_is_that_of_all_signs(differences):
 def test_p_without_ties_is_that_of_all_signs(sizes, signs):
     values = np.where(signs, sizes, -np.array(sizes)).astype(float)
     assert wilcoxon(values) == pytest.approx(float(enumerated_wilcoxon(values)), rel=1e-12)
+
+
+def test_of_more_differences_with_ties_it_is_approximated():
+    values = np.array([3.0, -1.0, *np.ones(MOST_SIGNS - 1)])
+    approximate = stats.wilcoxon(values, zero_method="pratt", method="asymptotic")
+    assert wilcoxon(values) == approximate.pvalue
 
 
 def test_zeros_are_ranked_and_not_thrown_away():
