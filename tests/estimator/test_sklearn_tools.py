@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_selector, make_column_transformer
@@ -48,6 +49,15 @@ def test_pipeline(classifier, iris):
     pipeline = make_pipeline(columns, clone(classifier)).fit(table, labels)
     assert pipeline.score(table, labels) > 0.5  # one view of a tiny model; chance is 1/3
     assert pipeline.set_output(transform="pandas").fit(table, labels).score(table, labels) > 0.5
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_as_the_output_of_all_transforms_change_nothing(classifier, iris, library):
+    table, labels = iris
+    expected = clone(classifier).set_params(n_estimators=2).fit(table, labels)
+    with config_context(transform_output=library):
+        fitted = clone(expected).fit(table, labels)
+    np.testing.assert_array_equal(fitted.predict_proba(table), expected.predict_proba(table))
 
 
 def test_grid_search(classifier, iris):
