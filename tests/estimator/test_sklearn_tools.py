@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from contextlib import contextmanager
 
 import joblib
 import numpy as np
@@ -20,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from tolerances import ROUNDING
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 
@@ -51,13 +53,30 @@ def test_pipeline(classifier, iris):
     assert pipeline.set_output(transform="pandas").fit(table, labels).score(table, labels) > 0.5
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_as_the_output_of_all_transforms_change_nothing(classifier, iris, library):
+@contextmanager
+def default_dtype(dtype):
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("setting", "tolerance"),
+    [
+        (lambda: config_context(transform_output="pandas"), 0),
+        (lambda: config_context(transform_output="polars"), 0),
+        (lambda: default_dtype(torch.float64), ROUNDING),
+    ],
+    ids=["pandas", "polars", "float64"],
+)
+def test_global_settings_change_nothing(classifier, iris, setting, tolerance):
     table, labels = iris
     expected = clone(classifier).set_params(n_estimators=2).fit(table, labels)
-    with config_context(transform_output=library):
-        fitted = clone(expected).fit(table, labels)
-    np.testing.assert_array_equal(fitted.predict_proba(table), expected.predict_proba(table))
+    with setting():
+        actual = clone(expected).fit(table, labels).predict_proba(table)
+    np.testing.assert_allclose(actual, expected.predict_proba(table), rtol=0, atol=tolerance)
 
 
 def test_grid_search(classifier, iris):
