@@ -115,7 +115,7 @@ def _squares(sums: Tensor) -> Tensor:
 
 def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
     """In how many trees two rows share a leaf, float32."""
-    total = torch.zeros(len(leaves), len(leaves), device=leaves.device)
+    total = torch.zeros(2 * leaves.shape[:1], dtype=torch.float32, device=leaves.device)
     for tree in leaves.T:
         total += tree.unsqueeze(1) == tree
     return total

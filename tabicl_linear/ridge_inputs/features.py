@@ -1,6 +1,7 @@
 """Features of a row that are fixed before any table is seen, but for the thresholds of trees."""
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import accumulate
 
 import torch
@@ -63,9 +64,11 @@ class RidgeFeatures(nn.Module):
         scale[: options.num_tanh] = TANH_SCALE
         phase[options.num_tanh :] = COSINE_PHASE
         questions = options.num_trees * options.tree_depth
+        # In float32 whatever torch's default is: other types are drawn as other numbers.
+        drawn = partial(torch.randn, generator=generator, dtype=torch.float32)
         draws = {
-            "projection": torch.randn(shape, generator=generator) * scale,
-            "phase": torch.randn(shape[1], generator=generator) * phase,
+            "projection": drawn(shape).to(scale) * scale,
+            "phase": drawn(shape[1]).to(phase) * phase,
             "tree_columns": torch.randint(2**DRAW_BITS, (questions,), generator=generator),
             "tree_rows": torch.randint(2**DRAW_BITS, (questions,), generator=generator),
         }

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from contextlib import contextmanager
 
 import joblib
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_selector, make_column_transformer
@@ -19,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from tolerances import ROUNDING
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 
@@ -48,6 +51,32 @@ def test_pipeline(classifier, iris):
     pipeline = make_pipeline(columns, clone(classifier)).fit(table, labels)
     assert pipeline.score(table, labels) > 0.5  # one view of a tiny model; chance is 1/3
     assert pipeline.set_output(transform="pandas").fit(table, labels).score(table, labels) > 0.5
+
+
+@contextmanager
+def default_dtype(dtype):
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("setting", "tolerance"),
+    [
+        (lambda: config_context(transform_output="pandas"), 0),
+        (lambda: config_context(transform_output="polars"), 0),
+        (lambda: default_dtype(torch.float64), ROUNDING),
+    ],
+    ids=["pandas", "polars", "float64"],
+)
+def test_global_settings_change_nothing(classifier, iris, setting, tolerance):
+    table, labels = iris
+    expected = clone(classifier).set_params(n_estimators=2).fit(table, labels)
+    with setting():
+        actual = clone(expected).fit(table, labels).predict_proba(table)
+    np.testing.assert_allclose(actual, expected.predict_proba(table), rtol=0, atol=tolerance)
 
 
 def test_grid_search(classifier, iris):

@@ -41,6 +41,17 @@ def thresholds(features: RidgeFeatures, z: torch.Tensor, categorical=CATEGORICAL
     return features.thresholds(drawn(features, z), [z], categorical)
 
 
+def test_draws_are_those_of_float32_whatever_the_default():
+    expected = RidgeFeatures(WIDE, SMALL)
+    torch.set_default_dtype(torch.float64)
+    try:
+        features = RidgeFeatures(WIDE, SMALL)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for name, draws in expected.named_buffers():
+        assert_close(features.get_buffer(name).double(), draws.double(), RMS[torch.float32], name)
+
+
 def features_of(features: RidgeFeatures, z: torch.Tensor, **changes) -> torch.Tensor:
     given = {
         "thresholds": thresholds(features, z),

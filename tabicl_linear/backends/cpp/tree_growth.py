@@ -84,7 +84,8 @@ def shared_leaves(leaves: Int[Tensor, "n t"]) -> Float[Tensor, "n n"]:
         return tree_growth.shared_leaves(leaves)
     # Leaves of one tree are numbered one after the other, and are fewer than 256: bytes tell them.
     small = F.pad(leaves.T.to(torch.uint8), (0, -rows % WORD)).contiguous()
-    out = torch.empty(rows, rows)
+    # Whatever the default dtype and device: these numbers are written at an address.
+    out = torch.empty(rows, rows, dtype=torch.float32, device="cpu")
     problem = _Shared(*map(pointer, (small, out)), *(count, rows, small.shape[1]))
     _functions()["shared"](ctypes.byref(problem), torch.get_num_threads())
     return out

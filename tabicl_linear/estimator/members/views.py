@@ -128,7 +128,9 @@ class PowerColumns:
 
 def _fit_or_reason(values: FloatArray) -> PowerColumn | str:
     """The transform that suits a column `[rows, 1]`, or why none is usable."""
-    scaler, present = StandardScaler(), values[~np.isnan(values)]
+    # scikit-learn's global setting may ask for frames.
+    scaler = StandardScaler().set_output(transform="default")
+    present = values[~np.isnan(values)]
     try:
         # Not by catching warnings, as those of all threads would be.
         with np.errstate(over="raise", divide="raise", invalid="raise"):

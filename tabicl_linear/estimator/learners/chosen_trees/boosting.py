@@ -93,7 +93,7 @@ def grow(
         scores += torch.index_select(steps[-1], 0, heap.nodes, out=shares)
         heaps.append(heap)
     trees, is_leaf = _compact(heaps, cells)
-    of_leaves = torch.zeros(trees.num_leaves, num_classes)
+    of_leaves = torch.zeros(trees.num_leaves, num_classes, dtype=torch.float32)
     of_leaves[:, classes] = torch.stack(steps)[is_leaf].float()
     return Grown(trees, of_leaves)
 
@@ -160,4 +160,5 @@ def midway(low: Float32Array, high: Float32Array) -> Float32Array:
     """The middle in float32, never as large as the larger value: it may be the next one."""
     middle = (low.astype(np.float64) + high) / 2
     short = middle.astype(np.float32)
-    return np.where(short > middle, np.nextafter(short, np.float32(-np.inf)), short)
+    with np.errstate(under="ignore"):  # the number next to 0
+        return np.where(short > middle, np.nextafter(short, np.float32(-np.inf)), short)

@@ -94,6 +94,8 @@ def test_a_value_next_to_a_threshold_stays_on_its_side():
     cut = midway(low[:2], high[:2])
     assert (low[:2] <= cut).all()
     assert (cut < high[:2]).all()
+    with np.errstate(all="raise"):  # the number next to 0 underflows
+        assert midway(np.float32([-1.0]), np.float32([1.0])) == 0
 
 
 def test_trees_without_a_question_have_one_leaf_each():
