@@ -74,11 +74,13 @@ def check_replaceable(path: Path) -> None:
 def folder_written_whole(folder: Path) -> Iterator[Path]:
     """A folder beside `folder` to write into; renamed to it at the end, removed on errors.
 
-    An empty folder of its name is replaced. What killed writers have left is removed.
+    An empty folder of its name is replaced; where `folder` is a link it stays one. What killed
+    writers have left is removed.
 
     Raises:
         OSError: There is no place for it.
     """
+    folder = folder.resolve() if folder.is_symlink() else folder
     _sweep_dead(folder.absolute())
     partial = partial_name(folder.absolute())
     partial.mkdir()

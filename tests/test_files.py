@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tabicl_linear.files import PARTIAL, is_partial_of, partial_name, sweep, written_whole
+from tabicl_linear.files import (
+    PARTIAL,
+    folder_written_whole,
+    is_partial_of,
+    partial_name,
+    sweep,
+    written_whole,
+)
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -40,6 +47,18 @@ def test_a_link_stays_one_and_its_file_is_written(tmp_path):
         assert link.is_symlink()
         assert path.read_text() == text
     assert [p.name for p in path.parent.iterdir()] == ["b.txt"]
+
+
+def test_a_link_to_an_empty_folder_stays_one_and_the_folder_is_written(tmp_path):
+    """As to a larger disk: after hours of work it is late to say that a link is no folder."""
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "here"
+    link.symlink_to("there")
+    with folder_written_whole(link) as partial:
+        (partial / "a.txt").write_text("new")
+    assert link.is_symlink()
+    assert (tmp_path / "there" / "a.txt").read_text() == "new"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["here", "there"]
 
 
 @pytest.mark.parametrize("through_a_link", [False, True])

@@ -22,6 +22,8 @@ from tabicl_linear.files import sweep
 class RunFolder:
     """The folder for config, checkpoints and metrics of a run; `is_new` if this run made it.
 
+    `root_is_new` if it made the folder around it, too.
+
     Only the first process takes a folder. The others write nothing, and get the path from it when
     all are connected (`RunCheckpoint.setup`); until then theirs is the root, except in a
     resumed run.
@@ -29,6 +31,7 @@ class RunFolder:
 
     path: Path
     is_new: bool
+    root_is_new: bool = False
 
     @classmethod
     def take(cls, root: Path, resume: Resume | None, locks: ExitStack) -> "RunFolder":
@@ -53,7 +56,8 @@ class RunFolder:
                 return cls(resume.path.parent, is_new=False)
         if not first:
             return cls(root, is_new=False)
-        folder = cls(_make_next(root), is_new=True)
+        root_is_new = not root.exists()
+        folder = cls(_make_next(root), is_new=True, root_is_new=root_is_new)
         locks.enter_context(locked(folder.path))
         return folder
 
@@ -61,15 +65,17 @@ class RunFolder:
     def dropped_if_unused(self) -> Iterator[None]:
         """Remove a new folder where the run ends before its first checkpoint.
 
-        By bad input, by a signal, or as another process does not come.
+        By bad input, by a signal, or as another process does not come. A root that was there stays:
+        it may be the current folder, a link or a mounted disk.
         """
         try:
             yield
         except (*BAD_INPUT, StoppedBySignal, LostProcess):
             if self.is_new and not (self.path / LAST).exists():
                 shutil.rmtree(self.path, ignore_errors=True)
-                if not any(self.path.parent.iterdir()):
-                    self.path.parent.rmdir()
+                if self.root_is_new:
+                    with suppress(OSError):  # another run has begun in it
+                        self.path.parent.rmdir()
             raise
 
 

@@ -154,6 +154,19 @@ def test_what_only_lightning_finds_out_is_one_line_and_no_folder(
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_root_that_was_there_stays_and_hides_no_reason(fit, tmp_path, capfd):
+    """As a link to a larger disk, which cannot be removed as a folder."""
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "runs").symlink_to("scratch")
+    assert fit("--trainer.devices=0") == 2
+    line = capfd.readouterr().err.splitlines()[-1]
+    assert "devices" in line, line
+    (tmp_path / "runs").unlink()
+    (tmp_path / "scratch").rename(tmp_path / "runs")
+    assert fit("--trainer.devices=0") == 2
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 @pytest.mark.parametrize("accelerator", ["gpu", "cuda"])
 def test_an_accelerator_that_is_not_here_is_told_with_a_remedy(
     fit, tmp_path, capfd, monkeypatch, accelerator
