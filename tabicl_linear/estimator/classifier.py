@@ -25,7 +25,7 @@ from tabicl_linear.estimator.members.ensemble import Encoded
 from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
 from tabicl_linear.estimator.refinement import check_refinable
 from tabicl_linear.estimator.rows.labelled import checked_rows, with_labels
-from tabicl_linear.estimator.rows.labels import as_objects, checked_labels, class_codes
+from tabicl_linear.estimator.rows.labels import announced_classes, as_objects, class_codes
 from tabicl_linear.model import InContextModel
 
 
@@ -207,14 +207,14 @@ class TabICLLinearClassifier(EnsembleClassifier):
             CheckpointError: The model cannot be loaded.
         """
         plan = self._plan()
-        announced = None if classes is None else checked_labels(classes)
+        announced = None if classes is None else announced_classes(classes)
         if not self.__sklearn_is_fitted__():
             rows = checked_rows(X, y)
             self.fitted_ = fitting.start(rows, plan, self._learners(), announced)
             return self
-        if announced is not None and not np.array_equal(np.unique(announced), self.classes_):
+        if announced is not None and not np.array_equal(announced, self.classes_):
             raise DataError(
-                f"classes={as_objects(np.unique(announced))} differ from those of the first call, "
+                f"classes={as_objects(announced)} differ from those of the first call, "
                 f"{as_objects(self.classes_)}: leave them out, or fit anew to change them."
             )
         rows = with_labels(self._queries(X), y)

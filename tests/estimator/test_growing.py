@@ -231,6 +231,19 @@ def test_a_failed_first_call_leaves_it_unfitted():
     assert vars(classifier) == before
 
 
+@pytest.mark.parametrize("classes", [[], "ab", {"a", None}, [["a", "b"]], iter("ab")])
+def test_announced_classes_that_are_none_are_called_so(classes):
+    x, y = table(20)
+    with pytest.raises(DataError, match=r"^classes=.*: .* Give all class labels"):
+        TabICLLinearClassifier(trees=True).partial_fit(x, y, classes=classes)
+
+
+def test_announced_classes_may_be_a_set():
+    x, y = table(20)
+    classifier = TabICLLinearClassifier(trees=True).partial_fit(x, y, classes={"c", *y})
+    assert classifier.classes_.tolist() == sorted({"c", *y})
+
+
 def test_a_model_that_cannot_says_which_can(checkpoint):
     x, y = table(60)
     for classifier in (

@@ -3,6 +3,7 @@
 import math
 import re
 import reprlib
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,23 @@ def checked_labels(y: Any) -> npt.NDArray[Any]:
             "classes; give one class per row, for example by cutting numbers into ranges."
         ) from error
     return labels
+
+
+def announced_classes(classes: Any) -> npt.NDArray[Any]:
+    """The different labels among those given as `classes`, sorted.
+
+    Raises:
+        DataError: They are not a list, an array or a set of labels; see `checked_labels`.
+    """
+    labels = list(classes) if isinstance(classes, Set) else classes
+    try:
+        if np.size(labels) == 0:
+            raise DataError("There is none.")
+        return np.unique(checked_labels(labels))
+    except DataError as error:
+        raise DataError(
+            f"classes={reprlib.repr(classes)}: {error} Give all class labels, as ['no', 'yes']."
+        ) from error
 
 
 def labels_of_file(column: pd.Series, name: str) -> npt.NDArray[Any]:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from tabicl_linear.estimator.arrays import Float32Array
-from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
+from tabicl_linear.estimator.learners.chosen_trees.trees import MANY_NUMBERS, Trees
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import NUMBERS, Questions, grown_tree
 from tabicl_linear.types import Bool, Float, Int, Tensor, UInt8
@@ -22,6 +22,8 @@ LARGEST_STEP = 4.0
 """Of a leaf, in units of logits, before the learning rate."""
 LEAST_GAIN = 1e-9
 """Of a question, in squared residuals: less is rounding."""
+MOST_RESIDUALS = 20
+"""Questions of more classes are chosen by as many random projections of the residuals."""
 
 
 class Grown(NamedTuple):
@@ -67,8 +69,10 @@ def grow(
 ) -> Grown:
     """Trees by gradient boosting of the log-loss of all classes at once (Friedman, 2001).
 
-    Rows are standardised, without missing values, float32 on the CPU; classes may be lacking. The
-    seed is that of the columns that nodes choose from.
+    Of many classes, questions are chosen by random projections of the residuals, new ones for each
+    tree (Iosipoi and Vakhrushev, 2022). Rows are standardised, without missing values, float32 on
+    the CPU; classes may be lacking. The seed is that of the projections, and of the columns that
+    nodes choose from.
     """
     cells = binned(z)
     # Of the classes that there are, [n, k]; of two, the second says all to a tree.
@@ -79,11 +83,13 @@ def grow(
     # The same memory for every tree: between what stays of one, that of the next would not fit.
     shares, residuals, curves = (torch.empty_like(targets) for _ in range(3))
     heaps, steps = list[Questions](), list[Tensor]()
+    generator = np.random.default_rng([seed, targets.shape[1]])
     for allowed in _allowed(z.shape[1], seed):
         torch.softmax(scores, 1, out=shares)
         torch.sub(targets, shares, out=residuals)
+        told = _projected(residuals[:, first:], generator)
         heap = chosen(grown_tree)(
-            cells.numbers, residuals[:, first:], allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
+            cells.numbers, told, allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
         )
         # A step of Newton's method for each node, with a curvature of one added.
         torch.sub(1, shares, out=curves).mul_(shares)
@@ -108,10 +114,24 @@ def _allowed(num_columns: int, seed: int) -> Bool[Tensor, "t q m"]:
     return torch.from_numpy(allowed)
 
 
+def _projected(
+    residuals: Float[Tensor, "n k"], generator: np.random.Generator
+) -> Float[Tensor, "n k"]:
+    """At most `MOST_RESIDUALS` numbers of each row, whose squares sum to about the same."""
+    num_classes = residuals.shape[1]
+    if num_classes <= MOST_RESIDUALS:
+        return residuals
+    directions = generator.normal(size=(num_classes, MOST_RESIDUALS)) / MOST_RESIDUALS**0.5
+    return residuals @ torch.from_numpy(directions)
+
+
 def _sums(nodes: Int[Tensor, " n"], of_rows: Float[Tensor, "n k"]) -> Float[Tensor, "q k"]:
     """Over the rows of each node."""
+    num_nodes = 2 ** (DEPTH + 1) - 1
+    if of_rows.shape[1] > MANY_NUMBERS:
+        return of_rows.new_zeros(num_nodes, of_rows.shape[1]).index_add_(0, nodes, of_rows)
     # One column after the other: rows of several numbers are added one by one, each by a call.
-    places, num_nodes = nodes.numpy(), 2 ** (DEPTH + 1) - 1
+    places = nodes.numpy()
     sums = [np.bincount(places, column, num_nodes) for column in of_rows.T.numpy()]
     return torch.from_numpy(np.stack(sums, axis=1))
 

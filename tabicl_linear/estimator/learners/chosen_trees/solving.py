@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
+from tabicl_linear.estimator.learners.chosen_trees.trees import MANY_NUMBERS
 from tabicl_linear.kernels.cholesky import factored_, solved
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import count_pairs_, shared_leaves
@@ -218,18 +219,27 @@ class _DualFeatures(NamedTuple):
         # Its sum is zero but for rounding, which a small penalty magnifies: rows were centred when
         # they were multiplied, and uncentred leaves would see the sum.
         dual = dual - dual.mean(0)
-        num_rows, num_trees = self.leaves.shape
-        leaves = self.leaves.flatten()
+        of_leaves = self._by_leaf(dual) * self.leaf_factor
+        of_fixed = (self.fixed.T @ dual) * self.factor.unsqueeze(1) * deviation**2
+        counts = torch.bincount(self.leaves.flatten(), minlength=self.num_leaves).to(dual.dtype)
+        offset = shares - counts @ of_leaves / len(dual) - self.mean @ of_fixed
+        return Solution(of_leaves, of_fixed, offset)
+
+    def _by_leaf(self, dual: Float[Tensor, "n y"]) -> Float[Tensor, "l y"]:
+        """Sums over the rows in each leaf."""
+        num_classes = dual.shape[1]
+        if num_classes > MANY_NUMBERS:
+            sums = dual.new_zeros(self.num_leaves, num_classes)
+            for tree in self.leaves.unbind(1):
+                sums.index_add_(0, tree, dual)
+            return sums
         # One class after the other: rows of several numbers are added one by one, each by a call.
+        leaves = self.leaves.flatten()
         columns = [
             dual.new_zeros(self.num_leaves).index_add_(0, leaves, column)
-            for column in dual.repeat_interleave(num_trees, 0).T.contiguous()
+            for column in dual.repeat_interleave(self.leaves.shape[1], 0).T.contiguous()
         ]
-        of_leaves = torch.stack(columns, dim=1) * self.leaf_factor
-        of_fixed = (self.fixed.T @ dual) * self.factor.unsqueeze(1) * deviation**2
-        counts = torch.bincount(leaves, minlength=self.num_leaves).to(dual.dtype)
-        offset = shares - counts @ of_leaves / num_rows - self.mean @ of_fixed
-        return Solution(of_leaves, of_fixed, offset)
+        return torch.stack(columns, dim=1)
 
 
 class SumRegression:

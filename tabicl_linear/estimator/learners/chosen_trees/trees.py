@@ -10,6 +10,9 @@ from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.tree_growth import leaves_of_rows
 from tabicl_linear.types import Float, Int, Tensor
 
+MANY_NUMBERS = 20
+"""Rows of more numbers are added to those of their leaf at once, fewer number by number."""
+
 
 class Trees(NamedTuple):
     """Binary trees on the columns of a table, their nodes side by side.

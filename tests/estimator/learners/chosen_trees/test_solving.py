@@ -5,6 +5,7 @@ import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 from tolerances import RMS, assert_close
 
+from tabicl_linear.estimator.learners.chosen_trees import solving
 from tabicl_linear.estimator.learners.chosen_trees.boosting import grow
 from tabicl_linear.estimator.learners.chosen_trees.solving import (
     LeafRows,
@@ -101,6 +102,14 @@ def test_the_solution_predicts_what_the_regression_says(trees_and_rows):
         solution.leaves[rows.leaves.long()].sum(1) + rows.fixed @ solution.fixed + solution.offset
     )
     assert_close(actual, expected, SOLVED_IN_FLOAT32)
+
+
+def test_weights_are_the_same_however_rows_are_added(trees_and_rows, monkeypatch):
+    trees, rows = trees_and_rows
+    trial = RowRegression(rows, trees.num_leaves, KINDS, torch.arange(80)).solve(0.3, FIXED)
+    few = trial.solution().leaves
+    monkeypatch.setattr(solving, "MANY_NUMBERS", 0)
+    assert torch.equal(trial.solution().leaves, few)
 
 
 def test_a_dual_whose_sum_is_rounding_makes_the_same_solution(trees_and_rows):

@@ -75,6 +75,27 @@ def test_steps_are_those_of_boosting_and_of_lacking_classes_none():
     assert loss < 0.3 * torch.nn.functional.cross_entropy(start.expand_as(logits), y)
 
 
+@pytest.mark.parametrize("most", [20, 1000])
+def test_projections_of_many_classes_choose_as_good_questions(monkeypatch, most):
+    """Forty classes along one column, which the other three tell nothing of."""
+    monkeypatch.setattr(boosting, "MOST_RESIDUALS", most)
+    cells = np.random.default_rng(0).normal(size=(800, 4)).astype(np.float32)
+    labels = cells[:, 2].argsort().argsort() // 20
+    trees, _ = grow(torch.from_numpy(cells), torch.from_numpy(labels), num_classes=40, seed=0)
+    asked = trees.columns[trees.roots.long()]
+    assert (asked == 2).float().mean() > 0.4  # half of them may
+
+
+def test_steps_are_the_same_however_rows_are_added(monkeypatch):
+    cells, labels = ruled_table(120)
+    every = []
+    for most in (0, 20):
+        monkeypatch.setattr(boosting, "MANY_NUMBERS", most)
+        args = torch.from_numpy(cells), torch.from_numpy(labels)
+        every.append(grow(*args, num_classes=3, seed=0).steps)
+    assert torch.equal(*every)
+
+
 def test_trees_side_by_side_are_the_same_trees():
     z, one = grown(120)
     _, other = grown(90, seed=2)
