@@ -34,7 +34,7 @@ def handled(
 
 
 def ended_at_once() -> AbstractContextManager[None]:
-    """Let signals end the process: an exception within torch's imports aborts it with a dump."""
+    """Let signals end the process: an exception within imports can be lost, or end in a dump."""
     return handled(signal.SIG_DFL, *STOP_SIGNALS)
 
 

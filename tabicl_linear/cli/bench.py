@@ -15,6 +15,7 @@ from tabicl_linear.cli.outputs import check_folder, say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count, positive
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
+from tabicl_linear.signals import ended_at_once
 
 if TYPE_CHECKING:
     from tabicl_linear.bench.cases import Options
@@ -34,12 +35,13 @@ def main(argv: list[str]) -> int:
     """Measure, print the tables and save them as JSON and markdown; return the exit code."""
     arguments = _parser().parse_args(argv)
     check_folder(arguments.output)  # before hours of measuring, not after
-    import torch  # takes seconds to import
-    from torch.utils.benchmark import timer
+    with ended_at_once():
+        import torch  # takes seconds to import
+        from torch.utils.benchmark import timer
 
-    from tabicl_linear.bench.cases import Options
-    from tabicl_linear.estimator.plan import resolved_device
-    from tabicl_linear.machine import describe
+        from tabicl_linear.bench.cases import Options
+        from tabicl_linear.estimator.plan import resolved_device
+        from tabicl_linear.machine import describe
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)

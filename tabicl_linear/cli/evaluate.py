@@ -12,6 +12,7 @@ from tabicl_linear.cli.outputs import check_folder, say
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.shards import WHOLE, Shard
+from tabicl_linear.signals import ended_at_once
 
 if TYPE_CHECKING:
     from tabicl_linear.evaluation.benchmarks import Source
@@ -31,12 +32,13 @@ def main(argv: list[str]) -> int:
 
 def _evaluate(options: argparse.Namespace) -> int:
     # These import torch and scikit-learn, which takes seconds: after the options are read.
-    from joblib import cpu_count
+    with ended_at_once():
+        from joblib import cpu_count
 
-    from tabicl_linear.cli.lock import locked
-    from tabicl_linear.evaluation.benchmarks import benchmark
-    from tabicl_linear.evaluation.candidates import candidates
-    from tabicl_linear.evaluation.evaluation import RESULTS, Evaluation, plan, run
+        from tabicl_linear.cli.lock import locked
+        from tabicl_linear.evaluation.benchmarks import benchmark
+        from tabicl_linear.evaluation.candidates import candidates
+        from tabicl_linear.evaluation.evaluation import RESULTS, Evaluation, plan, run
 
     output: Path = options.output
     check_folder(output)

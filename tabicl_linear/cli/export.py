@@ -5,6 +5,7 @@ from pathlib import Path
 from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.outputs import say
 from tabicl_linear.cli.parser import OneLineArgumentParser
+from tabicl_linear.signals import ended_at_once
 
 
 def main(argv: list[str]) -> int:
@@ -24,7 +25,8 @@ def main(argv: list[str]) -> int:
     )
     add_trust(parser, "hand on classes")
     arguments = parser.parse_args(argv)
-    from tabicl_linear.checkpoint import export  # torch takes seconds to import
+    with ended_at_once():
+        from tabicl_linear.checkpoint import export  # torch takes seconds to import
 
     checkpoint, output = arguments.checkpoint, arguments.output
     export(checkpoint, output, arguments.override, trust_code=arguments.trust_code)

@@ -7,6 +7,7 @@ from tabicl_linear.cli.checkpoints import add_trust
 from tabicl_linear.cli.outputs import check_folder
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.signals import ended_at_once
 
 MOST_CHECKPOINTS = 2
 NAMES = (
@@ -20,7 +21,8 @@ def main(argv: list[str]) -> int:
     """Look at checkpoints; return the exit code."""
     options = _parser().parse_args(argv)
     _check(options)
-    from tabicl_linear.cli.inspect import run  # torch takes seconds to import
+    with ended_at_once():
+        from tabicl_linear.cli.inspect import run  # torch takes seconds to import
 
     return run(options)
 

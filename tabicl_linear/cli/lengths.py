@@ -10,6 +10,7 @@ from tabicl_linear.cli.outputs import say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.shards import WHOLE, Shard
+from tabicl_linear.signals import ended_at_once
 
 if TYPE_CHECKING:
     from tabicl_linear.lengths.reference import Reference
@@ -26,9 +27,10 @@ def main(argv: list[str]) -> int:
         raise ConfigError("--output: name the folder of the run; --help lists the options.")
     paths = named(arguments.checkpoint, arguments.names)
     # Torch takes seconds to import: what can be checked without comes first.
-    from tabicl_linear.lengths import cost, parts
-    from tabicl_linear.lengths.reference import Reference
-    from tabicl_linear.lengths.run import COLUMNS, read_dataset
+    with ended_at_once():
+        from tabicl_linear.lengths import cost, parts
+        from tabicl_linear.lengths.reference import Reference
+        from tabicl_linear.lengths.run import COLUMNS, read_dataset
 
     options = _options(arguments, list(paths))
     reference = Reference() if arguments.reference is None else Reference.read(arguments.reference)

@@ -10,6 +10,7 @@ from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, l
 from tabicl_linear.cli.outputs import say, warnings_as_lines, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.signals import ended_at_once
 
 if TYPE_CHECKING:
     from tabicl_linear.lengths.oracle_tasks import SyntheticTasks, TableTasks
@@ -32,9 +33,10 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"--folds {arguments.folds}: give at least 2.")
     paths = named(arguments.checkpoint, arguments.names)
     # Torch takes seconds to import: what can be checked without comes first.
-    from tabicl_linear.analysis.state_optimisation import OracleOptions, check_model
-    from tabicl_linear.lengths import parts
-    from tabicl_linear.lengths.oracle_tasks import COLUMNS, compare
+    with ended_at_once():
+        from tabicl_linear.analysis.state_optimisation import OracleOptions, check_model
+        from tabicl_linear.lengths import parts
+        from tabicl_linear.lengths.oracle_tasks import COLUMNS, compare
 
     values = {field.name: getattr(arguments, field.name) for field in fields(OracleOptions)}
     options = OracleOptions(**{name: value for name, value in values.items() if value is not None})

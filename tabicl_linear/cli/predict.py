@@ -33,11 +33,12 @@ def main(argv: list[str]) -> int:
 
 def _at_once(options: argparse.Namespace) -> str:
     """Read whole tables, and find what does not fit together before anything is computed."""
-    from tabicl_linear.cli.predict_tables import read_tables, with_predictions
-    from tabicl_linear.cli.table_output import check_writable, write_table
-    from tabicl_linear.estimator.notices import shown
-    from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, TableFile
-    from tabicl_linear.estimator.rows.text_cells import TextFormat
+    with ended_at_once():
+        from tabicl_linear.cli.predict_tables import read_tables, with_predictions
+        from tabicl_linear.cli.table_output import check_writable, write_table
+        from tabicl_linear.estimator.notices import shown
+        from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT, TableFile
+        from tabicl_linear.estimator.rows.text_cells import TextFormat
 
     paths = options.train, options.test
     if options.train == options.test == STANDARD_INPUT:
@@ -69,15 +70,16 @@ def _at_once(options: argparse.Namespace) -> str:
 
 def _in_pieces(options: argparse.Namespace) -> str:
     """Read tables, and write predictions, in pieces."""
-    from tabicl_linear.cli.predict_tables import (
-        feature_names,
-        summary,
-        warn_of_blank_end,
-        with_predictions,
-    )
-    from tabicl_linear.cli.table_output import check_writable, table_writer
-    from tabicl_linear.estimator.notices import progress_bar
-    from tabicl_linear.estimator.rows.table_file import TableFile
+    with ended_at_once():
+        from tabicl_linear.cli.predict_tables import (
+            feature_names,
+            summary,
+            warn_of_blank_end,
+            with_predictions,
+        )
+        from tabicl_linear.cli.table_output import check_writable, table_writer
+        from tabicl_linear.estimator.notices import progress_bar
+        from tabicl_linear.estimator.rows.table_file import TableFile
 
     _check_streamable(options, "--stream")
     check_writable(options.output, (options.train, options.test))
@@ -136,7 +138,8 @@ def _classifier(options: argparse.Namespace) -> "TabICLLinearClassifier":
 
 def _check_streamable(options: argparse.Namespace, option: str) -> None:
     """Refuse what `--stream` and `--dask` cannot honour."""
-    from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT
+    with ended_at_once():
+        from tabicl_linear.estimator.rows.table_file import STANDARD_INPUT
 
     values = {
         "--id-columns": options.id_columns,

@@ -12,6 +12,7 @@ from tabicl_linear.cli.outputs import say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
+from tabicl_linear.signals import ended_at_once
 
 FILES = "files.txt"
 """Names of all other files of the report, for the next one in the folder."""
@@ -24,9 +25,10 @@ def main(argv: list[str]) -> int:
     output: Path = arguments.output or arguments.folders[0] / "report"
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output {output} is a file; name a folder.")
-    from tabicl_linear.report.coverage import coverage
-    from tabicl_linear.report.document import document
-    from tabicl_linear.report.results import read
+    with ended_at_once():
+        from tabicl_linear.report.coverage import coverage
+        from tabicl_linear.report.document import document
+        from tabicl_linear.report.results import read
 
     results = read(arguments.folders, dict(arguments.name), arguments.models)
     command = shlex.join(["tabicl-linear", "report", *argv])

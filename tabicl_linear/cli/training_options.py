@@ -7,6 +7,8 @@ first help has what most people need, and says where the rest is.
 import sys
 from functools import partial
 
+from tabicl_linear.signals import ended_at_once
+
 HELP = ("-h", "--help")
 ALL = "--help-all"
 
@@ -68,7 +70,8 @@ def run(verb: str, options: list[str]) -> int:
     if options and set(options) <= set(HELP):
         sys.stdout.write(PAGES[verb])
         return 0
-    from tabicl_linear.cli import training  # Lightning takes seconds to import
+    with ended_at_once():
+        from tabicl_linear.cli import training  # Lightning takes seconds to import
 
     return training.run(verb, ["--help" if option == ALL else option for option in options])
 

@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
-from torch.optim import Optimizer
+from torch.optim import Optimizer, SparseAdam
 
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.backends.choice import Backend, check
@@ -192,8 +192,13 @@ class InContextTask(LightningModule):
         self._evaluate(batch, self.test_scores, "test")
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """The optimiser and its schedule over `trainer.max_steps` optimiser steps."""
+        """The optimiser and its schedule over `trainer.max_steps` optimiser steps.
+
+        Raises:
+            ConfigError: The optimiser's eps is zero in the precision of the weights.
+        """
         optimizer = self.optimizer(self.named_parameters())
+        _check_eps(optimizer)
         schedule = self.schedule(optimizer)
         if isinstance(schedule, PlannedSchedule):
             schedule.plan(self.trainer.max_steps)
@@ -299,12 +304,27 @@ def _check_state(group: Mapping[str, Any], states: list[Mapping[str, Any]]) -> N
             )
 
 
+def _check_eps(optimizer: Optimizer) -> None:
+    """Refuse what makes NaN, 0 / 0, of a weight whose gradient is small: AdamW in float16."""
+    for group in optimizer.param_groups:
+        eps, dtype = group.get("eps"), group["params"][0].dtype
+        if isinstance(eps, float) and eps > 0 == torch.tensor(eps, dtype=dtype).item():
+            raise ConfigError(
+                f"model.optimizer: eps={eps} is zero in {str(dtype).removeprefix('torch.')}, the "
+                "dtype of the weights, and small gradients would be divided by it; use "
+                "--trainer.precision bf16-true or bf16-mixed."
+            )
+
+
 def _check(
     optimizer: OptimizerCallable, schedule: LRSchedulerCallable, model: InContextModel
 ) -> None:
     """Make both and discard them, so that bad arguments are found before training starts."""
     try:
-        schedule(optimizer(model.named_parameters()))
+        made = optimizer(model.named_parameters())
+        if isinstance(made, SparseAdam):
+            raise ConfigError("SparseAdam takes sparse gradients only; use torch.optim.AdamW.")
+        schedule(made)
     except ConfigError as error:  # of a class of ours, with its own remedy
         raise ConfigError(f"model.optimizer or model.schedule: {error}") from error
     except ValueError as error:

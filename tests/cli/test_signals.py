@@ -83,16 +83,25 @@ def test_a_signal_while_the_first_piece_is_let_go_is_not_lost(tmp_path, monkeypa
         file.texts()
 
 
-def test_a_command_that_still_imports_torch_ends_at_once(folder):
-    """An exception there would abort the process, with a dump."""
-    command = [sys.executable, "-m", "tabicl_linear", *arguments(folder)]
+@pytest.mark.parametrize(
+    ("verb", "library", "number"),
+    [
+        ("predict", "pandas/_libs", signal.SIGTERM),
+        ("predict", "libtorch_python", signal.SIGTERM),
+        ("fit", "numpy", signal.SIGINT),
+    ],
+)
+def test_a_command_that_still_imports_ends_at_once(folder, verb, library, number):
+    """An exception there is lost, or an ImportError, or aborts the process with a dump."""
+    words = arguments(folder) if verb == "predict" else [verb]
+    command = [sys.executable, "-m", "tabicl_linear", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         maps = Path(f"/proc/{process.pid}/maps")
-        while "libtorch_python" not in maps.read_text():
+        while library not in maps.read_text():
             assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         said = process.communicate()[1]
-    assert process.returncode == -signal.SIGTERM
+    assert process.returncode == -number
     assert said == b""
 
 

@@ -87,12 +87,21 @@ def test_all_parameters_are_in_one_group_with_weight_decay(build):
     [
         ("model.schedule.init_args.floor=1", "use a floor between 0 and the learning rate."),
         ("model.optimizer.init_args.lr=-1", "such as --model.optimizer.lr 3e-5."),
+        ("model.optimizer=torch.optim.SparseAdam", "use torch.optim.AdamW."),
     ],
 )
 def test_impossible_optimisation_is_refused_at_construction(build, override, remedy):
     with pytest.raises(ConfigError) as refused:
         build(override)
     assert str(refused.value).endswith(remedy)
+
+
+def test_an_eps_that_is_zero_in_the_dtype_of_the_weights_is_refused(fit, tmp_path, capfd):
+    assert fit("--trainer.precision", "16-true", "--trainer.accelerator", "cpu") == 2
+    line = capfd.readouterr().err.splitlines()[-1]
+    assert line.startswith("tabicl-linear fit: model.optimizer: eps=1e-08 is zero in float16")
+    assert line.endswith("bf16-mixed.")
+    assert not list(tmp_path.glob("runs/*"))
 
 
 class TestNotFinite:
