@@ -270,7 +270,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
         return ChosenTreesLearners()
 
     def _of_model(self) -> PretrainedLearners:
-        model = pretrained.load(self.model)
+        with threads(self.n_jobs):  # kernels are tried on loading, and a forked process has one
+            model = pretrained.load(self.model)
         if self.refine:
             check_refinable(model)
         return PretrainedLearners(model)

@@ -239,8 +239,8 @@ def _fit_members(
         passes = None
         if plan.refine:
             members, passes = refined(members, rows, plan)
-    # States that no row will be added to are only read from here on.
-    members = members if learner.is_causal else members.halved()
+        # States that no row will be added to are only read from here on.
+        members = members if learner.is_causal else members.halved()
     return Fitted(
         rows.columns,
         members,

@@ -1,5 +1,8 @@
 import copy
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -156,6 +159,31 @@ def test_a_model_given_is_neither_moved_nor_changed(wine):
     assert model.training
     for name, value in model.state_dict().items():
         torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+
+
+FORKED = """
+import os
+import sys
+import numpy as np
+import torch
+from tabicl_linear import TabICLLinearClassifier
+
+torch.set_num_threads(2)  # as outside of fits, on a machine of several cores
+x = np.random.default_rng(0).normal(size=(300, 4))
+y = x[:, 0] > 0
+expected = TabICLLinearClassifier(n_jobs=2).fit(x, y).predict(x)
+child = os.fork()
+if child == 0:
+    actual = TabICLLinearClassifier(n_jobs=1).fit(x, y).predict(x)
+    os._exit(0 if (actual == expected).all() else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_fits_with_one_thread():
+    """Of several it would wait for those that did not survive the fork."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], check=True, timeout=120)
 
 
 def test_threads_and_random_states_are_left_alone(checkpoint, wine):
