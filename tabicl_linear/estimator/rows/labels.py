@@ -87,7 +87,7 @@ def announced_classes(classes: Any) -> npt.NDArray[Any]:
         if np.size(labels) == 0:
             raise DataError("There is none.")
         return np.unique(checked_labels(labels))
-    except DataError as error:
+    except ValueError as error:  # DataError is one, and NumPy has its own for lists in lists
         raise DataError(
             f"classes={reprlib.repr(classes)}: {error} Give all class labels, as ['no', 'yes']."
         ) from error
