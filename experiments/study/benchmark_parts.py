@@ -106,12 +106,11 @@ def _wide(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def _of_strategies(wide: pd.DataFrame) -> pd.DataFrame:
-    names = {
-        strategy: [
-            family if strategy == "comb_st" else f"{family}_{strategy}" for family in FAMILIES
-        ]
-        for strategy in STRATEGIES
-    }
+    def arm(family: str, strategy: str) -> str:
+        plain = family if strategy == "comb_st" else f"{family}_{strategy}"
+        return f"{plain}_conv" if f"{plain}_conv" in wide else plain
+
+    names = {strategy: [arm(family, strategy) for family in FAMILIES] for strategy in STRATEGIES}
     whole = [
         i
         for i in range(len(FAMILIES))

@@ -9,7 +9,8 @@ from experiments.study.scale import Scale, arms_of
 from tabicl_linear.errors import ConfigError
 
 NAMES = (
-    *("strategies", "mixers", "final_state", "length_gap", "mitigations", "write_rates"),
+    *("strategies", "strategies_conv", "mixers", "final_state"),
+    *("length_gap", "mitigations", "write_rates"),
     *("size_ranks", "oracle_real", "ridge", "long_pretraining", "gla_mitigations", "drift"),
     *("update_dynamics", "extended", "two_axis", "scaling", "minimal", "ours", "states", "rules"),
 )

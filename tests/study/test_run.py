@@ -16,6 +16,7 @@ from tiny_legs import fork_trainings
 
 from experiments.study import store as stores
 from experiments.study.arms import ARMS
+from experiments.study.items import items
 from experiments.study.measurements import load
 from experiments.study.measuring import MEASURES
 from experiments.study.run import MEASURED, main
@@ -51,7 +52,7 @@ def test_an_identity_follows_from_config_seed_and_code():
 def test_arms_have_equal_numbers_of_parameters(tmp_path):
     scale = Scale.read("small")
     sizes = {}
-    for arm in scale.order:
+    for arm in [*scale.order, *items()["strategies_conv"].arms]:
         path = tmp_path / f"{arm}.yaml"
         stores.write_json(path, scale.config_of(arm))  # JSON is YAML
         with torch.device("meta"):  # only shapes matter
