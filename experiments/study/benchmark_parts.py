@@ -1,6 +1,6 @@
 """Parts with scores on real tables, compared as the paper does, its numbers beside ours."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -60,15 +60,18 @@ def strategies(tables: Tables, item: Item) -> Section | None:
         return None
     texts = []
     for benchmark, rows in real.groupby("benchmark", sort=False):
-        wide = {metric: _of_strategies(_wide(rows, metric)) for metric in METRICS}
-        if wide["roc_auc"].empty:
+        wide = {metric: _wide(rows, metric) for metric in METRICS}
+        families = _whole_families(wide["roc_auc"])
+        if not families:
             continue
+        wide = {metric: _of_strategies(scores, families) for metric, scores in wide.items()}
         key = KEYS.get(str(benchmark), str(benchmark))
         printed = {
             model.run: {metric: model.means.get((key, metric)) for metric in METRICS}
             for model in published.tables()[1]
         }
-        texts.append(_table(f"{benchmark}, mean over families", wide, printed, tables))
+        title = f"{benchmark}, mean over {', '.join(families)}"
+        texts.append(_table(title, wide, printed, tables))
     return Section("Strategies", texts, {}) if texts else None
 
 
@@ -105,22 +108,26 @@ def _wide(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     return means[list(rows["arm"].unique())].dropna()
 
 
-def _of_strategies(wide: pd.DataFrame) -> pd.DataFrame:
-    def arm(family: str, strategy: str) -> str:
-        plain = family if strategy == "comb_st" else f"{family}_{strategy}"
-        return f"{plain}_conv" if f"{plain}_conv" in wide else plain
-
-    names = {strategy: [arm(family, strategy) for family in FAMILIES] for strategy in STRATEGIES}
-    whole = [
-        i
-        for i in range(len(FAMILIES))
-        if all(names[strategy][i] in wide for strategy in STRATEGIES)
+def _whole_families(wide: pd.DataFrame) -> list[str]:
+    """Families that have scores of all four strategies."""
+    return [
+        family
+        for family in FAMILIES
+        if all(_arm(family, strategy, wide) in wide for strategy in STRATEGIES)
     ]
-    if not whole:
-        return pd.DataFrame()
-    return pd.DataFrame(
-        {s: wide[[names[s][i] for i in whole]].mean(axis="columns") for s in STRATEGIES}
-    )
+
+
+def _of_strategies(wide: pd.DataFrame, families: Sequence[str]) -> pd.DataFrame:
+    arms = {
+        strategy: [_arm(family, strategy, wide) for family in families] for strategy in STRATEGIES
+    }
+    return pd.DataFrame({strategy: wide[arms[strategy]].mean(axis="columns") for strategy in arms})
+
+
+def _arm(family: str, strategy: str, wide: pd.DataFrame) -> str:
+    """The arm among these columns; that with a short convolution where there is one."""
+    plain = family if strategy == "comb_st" else f"{family}_{strategy}"
+    return f"{plain}_conv" if f"{plain}_conv" in wide else plain
 
 
 def _table(

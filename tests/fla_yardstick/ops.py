@@ -40,6 +40,11 @@ class Size(NamedTuple):
     value: int
 
 
+def size_of(length: int) -> Size:
+    """Two tables; of two heads at 65 tokens alone, since the interpreter takes twice as long."""
+    return Size(2, length, 2 if length == 65 else 1, 16, 24)
+
+
 class Inputs(NamedTuple):
     """Streams with unscaled queries, and the state [v, k] to start from."""
 

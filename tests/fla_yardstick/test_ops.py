@@ -38,14 +38,14 @@ def _compare(agree, row, op, function, x):
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 100])
 @pytest.mark.parametrize("name", OPS)
 def test_kernels_after_a_state(agree, name, length):
-    x = ops.inputs(OPS[name], Size(2, length, 2, 16, 24), state=True)
+    x = ops.inputs(OPS[name], ops.size_of(length), state=True)
     _compare(agree, f"{name}, kernel", OPS[name], KERNELS[name], x)
 
 
 @pytest.mark.parametrize("length", [1, 65])
 @pytest.mark.parametrize("name", OPS)
 def test_kernels_from_nothing(agree, name, length):
-    x = ops.inputs(OPS[name], Size(2, length, 2, 16, 24), state=False)
+    x = ops.inputs(OPS[name], ops.size_of(length), state=False)
     _compare(agree, f"{name}, kernel", OPS[name], KERNELS[name], x)
 
 
