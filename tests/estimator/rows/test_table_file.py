@@ -73,7 +73,9 @@ TYPED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Text is read in columns:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:Text is read in columns:UserWarning", "ignore:Whole numbers beyond:UserWarning"
+)
 @pytest.mark.parametrize("kind", TYPED)
 @pytest.mark.parametrize("in_pieces", [False, True])
 def test_a_table_is_the_same_as_parquet_and_as_csv(kind, in_pieces, tmp_path):
