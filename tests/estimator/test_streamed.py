@@ -94,6 +94,18 @@ def test_a_causal_model_reads_each_piece_once_in_their_order(small):
     np.testing.assert_array_equal(one.predict_proba(x), three.predict_proba(x))
 
 
+@pytest.mark.parametrize("trees", [False, True], ids=["causal", "trees"])
+def test_a_class_that_comes_late_in_an_iterator_is_told_what_an_iterator_can(trees, small):
+    x, y = table(90)
+    late = np.where(y == "yes", "no", y).astype(object)
+    late[80] = "late"
+    fitted = TabICLLinearClassifier(tiny_model.untrained(readout="Causal"), trees=trees)
+    with pytest.raises(
+        DataError, match=r"'late'.* iterator the first 50,000 rows name .*let a row"
+    ):
+        fitted.fit(cut(x, late, 45, 50))
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("model", ["final", "causal"])
 def test_a_file_is_its_pieces(suffix, model, checkpoint, small, tmp_path):
