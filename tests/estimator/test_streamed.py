@@ -160,6 +160,10 @@ def frame_file(tmp_path, **columns):
         (lambda x, y, t: (t / "none.csv", "y"), "no such file"),
         (lambda x, y, t: (t, "y"), "is a folder"),
         (lambda x, y, t: (frame_file(t, a=[1, 2], y=[0, 1]), None), "name of the column"),
+        (
+            lambda x, y, t: (frame_file(t, a=[1], y=[0]), pd.Series(y)),
+            r"^y=[^\n]{,80}: for a file, give",
+        ),
         (lambda x, y, t: (frame_file(t, a=[1, 2], y=[0, 1]), "z"), r"no column 'z'.* a, y"),
         (lambda x, y, t: (frame_file(t, a=[1, 2], y=[0, None]), "y"), "missing in 1 of 2"),
         (lambda x, y, t: (frame_file(t, y=[0, 1]), "y"), "no column besides"),

@@ -28,7 +28,7 @@ _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def from_other_library(values: Any) -> Any:
-    """A frame or column of polars or Arrow as one of pandas; a masked array with NaN.
+    """A frame or column of polars, Arrow or Dask as one of pandas; a masked array with NaN.
 
     Anything else is returned as it is.
 
@@ -41,6 +41,8 @@ def from_other_library(values: Any) -> Any:
         return plain.filled(np.nan)  # None would stand for NumPy's own filling, "?"
     kind = type(values)
     library = kind.__module__.partition(".")[0]
+    if library == "dask" and kind.__name__ in ("DataFrame", "Series"):
+        return values.compute()
     if library not in CONVERTED:
         return values
     if kind.__name__ == "LazyFrame":
@@ -126,7 +128,7 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
 
     Integers beyond float64 become infinite and signalling NaNs of `Decimal` plain ones, which count
     as missing, lone surrogates in text become their escapes, bytes the text that they are, arrays
-    of no dimension what they hold, dates of NumPy among objects those of pandas, and
+    and tensors of no dimension what they hold, dates of NumPy among objects those of pandas, and
     `np.longdouble` and fractions float64, as which they are read.
     Of Arrow's types all but numbers become those of pandas and Python.
 
@@ -222,4 +224,6 @@ def _plain(cell: Any) -> Any:
         return float(cell) if abs(cell) <= LARGEST else _plain(int(cell))
     if isinstance(cell, int) and abs(cell) > LARGEST:
         return math.inf if cell > 0 else -math.inf
+    if type(cell).__name__ == "Tensor" and cell.ndim == 0:
+        return cell.item()
     return cell

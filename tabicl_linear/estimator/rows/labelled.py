@@ -57,7 +57,8 @@ def checked_table(X: Any) -> Table:
             )
         else:
             reason = without_values(error).rstrip(".")
-            remedy = "real numbers, text or dates, rows of equal length, or an iterator of pieces"
+            remedy = "real numbers, text or dates, rows of equal length, or an iterator of pieces "
+            remedy += "(iter(pieces) of a list of pairs of X and y)"
         raise DataError(f"{reason}. Give a table: {remedy}.") from error
     return computable_array(array)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import DataError
@@ -197,11 +198,12 @@ class TestCellsOfObjects:
         expected = fitted(missing).predict_proba(missing)
         np.testing.assert_allclose(fitted(table).predict_proba(table), expected, atol=1e-12)
 
-    def test_arrays_of_no_dimension_are_what_they_hold(self):
+    @pytest.mark.parametrize("wrap", [np.array, torch.tensor], ids=["numpy", "torch"])
+    def test_arrays_of_no_dimension_are_what_they_hold(self, wrap):
         """So do items of other libraries' arrays come."""
         plain = pd.DataFrame({"a": [i % 7 / 4 for i in range(ROWS)], "b": range(ROWS)})
-        table = plain.assign(a=pd.Series([np.array(i % 7 / 4) for i in range(ROWS)], dtype=object))
-        assert all(type(cell) is np.ndarray for cell in table["a"])
+        table = plain.assign(a=pd.Series([wrap(i % 7 / 4) for i in range(ROWS)], dtype=object))
+        assert all(cell.ndim == 0 for cell in table["a"])
         expected = fitted(plain).predict_proba(plain)
         np.testing.assert_array_equal(fitted(table).predict_proba(table), expected)
 
