@@ -4,7 +4,7 @@ import math
 import re
 import unicodedata
 from ast import literal_eval
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -16,6 +16,7 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray
 from tabicl_linear.estimator.columns.reading import TRUTHS, decimals, missing
+from tabicl_linear.estimator.notices import brief
 
 _ESCAPE = r"\\(?:x[0-9a-f]{2}|[\\'nrt])"
 _BYTES = re.compile(rf"""b(?:'(?:[ -&(-\[\]-~]|{_ESCAPE})*'|"(?:[ !#-\[\]-~]|{_ESCAPE})*")""")
@@ -93,6 +94,14 @@ def _meaning(name: str) -> object:
         text = " ".join(unicodedata.normalize("NFC", name).split())
         return date_of(name) or TRUTHS.get(text.lower(), text)
     return number if number.is_finite() else name
+
+
+def alike_but_for_blanks(names: Iterable[str]) -> list[str]:
+    """Which of some names differ in blanks around them alone: each group in one text."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.strip(), []).append(name)
+    return [" and ".join(map(brief, group)) for group in groups.values() if len(group) > 1]
 
 
 def date_of(text: str) -> datetime | None:

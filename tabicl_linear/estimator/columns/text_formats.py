@@ -27,7 +27,7 @@ NO_UNIT = "#"
 """Stands behind the decimal sign of a column without a unit."""
 PLACEHOLDERS = frozenset(
     (
-        *("", "?", "-", "--", ".", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"),
+        *("", "?", "-", "--", ".", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none"),
         *("#div/0!", "#value!", "#ref!", "#num!"),
     )
 )

@@ -16,6 +16,7 @@ from sklearn.utils.validation import column_or_1d
 
 from tabicl_linear.errors import DataError, one_line
 from tabicl_linear.estimator.arrays import IntArray
+from tabicl_linear.estimator.columns.category_names import alike_but_for_blanks
 from tabicl_linear.estimator.notices import brief, listed, warn_user
 from tabicl_linear.estimator.rows.frames import from_other_library
 
@@ -153,11 +154,7 @@ def class_codes(
 
 def warn_of_blanks(classes: npt.NDArray[Any]) -> None:
     """Say that some classes differ in blanks around them alone, as cells of a spreadsheet do."""
-    by_text: dict[str, list[str]] = {}
-    for label in classes.tolist():
-        if isinstance(label, str):
-            by_text.setdefault(label.strip(), []).append(label)
-    alike = [" and ".join(map(brief, same)) for same in by_text.values() if len(same) > 1]
+    alike = alike_but_for_blanks(label for label in classes.tolist() if isinstance(label, str))
     if alike:
         warn_user(
             f"Classes differ in blanks around them alone: {listed(alike)}. They are told apart; if "

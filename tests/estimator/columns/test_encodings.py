@@ -187,6 +187,14 @@ def test_booleans_are_categories_of_any_spelling(cells):
         column.encode(pd.Series(["yes"]))
 
 
+@pytest.mark.parametrize("dtype", ["object", "str", "category"])
+def test_categories_that_differ_in_blanks_alone_are_told(dtype):
+    cells = pd.Series(["b", "a", " a", "b  c", "a ", "b c"], dtype=dtype)
+    message = r"^Column 'a' has .* alone: ' a' and 'a' and 'a '\. .*str\.strip\(\)\.$"
+    with pytest.warns(UserWarning, match=message):
+        assert encode(cells).max() == 5  # told apart
+
+
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_truth_value_that_training_rows_lack_is_an_unseen_category(seen):
     column = fit_column(pd.Series([seen, None, seen], dtype="boolean"), "a", 0)
