@@ -252,7 +252,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
         table, labels = with_labels(self._queries(X), y)
         fitted = self.fitted_.on(str(plan.device))
         with threads(plan.n_jobs):
-            matrix, codes = fitted.columns.transform(table), class_codes(labels, fitted.classes)
+            matrix = fitted.columns.transform(table)
+            codes = class_codes(labels, fitted.classes, "leave out rows of other classes")
             rows = Encoded(matrix, codes, fitted.columns, fitted.classes)
             return diagnosis(fitted.members, rows, row_orders=row_orders, progress=plan.progress)
 

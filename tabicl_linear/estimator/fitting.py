@@ -32,8 +32,20 @@ from tabicl_linear.estimator.notices import silenced
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
 from tabicl_linear.estimator.refinement import refined
 from tabicl_linear.estimator.rows.labelled import Rows
-from tabicl_linear.estimator.rows.labels import as_objects, class_codes
-from tabicl_linear.estimator.rows.pieces import Pieces, first_rows, joined_labels, joined_rows
+from tabicl_linear.estimator.rows.labels import ANNOUNCE, as_objects, class_codes, warn_of_blanks
+from tabicl_linear.estimator.rows.pieces import (
+    FIRST_ROWS,
+    Pieces,
+    first_rows,
+    joined_labels,
+    joined_rows,
+)
+
+IN_FIRST_ROWS = (
+    f"of an iterator the first {FIRST_ROWS:,} rows name the classes; let a row of each be among "
+    "them, or give the pieces to `partial_fit(X, y, classes=...)`"
+)
+"""What to do about a class that comes late in an iterator."""
 
 
 def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
@@ -45,7 +57,7 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
         ConfigError: The plan does not suit the rows or the model.
     """
     classes, codes = np.unique(rows.labels, return_inverse=True)
-    _check_several(classes)
+    _check_classes(classes)
     columns = plan.new_columns(pairs=learners.grow_trees)
     matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, classes, rows.table)
@@ -72,7 +84,7 @@ def fit_pieces(
     if learners.is_causal:
         fitted = start(first, plan, learners, classes)
         for rows in pieces:
-            fitted = extended(fitted, rows, plan)
+            fitted = extended(fitted, rows, plan, remedy=IN_FIRST_ROWS)
         return fitted
     second = next(pieces, None)
     if second is None:
@@ -82,7 +94,8 @@ def fit_pieces(
         fitted = start(first, plan, learners, classes)
         for rows in others:
             # As many at a time as teach the columns: trees are solved anew for each call.
-            fitted = extended(fitted, first_rows(chain([rows], others)), plan)
+            more = first_rows(chain([rows], others))
+            fitted = extended(fitted, more, plan, remedy=IN_FIRST_ROWS)
         model, states = learners.finished(fitted.members.model, fitted.members.states)
         return replace(fitted, members=replace(fitted.members, model=model, states=states))
     plan.check_pieces(in_order=False)
@@ -106,7 +119,7 @@ def start(
     announce = ", or name all that will occur, as `partial_fit(X, y, classes=...)`"
     remedy = announce if classes is None else ""
     classes = np.unique(rows.labels if classes is None else classes)
-    _check_several(classes, remedy)
+    _check_classes(classes, remedy)
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
     if learners.grow_trees:
         return _fit_held_rows(rows, classes, plan, learner)
@@ -117,11 +130,19 @@ def start(
     return _fit_members(encoded, plan, learner, in_order=True)
 
 
-def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False) -> Fitted:
+def extended(
+    fitted: Fitted,
+    rows: Rows,
+    plan: Plan,
+    *,
+    prequential: bool = False,
+    remedy: str = ANNOUNCE,
+) -> Fitted:
     """The value after more rows, read in their order.
 
     `fitted` does not change, except that its model is moved to the device of the plan. With
-    `prequential` the rows are predicted before they are read, and the scores kept.
+    `prequential` the rows are predicted before they are read, and the scores kept. The `remedy` is
+    of a label that is not one of the classes.
 
     Raises:
         UnsupportedReadout: The model cannot be extended.
@@ -130,7 +151,7 @@ def extended(fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = Fals
     """
     if plan.refine or fitted.refinement is not None:
         raise ConfigError(REFINED_AT_ONCE)
-    codes = class_codes(rows.labels, fitted.classes)
+    codes = class_codes(rows.labels, fitted.classes, remedy)
     scores = fitted.prequential
     if prequential:
         score = _score(fitted.probabilities(rows.table, plan), codes, fitted.num_rows)
@@ -176,12 +197,13 @@ def _fit_held_rows(
     return extended(fitted, later, plan) if len(later.labels) else fitted
 
 
-def _check_several(classes: npt.NDArray[Any], remedy: str = "") -> None:
+def _check_classes(classes: npt.NDArray[Any], remedy: str = "") -> None:
     if len(classes) < 2:
         raise DataError(
             f"y holds one class only ({as_objects(classes)[0]!r}): give training rows of at least "
             f"two{remedy}."
         )
+    warn_of_blanks(classes)
 
 
 def _rows_in_file(
@@ -204,7 +226,7 @@ def _rows_in_file(
         classes, codes = np.unique(joined_labels(labels), return_inverse=True)
     else:
         codes = np.concatenate(labels)
-    _check_several(classes)
+    _check_classes(classes)
     return Encoded(matrix, codes, columns, classes)
 
 

@@ -43,6 +43,17 @@ def test_the_answers_of_predict_proba_with_the_index_and_partitions_of_the_table
     np.testing.assert_allclose(result, classifier.predict_proba(frame), atol=1e-6)
 
 
+def test_in_memory_such_a_table_is_that_of_pandas(checkpoint, classifier):
+    """As an array it had no names, so that columns in another order were taken for each other."""
+    frame, labels = table(60)
+    ddf = dataframe.from_pandas(frame, npartitions=2)
+    expected = classifier.predict_proba(frame)
+    np.testing.assert_array_equal(classifier.predict_proba(ddf[["kind", "b", "a"]]), expected)
+    y = dataframe.from_pandas(pd.Series(labels), npartitions=2)
+    fitted = TabICLLinearClassifier(checkpoint, n_estimators=2).fit(ddf, y)
+    np.testing.assert_array_equal(fitted.predict_proba(frame), expected)
+
+
 def test_partitions_without_rows(classifier):
     frame = table(40)[0]
     ddf = dataframe.from_pandas(frame, npartitions=4)

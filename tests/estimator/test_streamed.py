@@ -94,6 +94,18 @@ def test_a_causal_model_reads_each_piece_once_in_their_order(small):
     np.testing.assert_array_equal(one.predict_proba(x), three.predict_proba(x))
 
 
+@pytest.mark.parametrize("trees", [False, True], ids=["causal", "trees"])
+def test_a_class_that_comes_late_in_an_iterator_is_told_what_an_iterator_can(trees, small):
+    x, y = table(90)
+    late = np.where(y == "yes", "no", y).astype(object)
+    late[80] = "late"
+    fitted = TabICLLinearClassifier(tiny_model.untrained(readout="Causal"), trees=trees)
+    with pytest.raises(
+        DataError, match=r"'late'.* iterator the first 50,000 rows name .*let a row"
+    ):
+        fitted.fit(cut(x, late, 45, 50))
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("model", ["final", "causal"])
 def test_a_file_is_its_pieces(suffix, model, checkpoint, small, tmp_path):
@@ -148,6 +160,10 @@ def frame_file(tmp_path, **columns):
         (lambda x, y, t: (t / "none.csv", "y"), "no such file"),
         (lambda x, y, t: (t, "y"), "is a folder"),
         (lambda x, y, t: (frame_file(t, a=[1, 2], y=[0, 1]), None), "name of the column"),
+        (
+            lambda x, y, t: (frame_file(t, a=[1], y=[0]), pd.Series(y)),
+            r"^y=[^\n]{,80}: for a file, give",
+        ),
         (lambda x, y, t: (frame_file(t, a=[1, 2], y=[0, 1]), "z"), r"no column 'z'.* a, y"),
         (lambda x, y, t: (frame_file(t, a=[1, 2], y=[0, None]), "y"), "missing in 1 of 2"),
         (lambda x, y, t: (frame_file(t, y=[0, 1]), "y"), "no column besides"),

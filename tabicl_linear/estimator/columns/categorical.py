@@ -11,6 +11,7 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.category_names import (
+    alike_but_for_blanks,
     category_names,
     date_of,
     looked_up,
@@ -21,7 +22,7 @@ from tabicl_linear.estimator.columns.category_names import (
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading, unlike_training
 from tabicl_linear.estimator.columns.target_rates import RateColumn, fit_rates
-from tabicl_linear.estimator.notices import brief, warn_user
+from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 UNSEEN = -1
 MAX_CATEGORIES = 256
@@ -105,6 +106,8 @@ def fit_categories(
         return (DroppedColumn(name, position, CONSTANT),)
     rates = () if labels is None else fit_rates(cells, position, labels)
     categories, other = _in_order(cells, counts), UNSEEN
+    if alike := alike_but_for_blanks(categories):
+        _warn_of_blanks(name, alike)
     is_key = len(categories) == counts.sum() >= FEWEST_KEYS
     if is_key:
         _warn_of_key(cells, len(categories))
@@ -126,6 +129,14 @@ def _in_order(cells: pd.Series, counts: pd.Series) -> list[str]:
         return sorted(counts.index, key=place_of)
     texts = texts_of(cells.cat.categories, cells.dtype)
     return [text for text in texts if text in counts.index]
+
+
+def _warn_of_blanks(name: Hashable, alike: list[str]) -> None:
+    warn_user(
+        f"Column {brief(name)} has categories that differ in blanks around them alone: "
+        f"{listed(alike)}. They are told apart; if they are one, strip them, as "
+        "table[column].str.strip()."
+    )
 
 
 def _warn_of_key(cells: pd.Series, count: int) -> None:

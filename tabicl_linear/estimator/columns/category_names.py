@@ -1,8 +1,10 @@
 """Names of categories: the text of a cell, by which categories are told apart and found again."""
 
 import math
+import re
 import unicodedata
-from collections.abc import Mapping
+from ast import literal_eval
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -14,6 +16,11 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray
 from tabicl_linear.estimator.columns.reading import TRUTHS, decimals, missing
+from tabicl_linear.estimator.notices import brief
+
+_ESCAPE = r"\\(?:x[0-9a-f]{2}|[\\'nrt])"
+_BYTES = re.compile(rf"""b(?:'(?:[ -&(-\[\]-~]|{_ESCAPE})*'|"(?:[ !#-\[\]-~]|{_ESCAPE})*")""")
+"""Bytes as Python writes them."""
 
 
 def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[Any]:
@@ -43,9 +50,11 @@ def texts_of(values: Any, dtype: Any) -> list[str]:
 
 
 def text_of(value: object) -> str:
-    """Text that is the same for 1, 1.0 and '1'."""
+    """Text that is the same for 1, 1.0 and '1', and for 'a' and b'a' (UTF-8, or its escapes)."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
     # The text of an array leaves out what is in the middle of a long one.
     return str(value.tolist() if isinstance(value, np.ndarray) else value)
 
@@ -55,7 +64,8 @@ def looked_up(names: npt.NDArray[np.object_], values: Mapping[str, float]) -> Fl
 
     A name that is not there counts as the one that is the same number, truth value or time: files
     turn 007 into 7 and TRUE into True wherever all cells look like that, and the text of a date is
-    another in each of its types. So does text that differs in blanks, or in the form of accents.
+    another in each of its types. So does text that differs in blanks, or in the form of accents,
+    and what pandas and Python write of bytes, as "b'a'".
     """
     numbers = pd.Series(names, dtype=object).map(dict(values)).to_numpy(np.float64, copy=True)
     unknown = np.isnan(numbers) & ~pd.isna(names)
@@ -76,12 +86,22 @@ def canonical(name: str) -> str:
 
 def _meaning(name: str) -> object:
     """The number, time or truth value that a name stands for; else the name with single blanks."""
+    if _BYTES.fullmatch(name):
+        name = text_of(literal_eval(name))
     try:
         number = Decimal(name)  # exact, however many digits
     except InvalidOperation:
         text = " ".join(unicodedata.normalize("NFC", name).split())
         return date_of(name) or TRUTHS.get(text.lower(), text)
     return number if number.is_finite() else name
+
+
+def alike_but_for_blanks(names: Iterable[str]) -> list[str]:
+    """Which of some names differ in blanks around them alone: each group in one text."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.strip(), []).append(name)
+    return [" and ".join(map(brief, group)) for group in groups.values() if len(group) > 1]
 
 
 def date_of(text: str) -> datetime | None:

@@ -5,15 +5,17 @@ better is what a column of text is taken for. A column of a numeric dtype has be
 and stays so: its owner is told.
 """
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.information import p_value_of_rare
-from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, missing
+from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, missing, numbers
 from tabicl_linear.estimator.columns.target_rates import of_other_folds, shrunk
-from tabicl_linear.estimator.columns.text_formats import placeholder
+from tabicl_linear.estimator.columns.text_formats import are, placeholder
 
 FEWEST_ROWS = 50
 """Rows below which nothing can be said: numbers."""
@@ -34,6 +36,9 @@ SIGNIFICANCE = 0.05
 MOST_COMMON = 0.5
 """Share of rows that have the most frequent number: with more it is a count or an amount, mostly 0.
 """
+
+EXACT = 2.0**53
+"""Whole numbers from this one on may be the same number in float64."""
 
 
 def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
@@ -88,6 +93,23 @@ def ids_among(cells: pd.Series, labels: IntArray, tried: int = 1) -> int | None:
     if gain <= least or p_value_of_rare(names, labels) * tried >= SIGNIFICANCE:
         return None
     return len(distinct)
+
+
+def merged_in_float64(cells: pd.Series) -> tuple[int, int] | None:
+    """How many different whole numbers from 2**53 on a column has, and how many of them float64.
+
+    None if all are told apart, as those of most columns.
+    """
+    if dtypes.is_object_dtype(cells.dtype):
+        cells = cells[are((int, np.integer, Decimal), cells)]
+    elif not dtypes.is_integer_dtype(cells.dtype):
+        return None
+    values = numbers(cells, PLAIN_NUMBERS.text_format)
+    are_large = np.abs(values) >= EXACT
+    if not are_large.any():
+        return None
+    given, left = cells[are_large].nunique(), len(np.unique(values[are_large]))
+    return (given, left) if left < given else None
 
 
 def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> tuple[float, float, float]:

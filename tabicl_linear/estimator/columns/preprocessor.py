@@ -14,7 +14,7 @@ from tabicl_linear.estimator.columns.categorical import CategoryColumn, fit_cate
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.declared import CategoricalFeatures, are_declared
 from tabicl_linear.estimator.columns.dropped import DroppedColumn
-from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
+from tabicl_linear.estimator.columns.ids import ids_among, merged_in_float64, whole_numbers
 from tabicl_linear.estimator.columns.joint_rates import JointRateColumn, fit_joint_rates
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
@@ -76,6 +76,7 @@ class TablePreprocessor:
         self._labels = list(table.columns) if isinstance(table, pd.DataFrame) else None
         frame = self.framed(table)
         readings = self._readings(frame, labels)
+        _warn_of_merged(frame, readings)
         columns, absences = list[Column](), set[bytes]()
         for position, reading in enumerate(readings):
             cells = frame.iloc[:, position]
@@ -257,6 +258,25 @@ def _warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntAr
             "Whole numbers tell more about the classes one by one than by their order, as ids do, "
             f"in columns {listed(columns)} of {len(frame):,} rows, which are read as numbers: if "
             f"they are ids, give categorical_features={list(ids)!r}."
+        )
+
+
+def _warn_of_merged(frame: pd.DataFrame, readings: Sequence[Reading]) -> None:
+    names = frame.columns.tolist()
+    merged = {
+        names[place]: counts
+        for place, reading in enumerate(readings)
+        if reading.kind == "numeric" and (counts := merged_in_float64(frame.iloc[:, place]))
+    }
+    if merged:
+        columns = [
+            f"{brief(name)} ({given:,} different ones become {left:,})"
+            for name, (given, left) in merged.items()
+        ]
+        warn_user(
+            "Whole numbers beyond 2**53 are rounded to float64, in which different ones become "
+            f"the same, in columns {listed(columns)}, which are read as numbers: if they are ids, "
+            f"give categorical_features={list(merged)!r}."
         )
 
 

@@ -144,11 +144,17 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
     units = {unit_of(value) for value in values if isinstance(value, str)} if signs else set()
     if len(units - {""}) > 1 or {"%", ""} <= units:
         return None  # amounts in several currencies are not comparable, nor "5 %" and "5"
-    for decimal in signs:
-        if not np.isnan(_parsed(values, decimal)).any():
-            note = f"{values[~plain].iloc[0]!r} as numbers"
-            return Reading("numeric", decimal + ("".join(units) or NO_UNIT), note)
-    return None
+    by_sign = {sign: _parsed(values, sign) for sign in signs}
+    fitting = [sign for sign in signs if not np.isnan(by_sign[sign]).any()]
+    if not fitting:
+        return None
+    note = f"{values[~plain].iloc[0]!r} as numbers"
+    if len(fitting) > 1:  # 1,234 is one number in the USA and another one in Germany
+        several = np.flatnonzero(by_sign["."] != by_sign[","])
+        if len(several):
+            first, other = (by_sign[sign][several[0]] for sign in fitting)
+            note = f"{values.iloc[several[0]]!r} as the number {first:g}, not {other:g}"
+    return Reading("numeric", fitting[0] + ("".join(units) or NO_UNIT), note)
 
 
 def _read_as_dates(values: pd.Series) -> Reading | None:

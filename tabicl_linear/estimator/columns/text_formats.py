@@ -27,19 +27,20 @@ NO_UNIT = "#"
 """Stands behind the decimal sign of a column without a unit."""
 PLACEHOLDERS = frozenset(
     (
-        *("", "?", "-", "--", ".", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"),
+        *("", "?", "-", "--", ".", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none"),
         *("#div/0!", "#value!", "#ref!", "#num!"),
     )
 )
 """Texts that stand for a missing value among numbers or dates, in any case."""
 
-# An exponent does not go together with separators.
+# An exponent does not go together with separators, nor a zero in front with thousands: 0,126 has a
+# decimal comma.
 _NUMBER = {
     ".": re.compile(
-        r"(?P<whole>[-+]?(?:\d+|\d{1,3}(?:[, '\u2019]\d{3})+|\d{1,2}(?:,\d{2})+,\d{3}))"
+        r"(?P<whole>[-+]?(?:\d+|[1-9]\d{0,2}(?:[, '\u2019]\d{3})+|[1-9]\d?(?:,\d{2})+,\d{3}))"
         r"(?P<part>\.\d*)?"
     ),
-    ",": re.compile(r"(?P<whole>[-+]?(?:\d+|\d{1,3}(?:[. '\u2019]\d{3})+))(?P<part>,\d*)?"),
+    ",": re.compile(r"(?P<whole>[-+]?(?:\d+|[1-9]\d{0,2}(?:[. '\u2019]\d{3})+))(?P<part>,\d*)?"),
 }
 _LOSS = re.compile(r"\((\s?[\d.][^()]*)\)")
 """A negative amount as accountants write it."""

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Hashable
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def from_other_library(values: Any) -> Any:
-    """A frame or column of polars or Arrow as one of pandas; a masked array with NaN.
+    """A frame or column of polars, Arrow or Dask as one of pandas; a masked array with NaN.
 
     Anything else is returned as it is.
 
@@ -40,6 +41,8 @@ def from_other_library(values: Any) -> Any:
         return plain.filled(np.nan)  # None would stand for NumPy's own filling, "?"
     kind = type(values)
     library = kind.__module__.partition(".")[0]
+    if library == "dask" and kind.__name__ in ("DataFrame", "Series"):
+        return values.compute()
     if library not in CONVERTED:
         return values
     if kind.__name__ == "LazyFrame":
@@ -124,8 +127,9 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with cells that pandas can compute with.
 
     Integers beyond float64 become infinite and signalling NaNs of `Decimal` plain ones, which count
-    as missing, lone surrogates in text become their escapes, arrays of no dimension what they hold,
-    dates of NumPy among objects those of pandas, and `np.longdouble` float64, as which it is read.
+    as missing, lone surrogates in text become their escapes, bytes the text that they are, arrays
+    and tensors of no dimension what they hold, dates of NumPy among objects those of pandas, and
+    `np.longdouble` and fractions float64, as which they are read.
     Of Arrow's types all but numbers become those of pandas and Python.
 
     Raises:
@@ -168,7 +172,7 @@ def computable_array(array: np.ndarray) -> np.ndarray:
     """The array with cells that pandas can compute with; see `computable`."""
     if _is_long(array.dtype):
         return _shortened(array)
-    if array.dtype.kind not in "OU" or all(_plain(cell) is cell for cell in array.flat):
+    if array.dtype.kind not in "OSU" or all(_plain(cell) is cell for cell in array.flat):
         return array
     plain = np.empty(array.size, dtype=object)
     plain[:] = [_plain(cell) for cell in array.flat]
@@ -180,9 +184,10 @@ def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
     if values.type == "time64[ns]":  # Python has microseconds
         values = values.cast("time64[us]", safe=False)
     try:
-        return _in_text_order(values.to_pandas()).set_axis(cells.index)
+        plain = _in_text_order(values.to_pandas()).set_axis(cells.index)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise _unreadable(f"Column {brief(name)} ({values.type})", error) from error
+    return plain.map(_plain) if pa.types.is_binary(values.type) else plain
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -205,6 +210,8 @@ def _plain(cell: Any) -> Any:
     if isinstance(cell, str):
         is_plain = cell.isascii() or _LONE_SURROGATES.search(cell) is None
         return cell if is_plain else cell.encode(errors="backslashreplace").decode()
+    if isinstance(cell, bytes):  # as SAS, ARFF and HDF5 files and NumPy have text
+        return text_of(cell)
     if isinstance(cell, np.ndarray):
         return cell if cell.ndim else cell[()]
     if isinstance(cell, Decimal):
@@ -213,6 +220,10 @@ def _plain(cell: Any) -> Any:
         return pd.Timestamp(cell)
     if isinstance(cell, np.longdouble):
         return float(cell)
+    if isinstance(cell, Fraction):
+        return float(cell) if abs(cell) <= LARGEST else _plain(int(cell))
     if isinstance(cell, int) and abs(cell) > LARGEST:
         return math.inf if cell > 0 else -math.inf
+    if type(cell).__name__ == "Tensor" and cell.ndim == 0:
+        return cell.item()
     return cell

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.preprocessor import Table
+from tabicl_linear.estimator.notices import warn_user
 from tabicl_linear.estimator.rows.frames import computable, computable_array, from_other_library
 from tabicl_linear.estimator.rows.labels import checked_labels, without_values
 
@@ -56,7 +57,8 @@ def checked_table(X: Any) -> Table:
             )
         else:
             reason = without_values(error).rstrip(".")
-            remedy = "real numbers, text or dates, rows of equal length, or an iterator of pieces"
+            remedy = "real numbers, text or dates, rows of equal length, or an iterator of pieces "
+            remedy += "(iter(pieces) of a list of pairs of X and y)"
         raise DataError(f"{reason}. Give a table: {remedy}.") from error
     return computable_array(array)
 
@@ -83,4 +85,18 @@ def with_labels(table: Table, y: Any) -> Rows:
         )
     labels = checked_labels(y)
     check_consistent_length(table, labels)
+    if isinstance(table, pd.DataFrame) and isinstance(y, pd.Series | pd.DataFrame):
+        _warn_of_other_order(table.index, y.index)
     return Rows(table, labels)
+
+
+def _warn_of_other_order(rows: pd.Index, labels: pd.Index) -> None:
+    """Say that a table and its labels have the same index in different orders."""
+    if rows.equals(labels) or not (rows.is_unique and labels.is_unique):
+        return
+    if labels.isin(rows).all():
+        warn_user(
+            "X and y have the same index in different orders, and rows are matched by position, as "
+            "scikit-learn does: give y.loc[X.index] if the index says what belongs together, or "
+            "y.to_numpy() if the order does."
+        )

@@ -16,7 +16,8 @@ from sklearn.utils.validation import column_or_1d
 
 from tabicl_linear.errors import DataError, one_line
 from tabicl_linear.estimator.arrays import IntArray
-from tabicl_linear.estimator.notices import brief
+from tabicl_linear.estimator.columns.category_names import alike_but_for_blanks
+from tabicl_linear.estimator.notices import brief, listed, warn_user
 from tabicl_linear.estimator.rows.frames import from_other_library
 
 MISSING_WORDS = (
@@ -24,6 +25,12 @@ MISSING_WORDS = (
     *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 """Words that `pandas.read_csv` takes for missing values."""
+
+ANNOUNCE = (
+    "announce all classes at the first call, as `partial_fit(X, y, classes=...)`, or fit all rows "
+    "anew"
+)
+"""What to do about a class that comes late."""
 
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -132,16 +139,27 @@ def typed_labels(labels: pd.Series) -> pd.Series:
     return labels
 
 
-def class_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> IntArray:
+def class_codes(
+    labels: npt.NDArray[Any], classes: npt.NDArray[Any], remedy: str = ANNOUNCE
+) -> IntArray:
     """The index of each label among the classes; raises `DataError` if it is none of them."""
     codes = _index(classes).get_indexer(_index(labels)).astype(np.int64)
     if (codes < 0).any():
         raise DataError(
             f"y holds {as_objects(labels[codes < 0])[0]!r}, which is not one of the classes "
-            f"{as_objects(classes)}: announce all classes at the first call, as `partial_fit(X, y, "
-            "classes=...)`, or fit all rows anew."
+            f"{as_objects(classes)}: {remedy}."
         )
     return codes
+
+
+def warn_of_blanks(classes: npt.NDArray[Any]) -> None:
+    """Say that some classes differ in blanks around them alone, as cells of a spreadsheet do."""
+    alike = alike_but_for_blanks(label for label in classes.tolist() if isinstance(label, str))
+    if alike:
+        warn_user(
+            f"Classes differ in blanks around them alone: {listed(alike)}. They are told apart; if "
+            "they are one, strip the labels, as y.str.strip()."
+        )
 
 
 def as_objects(labels: npt.NDArray[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_float_dtype
 
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DataError, one_line
 from tabicl_linear.estimator.columns.preprocessor import Table, in_order
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, decimals, numbers
 from tabicl_linear.estimator.notices import brief
@@ -104,7 +104,9 @@ def rows_of_file(path: Path, target: Any) -> tuple[Pieces, npt.NDArray[Any], int
     """
     file = TableFile(path)
     if not isinstance(target, str):
-        raise DataError(f"y={target!r}: for a file, give the name of the column with the labels.")
+        raise DataError(
+            f"y={one_line(brief(target))}: for a file, give the name of the column with the labels."
+        )
     column = file.labels(target)
     file.check_rows(len(column))
     names = [name for name in file.columns if name != target]

@@ -206,7 +206,8 @@ def check_readable(path: Path) -> None:
             f"{path} is a pipe, which can be read once: give - in its place, and < {path}."
         )
     if not path.is_file():
-        raise DataError(f"{path}: no such file.")
+        is_address = re.match(r"\w\w+:/", str(path)) is not None
+        raise DataError(f"{path}: no such file{'; download it first' if is_address else ''}.")
     suffix_of(path)
 
 

@@ -58,6 +58,17 @@ def test_date_of():
     ("known", "asked", "expected"),
     [
         (["007", "A12"], pd.Series([7, 12]), [0, np.nan]),
+        # Bytes in files, and in classifiers saved when their names were what Python writes.
+        (
+            ["a", "7", "it's", "\u00e9"],
+            pd.Series([str(b"a"), "b'07'", str(b"it's"), str(b"\xc3\xa9")]),
+            [0, 1, 2, 3],
+        ),
+        (
+            [str(b"a"), "c"],
+            pd.Series([b"a", "a", "b'c", "b'c'd'", "b'\\x4'"], dtype=object),
+            [0, 0, np.nan, np.nan, np.nan],
+        ),
         (["007", "A12"], pd.Series(["7", "a12", None], dtype="str"), [0, np.nan, np.nan]),
         (["TRUE", "FALSE", "unknown"], pd.Series([True, False]), [0, 1]),
         (["1.50", "x"], pd.Series([1.5, 1.25]), [0, np.nan]),

@@ -56,7 +56,9 @@ def test_dates_as_text_are_the_dates_at_fit_and_at_prediction():
         for column, same in zip(columns, fit_all(dates, "when"), strict=True):
             np.testing.assert_array_equal(column.encode(texts), same.encode(dates))
             np.testing.assert_array_equal(column.encode(dates), same.encode(dates))
-        np.testing.assert_array_equal(columns[0].encode(pd.Series(["", None])), [NAN, NAN])
+        np.testing.assert_array_equal(columns[0].encode(pd.Series(["", "NaT"])), [NAN, NAN])
+        gaps = fit_all(pd.concat([texts, pd.Series(["NaT"])]), "when")
+        assert [column.part for column in gaps[:-1]] == ["days", "year", "month", "weekday"]
         with pytest.raises(DataError, match=r"'when' held dates .* \('soon'\); give dates"):
             columns[0].encode(pd.Series([texts[0], "soon"], name="when"))
         # As pieces of a table and spreadsheets mix them, with what stands for a missing one.

@@ -187,6 +187,14 @@ def test_booleans_are_categories_of_any_spelling(cells):
         column.encode(pd.Series(["yes"]))
 
 
+@pytest.mark.parametrize("dtype", ["object", "str", "category"])
+def test_categories_that_differ_in_blanks_alone_are_told(dtype):
+    cells = pd.Series(["b", "a", " a", "b  c", "a ", "b c"], dtype=dtype)
+    message = r"^Column 'a' has .* alone: ' a' and 'a' and 'a '\. .*str\.strip\(\)\.$"
+    with pytest.warns(UserWarning, match=message):
+        assert encode(cells).max() == 5  # told apart
+
+
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_truth_value_that_training_rows_lack_is_an_unseen_category(seen):
     column = fit_column(pd.Series([seen, None, seen], dtype="boolean"), "a", 0)
@@ -200,6 +208,8 @@ def test_a_truth_value_that_training_rows_lack_is_an_unseen_category(seen):
 
 def test_numbers_that_turn_into_text_are_refused_with_the_first_one():
     column = fit_column(pd.Series([1, 2]), "age", 0)
+    with pytest.raises(DataError, match=r"'age' held numbers .* holds '0,126' here"):
+        column.encode(pd.Series(["1", "0,126"], name="age"))
     assert column.encode(pd.Series(["1", "2"])).tolist() == [-1, 1]
     assert column.encode(pd.Series([1, 2], dtype="category")).tolist() == [-1, 1]
     with pytest.raises(DataError, match=r"'age' held numbers .* holds 'old' here"):
@@ -281,6 +291,7 @@ def test_missing_numbers_are_told_where_many_or_informative(share, informative, 
         (["$1,200.50", "$30", None], [1200.5, 30, NAN]),
         (["5 %", "12%", "?"], [0.05, 0.12, NAN]),
         (["1,000", "20,000", "-"], [1000, 20000, NAN]),
+        (["1,250", "0,126", "-0,500"], [1.25, 0.126, -0.5]),
         (["1.200,50 €", "30 €", "5.000 €"], [1200.5, 30, 5000]),
         (["1'200.50", "30", "5\u2019000"], [1200.5, 30, 5000]),
         (["₹1,23,456.50", "₹12,34,567", "₹5"], [123456.5, 1234567, 5]),

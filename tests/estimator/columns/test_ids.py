@@ -1,6 +1,7 @@
 """Text of whole numbers, as numbers or as names."""
 
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 
 from tabicl_linear import RandomFeatureRidge
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
-from tabicl_linear.estimator.columns.ids import ids_among, whole_numbers
+from tabicl_linear.estimator.columns.ids import ids_among, merged_in_float64, whole_numbers
 from tabicl_linear.estimator.columns.numeric import NumericColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
@@ -135,6 +136,39 @@ def test_a_declared_number_that_holds_ids_is_known_by_its_classes(dtype):
 )
 def test_other_columns_are_not_taken_for_ids(cells):
     assert ids_among(pd.Series(cells), OF_SHOPS) is None
+
+
+LONG = pd.Series([2**60 + i % 4 for i in range(60)])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        *(LONG.astype(dtype) for dtype in ("int64", "uint64", "Int64", "int64[pyarrow]", "object")),
+        LONG.astype("Int64").where(LONG.index % 7 > 0),
+        LONG.astype(object).where(LONG.index % 7 > 0, None),
+        LONG.map(Decimal),
+    ],
+    ids=["int64", "uint64", "Int64", "arrow", "objects", "gaps", "objects with gaps", "decimals"],
+)
+def test_whole_numbers_that_are_one_in_float64_are_told(cells):
+    """In each of these types ids of 19 digits became one number without a word."""
+    assert merged_in_float64(cells) == (4, 1)
+    frame = pd.DataFrame({"id": cells, "other": range(60)})
+    with pytest.warns(UserWarning, match=r"'id' \(4 different .* 1\).*features=\['id'\]"):
+        TablePreprocessor().fit(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TablePreprocessor(["id"]).fit(frame)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [LONG // 256, LONG * 2.0, LONG * 2 - 2**61, LONG.astype(str), LONG[::4], LONG // 4 * 4],
+    ids=["shorter", "floats", "small", "text", "one", "one again"],
+)
+def test_nothing_is_told_of_numbers_that_float64_tells_apart(cells):
+    assert merged_in_float64(cells) is None
 
 
 def test_noise_and_missing_cells_change_nothing():

@@ -133,7 +133,8 @@ def test_missing(cells, expected):
 @pytest.mark.parametrize(
     ("values", "note"),
     [
-        (["$1,200", "$30"], "'$1,200' as numbers"),
+        (["$1,200", "$30"], "'$1,200' as the number 1200, not 1.2"),
+        (["$30", "$1,200.5"], "'$30' as numbers"),
         (["1", "?", "2"], "'?' as missing"),
         (["5 %", "?"], "'5 %' as numbers, '?' as missing"),
         (["2/1/2024"] * 2, "'2/1/2024' as dates (%m/%d/%Y)"),

@@ -2,11 +2,13 @@
 
 import datetime
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import DataError
@@ -178,13 +180,13 @@ class TestArrowTypes:
 class TestCellsOfObjects:
     @pytest.mark.parametrize("sign", [1, -1])
     def test_integers_beyond_float64_are_infinite(self, sign):
-        cells = [sign * HUGE, 1, sign * 2**1023]
-        expected = [sign * np.inf, 1, sign * 2**1023]
+        cells = [sign * HUGE, 1, sign * 2**1023, Fraction(sign * HUGE, 3), Fraction(1, 4)]
+        expected = [sign * np.inf, 1, sign * 2**1023, sign * np.inf, 0.25]
         assert (
             computable(pd.DataFrame({"a": pd.Series(cells, dtype=object)})).a.tolist() == expected
         )
-        array = np.array([cells, [None, "x", 3]], dtype=object)
-        assert computable_array(array).tolist() == [expected, [None, "x", 3]]
+        array = np.array([cells, [None, "x", 3, 4, 5]], dtype=object)
+        assert computable_array(array).tolist() == [expected, [None, "x", 3, 4, 5]]
 
     @pytest.mark.parametrize("cell", [HUGE, Decimal("sNaN")], ids=["huge", "sNaN"])
     @pytest.mark.parametrize("wrap", [pd.DataFrame, np.array, list], ids=["frame", "array", "list"])
@@ -196,11 +198,12 @@ class TestCellsOfObjects:
         expected = fitted(missing).predict_proba(missing)
         np.testing.assert_allclose(fitted(table).predict_proba(table), expected, atol=1e-12)
 
-    def test_arrays_of_no_dimension_are_what_they_hold(self):
+    @pytest.mark.parametrize("wrap", [np.array, torch.tensor], ids=["numpy", "torch"])
+    def test_arrays_of_no_dimension_are_what_they_hold(self, wrap):
         """So do items of other libraries' arrays come."""
         plain = pd.DataFrame({"a": [i % 7 / 4 for i in range(ROWS)], "b": range(ROWS)})
-        table = plain.assign(a=pd.Series([np.array(i % 7 / 4) for i in range(ROWS)], dtype=object))
-        assert all(type(cell) is np.ndarray for cell in table["a"])
+        table = plain.assign(a=pd.Series([wrap(i % 7 / 4) for i in range(ROWS)], dtype=object))
+        assert all(cell.ndim == 0 for cell in table["a"])
         expected = fitted(plain).predict_proba(plain)
         np.testing.assert_array_equal(fitted(table).predict_proba(table), expected)
 
@@ -212,6 +215,30 @@ class TestCellsOfObjects:
         plain = pd.DataFrame({0: days, 1: range(ROWS)})
         expected = fitted(plain).predict_proba(plain)
         np.testing.assert_array_equal(fitted(table).predict_proba(table), expected)
+
+    @pytest.mark.parametrize(
+        "form",
+        [
+            lambda cells: pd.Series(cells, dtype=object),
+            lambda cells: pd.Series(pa.array(cells), dtype=pd.ArrowDtype(pa.binary())),
+            lambda cells: pd.Series(cells, dtype="category"),
+        ],
+        ids=["objects", "arrow", "categories"],
+    )
+    def test_bytes_are_the_text_that_they_are(self, form):
+        """So does pandas read SAS files, SciPy ARFF files, and NumPy text."""
+        texts = ["a", "\u00e9", "b", "c"] * 5
+        plain = pd.DataFrame({"a": texts, "b": range(ROWS)})
+        table = plain.assign(a=form([text.encode() for text in texts]))
+        classifier = fitted(table)
+        for queries in (plain, table):
+            expected = fitted(plain).predict_proba(plain)
+            np.testing.assert_array_equal(classifier.predict_proba(queries), expected)
+
+    def test_bytes_in_arrays_hold_numbers_gaps_and_what_is_no_text(self):
+        cells = np.array([[b"1.5"], [b"nan"], [b"\xff"], [b""]])
+        assert cells.dtype.kind == "S"
+        assert computable_array(cells).tolist() == [["1.5"], ["nan"], ["\\xff"], [""]]
 
     @pytest.mark.parametrize("form", ["frame", "array", "objects"])
     def test_long_doubles_are_read_and_saved_as_float64(self, form, tmp_path):

@@ -1,5 +1,6 @@
 import datetime
 import decimal
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from tabicl_linear import RandomFeatureRidge
 from tabicl_linear.errors import DataError
+from tabicl_linear.estimator.rows.labelled import checked_rows
 from tabicl_linear.estimator.rows.labels import checked_labels, class_codes, typed_labels
 from tabicl_linear.estimator.rows.table_file import TableFile
 
@@ -59,6 +61,28 @@ def test_codes_of_labels_of_any_type(dtype):
     assert class_codes(labels, classes).tolist() == [1, 0, 1]
     with pytest.raises(DataError, match="not one of the classes"):
         class_codes(labels, classes[:1])
+
+
+@pytest.mark.parametrize("dtype", [str, object], ids=["str", "object"])
+def test_classes_that_differ_in_blanks_alone_are_told(dtype):
+    labels = np.array(["no", "yes", "yes ", "maybe", " yes"] * 8, dtype=dtype)
+    with pytest.warns(UserWarning, match=r"alone: ' yes' and 'yes' and 'yes '\. .*strip\(\)"):
+        RandomFeatureRidge(n_estimators=1).fit(np.arange(40)[:, None], labels)
+
+
+@pytest.mark.parametrize("wrap", [pd.Series, pd.DataFrame])
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_the_same_index_in_another_order_is_told(wrap):
+    table, labels = pd.DataFrame({"x": range(4)}), wrap(["a", "b", "b", "b"])
+    with pytest.warns(UserWarning, match=r"matched by position.*y\.loc\[X\.index\]"):
+        rows = checked_rows(table, labels[::-1])
+    assert rows.labels.tolist() == ["b", "b", "b", "a"]
+    others = labels, labels[::-1].set_axis(range(4)), labels.set_axis([0, 0, 1, 2])
+    for other in (*others, labels.set_axis([4, 3, 2, 1])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            warnings.filterwarnings("ignore", "A column-vector y was passed")
+            checked_rows(table, other)
 
 
 def test_dates_in_nanoseconds_are_named_as_dates():

@@ -73,7 +73,9 @@ TYPED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Text is read in columns:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:Text is read in columns:UserWarning", "ignore:Whole numbers beyond:UserWarning"
+)
 @pytest.mark.parametrize("kind", TYPED)
 @pytest.mark.parametrize("in_pieces", [False, True])
 def test_a_table_is_the_same_as_parquet_and_as_csv(kind, in_pieces, tmp_path):
@@ -128,8 +130,10 @@ def test_unreadable_files_are_named_with_the_reason(name, content, message, tmp_
     path.write_bytes(content)
     with pytest.raises(DataError, match=f"{name}.*{message}"):
         list(TableFile(path).pieces())
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match=r"no such file\."):
         TableFile(tmp_path / "none.csv")
+    with pytest.raises(DataError, match="no such file; download it first"):
+        TableFile(Path("https://example.org/t.csv"))
     with pytest.raises(DataError, match="is a folder"):
         TableFile(tmp_path)
 
