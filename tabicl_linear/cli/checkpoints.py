@@ -90,7 +90,7 @@ def _short_names(paths: Sequence[Path]) -> list[str]:
     parts = [list(path.absolute().with_suffix("").parts) for path in paths]
     parts = [names[:-1] if names[-1] == "last" else names for names in parts]
     for length in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(name[-length:]) for name in parts]
+        names = [str(Path(*name[-length:])) for name in parts]
         if len(set(names)) == len(names):
             return names
     return names

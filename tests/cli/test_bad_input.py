@@ -31,6 +31,7 @@ from tabicl_linear.training.task import InContextTask
         (["--config", "{a: [1"], ["YAML"]),
         (["--config", "[1, 2]"], ["no config"]),
         (["--ckpt_path", "/nowhere.ckpt"], ["/nowhere.ckpt", "no such file"]),
+        (["--ckpt_path", "/"], ["--ckpt_path /: it is a folder", "last.ckpt"]),
         (["--config", '{"ckpt_path": "a.ckpt"}'], ["--ckpt_path a.ckpt"]),
         (["--trainer.max_steps=-1"], ["trainer.max_steps=-1"]),
         (["--trainer.accumulate_grad_batches=0"], ["accumulate_grad_batches=0"]),

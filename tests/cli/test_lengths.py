@@ -178,6 +178,7 @@ BAD = [
     (["--reference", "/nowhere.yaml"], ["/nowhere.yaml"]),
     (["--device", "tpu"], ["device='tpu'"]),
     (["--checkpoint", "/nowhere.ckpt"], ["/nowhere.ckpt"]),
+    (["--checkpoint", "/nowhere.ckpt", "/nowhere.ckpt"], ["the name '/nowhere' occurs twice"]),
 ]
 
 
