@@ -17,7 +17,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from tabicl_linear import former_options
 from tabicl_linear.errors import ConfigError, one_line
-from tabicl_linear.overlays import contains_itself, expanded
+from tabicl_linear.overlays import contains_itself, expanded, loaded
 
 BAD_INPUT = (ValueError, TypeError, KeyError, ImportError, OSError, MisconfigurationException)
 """Errors that libraries raise for invalid options, files and folders."""
@@ -87,8 +87,31 @@ class OneLineParser(LightningArgumentParser):
     def parse_string(self, content: str, path: str = "", *args: Any, **kwargs: Any) -> Namespace:
         """Parse a config; that of a file includes its overlays."""
         if path:  # jsonargparse works in the folder of the file here
-            content = yaml.dump(expanded(Path(path).resolve()), Dumper=DUMPER)
+            tree = expanded(Path(path).resolve())
+            self._check_sections(tree, f"--config {path}")
+            content = yaml.dump(tree, Dumper=DUMPER)
+        else:
+            with suppress(yaml.YAMLError):  # which the parser tells
+                self._check_sections(loaded(content), "--config")
         return super().parse_string(content, path, *args, **kwargs)
+
+    def _check_sections(self, tree: Any, where: str) -> None:
+        """Refuse sections that are none: jsonargparse takes all of its options at their defaults.
+
+        As where every line of a section is commented out. Text is the name of another file.
+        """
+        typed = {action.dest for action in self._actions if "_typehint" in vars(action)}
+        dests = [action.dest.split(".") for action in self._actions]
+        names = {".".join(keys[:length]) for keys in dests for length in range(1, len(keys))}
+        for name in sorted(names - typed):
+            value = tree
+            for key in name.split("."):
+                value = value.get(key, {}) if isinstance(value, dict) else {}
+            if not isinstance(value, dict | str):
+                given = "is empty" if value is None else f"is {value!r} and no section"
+                raise ConfigError(
+                    f"{where}: {name} {given}; give it keys, indented below, or leave it out."
+                )
 
     def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:
         """Build the objects.

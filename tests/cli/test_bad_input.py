@@ -30,6 +30,8 @@ from tabicl_linear.training.task import InContextTask
         (["--config", "/nowhere.yaml"], ["/nowhere.yaml", "no such file"]),
         (["--config", "{a: [1"], ["YAML"]),
         (["--config", "[1, 2]"], ["no config"]),
+        (["--config", "{trainer: , data: {}}"], ["--config: trainer is empty", "leave it out"]),
+        (["--config", "model: {architecture: 3}"], ["model.architecture is 3 and no section"]),
         (["--ckpt_path", "/nowhere.ckpt"], ["/nowhere.ckpt", "no such file"]),
         (["--ckpt_path", "/"], ["--ckpt_path /: it is a folder", "last.ckpt"]),
         (["--config", '{"ckpt_path": "a.ckpt"}'], ["--ckpt_path a.ckpt"]),
