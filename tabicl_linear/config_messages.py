@@ -16,8 +16,8 @@ from lightning.pytorch.cli import LightningArgumentParser
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from tabicl_linear import former_options
-from tabicl_linear.errors import ConfigError
-from tabicl_linear.overlays import contains_itself, expanded
+from tabicl_linear.errors import ConfigError, one_line
+from tabicl_linear.overlays import contains_itself, expanded, loaded
 
 BAD_INPUT = (ValueError, TypeError, KeyError, ImportError, OSError, MisconfigurationException)
 """Errors that libraries raise for invalid options, files and folders."""
@@ -27,12 +27,22 @@ OBJECTIONS = (*BAD_INPUT, RuntimeError)
 DUMPER = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 """The quick one, which the wheels of PyYAML have."""
 
+FULL = {
+    errno.ENOSPC: "make room, or name a folder on another disk",
+    errno.EDQUOT: "make room, or name a folder on another disk",
+    errno.EFBIG: "raise the limit of file sizes",
+}
+"""Errors of writing to an open file, which do not name it, and the remedies."""
+
 HELP = (
     "`tabicl-linear fit --help-all` lists all keys, "
     "`--model.mixer.help=CLASS_PATH` those of a class"
 )
 
 MODULES = "install it, or name the folder of its file in PYTHONPATH"
+
+PACKAGES = ("tabicl_linear.", "torch.", "lightning.", "jsonargparse.")
+"""Beginnings of modules whose errors are no words of a user's own class."""
 
 ABOUT_TYPES = (
     "Expected |Does not validate|Not a valid subclass|Unexpected import path|invalid literal|"
@@ -54,7 +64,7 @@ class OneLineParser(LightningArgumentParser):
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the message as one line."""
-        raise ConfigError(one_line(message, self)) from ex
+        raise ConfigError(rewritten(message, self)) from ex
 
     def add_class_arguments(
         self, class_type: type, nested_key: str | None = None, *args: Any, **kwargs: Any
@@ -77,20 +87,43 @@ class OneLineParser(LightningArgumentParser):
     def parse_string(self, content: str, path: str = "", *args: Any, **kwargs: Any) -> Namespace:
         """Parse a config; that of a file includes its overlays."""
         if path:  # jsonargparse works in the folder of the file here
-            content = yaml.dump(expanded(Path(path).resolve()), Dumper=DUMPER)
+            tree = expanded(Path(path).resolve())
+            self._check_sections(tree, f"--config {path}")
+            content = yaml.dump(tree, Dumper=DUMPER)
+        else:
+            with suppress(yaml.YAMLError):  # which the parser tells
+                self._check_sections(loaded(content), "--config")
         return super().parse_string(content, path, *args, **kwargs)
+
+    def _check_sections(self, tree: Any, where: str) -> None:
+        """Refuse sections that are none: jsonargparse takes all of its options at their defaults.
+
+        As where every line of a section is commented out. Text is the name of another file.
+        """
+        typed = {action.dest for action in self._actions if "_typehint" in vars(action)}
+        dests = [action.dest.split(".") for action in self._actions]
+        names = {".".join(keys[:length]) for keys in dests for length in range(1, len(keys))}
+        for name in sorted(names - typed):
+            value = tree
+            for key in name.split("."):
+                value = value.get(key, {}) if isinstance(value, dict) else {}
+            if not isinstance(value, dict | str):
+                given = "is empty" if value is None else f"is {value!r} and no section"
+                raise ConfigError(
+                    f"{where}: {name} {given}; give it keys, indented below, or leave it out."
+                )
 
     def instantiate(self, namespace: Namespace, *args: Any, **kwargs: Any) -> Namespace:
         """Build the objects.
 
         Objections of a class in a union of types become `ConfigError`s, and so does a class that
-        cannot be called as its kind is, lacks an abstract method, or does not call its base as
-        that has to be called.
+        cannot be called as its kind is, lacks an abstract method, does not call its base as that
+        has to be called, or says by a `ValueError` of its own that it cannot be made so.
         """
         try:
             return super().instantiate(namespace, *args, **kwargs)
         except ValueError as error:
-            if reason := union_reason(str(error)):
+            if reason := union_reason(str(error)) or refusal(error):
                 raise ConfigError(reason) from error
             raise
         except (TypeError, AttributeError) as error:
@@ -99,7 +132,7 @@ class OneLineParser(LightningArgumentParser):
             raise ConfigError(reason) from error
 
 
-def one_line(message: str, parser: ArgumentParser) -> str:
+def rewritten(message: str, parser: ArgumentParser) -> str:
     """Reduce a message of jsonargparse to one line that names key, value and remedy."""
     if lost := re.search(r'(?:key "([^"]*)")?[^"]*No module named \'(.*?)\'', message, re.DOTALL):
         where = f"{lost[1]}: " if lost[1] else ""
@@ -151,15 +184,27 @@ def constructor_reason(error: TypeError | AttributeError) -> str | None:
     )
 
 
+def refusal(error: ValueError) -> str | None:
+    """What a class of somebody else says, while it is made; None if something that it calls does.
+
+    That is another's words or a fault of its code, of which the traceback says more.
+    """
+    frames = list(walk_tb(error.__traceback__))
+    modules = {f.f_globals["__name__"] for f, _ in frames if f.f_code.co_name == "__init__"}
+    frame, line = frames[-1]
+    module = frame.f_globals["__name__"]
+    if module not in modules or module.startswith(PACKAGES):
+        return None
+    return (
+        f"{frame.f_code.co_filename}, line {line}: {one_line(error).rstrip('.')}; give it other "
+        "arguments in the config."
+    )
+
+
 def reason(error: OSError) -> str:
     """The operating system's error and the remedy, in one line."""
     where = "a file or folder" if error.filename is None else error.filename
-    remedies = {
-        errno.ENOSPC: "make room, or name a folder on another disk",
-        errno.EDQUOT: "make room, or name a folder on another disk",
-        errno.EFBIG: "raise the limit of file sizes",
-    }
-    remedy = remedies.get(error.errno or 0, "name one that exists and may be written to")
+    remedy = FULL.get(error.errno or 0, "name one that exists and may be written to")
     return f"{where}: {error.strerror or error}; {remedy}."
 
 
@@ -287,5 +332,7 @@ REWRITES: list[tuple[str, Callable[[re.Match[str], ArgumentParser], str]]] = [
     ),
     (r'Parser key "(.*?)": .*Subtypes: \[(.*)\] Errors: .*Given value: (.*)', _wrong_value),
     (r'Parser key "(.*?)": Expected an? (.*?)\.? Got value: (.*)', _wrong_value),
+    # What a module says while it is imported.
+    (r'Parser key "(.*?)": (.*)', lambda m, p: f"{m[1]}: {m[2]}"),
 ]
 """Patterns of jsonargparse's messages and their replacements; the first match is used."""

@@ -92,6 +92,14 @@ def _repeated(below, above):
         ({"low": "{a: [1", "root": "overlays: [low]"}, ["low.yaml, an overlay of", "not valid"]),
         ({"low": b"a: \xf6", "root": "overlays: [low]"}, ["low.yaml, an overlay of", "UTF-8"]),
         (
+            {"root": "model: {backend: torch}\ndata:\n  seed: 1\nmodel:\n  backend: cpp"},
+            ["root.yaml is not valid YAML: the key 'model' occurs twice", "line 4"],
+        ),
+        (
+            {"low": "model: {backend: torch}", "root": "overlays: [low]\nmodel:\n#  backend: cpp"},
+            ["--config root.yaml: model is empty; give it keys"],
+        ),
+        (
             {"low": "model: {archi: 1}", "root": "overlays: [low]"},
             ["Unknown option or config key 'model.archi'"],
         ),

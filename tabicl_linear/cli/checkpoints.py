@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tabicl_linear.cli.parser import count
 from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.shipped import checkpoint_path
+from tabicl_linear.signals import ended_at_once
 
 if TYPE_CHECKING:
     from tabicl_linear.model import InContextModel
@@ -69,10 +70,11 @@ def checksum(path: Path) -> str:
 
 def loaded(paths: Mapping[str, Path], arguments: argparse.Namespace) -> "dict[str, InContextModel]":
     """The models of checkpoints where the options of `add_placement` want them."""
-    import torch
+    with ended_at_once():
+        import torch
 
-    from tabicl_linear.checkpoint import load_model
-    from tabicl_linear.estimator.plan import resolved_device
+        from tabicl_linear.checkpoint import load_model
+        from tabicl_linear.estimator.plan import resolved_device
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
@@ -88,7 +90,7 @@ def _short_names(paths: Sequence[Path]) -> list[str]:
     parts = [list(path.absolute().with_suffix("").parts) for path in paths]
     parts = [names[:-1] if names[-1] == "last" else names for names in parts]
     for length in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(name[-length:]) for name in parts]
+        names = [str(Path(*name[-length:])) for name in parts]
         if len(set(names)) == len(names):
             return names
     return names

@@ -41,7 +41,14 @@ def _check(options: argparse.Namespace) -> None:
             f"--output {output} is there already and not an empty folder; give a new name, or "
             "delete it."
         )
-    check_folder(output)
+    # What is written replaces an empty folder, from beside it.
+    place = output.resolve()
+    if place == Path.cwd() or place.is_mount():
+        raise ConfigError(
+            f"--output {output} cannot be replaced, as the current folder or that of a disk; name "
+            f"a new one, such as {output / 'seen'}."
+        )
+    check_folder(place.parent)
 
 
 def _parser() -> OneLineArgumentParser:

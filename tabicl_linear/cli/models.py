@@ -8,6 +8,7 @@ from tabicl_linear.cli.parser import OneLineArgumentParser
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.pages import markdown
 from tabicl_linear.runs import RUNS, Run
+from tabicl_linear.signals import ended_at_once
 
 if TYPE_CHECKING:
     from tabicl_linear.architecture import Architecture
@@ -29,7 +30,8 @@ def main(argv: list[str]) -> int:
     from tqdm import tqdm
 
     runs = tqdm(RUNS.items(), desc="models", unit="model", leave=False, disable=None)
-    rows = [_row(name, run, folder) for name, run in runs]
+    with ended_at_once():
+        rows = [_row(name, run, folder) for name, run in runs]
     sys.stdout.write(markdown(HEADER, rows) + "\n")
     return 0
 

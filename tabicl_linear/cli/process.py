@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from logging.handlers import MemoryHandler
@@ -66,6 +67,26 @@ def stderr_dropped_on(kind: type[Exception]) -> Iterator[None]:
             held.seek(0)
             with open(STDERR, "wb", closefd=False) as stream:
                 shutil.copyfileobj(held, stream)
+
+
+@contextmanager
+def writer_errors_said_once() -> Iterator[None]:
+    """Leaves out the traceback of TensorBoard's thread where it cannot write.
+
+    It hands the error on to the run, which ends by it.
+    """
+    before = threading.excepthook
+
+    def show(error: threading.ExceptHookArgs) -> None:
+        by_writer = type(error.thread).__module__.startswith("tensorboard.")
+        if not (by_writer and isinstance(error.exc_value, OSError)):
+            before(error)
+
+    threading.excepthook = show
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 @contextmanager

@@ -64,7 +64,8 @@ class Resume(NamedTuple):
     def read(cls, path: Path) -> "Resume":
         """Read a checkpoint of this package, or raise `CheckpointError` with the reason."""
         if not path.is_file():
-            raise CheckpointError(f"--ckpt_path {path}: no such file; {REMEDY}.")
+            what = "it is a folder" if path.is_dir() else "no such file"
+            raise CheckpointError(f"--ckpt_path {path}: {what}; {REMEDY}.")
         try:
             stored = load_checkpoint(path, REMEDY)
         except CheckpointError as error:

@@ -13,7 +13,7 @@ from tabicl_linear.callbacks.run_checkpoint import LAST, StoppedBySignal
 from tabicl_linear.cli.launch import LostProcess, is_first_process
 from tabicl_linear.cli.lock import locked
 from tabicl_linear.cli.resume import Resume
-from tabicl_linear.config_messages import BAD_INPUT
+from tabicl_linear.config_messages import BAD_INPUT, FULL
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import sweep
 
@@ -50,27 +50,36 @@ class RunFolder:
             own = resume.path.resolve().parent
             stored_root = Path(resume.config["trainer"]["default_root_dir"])
             if (own / CONFIG).is_file() and (root == stored_root or root.resolve() == own.parent):
+                folder = cls(resume.path.parent, is_new=False)
                 if first:
-                    locks.enter_context(locked(own))
+                    folder.lock(locks)
                     sweep(own)
-                return cls(resume.path.parent, is_new=False)
+                return folder
         if not first:
             return cls(root, is_new=False)
         root_is_new = not root.exists()
         folder = cls(_make_next(root), is_new=True, root_is_new=root_is_new)
-        locks.enter_context(locked(folder.path))
+        folder.lock(locks)
         return folder
+
+    def lock(self, locks: ExitStack) -> None:
+        """Hold the folder's lock until `locks` ends."""
+        with self.dropped_if_unused():
+            locks.enter_context(locked(self.path.resolve()))
 
     @contextmanager
     def dropped_if_unused(self) -> Iterator[None]:
         """Remove a new folder where the run ends before its first checkpoint.
 
         By bad input, by a signal, or as another process does not come. A root that was there stays:
-        it may be the current folder, a link or a mounted disk.
+        it may be the current folder, a link or a mounted disk. Errors of a full disk, which name no
+        file, get the name of the folder.
         """
         try:
             yield
-        except (*BAD_INPUT, StoppedBySignal, LostProcess):
+        except (*BAD_INPUT, StoppedBySignal, LostProcess) as error:
+            if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
+                error.filename = str(self.path)
             if self.is_new and not (self.path / LAST).exists():
                 shutil.rmtree(self.path, ignore_errors=True)
                 if self.root_is_new:

@@ -28,6 +28,7 @@ from tabicl_linear.cli.process import (
     raise_stopped,
     show_log_lines,
     stderr_dropped_on,
+    writer_errors_said_once,
 )
 from tabicl_linear.cli.resume import GIVEN_ANEW, Resume, option_value
 from tabicl_linear.cli.run_folder import RunFolder
@@ -194,7 +195,8 @@ def run(verb: str, options: list[str]) -> int:
     """
     try:
         stopping = handled(raise_stopped, *STOP_SIGNALS)
-        with stopping, without_noise(), log_lines(), ExitStack() as held:
+        quiet = writer_errors_said_once()
+        with stopping, quiet, without_noise(), log_lines(), ExitStack() as held:
             resume = _resume(verb, options)
             # Before any other file or option, which override it.
             base = [] if resume is None else ["--config", json.dumps(resume.inherited)]

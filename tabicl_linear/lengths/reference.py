@@ -1,8 +1,8 @@
 """The reference set of normalised scores, which a file names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 import yaml
@@ -52,7 +52,7 @@ class Reference(NamedTuple):
         folders = tuple(path.parent / name for name in content.get("runs", []))
         return cls(tuple(content["models"]), folders)
 
-    def check(self, settings: dict[str, object], labels: Sequence[str]) -> None:
+    def check(self, settings: Mapping[str, Any], labels: Sequence[str]) -> None:
         """Check before a run that its results can be normalised.
 
         Args:
@@ -60,19 +60,30 @@ class Reference(NamedTuple):
             labels: Names of its readings.
 
         Raises:
-            ConfigError: Another run is over other datasets, or is no run; or no run has a name.
+            ConfigError: Another run is over other datasets, or is no run; no run has a name; or
+                two runs give a name to other weights, or read them in another way.
         """
         available = list(labels)
+        origins = {name: ("this run", _origin(name, settings)) for name in labels}
         for folder in self.runs:
-            theirs, ours = read_settings(folder).get("datasets"), settings["datasets"]
-            if _decisive(theirs) != _decisive(ours):
+            other = read_settings(folder)
+            if _decisive(other.get("datasets")) != _decisive(settings["datasets"]):
                 raise ConfigError(
                     f"{folder}, which --reference names, is a run over other datasets: seed, rows, "
                     "columns and classes must be those of this run, and the shortest length too if "
                     f"it is below {COVERED_ROWS}."
                 )
             read = results(folder, COLUMNS)
-            available += [] if read.empty else list(read["model"].unique())
+            names = [] if read.empty else list(read["model"].unique())
+            for name in set(names).intersection(self.models):
+                run, origin = origins.setdefault(name, (str(folder), _origin(name, other)))
+                if origin != _origin(name, other):
+                    raise ConfigError(
+                        f"--reference names {name!r}, which is one model in {run} and another, or "
+                        f"read with other options, in {folder}: give each a name of its own with "
+                        "--names, in a new run."
+                    )
+            available += names
         missing = [name for name in self.models if name not in available]
         if missing:
             raise ConfigError(
@@ -108,6 +119,15 @@ class Reference(NamedTuple):
                     "that has it, or read fewer datasets."
                 )
         return selected
+
+
+def _origin(label: str, settings: Mapping[str, Any]) -> tuple[object, ...]:
+    """What decides the readings of a run that bear this name: weights and how they are read."""
+    checkpoints = settings.get("checkpoints", {})
+    names = [name for name in checkpoints if label == name or label.startswith(f"{name} ")]
+    weights = checkpoints[max(names, key=len)] if names else None
+    oracle = settings.get("oracle_options") if label.endswith(" oracle") else None
+    return weights, settings.get("statistics"), oracle
 
 
 def _decisive(datasets: object) -> object:

@@ -1,13 +1,15 @@
 """The training task: a model with its loss, optimiser and scores."""
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
-from torch.optim import Optimizer, SparseAdam
+from torch.optim import LBFGS, Optimizer, SparseAdam
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.backends.choice import Backend, check
@@ -39,6 +41,14 @@ OPTIMISER_STATE = {
     "momentum": "momentum_buffer",
 }
 """Options of PyTorch's optimisers that need a state, by its name."""
+UNSUITABLE: Mapping[type, str] = {
+    SparseAdam: "SparseAdam takes sparse gradients only; use torch.optim.AdamW.",
+    LBFGS: "LBFGS computes a batch several times a step, and each time adds its gradients to those "
+    "of the batches accumulated before; use torch.optim.AdamW.",
+    ReduceLROnPlateau: "ReduceLROnPlateau waits for a score, and a schedule follows the steps "
+    "alone; use tabicl_linear.training.schedule.WarmupStableDecay (configs/learner/stable.yaml).",
+}
+"""Optimisers and schedules of PyTorch that cannot work here, and why."""
 
 
 class NonFiniteTraining(RuntimeError):
@@ -322,14 +332,19 @@ def _check(
     """Make both and discard them, so that bad arguments are found before training starts."""
     try:
         made = optimizer(model.named_parameters())
-        if isinstance(made, SparseAdam):
-            raise ConfigError("SparseAdam takes sparse gradients only; use torch.optim.AdamW.")
-        schedule(made)
+        for one, (kind, why) in product((made, schedule(made)), UNSUITABLE.items()):
+            if isinstance(one, kind):
+                raise ConfigError(why)
     except ConfigError as error:  # of a class of ours, with its own remedy
         raise ConfigError(f"model.optimizer or model.schedule: {error}") from error
     except ValueError as error:
         text = str(error).rstrip(".")
-        raise ConfigError(
-            f"model.optimizer or model.schedule: {text}; give a value in the range that the class "
-            "allows, such as --model.optimizer.lr 3e-5."
-        ) from error
+        # Of torch.optim.Muon, before there is an optimiser that could be asked for its class.
+        of_matrices = "only supports 2D parameters" in text
+        remedy = (
+            "use tabicl_linear.training.MuonAdamW (configs/learner/muon.yaml)"
+            if of_matrices
+            else "give a value in the range that the class allows, such as "
+            "--model.optimizer.lr 3e-5"
+        )
+        raise ConfigError(f"model.optimizer or model.schedule: {text}; {remedy}.") from error

@@ -1,5 +1,7 @@
 """What cannot be used is one line and exit code 2, and leaves nothing behind."""
 
+import errno
+
 import pytest
 import torch
 from forked import limit_files
@@ -28,7 +30,10 @@ from tabicl_linear.training.task import InContextTask
         (["--config", "/nowhere.yaml"], ["/nowhere.yaml", "no such file"]),
         (["--config", "{a: [1"], ["YAML"]),
         (["--config", "[1, 2]"], ["no config"]),
+        (["--config", "{trainer: , data: {}}"], ["--config: trainer is empty", "leave it out"]),
+        (["--config", "model: {architecture: 3}"], ["model.architecture is 3 and no section"]),
         (["--ckpt_path", "/nowhere.ckpt"], ["/nowhere.ckpt", "no such file"]),
+        (["--ckpt_path", "/"], ["--ckpt_path /: it is a folder", "last.ckpt"]),
         (["--config", '{"ckpt_path": "a.ckpt"}'], ["--ckpt_path a.ckpt"]),
         (["--trainer.max_steps=-1"], ["trainer.max_steps=-1"]),
         (["--trainer.accumulate_grad_batches=0"], ["accumulate_grad_batches=0"]),
@@ -251,3 +256,23 @@ class TestFilesThatCannotBeUsed:
         assert f"{last}: File too large" in run.said()[-1]
         assert last.read_bytes() == before
         assert not list(last.parent.glob(".*.partial"))
+
+    def test_a_disk_that_is_full_at_once(self, fit, tmp_path, capfd, monkeypatch):
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("tabicl_linear.cli.lock.os.pwrite", full)
+        assert fit() == 2
+        root = tmp_path / "runs"
+        assert f"fit: {root / 'version_0'}: No space left" in capfd.readouterr().err
+        assert not root.exists()
+
+    def test_a_disk_that_is_full_before_the_first_checkpoint(self, tiny, forked, tmp_path):
+        """Errors of writing name no file; those of TensorBoard come from a thread of its own."""
+        root = tmp_path / "runs"
+        options = ["--trainer.default_root_dir", root, "--checkpoint.every_n_steps", 1000]
+        run = forked(limited, 10_000, "fit", *tiny, *options, "--trainer.max_steps", 60)
+        assert run.wait() == 2, run.said()
+        assert "Traceback" not in "".join(run.said())
+        assert f"fit: {root / 'version_0'}: File too large; raise" in run.said()[-1]
+        assert not root.exists()

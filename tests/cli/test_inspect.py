@@ -223,6 +223,13 @@ def test_an_output_of_another_run_is_left_alone(both, checkpoints, capsys):
     assert before == {path: path.read_bytes() for path in both.iterdir()}
 
 
+def test_the_current_folder_is_refused_before_the_work(tmp_path, monkeypatch, capsys):
+    """It cannot be replaced, not even where it is empty; without that file there is no work."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", "/nowhere.ckpt", "--output", "."]) == 2
+    assert "--output . cannot be replaced, as the current folder" in capsys.readouterr().err
+
+
 def test_what_a_model_does_not_have_is_refused_by_name():
     plan = noise_plan(20)
     with pytest.raises(DataError, match="softmax attention"):

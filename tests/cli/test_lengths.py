@@ -131,6 +131,14 @@ def test_a_reference_set_from_another_run(tmp_path, fs, causal, capsys):
     expected = (ours["roc_auc"][0] - low) / (high - low)
     assert ours["normalised_roc_auc"][0] == pytest.approx(expected)
     assert call(*options[:4], "--reference", reference, "--datasets", 3) == 2  # one too many
+    capsys.readouterr()
+    third = ["--output", tmp_path / "third", *options[4:]]
+    assert call("--checkpoint", fs, "--names", "causal", *third) == 2
+    said = capsys.readouterr().err
+    assert "'causal', which is one model in this run and another, or" in said
+    assert f"in {first}: give each a name of its own with --names" in said
+    assert not third[1].exists()
+    assert call("--checkpoint", causal, *third) == 0  # the same model may be in both
     settings = json.loads((first / "run.json").read_text())
     lengths = settings["datasets"]["lengths"]
     for change in ({"seed": 1}, {"lengths": [lengths[0] - 1, *lengths[1:]]}):
@@ -170,6 +178,7 @@ BAD = [
     (["--reference", "/nowhere.yaml"], ["/nowhere.yaml"]),
     (["--device", "tpu"], ["device='tpu'"]),
     (["--checkpoint", "/nowhere.ckpt"], ["/nowhere.ckpt"]),
+    (["--checkpoint", "/nowhere.ckpt", "/nowhere.ckpt"], ["the name '/nowhere' occurs twice"]),
 ]
 
 

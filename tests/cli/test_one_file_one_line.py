@@ -162,6 +162,16 @@ class Unsaid(Readout):
     check = context = query = None
 
 
+class Choosy(Readout):
+    is_causal = False
+    check = context = query = None
+
+    def __init__(self, num_heads, *, start: float = 0.0):
+        if start < 1:
+            raise ValueError(f"start={start} is below 1.")
+        super().__init__()
+
+
 class Sizes(Prior):
     def __init__(self, *, sizes: list[int]):
         raise AssertionError
@@ -387,6 +397,7 @@ def test_an_argument_that_a_class_does_not_have_is_told_with_those_that_it_has(k
         ("mixer Early", "needy.py, line 39: cannot assign module before"),
         ("mixer Wide", "needy.Wide: its state_shape is (4, 7, 8)"),
         ("readout Unsaid", "abstract class Unsaid with abstract method is_causal"),
+        ("readout Choosy", "needy.py, line 66: start=0.0 is below 1; give it"),
     ],
 )
 def test_a_part_that_cannot_be_made_is_bad_input(part, words, tmp_path, monkeypatch, capfd):
@@ -397,7 +408,7 @@ def test_a_part_that_cannot_be_made_is_bad_input(part, words, tmp_path, monkeypa
     assert main(["fit", *TINY, f"--model.{slot}", f"needy.{name}"]) == 2
     (said,) = capfd.readouterr().err.splitlines()
     assert words in said
-    assert "docs/architecture.md" in said or name == "Wide"
+    assert "docs/architecture.md" in said or name in ("Wide", "Choosy")
 
 
 def test_a_module_that_python_cannot_read_is_bad_input(tmp_path, monkeypatch, capfd):

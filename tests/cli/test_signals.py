@@ -89,6 +89,7 @@ def test_a_signal_while_the_first_piece_is_let_go_is_not_lost(tmp_path, monkeypa
         ("predict", "pandas/_libs", signal.SIGTERM),
         ("predict", "libtorch_python", signal.SIGTERM),
         ("fit", "numpy", signal.SIGINT),
+        ("models", "libtorch_python", signal.SIGINT),
     ],
 )
 def test_a_command_that_still_imports_ends_at_once(folder, verb, library, number):

@@ -88,6 +88,9 @@ def test_all_parameters_are_in_one_group_with_weight_decay(build):
         ("model.schedule.init_args.floor=1", "use a floor between 0 and the learning rate."),
         ("model.optimizer.init_args.lr=-1", "such as --model.optimizer.lr 3e-5."),
         ("model.optimizer=torch.optim.SparseAdam", "use torch.optim.AdamW."),
+        ("model.optimizer=torch.optim.LBFGS", "use torch.optim.AdamW."),
+        ("model.optimizer=torch.optim.Muon", "training.MuonAdamW (configs/learner/muon.yaml)."),
+        ("model.schedule=torch.optim.lr_scheduler.ReduceLROnPlateau", "learner/stable.yaml)."),
     ],
 )
 def test_impossible_optimisation_is_refused_at_construction(build, override, remedy):
