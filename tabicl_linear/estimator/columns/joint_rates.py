@@ -9,15 +9,16 @@ column do, all by the rows of other folds.
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, compress
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import false_discovery_control, norm
+from scipy.stats import norm
 
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.category_names import canonical, category_names
+from tabicl_linear.estimator.columns.information import judged_rows, telling
 from tabicl_linear.estimator.columns.target_rates import (
     MIN_CATEGORIES,
     class_rates,
@@ -31,8 +32,6 @@ MOST_RATES = 20
 """Columns of joint rates that are kept: those of the pairs that gain most."""
 FEWEST_ROWS, MOST_ROWS = 1_000, 10_000
 """By which pairs are chosen. Of fewer rows hardly any two have both categories in common."""
-FALSE_DISCOVERIES = 0.05
-"""Expected share of those that gain nothing among pairs that are kept (Benjamini and Hochberg)."""
 
 
 @dataclass(frozen=True)
@@ -113,27 +112,24 @@ def fit_joint_rates(
 
 def _chosen(categories: dict[int, _Categories], labels: IntArray) -> list[tuple[int, int]]:
     """Pairs of positions that predict the labels better together, those that gain most first."""
-    rows = np.arange(len(labels))
-    if len(labels) > MOST_ROWS:
-        rows = np.random.default_rng(0).choice(len(labels), MOST_ROWS, replace=False)
+    rows = judged_rows(len(labels), MOST_ROWS)
     labels = labels[rows]
     places = dict[bytes, int]()  # of columns that say the same, a code and its title, the first
     codes = {place: _renumbered(column.codes[rows]) for place, column in categories.items()}
     for place, each in codes.items():
         places.setdefault(each.tobytes(), place)
     alone = {place: _errors(codes[place], labels) for place in places.values()}
-    gains, p_values = list[tuple[float, tuple[int, int]]](), list[float]()
+    pairs, gains, p_values = list[tuple[int, int]](), list[float](), list[float]()
     for first, second in combinations(places.values(), 2):
         joint = _renumbered(codes[first] * len(categories[second].names) + codes[second])
         if joint.max() < MIN_CATEGORIES:
             continue
         gain = min(alone[first], alone[second], key=np.mean) - _errors(joint, labels)
         error = gain.std() / np.sqrt(len(gain))
-        gains.append((float(gain.mean()), (first, second)))
+        pairs.append((first, second))
+        gains.append(float(gain.mean()))
         p_values.append(float(norm.sf(gain.mean() / error)) if error else 1.0)
-    are_telling = false_discovery_control(p_values) < FALSE_DISCOVERIES if p_values else ()
-    telling = sorted(compress(gains, are_telling), key=lambda each: -each[0])
-    return [pair for _, pair in telling]
+    return telling(pairs, gains, p_values)
 
 
 def _errors(codes: IntArray, labels: IntArray) -> FloatArray:
