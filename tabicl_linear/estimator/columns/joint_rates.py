@@ -24,6 +24,7 @@ from tabicl_linear.estimator.columns.target_rates import (
     class_rates,
     cross_fitted,
     kept_rates,
+    numbered,
 )
 
 MOST_COLUMNS = 12
@@ -64,7 +65,7 @@ class JointRateColumn:
         rates = np.array([self.rates.get(name, self.mean) for name in names], dtype=np.float64)
         return rates[codes]
 
-    def cross_fitted(self, cells: pd.Series, others: pd.Series, labels: IntArray) -> FloatArray:
+    def cross_fitted(self, labels: IntArray, cells: pd.Series, others: pd.Series) -> FloatArray:
         """Rates of the training rows, each without the rows of its own fold."""
         codes, _ = _joined(_Categories.of(cells), _Categories.of(others))
         return cross_fitted(codes, labels == self.label, self.mean, self.strength)
@@ -79,8 +80,7 @@ class _Categories:
 
     @classmethod
     def of(cls, cells: pd.Series) -> "_Categories":
-        names = category_names(cells)
-        codes, distinct = pd.factorize(pd.Series(names, dtype=object), use_na_sentinel=False)
+        codes, distinct = numbered(category_names(cells))
         spelt = [None if pd.isna(name) else canonical(name) for name in distinct]
         # Two spellings of one name are one category.
         places, once = pd.factorize(np.array(spelt, dtype=object), use_na_sentinel=False)
@@ -102,11 +102,10 @@ def fit_joint_rates(
     records = list[JointRateColumn]()
     for first, second in _chosen(categories, labels):
         codes, names = _joined(categories[first], categories[second])
-        place = frame.columns[first], first, frame.columns[second], second
-        records += [
-            JointRateColumn(*place, each.label, kept_rates(codes, names, each), *each[2:])
-            for each in class_rates(codes, labels)
-        ]
+        pair = frame.columns[first], first, frame.columns[second], second
+        for rate in class_rates(codes, labels):
+            rates = kept_rates(codes, names, rate)
+            records.append(JointRateColumn(*pair, rate.label, rates, rate.mean, rate.strength))
     return tuple(records[:MOST_RATES])
 
 
