@@ -1,14 +1,12 @@
 """Fits trees and regressions on the rows of one task: grows, solves and weighs them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.estimator.arrays import IntArray
 from tabicl_linear.estimator.learners.chosen_trees import evidence
 from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown, grow
@@ -29,7 +27,6 @@ from tabicl_linear.estimator.learners.chosen_trees.solving import (
     SumRegression,
 )
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees, side_by_side
-from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.ridge_inputs.class_map import mapped
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
@@ -111,11 +108,6 @@ class Predictor(NamedTuple):
             steps = F.embedding_bag(leaves, self.steps, mode="sum")
         logits = mapped(shares[None].to(self.class_map), self.class_map[None])[0] + steps
         return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
-
-
-def cpu_kernels() -> AbstractContextManager[None]:
-    """Let C++ grow trees and multiply rows, where it is built: trees grow on the CPU."""
-    return using(tokenwise(device=torch.device("cpu"), backend="auto"))
 
 
 def fit_rows(rounds: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
