@@ -86,7 +86,7 @@ class ClosedForms(Learners):
     max_columns: int
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ClosedForm:
-        """The learner for so many classes; no row can be added to its states."""
+        """The learner of a table; no rows can be added to its states, whatever `grows` says."""
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
         options = self.options
         if num_classes > MOST_MAPPED:

@@ -25,7 +25,13 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor, fit_rows
 from tabicl_linear.estimator.learners.closed_form import check_budget
-from tabicl_linear.estimator.learners.interface import ContextLearner, Learners, OwnPreset, Preset
+from tabicl_linear.estimator.learners.interface import (
+    Companion,
+    ContextLearner,
+    Learners,
+    OwnPreset,
+    Preset,
+)
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
@@ -236,7 +242,7 @@ class ChosenTreesLearners(Learners):
     grow_trees = True
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
-        """The learner for so many classes and rows; trees where rows will be added."""
+        """Trees, or for few rows to which none will be added one of the other learners."""
         if self.others is not None and num_rows < FEWEST_ROWS and not grows:
             return self.others().for_table(num_classes, num_rows)
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
@@ -253,9 +259,9 @@ class ChosenTreesLearners(Learners):
         )
         return model.to(learner.device), tuple(state._replace(growth=None) for state in states)
 
-    def companion(self, num_classes: int, num_rows: int) -> tuple[ContextLearner, float] | None:
+    def companion(self, num_classes: int, num_rows: int) -> Companion | None:
         """Up to 400 rows, the learner without trees, and the weight of its logits."""
         weight = next((weight for most, weight in WEIGHTS_BESIDE if num_rows <= most), 0.0)
         if self.others is None or num_rows < FEWEST_ROWS or not weight:
             return None
-        return self.others().for_table(num_classes, num_rows), weight
+        return Companion(self.others().for_table(num_classes, num_rows), weight)
