@@ -80,11 +80,11 @@ class TabICLLinearClassifier(EnsembleClassifier):
             ensemble, from 50 rows on, up to 400 rows together with the model, unless states are
             refined or contexts divided. False: never.
         ensemble: "default", or "paper" for the authors' ensemble of 10 members.
-        n_estimators: Members of the ensemble; None takes those of `ensemble` (8, or 10), or with
-            trees two up to 2,000 rows and one beyond, and as many as see all columns.
-        softmax_temperature: Divides the logits. None takes that of `ensemble` (0.9), or 1 with
-            trees, whose logits are calibrated; "auto" calibrates it on up to a fifth of the rows,
-            held out from a first fit, and then fits on all rows, which takes twice the time.
+        n_estimators: Members of the ensemble. None takes 8, or 10 of "paper"; with trees two from
+            50 up to 4,000 rows and else one, or as many as it takes to see all columns.
+        softmax_temperature: Divides the logits. None takes 0.9, or 0.8 of "paper"; with trees 1, as
+            their logits are calibrated. "auto" calibrates it on up to a fifth of the rows, held out
+            from a first fit, and then fits on all rows, which takes twice the time.
         average_logits: Average the members' logits; False averages their probabilities.
         refine: Optimise the fitted states on the training rows, a tenth of them held out, while the
             model stays as it is; takes minutes. See docs/explaining.md.
@@ -108,10 +108,11 @@ class TabICLLinearClassifier(EnsembleClassifier):
     Attributes:
         classes_: Class labels, sorted.
         class_count_: Training rows of each class.
-        temperature_: The temperature at the time of fitting.
+        temperature_: The temperature that was fixed, or calibrated, when it was fitted.
         n_features_in_: Columns of the training table.
         feature_names_in_: Their names, if the table had names and all of them are strings.
-        long_context_: What `long_context` came to, and the evidence.
+        long_context_: In how many contexts the table was read, and the log-losses that decided
+            (`tabicl_linear.estimator.choices.LongContext`).
         preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
         ensemble_: The fitted members.
         state_bytes_: Bytes of the fitted states of one member.
