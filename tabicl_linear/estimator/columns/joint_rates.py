@@ -40,12 +40,8 @@ class JointRateColumn:
     """The rate of one class in the categories that a row has in two columns.
 
     Attributes:
-        name: Label of the first column, or position where the table had no labels.
-        position: Index of the first column in the training table.
-        other_name: Label of the second column.
-        other_position: Its index.
         label: Index of the class.
-        rates: Rate for both categories, written as a JSON list, null where one is missing.
+        rates: Rate in both categories, written as a JSON list, null where one is missing.
         mean: Rate in all training rows, also where both did not occur together.
         strength: How many rows of the mean rate are added to those of both categories.
     """

@@ -54,10 +54,6 @@ class PairColumn:
     """Compares two columns of numbers, of dates, or of categories.
 
     Attributes:
-        name: Label of the first column, or position where the table had no labels.
-        position: Index of the first column in the training table.
-        other_name: Label of the second column.
-        other_position: Its index.
         says: Whether cells are equal (1, else 0), or the first less the second.
         text_formats: How text of both is read, see `Reading`; of numbers and dates.
         codes: Number of each category of both, in their common order; empty for others.

@@ -13,6 +13,7 @@ The words of this folder:
   needed), and all other rows solve regressions on them.
 - fixed features: what `ridge_inputs` makes of a row, whatever its labels: functions of single
   values, random projections, and leaves of random trees. Each of these is a kind.
+- set: the kinds that one regression takes, each with a deviation.
 - deviation: what the features of a kind are scaled to, in units of the deviation of the leaves.
 - shares: what a regression of one-hot labels predicts, about the probabilities of the classes. A
   class map, linear, makes logits of them.

@@ -51,7 +51,10 @@ FACTOR_PENALTY = 30.0
 class OutOfFold(NamedTuple):
     """Class shares or logits of context rows, by solutions that have not seen them.
 
-    Their sums, the sums of their squares, and how many solutions predicted each row.
+    Attributes:
+        total: Sums over these solutions.
+        squares: Sums of squares.
+        solutions: How many of them predicted each row.
     """
 
     total: Float[Tensor, "n y"]
@@ -90,11 +93,15 @@ class OutOfFold(NamedTuple):
 
 
 class PenaltySearch:
-    """The search of a penalty, with the solutions of all divisions so far.
+    """The search of a penalty, which tries fewer of them from division to division.
 
-    `deviation` is that of each kind of fixed features, `targets` are labels of the sample, one-hot,
-    and `num_solutions` counts all divisions. With `narrow` two penalties are left after the first
-    division, and always at most `AFTER_A_ROUND` after the first round.
+    At most `AFTER_A_ROUND` are left after the first round.
+
+    Args:
+        deviation: That of each kind of fixed features.
+        targets: Labels of the sample, one-hot.
+        num_solutions: How many divisions there will be.
+        narrow: Whether to leave two penalties after the first division already.
     """
 
     def __init__(

@@ -134,10 +134,16 @@ class Trial(NamedTuple):
 
 
 class RowRegression:
-    """A regression on as few rows as products of any two of them fit into memory.
+    """A regression on so few rows that products of any two of them fit into memory.
 
-    `kinds` say where each kind of fixed features stands, and `places` which of the rows are left
-    out, each in its turn; `leaves` are those of these.
+    Args:
+        rows: The rows to solve on.
+        num_leaves: Leaves of all trees.
+        kinds: The columns of each kind of fixed features.
+        places: Indices of the rows that are left out, each in its turn.
+
+    Attributes:
+        leaves: The leaves of the rows that are left out.
     """
 
     def __init__(
@@ -245,9 +251,14 @@ class _DualFeatures(NamedTuple):
 class SumRegression:
     """A regression on any number of rows, from sums over them.
 
-    `kinds` say where each kind of fixed features stands, and `rows` are those of the rows that are
-    left out, each in its turn; `leaves` are those of these. Kinds that the sums do not have, the
-    last ones, get no weight.
+    Args:
+        sums: Over all rows to solve on.
+        kinds: The columns of each kind of fixed features; those that the sums do not have, the last
+            ones, get no weight.
+        rows: Those of the rows that are left out, each in its turn.
+
+    Attributes:
+        leaves: The leaves of the rows that are left out.
     """
 
     def __init__(self, sums: LeafSums, kinds: Sequence[slice], rows: LeafRows) -> None:

@@ -41,9 +41,13 @@ MOST_PRODUCTS = 4000
 
 
 class Linear(NamedTuple):
-    """The mean of solutions, with fixed features of all rounds.
+    """What predicts shares: the mean of the solutions of all divisions.
 
-    `left_out` are predictions of the sample by solutions that have not seen the row.
+    Attributes:
+        leaves: Weights of the leaves of all trees.
+        fixed: Weights of the fixed features of all rounds, side by side.
+        offset: What is added.
+        left_out: Predictions of the sample, each row by solutions that have not seen it.
     """
 
     leaves: Float[Tensor, "l y"]
@@ -53,9 +57,12 @@ class Linear(NamedTuple):
 
 
 class Boosted(NamedTuple):
-    """Trees of all divisions, and what their leaves add to the logits, as a mean of divisions.
+    """What predicts logits: the mean of boosting in all divisions.
 
-    `left_out` are mean logits of the sample by trees that other rows have grown.
+    Attributes:
+        trees: Those of all divisions.
+        steps: What their leaves add to the logits.
+        left_out: Logits of the sample, each row by trees that other rows have grown.
     """
 
     trees: Trees
@@ -122,9 +129,9 @@ def fit_rows(rounds: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
 
 
 def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[Predictor, Tensor]:
-    """Grow and solve all divisions; without trees where there is none. See `fitted_task`.
+    """Grow and solve the divisions in `parts`; no trees where there is none. See `fitted_task`.
 
-    `rows` are those of each division, with its fixed features; those of a round side by side.
+    `rows` are those of the task once for each division, with the fixed features of its round.
     """
     first, rounds = rows[0], rows[::HALVES]
     targets, is_short = first.one_hot(first.sample), len(first) <= FEW_ROWS
@@ -212,9 +219,9 @@ def leaf_sums(rows: TaskRows, indices: IntArray, trees: Trees, num_fixed: int) -
 
 
 def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown:
-    """Trees that are grown on some rows with each seed, on the device of the rows.
+    """Trees that are grown on some rows with each seed, and steps of the mean of their logits.
 
-    Steps are those of the mean of boosting with each.
+    They are on the device of the rows.
     """
     z, labels = rows.standardised(growing), torch.from_numpy(rows.labels[growing])
     num_classes = rows.regressions.num_classes
@@ -225,11 +232,14 @@ def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown
 def solve_divisions(
     divided: Iterable[GrownDivision], targets: Tensor, count: int, *, is_short: bool
 ) -> tuple[Boosted, Linear]:
-    """Trees of all divisions, and the mean of the solutions with the penalties that suit best.
+    """What the trees of all divisions predict, and the solutions with the best penalties.
 
-    The `count` divisions are solved one after the other, as they come, those of a round side by
-    side: their products take much memory. `targets` are labels of the sample, one-hot [s y]. Where
-    rows are few (`is_short`) more is tried.
+    Args:
+        divided: The divisions, in the order of their rounds; solved one after the other, as they
+            come, since their products take much memory.
+        targets: Labels of the sample, one-hot [s y].
+        count: How many divisions there are.
+        is_short: Whether rows are so few that more may be tried.
     """
     searches = [
         evidence.PenaltySearch(deviation, targets, count, narrow=not is_short)
