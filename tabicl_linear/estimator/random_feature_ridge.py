@@ -87,6 +87,7 @@ class RandomFeatureRidge(EnsembleClassifier):
                 f"options.form={options.form!r} leaves the last rows of a table unused; give "
                 "'leave_one_out', which predicts from all of them."
             )
-        if self.options is None if self.trees == "auto" else self.trees:
+        takes_trees = self.options is None if self.trees == "auto" else self.trees
+        if takes_trees:
             return ChosenTreesLearners(options, max_columns or MAX_COLUMNS)
         return ClosedForms(options, max_columns or COLUMNS)

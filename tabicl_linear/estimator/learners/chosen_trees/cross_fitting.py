@@ -170,10 +170,13 @@ class ChosenTrees(nn.Module, OwnPreset):
         rounds = self._rounds(state)
         weights = torch.stack([predictor.fixed for predictor in state.predictors])
         of_rounds = zip(rounds, weights.chunk(len(rounds), dim=1), strict=True)
-        sums = [draw.weighted(x, part, at, state.statistics) for (draw, at), part in of_rounds]
+        sums = [
+            draw.weighted(x, of_round, thresholds, state.statistics)
+            for (draw, thresholds), of_round in of_rounds
+        ]
         z = standardise(x, state.statistics).float()
         tasks = zip(state.predictors, z, torch.stack(sums).sum(0), strict=True)
-        return torch.stack([predictor.logits(*rows) for predictor, *rows in tasks])
+        return torch.stack([predictor.logits(rows, fixed) for predictor, rows, fixed in tasks])
 
     def _with_more(
         self,

@@ -202,7 +202,9 @@ class RowRegression:
 
 
 class _DualFeatures(NamedTuple):
-    """What makes weights of a dual solution: not the products of rows, which take more memory.
+    """What makes weights of a dual solution.
+
+    A `Trial` holds these, and lets the products of rows go, which take more memory.
 
     Attributes:
         leaves: Leaf of each tree.

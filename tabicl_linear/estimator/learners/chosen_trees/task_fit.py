@@ -168,8 +168,15 @@ def fitted_task(
         class_map = of_solved * class_map
         class_map[:, -1] += of_boosted * start
         trees, steps = boosted.trees, of_boosted * boosted.steps
-    leaves, fixed, offset = (part.float() for part in linear[:3])
-    predictor = Predictor(trees, leaves, steps.float(), fixed, offset, class_map, prior)
+    predictor = Predictor(
+        trees=trees,
+        leaves=linear.leaves.float(),
+        steps=steps.float(),
+        fixed=linear.fixed.float(),
+        offset=linear.offset.float(),
+        class_map=class_map,
+        prior=prior,
+    )
     return predictor, logits.masked_fill(absent, ABSENT_LOGIT)
 
 
