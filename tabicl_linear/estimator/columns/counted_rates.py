@@ -46,7 +46,7 @@ class CountedRateColumn:
 
     @classmethod
     def of(cls, column: RateColumn, cells: pd.Series, labels: IntArray) -> "CountedRateColumn":
-        """A counting column after the rows that a column of rates was learnt on."""
+        """The same rates, to be counted on from the rows that they were learnt on."""
         empty = cls(
             name=column.name,
             position=column.position,

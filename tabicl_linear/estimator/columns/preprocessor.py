@@ -131,7 +131,7 @@ class TablePreprocessor:
         return matrix
 
     def counting(self, table: Table, labels: IntArray) -> "TablePreprocessor":
-        """A preprocessor whose rates of classes are counted on as `read` adds rows.
+        """The same preprocessor with rates of classes that are counted on as `read` adds rows.
 
         `table` and `labels` are the training rows that `fit_transform` was given.
         """
@@ -209,6 +209,7 @@ class TablePreprocessor:
             if reading._replace(note="") == PLAIN_NUMBERS and labels is not None:
                 whole = whole_numbers(cells, labels)
                 if whole is not None:
+                    # Of names, no text stands for a missing number.
                     missing = [reading.note] if reading.note and whole.kind == "numeric" else []
                     reading = whole._replace(note=", ".join([whole.note, *missing]))
                     advice = OVERRULE

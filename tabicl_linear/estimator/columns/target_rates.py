@@ -111,7 +111,7 @@ def class_rates(codes: IntArray, labels: IntArray) -> Iterator[ClassRate]:
 
 
 def kept_rates(codes: IntArray, names: Sequence[Any], rate: ClassRate) -> dict[str, float]:
-    """Rates by the names of the categories, of the commonest ones; a missing name has none."""
+    """The rates of the commonest categories by their names; missing values have none here."""
     commonest = np.argsort(-np.bincount(codes), kind="stable")[:MAX_RATES].tolist()
     return {names[i]: float(rate.rates[i]) for i in commonest if not pd.isna(names[i])}
 
@@ -143,7 +143,7 @@ def of_other_folds(groups: IntArray, *weights: npt.NDArray[np.generic] | None) -
 
 
 def numbered(names: npt.NDArray[np.object_]) -> tuple[IntArray, pd.Index]:
-    """Numbers of the categories, and these by their numbers; missing is one of them."""
+    """The number of the category of each row, and the categories by number, missing among them."""
     codes, distinct = pd.factorize(pd.Series(names, dtype=object), use_na_sentinel=False)
     return codes.astype(np.int64), distinct
 

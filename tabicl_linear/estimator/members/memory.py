@@ -97,7 +97,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def stored(parts: Iterable[Float32Array], width: int, folder: Path) -> Float32Array:
-    """An array of rows that come in parts, in an unnamed temporary file that goes with it.
+    """Rows that come in parts as one array, in a temporary file that is gone once the array is.
 
     Raises:
         DataError: The folder has no room.

@@ -85,7 +85,7 @@ class TaskRows:
         return LeafRows(trees.of_rows(z), self.fixed(rows), self.one_hot(rows).float())
 
     def chunks(self, rows: IntArray) -> Iterator[IntArray]:
-        """The indices, as many at a time as rows are looked at together."""
+        """The indices, at most `rows_per_chunk` at a time."""
         yield from np.array_split(rows, -(-len(rows) // self._size))
 
     def fixed_regressions(self, penalties: Penalties | None = None) -> FixedAlone:
