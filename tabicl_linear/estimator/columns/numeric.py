@@ -124,7 +124,7 @@ def fit_numeric(
     else:
         dates = stamps(cells, reading.text_format)
         values = {part: date_part(dates, part) for part in PARTS}
-    absent = np.isnan(next(iter(values.values())))
+    absent = np.isnan(next(iter(values.values())))  # all parts of a date are missing together
     if absent.all():
         return (DroppedColumn(*place, EMPTY),)
     columns = list[NumericColumn | MissingColumn]()

@@ -131,7 +131,7 @@ class FittedEnsemble:
                     powered = self.power.transform(plain)
                     members = []
                     for views, state in batches:
-                        x = _joined([(powered if v.power else plain)[:, v.columns] for v in views])
+                        x = _stacked([(powered if v.power else plain)[:, v.columns] for v in views])
                         logits = _read(model, state, x.to(plan.device))[..., : self.num_classes]
                         members.append(in_class_order(logits.double().cpu().numpy(), views))
                         bar.update(len(views) * len(plain))
@@ -263,7 +263,7 @@ def as_seen(
             parts = (_seen(ensemble.power, view, matrix, piece) for piece in pieces)
             tables.append(stored(parts, len(view.columns), spill))
         labels.append((rows.codes[order] + view.class_shift) % rows.num_classes)
-    return _joined(tables).to(device), _joined(labels).to(device)
+    return _stacked(tables).to(device), _stacked(labels).to(device)
 
 
 def _seen(power: PowerColumns, view: View, matrix: Float32Array, rows: IntArray) -> Float32Array:
@@ -280,6 +280,6 @@ def _read(model: ContextLearner, state: State, x: torch.Tensor) -> torch.Tensor:
     return model.predict(state, x)[:, :num_rows]
 
 
-def _joined(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
-    """The tables of the members side by side; a single one is not copied."""
+def _stacked(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
+    """The tables of all members in one tensor; a single one is not copied."""
     return torch.from_numpy(np.stack(tables) if len(tables) > 1 else tables[0][None])

@@ -75,6 +75,7 @@ def _as_pandas(values: Any) -> pd.DataFrame:
     Categories that only say in which order values came are sorted as text is.
     """
     metadata: dict[str, Any] = {}
+    # Columns of Arrow; in place of those of polars that are no whole numbers, None.
     if isinstance(values, pa.Table | pa.RecordBatch):
         metadata = values.schema.pandas_metadata or {}
         index = metadata.get("index_columns", [])
