@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 from scipy.special import log_softmax, softmax
 
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
@@ -107,7 +108,7 @@ class Fitted:
         """Class probabilities `[rows, classes]`; see `scores`."""
         return np.asarray(softmax(self.scores(table, plan), axis=1))
 
-    def on(self, device: str) -> "Fitted":
+    def on(self, device: torch.device) -> "Fitted":
         """The same with its model and states on `device`."""
         other = self.companion
         if other is not None:

@@ -140,15 +140,14 @@ class FittedEnsemble:
 
         return plan.in_memory(scored, "predicting", matrix)
 
-    def on(self, device: str) -> "FittedEnsemble":
+    def on(self, device: torch.device) -> "FittedEnsemble":
         """The same ensemble with its model and states on `device`."""
-        target = torch.device(device)
         # Prediction may have moved the model to another device than the states.
-        is_there = self.model.device == target
+        is_there = self.model.device == device
         return replace(
             self,
-            model=self.model if is_there else copy.deepcopy(self.model).to(target),
-            states=map_tensors(lambda tensor: tensor.to(target), self.states),
+            model=self.model if is_there else copy.deepcopy(self.model).to(device),
+            states=map_tensors(lambda tensor: tensor.to(device), self.states),
         )
 
 
