@@ -123,7 +123,7 @@ class ChosenTrees(nn.Module, OwnPreset):
             )
 
     def draws(self, count: int) -> list[RidgeRegressions]:
-        """Fixed features of as many rounds, each drawn with another seed."""
+        """What makes the fixed features of the first rounds, each drawn with another seed."""
         return [each for each in self.regressions[:count] if isinstance(each, RidgeRegressions)]
 
     def fit(
@@ -154,7 +154,7 @@ class ChosenTrees(nn.Module, OwnPreset):
         tasks = self._tasks(start, first, labels, rows_per_chunk)
         with _cpu_kernels():
             if not goes_on:
-                predictors = tuple(fit_rows(rounds)[0] for rounds in tasks)
+                predictors = tuple(fit_rows(rounds).predictor for rounds in tasks)
                 return row_major(start._replace(predictors=predictors))
             start = start._replace(growth=Growth.of_first(first, labels, tasks))
         return self._with_more(start, x[:, num_first:], y[:, num_first:], rows_per_chunk)

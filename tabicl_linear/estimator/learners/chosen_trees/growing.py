@@ -73,7 +73,7 @@ class TaskSums(NamedTuple):
         targets = sample[0].one_hot(np.arange(len(sample[0])))
         divided = self._divisions(sample, stride)
         boosted, linear = solve_divisions(divided, targets, len(self.grown), is_short=False)
-        return fitted_task(linear, boosted, targets, self.counts)[0]
+        return fitted_task(linear, boosted, targets, self.counts).predictor
 
     def _divisions(self, sample: list[TaskRows], stride: int) -> Iterator[GrownDivision]:
         """The divisions, which leave out the rows of the sample that have not grown their trees."""

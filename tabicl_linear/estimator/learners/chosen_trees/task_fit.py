@@ -117,8 +117,20 @@ class Predictor(NamedTuple):
         return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
 
 
-def fit_rows(rounds: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
-    """Divide the rows, with the fixed features of each round, grow and solve; see `fitted_task`.
+class FittedTask(NamedTuple):
+    """What predicts rows of one task.
+
+    Attributes:
+        predictor: What predicts them.
+        left_out: Logits of the sample, each row by solutions that have not seen it.
+    """
+
+    predictor: Predictor
+    left_out: Float[Tensor, "s y"]
+
+
+def fit_rows(rounds: Sequence[TaskRows]) -> FittedTask:
+    """Divide the rows of a task, grow and solve; `rounds` have the fixed features of each round.
 
     Where rows are few there is a single round, and no tree.
     """
@@ -128,8 +140,8 @@ def fit_rows(rounds: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
     return fit_divisions(of_divisions(rounds), parts)
 
 
-def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[Predictor, Tensor]:
-    """Grow and solve the divisions in `parts`; no trees where there is none. See `fitted_task`.
+def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> FittedTask:
+    """Grow and solve the divisions in `parts`; no trees where there is none.
 
     `rows` are those of the task once for each division, with the fixed features of its round.
     """
@@ -140,6 +152,7 @@ def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[
     grown_divisions = _grown_divisions(rows, parts)
     boosted, linear = solve_divisions(grown_divisions, targets, len(parts), is_short=is_short)
     if is_short:
+        # The mixture of both, part by part; fixed features alone give leaves no weight.
         fixed = _mean_fixed_alone(rounds)._replace(leaves=torch.zeros_like(linear.leaves))
         share = evidence.part_of_fixed(linear.left_out, fixed.left_out, targets, first.counts > 0)
         pairs = zip(linear, fixed, strict=True)
@@ -149,11 +162,11 @@ def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[
 
 def fitted_task(
     linear: Linear, boosted: Boosted | None, targets: Tensor, counts: Tensor
-) -> tuple[Predictor, Tensor]:
-    """The predictor, and logits of the sample, each row by solutions that have not seen it.
+) -> FittedTask:
+    """What predicts, with logits of shares and of boosting weighed by the sample.
 
-    What makes logits is chosen by these rows, whose labels are `targets` [s y], one-hot. `counts`
-    [y] are those of all rows. Without trees nothing is boosted.
+    `targets` are the labels of the sample, one-hot [s y], and `counts` the rows of each class [y].
+    Without trees nothing is boosted.
     """
     prior, absent = counts / counts.sum(), counts == 0
     class_map = evidence.class_map(linear.left_out, targets, ~absent)
@@ -177,7 +190,7 @@ def fitted_task(
         class_map=class_map,
         prior=prior,
     )
-    return predictor, logits.masked_fill(absent, ABSENT_LOGIT)
+    return FittedTask(predictor, logits.masked_fill(absent, ABSENT_LOGIT))
 
 
 def _mean_fixed_alone(rounds: Sequence[TaskRows]) -> Linear:
@@ -188,10 +201,10 @@ def _mean_fixed_alone(rounds: Sequence[TaskRows]) -> Linear:
     first = rounds[0].fixed_regressions()
     solutions = [first, *(rows.fixed_regressions(first.penalties) for rows in rounds[1:])]
     return Linear(
-        first.weights.new_zeros(0, first.weights.shape[1]),
-        torch.cat([each.weights for each in solutions]) / len(rounds),
-        torch.stack([each.offset for each in solutions]).mean(0),
-        torch.stack([each.left_out for each in solutions]).mean(0),
+        leaves=first.weights.new_zeros(0, first.weights.shape[1]),
+        fixed=torch.cat([each.weights for each in solutions]) / len(rounds),
+        offset=torch.stack([each.offset for each in solutions]).mean(0),
+        left_out=torch.stack([each.left_out for each in solutions]).mean(0),
     )
 
 
@@ -276,10 +289,10 @@ def _joined(solutions: Sequence[Solution], left_out: Float[Tensor, "s y"]) -> Li
     fixed = torch.stack([solution.fixed for solution in solutions])
     fixed = fixed.unflatten(0, (-1, HALVES)).mean(1)
     return Linear(
-        torch.cat([solution.leaves for solution in solutions]) / len(solutions),
-        fixed.flatten(0, 1) / len(fixed),
-        torch.stack([solution.offset for solution in solutions]).mean(0),
-        left_out,
+        leaves=torch.cat([solution.leaves for solution in solutions]) / len(solutions),
+        fixed=fixed.flatten(0, 1) / len(fixed),
+        offset=torch.stack([solution.offset for solution in solutions]).mean(0),
+        left_out=left_out,
     )
 
 
