@@ -17,9 +17,10 @@ COMPARED_FRACTION = 0.1
 MAX_COMPARED = 1000
 """Rows that one context and several are compared on: a tenth of the table, at most 1,000."""
 STANDARD_ERRORS = 2.0
-"""Blocks must be better by so many standard errors of the mean difference: less is noise."""
+"""Blocks must be better by 2 standard errors of the mean difference: less is noise."""
 PRIOR_DEVIATION = 0.5
-"""Of the logarithm of a calibrated temperature around the fixed one: few rows change it little."""
+"""Deviation of the logarithm of a calibrated temperature from the fixed one, before any row is
+seen: few rows change the temperature little."""
 TEMPERATURES = (0.05, 20.0)
 """Range of calibrated temperatures."""
 HELD_OUT_FRACTION = 0.2

@@ -16,10 +16,12 @@ from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeStat
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 MOST_MAPPED = 50
-"""Classes whose logits are made of all shares by Newton's method, in 52 MB; for twice as many it
-would take 16 times that. More have one factor, or with chosen trees are found without curvature."""
+"""Most classes for which Newton's method fits what makes logits of all shares, in 52 MB; for twice
+as many it would take 16 times that. For more, one factor makes logits of shares, or with chosen
+trees the fit does without curvature."""
 
 DOUBLE, FLOAT = 8, 4
+"""Bytes of a number."""
 HELD = 2
 """How many copies a solution holds of the features of all rows, or of their sums of products."""
 

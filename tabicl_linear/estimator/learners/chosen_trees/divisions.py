@@ -8,13 +8,13 @@ import numpy as np
 from tabicl_linear.estimator.arrays import IntArray
 
 LEAST_GROWING, MOST_GROWING = 3000, 25_000
-"""Rows of each half that trees are grown on; between them it is a quarter of the table.
+"""Trees are grown on a quarter of the table in each half, but on no fewer and no more rows.
 
-All others are solved. Of rows that come in pieces the first ones grow, twice the least."""
+All others are solved. Of rows that come in pieces the first ones grow, `rows_that_grow`."""
 FEWEST_ROWS = 50
 """Rows of a context in which trees are grown at all."""
 FEW_ROWS = 2000
-"""Up to so many rows a fit takes little time: more divisions are cheap, and features that are fixed
+"""A fit of no more rows takes little time: more divisions are cheap, and features that are fixed
 beforehand help most."""
 ROWS_OF_TWO_MEMBERS = 4000
 """Up to here a second member is worth its second of CPU time (docs/training_log.md)."""

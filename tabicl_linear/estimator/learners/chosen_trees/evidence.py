@@ -32,13 +32,12 @@ PENALTIES_OF_MANY = PENALTIES[::-2]
 """Those that contexts of more than `FEW_ROWS` try on their first division, until it gets worse.
 
 On all divisions they try the best of these and a quarter of it: the mean of solutions varies less
-than one, and wants less."""
+than one of them, so that a smaller penalty suits it."""
 AFTER_A_ROUND = 3
-"""Penalties that are left after the first round: the best so far, and the next smaller ones.
-
-The mean of more solutions wants less, not more."""
+"""Penalties that are left after the first round: the best so far, and the next smaller ones, as
+smaller penalties suit the mean of more solutions."""
 PARTS = 8
-"""Steps in which the part of the fixed features is tried."""
+"""Steps from 0 to 1 in which the part of the fixed features is tried."""
 STANDARD_ERRORS = 2.0
 """By how many the part of the fixed features may be worse than the best, to be smaller."""
 
