@@ -74,7 +74,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         # A classifier fitted on a GPU must load on a machine without one.
         state = dict(super().__getstate__())
         if "fitted_" in state:
-            state["fitted_"] = state["fitted_"].on("cpu")
+            state["fitted_"] = state["fitted_"].on(torch.device("cpu"))
         return state
 
     classes_ = fitted_part("classes_", "classes")

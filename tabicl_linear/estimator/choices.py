@@ -15,18 +15,18 @@ MAX_BLOCKS = 32
 """Each block has states of its own, so memory and the time to predict grow with their number."""
 COMPARED_FRACTION = 0.1
 MAX_COMPARED = 1000
-"""Rows that one context and several are compared on: this fraction of the table, and at most so
-many."""
+"""Rows that one context and several are compared on: a tenth of the table, at most 1,000."""
 STANDARD_ERRORS = 2.0
-"""Blocks must be better by so many standard errors of the mean difference: less is noise."""
+"""Blocks must be better by 2 standard errors of the mean difference: less is noise."""
 PRIOR_DEVIATION = 0.5
-"""Of the logarithm of a calibrated temperature around the fixed one: few rows change it little."""
+"""Deviation of the logarithm of a calibrated temperature from the fixed one, before any row is
+seen: few rows change the temperature little."""
 TEMPERATURES = (0.05, 20.0)
 """Range of calibrated temperatures."""
 HELD_OUT_FRACTION = 0.2
 MAX_HELD_OUT = 2000
-"""Rows that a temperature is calibrated on: this fraction of the table, and at most so many (as for
-other purposes)."""
+"""Rows that are held out if nothing else is said, such as to calibrate a temperature: a fifth of
+the table, at most 2,000."""
 
 
 class LongContext(NamedTuple):
@@ -108,9 +108,9 @@ def calibrated_temperature(
 def held_out_rows(
     labels: IntArray, seed: int, *, fraction: float = HELD_OUT_FRACTION, most: int = MAX_HELD_OUT
 ) -> BoolArray:
-    """Which rows to hold out, of class indices: drawn at random, at most `most` of them.
+    """Which rows to hold out: a random `fraction` of the table, at most `most` of them.
 
-    The last row of a class stays in the context.
+    `labels` are class indices. One row of every class is never held out.
     """
     order = np.random.default_rng(seed).permutation(len(labels))
     first_of_class = np.zeros(len(labels), dtype=bool)

@@ -76,15 +76,15 @@ class TabICLLinearClassifier(EnsembleClassifier):
         model: Weights that ship with the package, "default" or "streaming" (which `partial_fit` can
             extend); a path to a Lightning checkpoint or a safetensors export; or a model.
         trees: Whether trees that are chosen on the table predict in place of the model, in closed
-            form, as in `RandomFeatureRidge`. "auto": with the default weights and the default
-            ensemble, from 50 rows on, up to 400 rows together with the model, unless states are
-            refined or contexts divided. False: never.
+            form, as in `RandomFeatureRidge`. "auto": from 50 rows on, up to 400 rows together with
+            the model, if `model`, `ensemble`, `refine` and `long_context` are left as they are.
+            False: never.
         ensemble: "default", or "paper" for the authors' ensemble of 10 members.
-        n_estimators: Members of the ensemble; None takes those of `ensemble` (8, or 10), or with
-            trees two up to 2,000 rows and one beyond, and as many as see all columns.
-        softmax_temperature: Divides the logits. None takes that of `ensemble` (0.9), or 1 with
-            trees, whose logits are calibrated; "auto" calibrates it on up to a fifth of the rows,
-            held out from a first fit, and then fits on all rows, which takes twice the time.
+        n_estimators: Members of the ensemble. None takes 8, or 10 of "paper"; with trees two from
+            50 up to 4,000 rows and else one, or as many as it takes to see all columns.
+        softmax_temperature: Divides the logits. None takes 0.9, or 0.8 of "paper"; with trees 1, as
+            their logits are calibrated. "auto" calibrates it on up to a fifth of the rows, held out
+            from a first fit, and then fits on all rows, which takes twice the time.
         average_logits: Average the members' logits; False averages their probabilities.
         refine: Optimise the fitted states on the training rows, a tenth of them held out, while the
             model stays as it is; takes minutes. See docs/explaining.md.
@@ -99,7 +99,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
         device: "cpu", "cuda", "cuda:1" ...; None takes CUDA where it is available.
         random_state: Seed of the ensemble.
         n_jobs: CPU threads while fitting and predicting (-1: all cores that the process may use);
-            None leaves torch's setting, up to these.
+            None leaves torch's setting, but takes no more than there are cores.
         rows_per_batch: Maximum number of rows in the network at a time, over all members; longer
             tables are processed in chunks, which changes predictions only by rounding. None takes
             16,384, or less where memory is scarce. If memory runs out, an eighth is tried once.
@@ -108,14 +108,15 @@ class TabICLLinearClassifier(EnsembleClassifier):
     Attributes:
         classes_: Class labels, sorted.
         class_count_: Training rows of each class.
-        temperature_: The temperature at the time of fitting.
+        temperature_: The temperature that was fixed, or calibrated, when it was fitted.
         n_features_in_: Columns of the training table.
         feature_names_in_: Their names, if the table had names and all of them are strings.
-        long_context_: What `long_context` came to, and the evidence.
+        long_context_: In how many contexts the table was read, and the log-losses that decided
+            (`tabicl_linear.estimator.choices.LongContext`).
         preprocessor_: What was learnt about the columns (`columns`, including dropped ones).
         ensemble_: The fitted members.
         state_bytes_: Bytes of the fitted states of one member.
-        state_nbytes_: Bytes of those of all members.
+        state_nbytes_: Bytes of the fitted states of all members.
         n_samples_seen_: Rows read so far.
         refine_: With `refine`, a row for each pass of each member: the losses on the way, and
             whether the member uses a refined state (`tabicl_linear.estimator.refinement.refined`).
@@ -250,7 +251,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
                 "into: fit with trees=False."
             )
         table, labels = with_labels(self._queries(X), y)
-        fitted = self.fitted_.on(str(plan.device))
+        fitted = self.fitted_.on(plan.device)
         with threads(plan.n_jobs):
             matrix = fitted.columns.transform(table)
             codes = class_codes(labels, fitted.classes, "leave out rows of other classes")

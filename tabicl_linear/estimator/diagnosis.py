@@ -36,12 +36,12 @@ def diagnosis(
             f"The table was read in {ensemble.model.num_blocks} blocks with states of their own, "
             "which diagnose does not look into: fit with long_context='full'."
         )
-    num_rows, first = len(rows.matrix), 0
+    num_rows = len(rows.matrix)
     if num_rows < MIN_ROWS:
         raise DataError(f"{num_rows} rows: give at least {MIN_ROWS} to look into states.")
     if row_orders < 2:
         raise ConfigError(f"row_orders={row_orders}: give at least 2 orders to compare.")
-    tables = []
+    tables, members_before = list[pd.DataFrame](), 0
     readable = replace(ensemble, states=ensemble.in_full(ensemble.model.device))
     with progress_bar("diagnose", len(ensemble.views) * num_rows, progress) as bar:
         for views, state in readable.batches():
@@ -53,10 +53,12 @@ def diagnosis(
                 for task in range(len(views)):
                     one = slice(task, task + 1)
                     of_task = x[one], problem.y[one], mask[one]
-                    of_rows = *_of_reading(model, *of_task), _of_orders(model, *of_task, row_orders)
-                    parts += [part.assign(task=task + 1) for part in of_rows]
-                tables += [part.assign(member=part["task"] + first, digit=digit) for part in parts]
-            first += len(views)
+                    measured = [*_of_reading(model, *of_task)]
+                    measured.append(_of_orders(model, *of_task, row_orders))
+                    parts += [part.assign(task=task + 1) for part in measured]
+                for part in parts:
+                    tables.append(part.assign(member=part["task"] + members_before, digit=digit))
+            members_before += len(views)
             bar.update(len(views) * num_rows)
     table = pd.concat(tables).reindex(columns=[*KEY, "value"])
     table = table.astype({"layer": "Int64", "head": "Int64"})

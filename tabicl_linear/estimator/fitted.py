@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 from scipy.special import log_softmax, softmax
 
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
@@ -27,10 +28,7 @@ NO_SCORES = pd.DataFrame(
 
 @dataclass(frozen=True, eq=False)
 class FittedCompanion:
-    """Members of another learner, which have read the same rows, with a temperature of their own.
-
-    `weight` is that of their logits; those of the first members weigh the rest of one.
-    """
+    """What a `learners.interface.Companion` has read, with a temperature of its own."""
 
     members: FittedEnsemble
     temperature: float
@@ -39,7 +37,9 @@ class FittedCompanion:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What `fitting.fit` returns and `fitting.extended` takes; no training rows, but those held.
+    """What `fitting.fit` returns and `fitting.extended` takes.
+
+    There are no training rows in it, except those `held`.
 
     Attributes:
         columns: What was learnt about the columns.
@@ -50,7 +50,8 @@ class Fitted:
         long_context: How rows beyond the length of pretraining were read, and why.
         refinement: With `refine`, the passes of every member (see `refinement.refined`).
         prequential: A row for each piece that was scored before it was read.
-        held: All rows so far, where columns will be learnt from them and others; None elsewhere.
+        held: All rows so far, as long as they are too few to learn columns and grow trees for good;
+            None for models, and once there are enough.
         companion: What another learner has read, whose logits are mixed with those of `members`.
     """
 
@@ -78,8 +79,8 @@ class Fitted:
     def scores(self, table: Table, plan: Plan) -> FloatArray:
         """Logarithms of the probabilities `[rows, classes]`, up to a constant for each row.
 
-        The table has the columns of the training table. The temperature is that of the plan, unless
-        it was to be calibrated.
+        The table has the columns of the training table. A temperature that the plan fixes counts,
+        and not that of the fit; so do its class weights.
         """
         weights = class_weights(plan.class_weight, self.classes, self.counts)
         with threads(plan.n_jobs):
@@ -107,7 +108,7 @@ class Fitted:
         """Class probabilities `[rows, classes]`; see `scores`."""
         return np.asarray(softmax(self.scores(table, plan), axis=1))
 
-    def on(self, device: str) -> "Fitted":
+    def on(self, device: torch.device) -> "Fitted":
         """The same with its model and states on `device`."""
         other = self.companion
         if other is not None:

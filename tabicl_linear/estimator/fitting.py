@@ -61,15 +61,14 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     columns = plan.new_columns(pairs=learners.grow_trees)
     matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, classes, rows.table)
-    learner = learners.for_table(len(classes), len(codes))
-    fitted = _fit_members(encoded, plan, learner)
-    beside = learners.companion(len(classes), len(codes))
-    if beside is None:
+    fitted = _fit_members(encoded, plan, learners.for_table(len(classes), len(codes)))
+    companion = learners.companion(len(classes), len(codes))
+    if companion is None:
         return fitted
-    learner, weight = beside
     with silenced():
-        other = _fit_members(encoded, plan, learner)
-    return replace(fitted, companion=FittedCompanion(other.members, other.temperature, weight))
+        other = _fit_members(encoded, plan, companion.learner)
+    beside = FittedCompanion(other.members, other.temperature, companion.weight)
+    return replace(fitted, companion=beside)
 
 
 def fit_pieces(
@@ -77,8 +76,8 @@ def fit_pieces(
 ) -> Fitted:
     """Fit on rows that come in pieces, of which a few are in memory at a time.
 
-    `classes` are all class labels, where they are known beforehand. Raises as `fit` and `start`
-    do, and `DataError` if there is no piece.
+    `classes` are all class labels, sorted, where they are known beforehand. Raises as `fit` and
+    `start` do, and `DataError` if there is no piece.
     """
     first = first_rows(pieces)
     if learners.is_causal:
@@ -93,11 +92,12 @@ def fit_pieces(
     if learners.grow_trees:
         fitted = start(first, plan, learners, classes)
         for rows in others:
-            # As many at a time as teach the columns: trees are solved anew for each call.
+            # Many rows at a time: each call solves the trees anew.
             more = first_rows(chain([rows], others))
             fitted = extended(fitted, more, plan, remedy=IN_FIRST_ROWS)
-        model, states = learners.finished(fitted.members.model, fitted.members.states)
-        return replace(fitted, members=replace(fitted.members, model=model, states=states))
+        members = fitted.members
+        model, states = learners.finished(members.model, members.states)
+        return replace(fitted, members=replace(members, model=model, states=states))
     plan.check_pieces(in_order=False)
     folder = Path(tempfile.gettempdir())
     encoded = _rows_in_file(first, others, plan, classes, folder)
@@ -110,15 +110,16 @@ def start(
 ) -> Fitted:
     """Fit on the first rows, which teach the columns, and to which others will be added.
 
-    `classes` are all class labels that will ever occur; those of these rows if left out.
+    `classes` are all class labels that will ever occur, sorted; those of these rows if left out.
 
     Raises:
         DataError, ConfigError: As `fit`, or something is to be decided on all rows at once.
     """
     plan.check_pieces(in_order=True)
-    announce = ", or name all that will occur, as `partial_fit(X, y, classes=...)`"
-    remedy = announce if classes is None else ""
-    classes = np.unique(rows.labels if classes is None else classes)
+    remedy = ""
+    if classes is None:
+        classes = np.unique(rows.labels)
+        remedy = ", or name all that will occur, as `partial_fit(X, y, classes=...)`"
     _check_classes(classes, remedy)
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
     if learners.grow_trees:
@@ -175,10 +176,11 @@ def extended(
 def _fit_held_rows(
     rows: Rows, classes: npt.NDArray[Any], plan: Plan, learner: ContextLearner
 ) -> Fitted:
-    """Fit on all rows so far, and hold them while there are too few to learn the columns from.
+    """Fit on all rows so far, and hold them while there are fewer than `rows_that_grow`.
 
-    While they are held their order is free, as they are read anew with those to come. Once there
-    are enough, the first ones are fitted, and those beyond them added.
+    Members read rows that are held each in its own order, since all are read anew with those to
+    come. Once there are enough, the first ones teach the columns and grow the trees for good, and
+    those beyond them are added.
     """
     most = rows_that_grow()
     first = rows.part(slice(most))
@@ -238,10 +240,11 @@ def _fit_members(
     in_order: bool = False,
     spill: Path | None = None,
 ) -> Fitted:
-    """The recipe: a learner that reads the rows, a temperature, and the members.
+    """The recipe: contexts, temperature, members, and what becomes of their states.
 
-    With `in_order` rows will be added to the states, and members write them in their order. `spill`
-    is a folder for temporary files that hold what grows with the rows, instead of memory.
+    With `in_order` rows will be added to the states, and so members read these in the order of the
+    table. `spill` is a folder for temporary files that hold what grows with the rows, instead of
+    memory.
     """
     counts = np.bincount(rows.codes, minlength=rows.num_classes)
     class_weights(plan.class_weight, rows.classes, counts)  # refuses others, before the work

@@ -41,10 +41,10 @@ class Plan:
     """Checked arguments of a classifier; see `TabICLLinearClassifier` for what they mean.
 
     Attributes:
-        preset: What None stands for as members and temperature.
-        new_columns: Makes what learns the columns; `pairs` says whether to compare them.
-        seed: Of views, rows held out and minibatches: `random_state`, which may be a generator of
-            seeds; a number in the plan of one fit (`drawn`).
+        preset: Takes the place of `n_estimators` and `softmax_temperature` where they are None.
+        new_columns: Makes a `TablePreprocessor`, given whether it encodes `pairs` of columns.
+        seed: `random_state` as it was given; in the plan of one fit (`drawn`) a number, by which
+            views, rows held out and minibatches are drawn.
         progress: Whether to show progress.
     """
 
@@ -74,18 +74,18 @@ class Plan:
 
     @property
     def fixed_temperature(self) -> float:
-        """Divides the logits, where it is not calibrated; else the search begins with it."""
+        """The temperature where it is not calibrated; a calibration starts from it."""
         temperature = self.softmax_temperature
         return temperature if isinstance(temperature, float) else self.preset.softmax_temperature
 
     def suited(self, learner: ContextLearner, num_rows: int, num_columns: int) -> "Plan":
-        """The plan for a learner, which may have a preset of its own for such a matrix."""
+        """The plan with the preset of a learner that has its own for a matrix of this size."""
         if not isinstance(learner, OwnPreset):
             return self
         return replace(self, preset=learner.preset(num_rows, num_columns))
 
     def drawn(self) -> "Plan":
-        """The plan of one fit, with a number for its seed; a generator gives another each time.
+        """The plan of one fit: its seed is a number, the next one if a generator was given.
 
         Raises:
             ConfigError: There can be no such seed.
@@ -106,13 +106,14 @@ class Plan:
         matrix: Float32Array,
         most: int = sys.maxsize,
     ) -> Result:
-        """What `compute` makes of a matrix, given how many rows to have in the network at a time.
+        """What `compute` returns, given how many rows the network may read at a time.
 
         Args:
-            compute: Takes rows at a time, over all members; called again if memory runs out.
+            compute: Takes this number, which counts a row once for each member that reads it. If
+                memory runs out, it is called once more with fewer.
             doing: What it does, for the message.
-            matrix: Rows `[rows, columns]`.
-            most: At most so many at a time.
+            matrix: All rows `[rows, columns]`.
+            most: The largest number to call it with.
 
         Raises:
             DataError: Memory ran out twice.
@@ -126,7 +127,7 @@ class Plan:
     def check_pieces(self, *, in_order: bool) -> None:
         """Raise `ConfigError` if something is to be decided on all rows, which come in pieces.
 
-        With `in_order` each piece is read and let go.
+        With `in_order` each piece is read and let go; else all are kept in a file.
         """
         if self.refine:
             raise ConfigError(REFINED_AT_ONCE)

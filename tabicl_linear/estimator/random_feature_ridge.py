@@ -28,9 +28,10 @@ COLUMNS = 40
 class RandomFeatureRidge(EnsembleClassifier):
     """Classifies the rows of a table by ridge regressions on random features, in closed form.
 
-    There is no pretraining and no iterative optimisation. This is what a model with ridge inputs
-    starts from, with the preprocessing and the ensemble of `TabICLLinearClassifier`, and so the
-    baseline that a trained model must beat. It takes any number of classes.
+    There is no pretraining and no iterative optimisation. Models with ridge inputs
+    (docs/architecture.md) start from these predictions. So with the preprocessing and the ensemble
+    of `TabICLLinearClassifier` this is the baseline that they must beat. It takes any number of
+    classes.
 
     Args:
         options: Features and penalties; None for those of `RidgeOptions` with logits by a logistic
@@ -87,6 +88,7 @@ class RandomFeatureRidge(EnsembleClassifier):
                 f"options.form={options.form!r} leaves the last rows of a table unused; give "
                 "'leave_one_out', which predicts from all of them."
             )
-        if self.options is None if self.trees == "auto" else self.trees:
+        takes_trees = self.options is None if self.trees == "auto" else self.trees
+        if takes_trees:
             return ChosenTreesLearners(options, max_columns or MAX_COLUMNS)
         return ClosedForms(options, max_columns or COLUMNS)

@@ -7,8 +7,7 @@ tenth.
 """
 
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ import torch
 
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.estimator.choices import held_out_rows
+from tabicl_linear.estimator.learners.interface import State
 from tabicl_linear.estimator.learners.many_classes import Problem, problems, rejoined
 from tabicl_linear.estimator.members.ensemble import Encoded, FittedEnsemble, as_seen
 from tabicl_linear.estimator.notices import progress_bar
@@ -69,35 +69,37 @@ def refined(
         - best: whether its state is the one kept, with the least loss on the held-out rows.
         - used: whether the member uses a refined state for this digit.
     """
-    attempt = partial(_refined_members, ensemble, rows, plan)
+    members = list(zip(ensemble.views, ensemble.states, strict=True))
+    num_rows = len(rows.codes)
+
+    def attempt(gradient_rows: int) -> tuple[FittedEnsemble, pd.DataFrame]:
+        states, curves = list[State](), list[pd.DataFrame]()
+        with progress_bar("refine", len(members) * num_rows, plan.progress) as bar:
+            for member, (view, state) in enumerate(members):
+                seed = plan.seed + member
+                held_out = held_out_rows(rows.codes, seed, fraction=HELD_OUT_FRACTION)
+                is_held_out = torch.from_numpy(held_out[view.row_order(num_rows)])
+                positions = is_held_out.nonzero().squeeze(1)
+                x, y = as_seen(ensemble, (view,), rows)
+                digit_states = []
+                for digit, problem in enumerate(problems(ensemble.model, state, y)):
+                    digit_state, epochs = _refined(problem, x, positions, seed, gradient_rows)
+                    digit_states.append(digit_state)
+                    curves.append(_curve(member + 1, digit + 1, epochs))
+                states.append(rejoined(ensemble.model, digit_states))
+                bar.update(num_rows)
+        return replace(ensemble, states=tuple(states)), pd.concat(curves, ignore_index=True)
+
     return plan.in_memory(attempt, "refining states of", rows.matrix, most=BATCH_ROWS)
-
-
-def _refined_members(
-    ensemble: FittedEnsemble, rows: Encoded, plan: Plan, gradient_rows: int
-) -> tuple[FittedEnsemble, pd.DataFrame]:
-    """`refined`, with the gradients of so many rows at a time."""
-    states, curves, num_rows = list[Any](), list[pd.DataFrame](), len(rows.codes)
-    with progress_bar("refine", len(ensemble.views) * num_rows, plan.progress) as bar:
-        for member, (view, state) in enumerate(zip(ensemble.views, ensemble.states, strict=True)):
-            seed = plan.seed + member
-            held_out = held_out_rows(rows.codes, seed, fraction=HELD_OUT_FRACTION)
-            positions = torch.from_numpy(held_out[view.row_order(num_rows)]).nonzero().squeeze(1)
-            x, y = as_seen(ensemble, (view,), rows)
-            digit_states = []
-            for digit, problem in enumerate(problems(ensemble.model, state, y)):
-                digit_state, epochs = _refined(problem, x, positions, seed, gradient_rows)
-                digit_states.append(digit_state)
-                curves.append(_curve(member + 1, digit + 1, epochs))
-            states.append(rejoined(ensemble.model, digit_states))
-            bar.update(num_rows)
-    return replace(ensemble, states=tuple(states)), pd.concat(curves, ignore_index=True)
 
 
 def _refined(
     problem: Problem, x: Tensor, held_out: Int[Tensor, " h"], seed: int, gradient_rows: int
 ) -> "tuple[InContextState, list[Epoch]]":
-    """The state that a member uses for a problem, and the passes that led to it."""
+    """The state that a member uses for a problem, and the passes that led to it.
+
+    `held_out` are positions of rows, and `gradient_rows` those whose gradients are held at a time.
+    """
     # Only those who refine load what looks into models.
     from tabicl_linear.analysis.state_optimisation import OracleOptions, optimise_states
 

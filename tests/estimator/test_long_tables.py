@@ -69,7 +69,8 @@ def test_states_travel_where_the_model_has_gone_already(checkpoint):
     """A classifier fitted on one device and moved by a prediction on another is pickled whole."""
     classifier = TabICLLinearClassifier(checkpoint, n_estimators=1)
     fitted = classifier.fit([[-1.0], [1.0]], [0, 1]).ensemble_
-    moved = replace(fitted, model=fitted.on("meta").model).on("meta")
+    meta = torch.device("meta")
+    moved = replace(fitted, model=fitted.on(meta).model).on(meta)
     assert {tensor.device for tensor in tensors(moved.states)} == {torch.device("meta")}
     assert {tensor.device for tensor in tensors(fitted.states)} == {torch.device("cpu")}
     assert next(fitted.model.parameters()).device == torch.device("cpu")

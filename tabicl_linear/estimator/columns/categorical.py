@@ -112,6 +112,7 @@ def fit_categories(
     if is_key:
         _warn_of_key(cells, len(categories))
     if len(categories) + has_gaps > MAX_CATEGORIES:
+        # Codes are left for the other categories together, and for missing values.
         other = MAX_CATEGORIES - 1 - has_gaps
         if not rates and not is_key:
             _warn_of_joined(name, len(categories), other)

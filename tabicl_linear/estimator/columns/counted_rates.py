@@ -46,10 +46,17 @@ class CountedRateColumn:
 
     @classmethod
     def of(cls, column: RateColumn, cells: pd.Series, labels: IntArray) -> "CountedRateColumn":
-        """A counting column after the rows that a column of rates was learnt on."""
-        zero = np.zeros(1, dtype=np.int64)
-        place = column.name, column.position, column.label
-        empty = cls(*place, {}, zero, zero, column.mean, column.strength)
+        """The same rates, to be counted on from the rows that they were learnt on."""
+        empty = cls(
+            name=column.name,
+            position=column.position,
+            label=column.label,
+            places={},
+            rows=np.zeros(1, dtype=np.int64),
+            hits=np.zeros(1, dtype=np.int64),
+            mean=column.mean,
+            strength=column.strength,
+        )
         return empty.read(cells, labels)[1]
 
     def encode(self, cells: pd.Series) -> FloatArray:
@@ -73,11 +80,9 @@ class CountedRateColumn:
         hits = np.where(is_counted, column.hits[places] + hits_before, 0)
         rates = shrunk(hits, rows, self.mean, self.strength)
         size = len(column.rows)
-        counts = (
-            np.bincount(places[is_counted], minlength=size),
-            np.bincount(places[is_counted & (is_hit == 1)], minlength=size),
-        )
-        return rates, replace(column, rows=column.rows + counts[0], hits=column.hits + counts[1])
+        more_rows = np.bincount(places[is_counted], minlength=size)
+        more_hits = np.bincount(places[is_counted & (is_hit == 1)], minlength=size)
+        return rates, replace(column, rows=column.rows + more_rows, hits=column.hits + more_hits)
 
     def _with_places(self, names: npt.NDArray[np.object_]) -> tuple["CountedRateColumn", IntArray]:
         """The column with room for new categories, and where rows are counted; -1: nowhere.

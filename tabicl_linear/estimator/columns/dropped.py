@@ -8,13 +8,7 @@ EMPTY, CONSTANT = "no training row has a value", "all training rows have the sam
 
 @dataclass(frozen=True)
 class DroppedColumn:
-    """A column without information.
-
-    Attributes:
-        name: Label of the column, or position where the table had no labels: as of all records.
-        position: In the training table: as of all records.
-        reason: Such as `CONSTANT`.
-    """
+    """A column without information; `reason` is one such as `CONSTANT`."""
 
     name: Hashable
     position: int

@@ -12,7 +12,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
-from tabicl_linear.estimator.columns.information import p_value_of_rare
+from tabicl_linear.estimator.columns.information import judged_rows, p_value_of_rare
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, missing, numbers
 from tabicl_linear.estimator.columns.target_rates import of_other_folds, shrunk
 from tabicl_linear.estimator.columns.text_formats import are, placeholder
@@ -114,9 +114,8 @@ def merged_in_float64(cells: pd.Series) -> tuple[int, int] | None:
 
 def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> tuple[float, float, float]:
     """Squared errors of rows left out, predicted by order, one by one, and by nothing."""
-    if len(values) > MOST_ROWS:
-        rows = np.random.default_rng(0).choice(len(values), MOST_ROWS, replace=False)
-        values, names, labels = values[rows], names[rows], labels[rows]
+    rows = judged_rows(len(values), MOST_ROWS)
+    values, names, labels = values[rows], names[rows], labels[rows]
     edges = np.unique(np.quantile(values, np.arange(1, NUM_BINS) / NUM_BINS))
     groupings = np.searchsorted(edges, values, side="right"), names, np.zeros_like(names)
     by_order, by_name, by_nothing = (_error(groups, labels) for groups in groupings)

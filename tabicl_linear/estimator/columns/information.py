@@ -1,13 +1,39 @@
-"""How much a column tells about the classes."""
+"""How much a column tells about the classes, and whether that may be chance."""
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2, gamma
+from scipy.stats import chi2, false_discovery_control, gamma
 
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 
 NUM_BINS = 16
 """Equally frequent intervals into which numbers are sorted to be judged."""
+FALSE_DISCOVERIES = 0.05
+"""Expected share of columns that say nothing among those that are kept (Benjamini and Hochberg,
+1995); where none says anything, the chance that any is kept."""
+
+Item = TypeVar("Item")
+
+
+def judged_rows(num_rows: int, most: int) -> IntArray | slice:
+    """The rows that columns of a long table are judged by: `most` of them, always the same ones.
+
+    They are indices in random order. Of a table with no more rows than that, they are all.
+    """
+    if num_rows <= most:
+        return slice(None)
+    return np.random.default_rng(0).choice(num_rows, most, replace=False)
+
+
+def telling(items: Sequence[Item], gains: Sequence[float], p_values: Sequence[float]) -> list[Item]:
+    """The items whose gain in information is no chance, those that gain most first."""
+    are_telling = false_discovery_control(p_values) < FALSE_DISCOVERIES if p_values else ()
+    pairs = compress(zip(gains, items, strict=True), are_telling)
+    return [item for _, item in sorted(pairs, key=lambda pair: -pair[0])]
 
 
 def information(places: IntArray, classes: IntArray) -> float:

@@ -9,20 +9,22 @@ column do, all by the rows of other folds.
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, compress
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import false_discovery_control, norm
+from scipy.stats import norm
 
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.category_names import canonical, category_names
+from tabicl_linear.estimator.columns.information import judged_rows, telling
 from tabicl_linear.estimator.columns.target_rates import (
     MIN_CATEGORIES,
     class_rates,
     cross_fitted,
     kept_rates,
+    numbered,
 )
 
 MOST_COLUMNS = 12
@@ -31,8 +33,6 @@ MOST_RATES = 20
 """Columns of joint rates that are kept: those of the pairs that gain most."""
 FEWEST_ROWS, MOST_ROWS = 1_000, 10_000
 """By which pairs are chosen. Of fewer rows hardly any two have both categories in common."""
-FALSE_DISCOVERIES = 0.05
-"""Expected share of those that gain nothing among pairs that are kept (Benjamini and Hochberg)."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,8 @@ class JointRateColumn:
     """The rate of one class in the categories that a row has in two columns.
 
     Attributes:
-        name: Label of the first column, or position where the table had no labels.
-        position: Index of the first column in the training table.
-        other_name: Label of the second column.
-        other_position: Its index.
         label: Index of the class.
-        rates: Rate for both categories, written as a JSON list, null where one is missing.
+        rates: Rate in both categories, written as a JSON list, null where one is missing.
         mean: Rate in all training rows, also where both did not occur together.
         strength: How many rows of the mean rate are added to those of both categories.
     """
@@ -65,7 +61,7 @@ class JointRateColumn:
         rates = np.array([self.rates.get(name, self.mean) for name in names], dtype=np.float64)
         return rates[codes]
 
-    def cross_fitted(self, cells: pd.Series, others: pd.Series, labels: IntArray) -> FloatArray:
+    def cross_fitted(self, labels: IntArray, cells: pd.Series, others: pd.Series) -> FloatArray:
         """Rates of the training rows, each without the rows of its own fold."""
         codes, _ = _joined(_Categories.of(cells), _Categories.of(others))
         return cross_fitted(codes, labels == self.label, self.mean, self.strength)
@@ -80,8 +76,7 @@ class _Categories:
 
     @classmethod
     def of(cls, cells: pd.Series) -> "_Categories":
-        names = category_names(cells)
-        codes, distinct = pd.factorize(pd.Series(names, dtype=object), use_na_sentinel=False)
+        codes, distinct = numbered(category_names(cells))
         spelt = [None if pd.isna(name) else canonical(name) for name in distinct]
         # Two spellings of one name are one category.
         places, once = pd.factorize(np.array(spelt, dtype=object), use_na_sentinel=False)
@@ -103,37 +98,33 @@ def fit_joint_rates(
     records = list[JointRateColumn]()
     for first, second in _chosen(categories, labels):
         codes, names = _joined(categories[first], categories[second])
-        place = frame.columns[first], first, frame.columns[second], second
-        records += [
-            JointRateColumn(*place, each.label, kept_rates(codes, names, each), *each[2:])
-            for each in class_rates(codes, labels)
-        ]
+        pair = frame.columns[first], first, frame.columns[second], second
+        for rate in class_rates(codes, labels):
+            rates = kept_rates(codes, names, rate)
+            records.append(JointRateColumn(*pair, rate.label, rates, rate.mean, rate.strength))
     return tuple(records[:MOST_RATES])
 
 
 def _chosen(categories: dict[int, _Categories], labels: IntArray) -> list[tuple[int, int]]:
     """Pairs of positions that predict the labels better together, those that gain most first."""
-    rows = np.arange(len(labels))
-    if len(labels) > MOST_ROWS:
-        rows = np.random.default_rng(0).choice(len(labels), MOST_ROWS, replace=False)
+    rows = judged_rows(len(labels), MOST_ROWS)
     labels = labels[rows]
     places = dict[bytes, int]()  # of columns that say the same, a code and its title, the first
     codes = {place: _renumbered(column.codes[rows]) for place, column in categories.items()}
     for place, each in codes.items():
         places.setdefault(each.tobytes(), place)
     alone = {place: _errors(codes[place], labels) for place in places.values()}
-    gains, p_values = list[tuple[float, tuple[int, int]]](), list[float]()
+    pairs, gains, p_values = list[tuple[int, int]](), list[float](), list[float]()
     for first, second in combinations(places.values(), 2):
         joint = _renumbered(codes[first] * len(categories[second].names) + codes[second])
         if joint.max() < MIN_CATEGORIES:
             continue
         gain = min(alone[first], alone[second], key=np.mean) - _errors(joint, labels)
         error = gain.std() / np.sqrt(len(gain))
-        gains.append((float(gain.mean()), (first, second)))
+        pairs.append((first, second))
+        gains.append(float(gain.mean()))
         p_values.append(float(norm.sf(gain.mean() / error)) if error else 1.0)
-    are_telling = false_discovery_control(p_values) < FALSE_DISCOVERIES if p_values else ()
-    telling = sorted(compress(gains, are_telling), key=lambda each: -each[0])
-    return [pair for _, pair in telling]
+    return telling(pairs, gains, p_values)
 
 
 def _errors(codes: IntArray, labels: IntArray) -> FloatArray:

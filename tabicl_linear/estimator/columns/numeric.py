@@ -15,14 +15,7 @@ from scipy.stats import chi2_contingency
 from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading, numbers, stamps
-from tabicl_linear.estimator.columns.scales import (
-    Scale,
-    in_logarithms,
-    middle_and_spread,
-    scale_of,
-    to_unit,
-    told_apart,
-)
+from tabicl_linear.estimator.columns.scales import Scale, in_logarithms, middle_and_spread
 
 CLIP = 100.0
 """Largest z-score."""
@@ -59,14 +52,11 @@ class NumericColumn:
     """Standardises numbers, or a part of dates, with mean and deviation of the training rows.
 
     Attributes:
-        low: Smallest finite training value.
-        high: Largest finite training value.
-        mean: Mean of the training values after mapping `low..high` to 0..1.
-        std: Their standard deviation (population).
+        low, high, mean, std: The `Scale` of the finite training values.
         text_format: How text is read, see `Reading`.
         part: Part of the dates; None for numbers.
         logarithms: Middle and spread of the training values, where distances from the middle are
-            read in logarithms (`in_logarithms`); the four numbers are of these then.
+            read in logarithms (`in_logarithms`); the scale is then that of the logarithms.
     """
 
     name: Hashable
@@ -91,7 +81,7 @@ class NumericColumn:
             values = in_logarithms(values, *self.logarithms)
         # A huge query value may overflow here: infinity is then clipped like any other outlier.
         with np.errstate(over="ignore"):
-            scores = (to_unit(values, self.low, self.high) - self.mean) / self.std
+            scores = Scale(self.low, self.high, self.mean, self.std).scores(values)
         return np.clip(scores, -CLIP, CLIP)
 
 
@@ -134,7 +124,7 @@ def fit_numeric(
     else:
         dates = stamps(cells, reading.text_format)
         values = {part: date_part(dates, part) for part in PARTS}
-    absent = np.isnan(next(iter(values.values())))
+    absent = np.isnan(next(iter(values.values())))  # all parts of a date are missing together
     if absent.all():
         return (DroppedColumn(*place, EMPTY),)
     columns = list[NumericColumn | MissingColumn]()
@@ -150,11 +140,11 @@ def fit_numeric(
 
 def _scale(values: FloatArray) -> tuple[Scale, tuple[float, float] | None]:
     """The scale of values, or of their logarithms, with the middle and spread of these."""
-    scale = scale_of(values)
-    if told_apart(values, *scale):
+    scale = Scale.of(values)
+    if scale.tells_apart(values):
         return scale, None
     logarithms = middle_and_spread(values)
-    return scale_of(in_logarithms(values, *logarithms)), logarithms
+    return Scale.of(in_logarithms(values, *logarithms)), logarithms
 
 
 def _absence_tells(absent: BoolArray, labels: IntArray | None) -> bool:

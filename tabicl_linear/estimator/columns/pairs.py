@@ -8,18 +8,24 @@ if the comparison tells more about the classes than both columns could tell one 
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, compress
+from itertools import combinations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import false_discovery_control
 
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up, place_of
-from tabicl_linear.estimator.columns.information import bins, information, intervals, p_value
+from tabicl_linear.estimator.columns.information import (
+    bins,
+    information,
+    intervals,
+    judged_rows,
+    p_value,
+    telling,
+)
 from tabicl_linear.estimator.columns.numeric import NumericColumn, values_of
 
 FEWEST_VALUES, MOST_VALUES = 3, 256
@@ -37,9 +43,6 @@ MOST_PAIRS = 20
 MOST_ROWS = 10_000
 FEWEST_ROWS = 5
 """Of a value, in the mean: of fewer, information and its chance are not what they are of many."""
-FALSE_DISCOVERIES = 0.05
-"""Expected share of those that say nothing among comparisons that are kept (Benjamini and Hochberg,
-1995); where none says anything, the chance that any is kept."""
 
 Says = Literal["equality", "difference"]
 Values: TypeAlias = npt.NDArray[Any]
@@ -51,10 +54,6 @@ class PairColumn:
     """Compares two columns of numbers, of dates, or of categories.
 
     Attributes:
-        name: Label of the first column, or position where the table had no labels.
-        position: Index of the first column in the training table.
-        other_name: Label of the second column.
-        other_position: Its index.
         says: Whether cells are equal (1, else 0), or the first less the second.
         text_formats: How text of both is read, see `Reading`; of numbers and dates.
         codes: Number of each category of both, in their common order; empty for others.
@@ -117,22 +116,19 @@ def fit_pairs(
     frame: pd.DataFrame, columns: Sequence[object], labels: IntArray
 ) -> tuple[PairColumn, ...]:
     """The comparisons that tell more about the classes than the columns compared do."""
-    if len(frame) > MOST_ROWS:
-        rows = np.random.default_rng(0).choice(len(frame), MOST_ROWS, replace=False)
-        frame, labels = frame.iloc[rows], labels[rows]
+    rows = judged_rows(len(frame), MOST_ROWS)
+    frame, labels = frame.iloc[rows], labels[rows]
     classes = bins(labels)
     compared = list(_comparable(frame, columns))[:MOST_COLUMNS]
     alone = [information(each.places(), classes) for each in compared]
-    gains, p_values = list[tuple[float, PairColumn]](), list[float]()
+    pairs, gains, p_values = list[PairColumn](), list[float](), list[float]()
     for (one, of_one), (other, of_other) in combinations(zip(compared, alone, strict=True), 2):
         for pair in _pairs(one, other):
             places = one.places(pair.compare(one.values, other.values))
-            gain = information(places, classes) - max(of_one, 0) - max(of_other, 0)
-            gains.append((gain, pair))
-            p_values.append(p_value(gain, places, classes))
-    are_telling = false_discovery_control(p_values) < FALSE_DISCOVERIES if p_values else ()
-    telling = sorted(compress(gains, are_telling), key=lambda each: -each[0])
-    return tuple(pair for _, pair in telling[:MOST_PAIRS])
+            pairs.append(pair)
+            gains.append(information(places, classes) - max(of_one, 0) - max(of_other, 0))
+            p_values.append(p_value(gains[-1], places, classes))
+    return tuple(telling(pairs, gains, p_values)[:MOST_PAIRS])
 
 
 def _comparable(frame: pd.DataFrame, columns: Sequence[object]) -> Iterator[_Compared]:

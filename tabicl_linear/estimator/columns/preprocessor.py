@@ -85,11 +85,10 @@ class TablePreprocessor:
             columns += _without_repeated_absences(records, cells, absences)
         if labels is not None:
             _warn_of_ids(frame, readings, labels)
-        of_two = list[TwoColumns]()
-        if self.pairs and labels is not None:
-            of_two += fit_pairs(frame, columns, labels)
-            of_two += fit_joint_rates(frame, columns, labels)
-        self.columns = (*columns, *of_two)
+            if self.pairs:
+                columns += fit_pairs(frame, columns, labels)
+                columns += fit_joint_rates(frame, columns, labels)
+        self.columns = tuple(columns)
         if not self.used and not (self.columns and more_will_come):
             raise DataError(
                 f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
@@ -109,11 +108,9 @@ class TablePreprocessor:
         matrix = self.fit(table, labels, more_will_come=more_will_come).transform(table)
         frame = self.framed(table)
         for index, column in enumerate(self.used):
-            cells, *others = (frame.iloc[:, place] for place in _positions(column))
-            if labels is not None and isinstance(column, RateColumn):
-                matrix[:, index] = column.cross_fitted(cells, labels)
-            elif labels is not None and isinstance(column, JointRateColumn):
-                matrix[:, index] = column.cross_fitted(cells, others[0], labels)
+            if labels is not None and isinstance(column, RateColumn | JointRateColumn):
+                cells = [frame.iloc[:, place] for place in _positions(column)]
+                matrix[:, index] = column.cross_fitted(labels, *cells)
         return matrix
 
     def transform(self, table: Table) -> Float32Array:
@@ -135,7 +132,7 @@ class TablePreprocessor:
         return matrix
 
     def counting(self, table: Table, labels: IntArray) -> "TablePreprocessor":
-        """A preprocessor whose rates of classes are counted on as `read` adds rows.
+        """The same preprocessor with rates of classes that are counted on as `read` adds rows.
 
         `table` and `labels` are the training rows that `fit_transform` was given.
         """
@@ -213,6 +210,7 @@ class TablePreprocessor:
             if reading._replace(note="") == PLAIN_NUMBERS and labels is not None:
                 whole = whole_numbers(cells, labels)
                 if whole is not None:
+                    # Of names, no text stands for a missing number.
                     missing = [reading.note] if reading.note and whole.kind == "numeric" else []
                     reading = whole._replace(note=", ".join([whole.note, *missing]))
                     advice = OVERRULE

@@ -1,6 +1,6 @@
 """Scales of numbers: z-scores, and logarithms where a value far out would hide the others."""
 
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,32 +11,48 @@ TOLD_APART = 0.9
 MOST_TRIED = 1000
 """Values of a column, evenly over their order, that are tried for it."""
 
-Scale: TypeAlias = tuple[float, float, float, float]
-"""Lowest and highest value, and mean and deviation of values that are mapped from them to 0..1."""
+
+class Scale(NamedTuple):
+    """Z-scores by the training values of a column.
+
+    Attributes:
+        low: Smallest training value.
+        high: Largest training value.
+        mean: Mean of the training values after mapping `low..high` to 0..1.
+        std: Their standard deviation (population).
+    """
+
+    low: float
+    high: float
+    mean: float
+    std: float
+
+    @classmethod
+    def of(cls, values: FloatArray) -> "Scale":
+        """The scale of training values."""
+        low, high = float(values.min()), float(values.max())
+        unit = _to_unit(values, low, high)
+        return cls(low, high, float(unit.mean()), float(unit.std()))
+
+    def scores(self, values: FloatArray) -> FloatArray:
+        """Z-scores of values of any size."""
+        return (_to_unit(values, self.low, self.high) - self.mean) / self.std
+
+    def tells_apart(self, values: FloatArray) -> bool:
+        """Whether z-scores in float32, which learners read, tell the values apart.
+
+        A value a billion times as far out as the others leaves these all the same.
+        """
+        places = np.linspace(0, len(values) - 1, min(len(values), MOST_TRIED)).astype(np.int64)
+        distinct = np.unique(np.sort(values)[places])
+        scores = self.scores(distinct).astype(np.float32)
+        return len(np.unique(scores)) >= TOLD_APART * len(distinct)
 
 
-def to_unit(values: FloatArray, low: float, high: float) -> FloatArray:
+def _to_unit(values: FloatArray, low: float, high: float) -> FloatArray:
     """Values mapped to 0..1 from `low..high`."""
     # Halved before subtracting: the range of a float64 column may itself overflow.
     return (values / 2 - low / 2) / (high / 2 - low / 2)
-
-
-def scale_of(values: FloatArray) -> Scale:
-    """The scale of training values."""
-    low, high = float(values.min()), float(values.max())
-    unit = to_unit(values, low, high)
-    return low, high, float(unit.mean()), float(unit.std())
-
-
-def told_apart(values: FloatArray, low: float, high: float, mean: float, std: float) -> bool:
-    """Whether z-scores in float32, which learners read, tell the values apart.
-
-    A value a billion times as far out as the others leaves these all the same.
-    """
-    places = np.linspace(0, len(values) - 1, min(len(values), MOST_TRIED)).astype(np.int64)
-    distinct = np.unique(np.sort(values)[places])
-    scores = (to_unit(distinct, low, high) - mean) / std
-    return len(np.unique(scores.astype(np.float32))) >= TOLD_APART * len(distinct)
 
 
 def middle_and_spread(values: FloatArray) -> tuple[float, float]:

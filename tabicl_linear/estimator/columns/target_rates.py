@@ -63,9 +63,9 @@ class RateColumn:
         rates[absent] = self.missing
         return rates
 
-    def cross_fitted(self, cells: pd.Series, labels: IntArray) -> FloatArray:
+    def cross_fitted(self, labels: IntArray, cells: pd.Series) -> FloatArray:
         """Rates of the training rows, each without the rows of its own fold."""
-        codes, _ = _numbered(category_names(cells))
+        codes, _ = numbered(category_names(cells))
         return cross_fitted(codes, labels == self.label, self.mean, self.strength)
 
 
@@ -80,15 +80,18 @@ class ClassRate(NamedTuple):
 
 def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateColumn, ...]:
     """Rates of the classes in the categories of a training column; none if they say nothing."""
-    codes, distinct = _numbered(category_names(cells))
+    codes, distinct = numbered(category_names(cells))
     if len(distinct) <= MIN_CATEGORIES:
         return ()
     is_missing = pd.isna(distinct)
     columns = []
     for rate in class_rates(codes, labels):
         missing = float(rate.rates[is_missing][0]) if is_missing.any() else rate.mean
-        record = rate.label, kept_rates(codes, distinct, rate), missing, rate.mean, rate.strength
-        columns.append(RateColumn(cells.name, position, *record))
+        rates = kept_rates(codes, distinct, rate)
+        record = RateColumn(
+            cells.name, position, rate.label, rates, missing, rate.mean, rate.strength
+        )
+        columns.append(record)
     return tuple(columns)
 
 
@@ -108,7 +111,7 @@ def class_rates(codes: IntArray, labels: IntArray) -> Iterator[ClassRate]:
 
 
 def kept_rates(codes: IntArray, names: Sequence[Any], rate: ClassRate) -> dict[str, float]:
-    """Rates by the names of the categories, of the commonest ones; a missing name has none."""
+    """The rates of the commonest categories by their names; missing values have none here."""
     commonest = np.argsort(-np.bincount(codes), kind="stable")[:MAX_RATES].tolist()
     return {names[i]: float(rate.rates[i]) for i in commonest if not pd.isna(names[i])}
 
@@ -139,8 +142,8 @@ def of_other_folds(groups: IntArray, *weights: npt.NDArray[np.generic] | None) -
     ]
 
 
-def _numbered(names: npt.NDArray[np.object_]) -> tuple[IntArray, pd.Index]:
-    """Numbers of the categories, and these by their numbers; missing is one of them."""
+def numbered(names: npt.NDArray[np.object_]) -> tuple[IntArray, pd.Index]:
+    """The number of the category of each row, and the categories by number, missing among them."""
     codes, distinct = pd.factorize(pd.Series(names, dtype=object), use_na_sentinel=False)
     return codes.astype(np.int64), distinct
 

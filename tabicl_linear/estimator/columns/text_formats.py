@@ -52,7 +52,7 @@ _UNIT = re.compile(
 
 
 def are(kinds: type | tuple[type, ...], cells: pd.Series) -> BoolArray:
-    """Which cells are objects of some kinds."""
+    """Which cells are instances of a type, or of one of several."""
     return np.array([isinstance(value, kinds) for value in cells], dtype=bool)
 
 

@@ -97,20 +97,10 @@ def read(
         raise ConfigError(f"dtype={dtype}: give torch.float32 or torch.float64, or leave it out.")
     metadata, tensors = _read(path)
     _check(path, kind, metadata, tensors)
-    digests = json.loads(metadata["model_sha256"])
-    own_model: InContextModel | None = None
-    if digests:
-        candidate = _model(path, metadata["model"], model)
-        candidate = _in_dtype(candidate, metadata.get("model_dtype", ""))
-        digest = identity(candidate)
-        if [digest] != digests:
-            raise CheckpointError(
-                f"{path} was fitted with the model of checksum {digests[0][:12]} "
-                f"({metadata['model'] or 'given as an object'}), and this is the model of checksum "
-                f"{digest[:12]}: give that model as `load(path, model=...)`, or fit again."
-            )
-        own_model = candidate.to(device=device, dtype=dtype)
-    unpacker = Unpacker(tensors, own_model, device, dtype)
+    of_states = _model_of_states(path, metadata, model)
+    if of_states is not None:
+        of_states = of_states.to(device=device, dtype=dtype)
+    unpacker = Unpacker(tensors, of_states, device, dtype)
     try:
         content = json.loads(metadata["content"])
         parameters, fitted = (unpacker.unpack(content[part]) for part in ("parameters", "fitted"))
@@ -136,12 +126,33 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         ) from error
 
 
-def _model(
-    path: Path, name: str, model: str | os.PathLike[str] | InContextModel | None
-) -> InContextModel:
-    """The model that was given, or else the one that the file names."""
-    if model is not None:
-        return pretrained.load(model)
+def _model_of_states(
+    path: Path,
+    metadata: Mapping[str, str],
+    model: str | os.PathLike[str] | InContextModel | None,
+) -> InContextModel | None:
+    """The model that has read the states, in the dtype of its checksum; None if there is none."""
+    digests = json.loads(metadata["model_sha256"])
+    if not digests:
+        return None
+    name = metadata["model"]
+    candidate = _named_model(path, name) if model is None else pretrained.load(model)
+    dtypes = {str(dtype): dtype for dtype in DTYPES}
+    dtype = dtypes.get(metadata.get("model_dtype", ""))
+    if dtype is not None and _dtype(candidate) != str(dtype):
+        candidate = candidate.to(dtype)
+    digest = identity(candidate)
+    if [digest] != digests:
+        raise CheckpointError(
+            f"{path} was fitted with the model of checksum {digests[0][:12]} "
+            f"({name or 'given as an object'}), and this is the model of checksum {digest[:12]}: "
+            "give that model as `load(path, model=...)`, or fit again."
+        )
+    return candidate
+
+
+def _named_model(path: Path, name: str) -> InContextModel:
+    """The model that the file names."""
     if not name:
         raise CheckpointError(
             f"{path} was fitted with a model that was given as an object: give it again, "
@@ -154,12 +165,6 @@ def _model(
             f"{path} was fitted with the model {name!r}, which cannot be read here: give its place "
             f"as `load(path, model=PATH)`. {error}"
         ) from error
-
-
-def _in_dtype(model: InContextModel, name: str) -> InContextModel:
-    """The model in the dtype of its checksum; one that `read` does not give leaves it as it is."""
-    dtypes = {str(dtype): dtype for dtype in DTYPES}
-    return model if name == _dtype(model) or name not in dtypes else model.to(dtypes[name])
 
 
 def _dtype(model: InContextModel) -> str:

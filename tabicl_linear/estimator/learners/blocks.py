@@ -18,8 +18,8 @@ class BlockStates(NamedTuple):
 class ContextBlocks(ComposedLearner):
     """A learner that reads a long context as several short ones (section 4.1 of the paper, "3K").
 
-    Other than in `learner.BlockEnsemble`, where rows are dealt to blocks at random, each class is
-    spread evenly over the blocks, and a class that some blocks lack is judged by the others. The
+    Each class is spread evenly over the blocks, and a class that some blocks lack is judged by the
+    others (in `tabicl_linear.learner.BlockEnsemble` rows are dealt to blocks at random). The
     lengths of blocks differ by at most one row.
     """
 

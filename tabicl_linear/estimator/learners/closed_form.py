@@ -16,10 +16,12 @@ from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeStat
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 MOST_MAPPED = 50
-"""Classes whose logits are made of all shares by Newton's method, in 52 MB; for twice as many it
-would take 16 times that. More have one factor, or with chosen trees are found without curvature."""
+"""Most classes for which Newton's method fits what makes logits of all shares, in 52 MB; for twice
+as many it would take 16 times that. For more, one factor makes logits of shares, or with chosen
+trees the fit does without curvature."""
 
 DOUBLE, FLOAT = 8, 4
+"""Bytes of a number."""
 HELD = 2
 """How many copies a solution holds of the features of all rows, or of their sums of products."""
 
@@ -86,7 +88,7 @@ class ClosedForms(Learners):
     max_columns: int
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ClosedForm:
-        """The learner for so many classes; no row can be added to its states."""
+        """The learner of a table; no rows can be added to its states, whatever `grows` says."""
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
         options = self.options
         if num_classes > MOST_MAPPED:

@@ -64,10 +64,9 @@ class ContextLearner(Protocol):
 
 
 class Preset(NamedTuple):
-    """An ensemble: what `None` stands for in the arguments of a classifier.
+    """What a classifier takes for arguments of the same names that are None.
 
-    In all, members combine class and column shifts, write the rows in their own order, and every
-    second one sees power-transformed columns (`tabicl_linear.estimator.members.views`).
+    In what its members differ is said by `tabicl_linear.estimator.members.views`.
     """
 
     n_estimators: int
@@ -75,15 +74,22 @@ class Preset(NamedTuple):
 
 
 class OwnPreset(ABC):
-    """A learner that says itself how to fit it, where the arguments of a classifier do not."""
+    """A learner with a preset of its own, which replaces that of the classifier's `ensemble`."""
 
     @abstractmethod
     def preset(self, num_rows: int, num_columns: int) -> Preset:
-        """Its ensemble for so many rows and usable columns."""
+        """What suits a table of so many rows and usable columns."""
+
+
+class Companion(NamedTuple):
+    """A second learner of the same rows, and what its logits weigh; the first has the rest of 1."""
+
+    learner: ContextLearner
+    weight: float
 
 
 class Learners(ABC):
-    """Makes the learner of a table."""
+    """What a classifier's arguments come to: it makes the learner that suits a table."""
 
     grow_trees = False
     """Whether trees are chosen on the table. They gain by columns that compare others
@@ -91,22 +97,19 @@ class Learners(ABC):
 
     @property
     def is_causal(self) -> bool:
-        """Whether rows can be added to all states."""
+        """Whether rows can be added to the states of any of its learners."""
         return False
 
     @abstractmethod
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
-        """The learner for so many classes and rows, to which others are added if it grows."""
+        """The learner of a table; with `grows` one to whose states rows will be added."""
 
     def finished(self, learner: Any, states: tuple[State, ...]) -> tuple[Any, tuple[State, ...]]:
-        """A learner that grew, and its states, without what only more rows would need."""
+        """A learner that grew and its states, without what only rows to come would need."""
         return learner, states
 
-    def companion(self, num_classes: int, num_rows: int) -> tuple[ContextLearner, float] | None:
-        """What is fitted beside that learner where no rows will be added; nothing by default.
-
-        With it the weight of its logits; those of the first learner weigh the rest of one.
-        """
+    def companion(self, num_classes: int, num_rows: int) -> Companion | None:
+        """What is fitted beside the learner of a table to which no rows will be added, if any."""
         return None
 
 

@@ -24,7 +24,7 @@ class PretrainedLearners(Learners):
         return self.model.is_causal
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
-        """The model, or what asks it for digits where it takes fewer classes."""
+        """The model, or `ManyClasses` of it where it takes fewer classes."""
         limit = self.model.architecture.num_classes
         if num_classes > limit:
             return ManyClasses(self.model, num_classes=num_classes, max_classes=limit)

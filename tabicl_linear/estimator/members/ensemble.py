@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,8 +34,8 @@ class Encoded(NamedTuple):
     """Labelled rows as numbers.
 
     Attributes:
-        matrix: The rows `[rows, columns]` as `TablePreprocessor` gives them; of a file in the
-            temporary folder where they are many.
+        matrix: The rows `[rows, columns]` as `TablePreprocessor` gives them. Those of a table in
+            pieces lie in a temporary file.
         codes: Index of the class of each row.
         columns: What encoded them.
         classes: Class labels of the table, sorted.
@@ -67,9 +66,9 @@ class FittedEnsemble:
         model: The learner.
         views: The members.
         power: The transforms that every second member uses.
-        states: Fitted states, `group_size` consecutive members in each batch (the last may have
-            fewer); `in_full` gives those that the model reads.
-        group_size: Members of a batch.
+        states: Fitted states, one for each batch of `group_size` consecutive members; `in_full`
+            gives those that the model reads.
+        group_size: Members of a batch, which are computed together; the last may have fewer.
         num_classes: Classes of the table.
     """
 
@@ -113,47 +112,42 @@ class FittedEnsemble:
     ) -> FloatArray:
         """What `pool` makes of the members' logits, for all rows: `[..., rows, classes]`.
 
-        Rows `[rows, columns]` are as `TablePreprocessor.transform` gives them. `pool` takes logits
-        `[members, rows, classes]` of some of them, and its result ends in `[rows, classes]`. Model
-        and states are moved to the device of the plan.
+        Args:
+            matrix: Rows `[rows, columns]` as `TablePreprocessor.transform` gives them.
+            pool: Takes logits `[members, rows, classes]` of some of the rows; its result ends in
+                `[rows, classes]`.
+            plan: Says on which device to compute; model and states are moved there.
         """
-        return plan.in_memory(partial(self._scores, matrix, pool, plan), "predicting", matrix)
 
-    def _scores(
-        self,
-        matrix: Float32Array,
-        pool: Callable[[FloatArray], FloatArray],
-        plan: Plan,
-        rows_per_batch: int,
-    ) -> FloatArray:
-        """`scores`, of so many rows at a time over the members of a batch."""
-        # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
-        model = self.model if self.model.device == plan.device else self.model.to(plan.device)
-        batches = replace(self, states=self.in_full(plan.device)).batches()
-        work, step = len(self.views) * len(matrix), max(1, rows_per_batch // self.group_size)
-        pooled = []
-        with progress_bar("predict", work, plan.progress) as bar, torch.inference_mode():
-            for start in range(0, len(matrix), step):
-                plain = matrix[start : start + step]
-                powered = self.power.transform(plain)
-                members = []
-                for views, state in batches:
-                    x = _joined([(powered if v.power else plain)[:, v.columns] for v in views])
-                    logits = _read(model, state, x.to(plan.device))[..., : self.num_classes]
-                    members.append(in_class_order(logits.double().cpu().numpy(), views))
-                    bar.update(len(views) * len(plain))
-                pooled.append(pool(np.concatenate(members)))
-        return np.concatenate(pooled, axis=-2)
+        def scored(rows_per_batch: int) -> FloatArray:
+            # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
+            model = self.model if self.model.device == plan.device else self.model.to(plan.device)
+            batches = replace(self, states=self.in_full(plan.device)).batches()
+            work, step = len(self.views) * len(matrix), max(1, rows_per_batch // self.group_size)
+            pooled = []
+            with progress_bar("predict", work, plan.progress) as bar, torch.inference_mode():
+                for start in range(0, len(matrix), step):
+                    plain = matrix[start : start + step]
+                    powered = self.power.transform(plain)
+                    members = []
+                    for views, state in batches:
+                        x = _stacked([(powered if v.power else plain)[:, v.columns] for v in views])
+                        logits = _read(model, state, x.to(plan.device))[..., : self.num_classes]
+                        members.append(in_class_order(logits.double().cpu().numpy(), views))
+                        bar.update(len(views) * len(plain))
+                    pooled.append(pool(np.concatenate(members)))
+            return np.concatenate(pooled, axis=-2)
 
-    def on(self, device: str) -> "FittedEnsemble":
+        return plan.in_memory(scored, "predicting", matrix)
+
+    def on(self, device: torch.device) -> "FittedEnsemble":
         """The same ensemble with its model and states on `device`."""
-        target = torch.device(device)
         # Prediction may have moved the model to another device than the states.
-        is_there = self.model.device == target
+        is_there = self.model.device == device
         return replace(
             self,
-            model=self.model if is_there else copy.deepcopy(self.model).to(target),
-            states=map_tensors(lambda tensor: tensor.to(target), self.states),
+            model=self.model if is_there else copy.deepcopy(self.model).to(device),
+            states=map_tensors(lambda tensor: tensor.to(device), self.states),
         )
 
 
@@ -268,7 +262,7 @@ def as_seen(
             parts = (_seen(ensemble.power, view, matrix, piece) for piece in pieces)
             tables.append(stored(parts, len(view.columns), spill))
         labels.append((rows.codes[order] + view.class_shift) % rows.num_classes)
-    return _joined(tables).to(device), _joined(labels).to(device)
+    return _stacked(tables).to(device), _stacked(labels).to(device)
 
 
 def _seen(power: PowerColumns, view: View, matrix: Float32Array, rows: IntArray) -> Float32Array:
@@ -285,6 +279,6 @@ def _read(model: ContextLearner, state: State, x: torch.Tensor) -> torch.Tensor:
     return model.predict(state, x)[:, :num_rows]
 
 
-def _joined(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
-    """The tables of the members side by side; a single one is not copied."""
+def _stacked(tables: list[npt.NDArray[Any]]) -> torch.Tensor:
+    """The tables of all members in one tensor; a single one is not copied."""
     return torch.from_numpy(np.stack(tables) if len(tables) > 1 else tables[0][None])

@@ -11,12 +11,13 @@ import torch
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import Float32Array
 
-MAX_ROWS = 16384
-MIN_ROWS = 256
+MIN_ROWS, MAX_ROWS = 256, 16384
+"""Rows to have in a network at a time, as far as memory allows."""
 ROW_BYTES = 2**17
 """An upper bound of what a row takes while it is computed: measured on a CPU with the weights that
 ship (tokens per cell), 80 KiB with 10 columns and 118 KiB with 40; a row token takes less."""
 SHRINK = 8
+"""The second attempt has as many times fewer rows."""
 
 Result = TypeVar("Result")
 
@@ -97,7 +98,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def stored(parts: Iterable[Float32Array], width: int, folder: Path) -> Float32Array:
-    """An array of rows that come in parts, in an unnamed temporary file that goes with it.
+    """Rows that come in parts as one array, in a temporary file that is gone once the array is.
 
     Raises:
         DataError: The folder has no room.

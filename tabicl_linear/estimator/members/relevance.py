@@ -5,7 +5,7 @@ import random
 import numpy as np
 
 from tabicl_linear.estimator.arrays import BoolArray, Float32Array, FloatArray, IntArray
-from tabicl_linear.estimator.columns.information import bins, information, intervals
+from tabicl_linear.estimator.columns.information import bins, information, intervals, judged_rows
 
 MAX_ROWS = 10_000
 """Rows that columns are judged by, so that the cost for a column does not grow with the table."""
@@ -18,9 +18,8 @@ def relevance(matrix: Float32Array, labels: IntArray, categorical: BoolArray) ->
     on average for a column that says nothing (Miller, 1955), so columns of many categories are
     not preferred. A missing value is a bin of its own. At most `MAX_ROWS` rows are used.
     """
-    if len(matrix) > MAX_ROWS:
-        rows = np.random.default_rng(0).choice(len(matrix), MAX_ROWS, replace=False)
-        matrix, labels = matrix[rows], labels[rows]
+    rows = judged_rows(len(matrix), MAX_ROWS)
+    matrix, labels = matrix[rows], labels[rows]
     classes = bins(labels)
     return np.array(
         [

@@ -49,7 +49,10 @@ class View(NamedTuple):
 
 
 def draw_views(columns: Sequence[IntArray], *, num_classes: int, seed: int) -> tuple[View, ...]:
-    """Draw a member of an ensemble for each of some columns, in the table's order, equally many."""
+    """Draw the views of an ensemble.
+
+    `columns` are those that each member sees, in the order of the table; all see equally many.
+    """
     rng, num_columns = random.Random(seed), len(columns[0])
     class_shifts = rng.sample(range(num_classes), num_classes)
     shifts = list(product(class_shifts, rng.sample(range(num_columns), num_columns)))
@@ -146,7 +149,7 @@ def _fit_or_reason(values: FloatArray) -> PowerColumn | str:
 
 
 def yeo_johnson_exponent(values: FloatArray) -> float:
-    """The exponent of most likelihood (Yeo and Johnson, 2000, equation 3.1); 1 for a constant.
+    """The maximum-likelihood exponent (Yeo and Johnson, 2000, equation 3.1); 1 for a constant.
 
     What `scipy.stats.yeojohnson_normmax` searches in the same way, in a seventh of its time: it
     takes 10 ms for any column, most of them in what checks the arguments of each step.

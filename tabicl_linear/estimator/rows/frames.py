@@ -53,22 +53,23 @@ def from_other_library(values: Any) -> Any:
             values.validate(full=True)
     except pa.ArrowInvalid as error:  # text that is no UTF-8
         raise _unreadable(what, error) from error
+    if kind.__name__ not in ("DataFrame", "Table", "RecordBatch"):
+        return _converted(values, what)
     try:
-        if kind.__name__ in ("DataFrame", "Table", "RecordBatch"):
-            return _as_pandas(values)
-        return values.to_pandas()
-    # Both libraries raise errors of many kinds, by the type of a column.
-    except Exception as error:
-        # Arrow's own types hold everything, and are read column by column.
-        if kind.__name__ == "DataFrame":
-            parts = {}
-            for part in values:
-                name = f"Column {brief(part.name)}"
-                parts[part.name] = _converted(part, name, use_pyarrow_extension_array=True)
-            return computable(pd.DataFrame(parts))
-        if kind.__name__ in ("Table", "RecordBatch"):
-            return computable(_converted(values, what, types_mapper=pd.ArrowDtype))
-        raise _unreadable(what, error) from error
+        return _as_pandas(values)
+    except Exception:  # both libraries raise errors of many kinds, by the type of a column
+        return computable(_with_arrow_types(values, what))
+
+
+def _with_arrow_types(values: Any, what: str) -> pd.DataFrame:
+    """A frame or table in Arrow's own types: they hold everything, to be read column by column."""
+    if isinstance(values, pa.Table | pa.RecordBatch):
+        return _converted(values, what, types_mapper=pd.ArrowDtype)
+    parts = {
+        part.name: _converted(part, f"Column {brief(part.name)}", use_pyarrow_extension_array=True)
+        for part in values
+    }
+    return pd.DataFrame(parts)
 
 
 def _as_pandas(values: Any) -> pd.DataFrame:
@@ -77,6 +78,7 @@ def _as_pandas(values: Any) -> pd.DataFrame:
     Categories that only say in which order values came are sorted as text is.
     """
     metadata: dict[str, Any] = {}
+    # Columns of Arrow; in place of those of polars that are no whole numbers, None.
     if isinstance(values, pa.Table | pa.RecordBatch):
         metadata = values.schema.pandas_metadata or {}
         index = metadata.get("index_columns", [])

@@ -22,11 +22,11 @@ class Rows(NamedTuple):
     table: Table
     labels: npt.NDArray[Any]
 
-    def part(self, places: slice) -> "Rows":
-        """The rows in some places."""
+    def part(self, rows: slice) -> "Rows":
+        """The rows of a slice."""
         table = self.table
-        part = table.iloc[places] if isinstance(table, pd.DataFrame) else table[places]
-        return Rows(part, self.labels[places])
+        part = table.iloc[rows] if isinstance(table, pd.DataFrame) else table[rows]
+        return Rows(part, self.labels[rows])
 
 
 def checked_table(X: Any) -> Table:

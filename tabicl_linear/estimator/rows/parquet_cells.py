@@ -12,7 +12,7 @@ from tabicl_linear.estimator.rows.frames import from_other_library
 
 
 class ParquetCells:
-    """The cells of a Parquet file, with the errors of pyarrow.
+    """The cells of a Parquet file; errors are those of pyarrow.
 
     Attributes:
         columns: Names of its columns, but for those that pandas made of an index.

@@ -84,7 +84,7 @@ class TableFile:
         return sum(len(piece) for piece in self.pieces(self.columns[:1], texts=()))
 
     def check_rows(self, count: int) -> None:
-        """Raise `DataError` if it turned out to have none."""
+        """Raise `DataError` if `count`, the rows that were read, is 0."""
         if count == 0:
             raise DataError(f"{self.name} has a header but no rows; give at least one row.")
 

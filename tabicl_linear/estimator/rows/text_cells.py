@@ -39,7 +39,7 @@ class TextFormat:
 
 
 class TextCells:
-    """The cells of a file of text, with the errors of pandas and gzip.
+    """The cells of a file of text; errors are those of pandas and gzip.
 
     Args:
         source: Where the file is, or what is in it.

@@ -49,12 +49,12 @@ def test_a_row_is_encoded_without_the_labels_of_its_fold_in_training():
     codes, labels = drawn(300, 15)
     cells = [pd.Series(codes[:, place].astype(str)) for place in range(2)]
     column = JointRateColumn("a", 0, "b", 1, 1, {}, 0.5, 1.0)
-    rates = column.cross_fitted(*cells, labels)
+    rates = column.cross_fitted(labels, *cells)
     assert len(np.unique(rates)) > 3
     for row in range(0, 300, 7):
         flipped = labels.copy()
         flipped[row] = 1 - labels[row]
-        assert column.cross_fitted(*cells, flipped)[row] == rates[row]
+        assert column.cross_fitted(flipped, *cells)[row] == rates[row]
     codes, labels = drawn()
     fitted = TablePreprocessor(pairs=True)
     matrix = fitted.fit_transform(table(codes), labels)

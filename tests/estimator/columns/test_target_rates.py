@@ -65,11 +65,11 @@ def test_categories_without_meaning_get_no_rates(num_rows):
 def test_a_rows_own_label_is_not_in_its_rate():
     cells, labels = drawn(300, 60)
     (column,) = fit_rates(cells, 0, labels)
-    rates = column.cross_fitted(cells, labels)
+    rates = column.cross_fitted(labels, cells)
     for row in range(0, 300, 7):
         flipped = labels.copy()
         flipped[row] = 1 - labels[row]
-        assert column.cross_fitted(cells, flipped)[row] == rates[row]
+        assert column.cross_fitted(flipped, cells)[row] == rates[row]
 
 
 def test_cross_fitted_rates_are_those_of_the_other_folds():
@@ -81,7 +81,7 @@ def test_cross_fitted_rates_are_those_of_the_other_folds():
         others = (cells == cells[row]).to_numpy() & (folds != folds[row])
         hits = labels[others].sum() + column.strength * column.mean
         expected[row] = hits / (others.sum() + column.strength)
-    np.testing.assert_allclose(column.cross_fitted(cells, labels), expected)
+    np.testing.assert_allclose(column.cross_fitted(labels, cells), expected)
 
 
 def test_labels_by_chance_cannot_be_read_from_training_rates():
@@ -90,7 +90,7 @@ def test_labels_by_chance_cannot_be_read_from_training_rates():
     column = RateColumn("a", 0, 1, {}, 0.5, 0.5, 1.0)
     leaked = pd.Series(labels).groupby(cells).transform("mean")
     assert np.corrcoef(leaked, labels)[0, 1] > 0.6
-    assert abs(np.corrcoef(column.cross_fitted(cells, labels), labels)[0, 1]) < 0.06
+    assert abs(np.corrcoef(column.cross_fitted(labels, cells), labels)[0, 1]) < 0.06
 
 
 def test_missing_is_a_category_with_a_rate_of_its_own():
@@ -133,7 +133,7 @@ def test_preprocessing_adds_rates_to_columns_of_many_categories(num_categories):
     assert preprocessor.categorical.tolist() == [True, False, False]
     queries = preprocessor.transform(frame)
     np.testing.assert_array_equal(matrix[:, [0, 2]], queries[:, [0, 2]])
-    rates = preprocessor.used[1].cross_fitted(cells, labels).astype(np.float32)
+    rates = preprocessor.used[1].cross_fitted(labels, cells).astype(np.float32)
     np.testing.assert_array_equal(matrix[:, 1], rates)
     assert (matrix[:, 1] != queries[:, 1]).any()
 

@@ -22,19 +22,24 @@ MOST_SAMPLED = 2048
 
 
 class TaskRows:
-    """Rows of a context of one task, by their indices.
+    """The rows of one task with the fixed features of one round; methods take indices of rows.
 
-    Their fixed features are made by `regressions` and the `thresholds` that fixed trees compare
-    with. `rows_per_chunk` rows are looked at together.
+    Args:
+        regressions: Makes the fixed features.
+        x: The rows as they were given.
+        y: Their class indices.
+        thresholds: Standardised values that fixed trees compare with.
+        statistics: By which rows are standardised.
+        rows_per_chunk: Rows that `chunks` have at most.
 
     Attributes:
         labels: Class index of each row.
         counts: Rows of each class, float64.
-        kinds: Where each kind of fixed features stands.
-        num_smooth: How many fixed features stand before the leaves of fixed trees. Long contexts
+        kinds: The columns of each kind of fixed features.
+        num_smooth: Fixed features without the leaves of fixed trees, which come last. Long contexts
             are solved with these alone: chosen trees tell what fixed ones would, and a third of a
             fit is saved.
-        sample: The rows that are left out where not all are.
+        sample: Indices of the rows of the sample.
     """
 
     def __init__(
@@ -80,7 +85,7 @@ class TaskRows:
         return LeafRows(trees.of_rows(z), self.fixed(rows), self.one_hot(rows).float())
 
     def chunks(self, rows: IntArray) -> Iterator[IntArray]:
-        """The indices, as many at a time as rows are looked at together."""
+        """The indices, at most `rows_per_chunk` at a time."""
         yield from np.array_split(rows, -(-len(rows) // self._size))
 
     def fixed_regressions(self, penalties: Penalties | None = None) -> FixedAlone:

@@ -4,6 +4,7 @@ They are grown on one half of the rows and solved on the other, so that rows lef
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.embedding.statistics import ContextStatistics, context_statistics, standardise
 from tabicl_linear.errors import UnsupportedReadout
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
@@ -21,9 +23,16 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     scheme,
 )
 from tabicl_linear.estimator.learners.chosen_trees.growing import Growth
-from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor, cpu_kernels, fit_rows
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor, fit_rows
 from tabicl_linear.estimator.learners.closed_form import check_budget
-from tabicl_linear.estimator.learners.interface import ContextLearner, Learners, OwnPreset, Preset
+from tabicl_linear.estimator.learners.interface import (
+    Companion,
+    ContextLearner,
+    Learners,
+    OwnPreset,
+    Preset,
+)
+from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import row_major
 from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions
 from tabicl_linear.types import Bool, Float, Int, Tensor
@@ -34,7 +43,8 @@ OPTIONS = RidgeOptions(calibration="logistic")
 ROWS_AT_ONCE = 1024
 """Rows that are predicted together: their features fit into a cache."""
 WEIGHTS_BESIDE = ((200, 0.4), (400, 0.2))
-"""Up to so many rows, the weight of a network's logits beside trees (docs/training_log.md)."""
+"""Most rows of a table, and the weight of a network's logits beside trees (docs/training_log.md).
+"""
 
 
 class ChosenTreesState(NamedTuple):
@@ -113,7 +123,7 @@ class ChosenTrees(nn.Module, OwnPreset):
             )
 
     def draws(self, count: int) -> list[RidgeRegressions]:
-        """Fixed features of as many rounds, each drawn with another seed."""
+        """What makes the fixed features of the first rounds, each drawn with another seed."""
         return [each for each in self.regressions[:count] if isinstance(each, RidgeRegressions)]
 
     def fit(
@@ -132,26 +142,26 @@ class ChosenTrees(nn.Module, OwnPreset):
         """
         if state is not None:
             return self._with_more(state, x, y, rows_per_chunk)
-        are_added = self.grows and x.shape[1] >= rows_that_grow()
-        num_first = rows_that_grow() if are_added else x.shape[1]
+        goes_on = self.grows and x.shape[1] >= rows_that_grow()
+        num_first = rows_that_grow() if goes_on else x.shape[1]
         first, labels = x[:, :num_first], y[:, :num_first]
         statistics = context_statistics(
             first, labels, categorical, num_features=None, rows_per_chunk=rows_per_chunk
         )
         draws = self.draws(max(scheme(num_first).rounds, 1))
         thresholds = tuple(draw.thresholds(first, statistics, rows_per_chunk) for draw in draws)
-        state = ChosenTreesState(thresholds, statistics, predictors=())
-        tasks = self._tasks(state, first, labels, rows_per_chunk)
-        if are_added:
-            state = state._replace(growth=Growth.of_first(first, labels, tasks))
-            return self._with_more(state, x[:, num_first:], y[:, num_first:], rows_per_chunk)
-        with cpu_kernels():
-            predictors = tuple(fit_rows(rounds)[0] for rounds in tasks)
-        return row_major(state._replace(predictors=predictors))
+        start = ChosenTreesState(thresholds, statistics, predictors=())
+        tasks = self._tasks(start, first, labels, rows_per_chunk)
+        with _cpu_kernels():
+            if not goes_on:
+                predictors = tuple(fit_rows(rounds).predictor for rounds in tasks)
+                return row_major(start._replace(predictors=predictors))
+            start = start._replace(growth=Growth.of_first(first, labels, tasks))
+        return self._with_more(start, x[:, num_first:], y[:, num_first:], rows_per_chunk)
 
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""
-        with cpu_kernels():
+        with _cpu_kernels():
             parts = x.split(ROWS_AT_ONCE, dim=1)
             return torch.cat([self._predicted(state, part) for part in parts], dim=1)
 
@@ -160,10 +170,13 @@ class ChosenTrees(nn.Module, OwnPreset):
         rounds = self._rounds(state)
         weights = torch.stack([predictor.fixed for predictor in state.predictors])
         of_rounds = zip(rounds, weights.chunk(len(rounds), dim=1), strict=True)
-        sums = [draw.weighted(x, part, at, state.statistics) for (draw, at), part in of_rounds]
+        sums = [
+            draw.weighted(x, of_round, thresholds, state.statistics)
+            for (draw, thresholds), of_round in of_rounds
+        ]
         z = standardise(x, state.statistics).float()
         tasks = zip(state.predictors, z, torch.stack(sums).sum(0), strict=True)
-        return torch.stack([predictor.logits(*rows) for predictor, *rows in tasks])
+        return torch.stack([predictor.logits(rows, fixed) for predictor, rows, fixed in tasks])
 
     def _with_more(
         self,
@@ -175,10 +188,12 @@ class ChosenTrees(nn.Module, OwnPreset):
         """The state after more rows than trees are grown on, solved."""
         growth = state.growth
         assert growth is not None, "rows for trees to which none can be added"
-        if x.shape[1]:
-            growth = growth.and_then(x, y, self._tasks(state, x, y, rows_per_chunk))
-        sample = self._tasks(state, growth.x, growth.y, rows_per_chunk)
-        return row_major(state._replace(predictors=growth.predictors(sample), growth=growth))
+        with _cpu_kernels():
+            if x.shape[1]:
+                growth = growth.and_then(x, y, self._tasks(state, x, y, rows_per_chunk))
+            sample = self._tasks(state, growth.x, growth.y, rows_per_chunk)
+            predictors = growth.predictors(sample)
+        return row_major(state._replace(predictors=predictors, growth=growth))
 
     def _rounds(
         self, state: ChosenTreesState
@@ -207,12 +222,20 @@ class ChosenTrees(nn.Module, OwnPreset):
         return tasks
 
 
+def _cpu_kernels() -> AbstractContextManager[None]:
+    """Let C++ grow trees and multiply rows, where it is built: trees grow on the CPU."""
+    return using(tokenwise(device=torch.device("cpu"), backend="auto"))
+
+
 @dataclass(frozen=True)
 class ChosenTreesLearners(Learners):
     """Learners with trees.
 
-    `others` makes what reads tables of so few rows that no trees are grown, and what is mixed with
-    trees that are grown on few; None where trees do all.
+    Args:
+        options: Fixed features and penalties.
+        max_columns: Columns that a member sees at most.
+        others: Makes the learners that read tables of fewer than `FEWEST_ROWS` rows in place of
+            trees, and those of up to 400 rows beside them. None: trees read all tables alone.
     """
 
     options: RidgeOptions = OPTIONS
@@ -222,7 +245,7 @@ class ChosenTreesLearners(Learners):
     grow_trees = True
 
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
-        """The learner for so many classes and rows; trees where rows will be added."""
+        """Trees, or for few rows to which none will be added one of the other learners."""
         if self.others is not None and num_rows < FEWEST_ROWS and not grows:
             return self.others().for_table(num_classes, num_rows)
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
@@ -233,15 +256,15 @@ class ChosenTreesLearners(Learners):
     def finished(
         self, learner: ChosenTrees, states: tuple[ChosenTreesState, ...]
     ) -> tuple[ChosenTrees, tuple[ChosenTreesState, ...]]:
-        """Trees and their coefficients alone, without the sums that these were solved from."""
+        """Trees and their weights alone, without the sums that these were solved from."""
         model = ChosenTrees(
             learner.options, max_columns=learner.max_columns, num_classes=learner.num_classes
         )
         return model.to(learner.device), tuple(state._replace(growth=None) for state in states)
 
-    def companion(self, num_classes: int, num_rows: int) -> tuple[ContextLearner, float] | None:
-        """What reads tables without trees, where there are trees, but few rows for them."""
+    def companion(self, num_classes: int, num_rows: int) -> Companion | None:
+        """Up to 400 rows, the learner without trees, and the weight of its logits."""
         weight = next((weight for most, weight in WEIGHTS_BESIDE if num_rows <= most), 0.0)
         if self.others is None or num_rows < FEWEST_ROWS or not weight:
             return None
-        return self.others().for_table(num_classes, num_rows), weight
+        return Companion(self.others().for_table(num_classes, num_rows), weight)

@@ -8,13 +8,13 @@ import numpy as np
 from tabicl_linear.estimator.arrays import IntArray
 
 LEAST_GROWING, MOST_GROWING = 3000, 25_000
-"""Rows of each half that trees are grown on; between them it is a quarter of the table.
+"""Trees are grown on a quarter of the table in each half, but on no fewer and no more rows.
 
-All others are solved. Of rows that come in pieces the first ones grow, twice the least."""
+All others are solved. Of rows that come in pieces the first ones grow, `rows_that_grow`."""
 FEWEST_ROWS = 50
 """Rows of a context in which trees are grown at all."""
 FEW_ROWS = 2000
-"""Up to so many rows a fit takes little time: more divisions are cheap, and features that are fixed
+"""A fit of no more rows takes little time: more divisions are cheap, and features that are fixed
 beforehand help most."""
 ROWS_OF_TWO_MEMBERS = 4000
 """Up to here a second member is worth its second of CPU time (docs/training_log.md)."""
@@ -48,11 +48,12 @@ class Division(NamedTuple):
 
 
 def scheme(num_rows: int) -> Scheme:
-    """The scheme of a context of so many rows, whether they come at once or in pieces.
+    """How often a table of so many rows is seen and divided, at once or in pieces.
 
-    Several members vary most for their time, but two of one round are worse than one of two: each
-    row is then left out of one solution alone. Twice the trees in one solution cost a quarter more
-    where it is made of products of rows, and eight times as much where of sums over leaves.
+    For the same time, several members gain more than several rounds, but two members of one round
+    are worse than one of two: each row is then left out of one solution alone. Twice the trees in
+    one solution cost a quarter more where it is made of products of rows, and eight times as much
+    where it is made of sums over leaves.
     """
     if num_rows < FEWEST_ROWS:
         return Scheme(members=1, rounds=0, growths=0)
@@ -74,10 +75,11 @@ def of_divisions(of_rounds: Sequence[_Item]) -> list[_Item]:
 
 
 def divisions(labels: IntArray, num_rounds: int, *, seed: int) -> tuple[Division, ...]:
-    """`HALVES` divisions for each round: the rows of each half that grow, and all other rows.
+    """`HALVES` divisions for each round: in each, rows of one half grow and all others are solved.
 
-    A half has as many rows of each class as the other, up to one. Rows that come first grow.
-    `labels` are class indices, and the halves are drawn by the seed.
+    A half has as many rows of each class as the other, up to one. Of a long half only the first
+    rows grow: a quarter of the table, but no fewer than `LEAST_GROWING` and no more than
+    `MOST_GROWING`. `labels` are class indices, and the halves are drawn by the seed.
     """
     most = max(LEAST_GROWING, min(len(labels) // 4, MOST_GROWING))
     parts = []

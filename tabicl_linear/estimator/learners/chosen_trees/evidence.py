@@ -32,13 +32,12 @@ PENALTIES_OF_MANY = PENALTIES[::-2]
 """Those that contexts of more than `FEW_ROWS` try on their first division, until it gets worse.
 
 On all divisions they try the best of these and a quarter of it: the mean of solutions varies less
-than one, and wants less."""
+than one of them, so that a smaller penalty suits it."""
 AFTER_A_ROUND = 3
-"""Penalties that are left after the first round: the best so far, and the next smaller ones.
-
-The mean of more solutions wants less, not more."""
+"""Penalties that are left after the first round: the best so far, and the next smaller ones, as
+smaller penalties suit the mean of more solutions."""
 PARTS = 8
-"""Steps in which the part of the fixed features is tried."""
+"""Steps from 0 to 1 in which the part of the fixed features is tried."""
 STANDARD_ERRORS = 2.0
 """By how many the part of the fixed features may be worse than the best, to be smaller."""
 
@@ -51,7 +50,10 @@ FACTOR_PENALTY = 30.0
 class OutOfFold(NamedTuple):
     """Class shares or logits of context rows, by solutions that have not seen them.
 
-    Their sums, the sums of their squares, and how many solutions predicted each row.
+    Attributes:
+        total: Sums over these solutions.
+        squares: Sums of squares.
+        solutions: How many of them predicted each row.
     """
 
     total: Float[Tensor, "n y"]
@@ -60,7 +62,7 @@ class OutOfFold(NamedTuple):
 
     @classmethod
     def empty(cls, like: Float[Tensor, "n y"]) -> "OutOfFold":
-        """Before the first solution, for rows with such labels."""
+        """No predictions as yet, of rows with such one-hot labels."""
         nothing = torch.zeros_like(like, dtype=torch.float64)
         return cls(nothing, nothing.clone(), nothing[:, 0].clone())
 
@@ -76,7 +78,7 @@ class OutOfFold(NamedTuple):
         return self.total / self.solutions.clamp(min=1).unsqueeze(1)
 
     def squared_error(self, targets: Float[Tensor, "n y"], num_solutions: int) -> float:
-        """That of the mean of all solutions, as new rows will get it, over the rows predicted.
+        """What the mean of all solutions will have on new rows, by the rows predicted so far.
 
         A row was predicted by some of the solutions alone, whose mean varies more: by the variance
         between solutions over their number.
@@ -89,31 +91,42 @@ class OutOfFold(NamedTuple):
         return float(errors[self.solutions > 0].mean())
 
 
-class PenaltySearch:
-    """The search of a penalty, with the solutions of all divisions so far.
+class _Tried(NamedTuple):
+    """What is known of one penalty: a trial for each division, and what all say of the sample."""
 
-    `deviation` is that of each kind of fixed features, `targets` are labels of the sample, one-hot,
-    and `num_solutions` counts all divisions. With `narrow` two penalties are left after the first
-    division, and always at most `AFTER_A_ROUND` after the first round.
+    trials: list[Trial]
+    out_of_fold: OutOfFold
+
+
+class PenaltySearch:
+    """The search of a penalty, which tries fewer of them from division to division.
+
+    At most `AFTER_A_ROUND` are left after the first round.
+
+    Args:
+        deviation: That of each kind of fixed features.
+        targets: Labels of the sample, one-hot.
+        num_solutions: How many divisions there will be.
+        narrow: Whether to leave two penalties after the first division already.
     """
 
     def __init__(
         self, deviation: float, targets: Tensor, num_solutions: int, *, narrow: bool
     ) -> None:
         self._deviation, self._targets, self._num_solutions = deviation, targets, num_solutions
-        self._narrow, self._tries = narrow, dict[float, tuple[list[Trial], OutOfFold]]()
+        self._narrow, self._tried = narrow, dict[float, _Tried]()
 
     def add(self, regression: Regression, places: Tensor) -> None:
         """Solve another division, which leaves out rows of the sample in some places."""
-        if self._narrow and not self._tries:
+        if self._narrow and not self._tried:
             self._add_first_of_many(regression, places)
             return
-        for penalty in list(self._tries or PENALTIES):
+        for penalty in list(self._tried or PENALTIES):
             self._try(penalty, regression, places)
-        trials, _ = self._tries[self._best()]
-        if len(trials) == HALVES:
-            smaller = sorted(penalty for penalty in self._tries if penalty <= self._best())
-            self._tries = {penalty: self._tries[penalty] for penalty in smaller[-AFTER_A_ROUND:]}
+        best = self._best()
+        if len(self._tried[best].trials) == HALVES:
+            smaller = sorted(penalty for penalty in self._tried if penalty <= best)
+            self._tried = {penalty: self._tried[penalty] for penalty in smaller[-AFTER_A_ROUND:]}
 
     def _add_first_of_many(self, regression: Regression, places: Tensor) -> None:
         for penalty in PENALTIES_OF_MANY:
@@ -121,23 +134,27 @@ class PenaltySearch:
             if self._best() != penalty:
                 break
         best = self._best()
-        self._tries = {best: self._tries[best]}
+        self._tried = {best: self._tried[best]}
         self._try(best / 4, regression, places)
 
     def best(self) -> tuple[list[Solution], OutOfFold]:
         """The solutions with the best penalty, and what they say of rows left out."""
-        trials, out_of_fold = self._tries[self._best()]
-        return [trial.solution() for trial in trials], out_of_fold
+        best = self._tried[self._best()]
+        return [trial.solution() for trial in best.trials], best.out_of_fold
 
     def _try(self, penalty: float, regression: Regression, places: Tensor) -> None:
-        nothing = list[Trial](), OutOfFold.empty(self._targets)
-        trials, out_of_fold = self._tries.setdefault(penalty, nothing)
-        trials.append(regression.solve(penalty, self._deviation))
-        out_of_fold.add_(places, trials[-1].left_out)
+        nothing = _Tried([], OutOfFold.empty(self._targets))
+        tried = self._tried.setdefault(penalty, nothing)
+        trial = regression.solve(penalty, self._deviation)
+        tried.trials.append(trial)
+        tried.out_of_fold.add_(places, trial.left_out)
 
     def _best(self) -> float:
-        tries, targets, count = self._tries, self._targets, self._num_solutions
-        return min(tries, key=lambda penalty: tries[penalty][1].squared_error(targets, count))
+        def error(penalty: float) -> float:
+            out_of_fold = self._tried[penalty].out_of_fold
+            return out_of_fold.squared_error(self._targets, self._num_solutions)
+
+        return min(self._tried, key=error)
 
 
 def part_of_fixed(

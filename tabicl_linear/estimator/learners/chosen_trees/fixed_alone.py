@@ -18,14 +18,17 @@ from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
 from tabicl_linear.types import Float, Int, Tensor
 
 Penalties = Sequence[Sequence[float]]
-"""To choose from, for each set."""
+"""Penalties to choose from, for each set of fixed features."""
 
 
 class FixedAlone(NamedTuple):
     """The mixture of the regressions of all sets, as one linear function of all features.
 
-    `left_out` are predictions of the rows, each from all others, and `penalties` the one chosen for
-    each set.
+    Attributes:
+        weights: Of the features.
+        offset: What is added.
+        left_out: Predictions of the rows, each from all others.
+        penalties: The one that was chosen for each set.
     """
 
     weights: Float[Tensor, "f y"]

@@ -19,7 +19,6 @@ from tabicl_linear.estimator.learners.chosen_trees.solving import LeafSums, SumR
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
     GrownDivision,
     Predictor,
-    cpu_kernels,
     fitted_task,
     grow_on,
     leaf_sums,
@@ -29,10 +28,13 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
 class TaskSums(NamedTuple):
-    """Trees of one task, for each division, and what is solved for them.
+    """Trees of one task, and sums over the rows that solve; of each division.
 
-    `growing` are the first rows that have grown them, `sums` are over all others, and `counts` are
-    rows of each class.
+    Attributes:
+        grown: The trees.
+        growing: Which of the first rows have grown them.
+        sums: Over all other rows.
+        counts: Rows of each class.
     """
 
     grown: tuple[Grown, ...]
@@ -47,9 +49,8 @@ class TaskSums(NamedTuple):
         parts = divisions(first.labels, len(rounds), seed=first.regressions.options.seed)
         grown, sums = list[Grown](), list[LeafSums]()
         for number, (rows, part) in enumerate(zip(of_divisions(rounds), parts, strict=True)):
-            with cpu_kernels():
-                grown.append(grow_on(rows, part.growing, seeds=[number]))
-                sums.append(leaf_sums(rows, part.solving, grown[-1].trees, rows.num_smooth))
+            grown.append(grow_on(rows, part.growing, seeds=[number]))
+            sums.append(leaf_sums(rows, part.solving, grown[-1].trees, rows.num_smooth))
         every = np.arange(len(first))
         growing = torch.from_numpy(np.stack([np.isin(every, part.growing) for part in parts]))
         return cls(tuple(grown), growing.to(first.counts.device), tuple(sums), first.counts)
@@ -57,13 +58,11 @@ class TaskSums(NamedTuple):
     def and_then(self, rounds: list[TaskRows]) -> "TaskSums":
         """The same after more rows, which have grown no tree."""
         every = np.arange(len(rounds[0]))
-        with cpu_kernels():
-            sums = tuple(
-                before.plus(leaf_sums(rows, every, grown.trees, len(before.gram)))
-                for rows, before, grown in zip(
-                    of_divisions(rounds), self.sums, self.grown, strict=True
-                )
-            )
+        parts = zip(of_divisions(rounds), self.sums, self.grown, strict=True)
+        sums = tuple(
+            before.plus(leaf_sums(rows, every, grown.trees, len(before.gram)))
+            for rows, before, grown in parts
+        )
         return self._replace(sums=sums, counts=self.counts + rounds[0].counts)
 
     def predictor(self, sample: list[TaskRows], stride: int) -> Predictor:
@@ -73,9 +72,8 @@ class TaskSums(NamedTuple):
         """
         targets = sample[0].one_hot(np.arange(len(sample[0])))
         divided = self._divisions(sample, stride)
-        with cpu_kernels():
-            boosted, linear = solve_divisions(divided, targets, len(self.grown), is_short=False)
-            return fitted_task(linear, boosted, targets, self.counts)[0]
+        boosted, linear = solve_divisions(divided, targets, len(self.grown), is_short=False)
+        return fitted_task(linear, boosted, targets, self.counts).predictor
 
     def _divisions(self, sample: list[TaskRows], stride: int) -> Iterator[GrownDivision]:
         """The divisions, which leave out the rows of the sample that have not grown their trees."""
@@ -91,8 +89,12 @@ class TaskSums(NamedTuple):
 class Growth(NamedTuple):
     """What rows are added to; bounded in size.
 
-    Penalties and logits are chosen by a sample, x and y. Rows are numbered from 0, the very first;
-    the sample has those whose number `stride` divides.
+    Attributes:
+        num_rows: Rows so far.
+        x: Those of the sample, by which penalties and logits are chosen: of all rows, numbered from
+            0, every `stride`-th one.
+        y: Their labels.
+        tasks: The trees and sums of each task.
     """
 
     num_rows: int
@@ -104,7 +106,10 @@ class Growth(NamedTuple):
     def of_first(
         cls, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"], tasks: list[list[TaskRows]]
     ) -> "Growth":
-        """Trees grown on the first rows; `tasks` are they with the fixed features of each round."""
+        """Trees grown on the first rows.
+
+        `tasks` are the same rows once more, of each task with the fixed features of each round.
+        """
         empty = cls(0, x[:, :0], y[:, :0], ())
         return empty._sampled(x, y)._replace(tasks=tuple(map(TaskSums.of_first, tasks)))
 

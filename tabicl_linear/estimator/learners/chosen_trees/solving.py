@@ -42,7 +42,9 @@ class LeafRows(NamedTuple):
 
 
 class LeafSums(NamedTuple):
-    """Sums over rows; those of other rows add. Counts are whole, all else is float64.
+    """Sums over rows, to which those over other rows can be added.
+
+    Counts are whole, all else is float64.
 
     Attributes:
         rows: How many rows. Solutions count them by their labels; saved states have the field.
@@ -100,7 +102,7 @@ class LeafSums(NamedTuple):
         return LeafSums(*map(add, self, other))
 
     def moments(self) -> Moments:
-        """Centred, with leaves and fixed features side by side."""
+        """What a regression is solved from: centred, leaves first and fixed features after them."""
         num_fixed, num_leaves = len(self.gram), len(self.together)
         of_fixed, of_labels = self.of_leaves.split([num_fixed, len(self.labels)], dim=1)
         gram = self.gram.new_empty(2 * [num_leaves + num_fixed])
@@ -122,11 +124,11 @@ class Solution(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What a penalty is chosen by; the solution takes as long again, and few are wanted.
+    """A regression with one penalty, solved as far as it takes to judge the penalty.
 
     Attributes:
         left_out: Predictions of the rows left out, each from all others.
-        solution: Returns the solution.
+        solution: Returns the weights, which takes as long again and is wanted of few penalties.
     """
 
     left_out: Float[Tensor, "s y"]
@@ -134,10 +136,16 @@ class Trial(NamedTuple):
 
 
 class RowRegression:
-    """A regression on as few rows as products of any two of them fit into memory.
+    """A regression on so few rows that products of any two of them fit into memory.
 
-    `kinds` say where each kind of fixed features stands, and `places` which of the rows are left
-    out, each in its turn; `leaves` are those of these.
+    Args:
+        rows: The rows to solve on.
+        num_leaves: Leaves of all trees.
+        kinds: The columns of each kind of fixed features.
+        places: Indices of the rows that are left out, each in its turn.
+
+    Attributes:
+        leaves: The leaves of the rows that are left out.
     """
 
     def __init__(
@@ -163,7 +171,7 @@ class RowRegression:
         self._features = _DualFeatures(rows.leaves, num_leaves, leaf_factor, fixed, factor, mean)
 
     def solve(self, penalty: float, deviation: float) -> Trial:
-        """Solve it as far as is needed to choose a penalty.
+        """Solve it as far as is needed to judge a penalty.
 
         The penalty is in units of the variance of a row's features; `deviation` is the standard
         deviation of each kind of fixed features, where that of the trees is one.
@@ -196,7 +204,9 @@ class RowRegression:
 
 
 class _DualFeatures(NamedTuple):
-    """What makes weights of a dual solution: not the products of rows, which take more memory.
+    """What makes weights of a dual solution.
+
+    A `Trial` holds these, and lets the products of rows go, which take more memory.
 
     Attributes:
         leaves: Leaf of each tree.
@@ -245,9 +255,14 @@ class _DualFeatures(NamedTuple):
 class SumRegression:
     """A regression on any number of rows, from sums over them.
 
-    `kinds` say where each kind of fixed features stands, and `rows` are those of the rows that are
-    left out, each in its turn; `leaves` are those of these. Kinds that the sums do not have, the
-    last ones, get no weight.
+    Args:
+        sums: Over all rows to solve on.
+        kinds: The columns of each kind of fixed features; those that the sums do not have, the last
+            ones, get no weight.
+        rows: Those of the rows that are left out, each in its turn.
+
+    Attributes:
+        leaves: The leaves of the rows that are left out.
     """
 
     def __init__(self, sums: LeafSums, kinds: Sequence[slice], rows: LeafRows) -> None:
@@ -262,7 +277,7 @@ class SumRegression:
         self._systems = dict[float, System]()
 
     def solve(self, penalty: float, deviation: float) -> Trial:
-        """Solve it as a context of fixed features, leaves first; see `RowRegression.solve`."""
+        """Solve it with a penalty; see `RowRegression.solve` for both arguments."""
         rows, cut = self._rows, self._num_leaves
         regression = self._system(deviation).leaving_out([penalty])
         weights, offset = (part[0, 0] for part in regression.regression.linear())

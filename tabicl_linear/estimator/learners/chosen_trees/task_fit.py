@@ -1,14 +1,12 @@
 """Fits trees and regressions on the rows of one task: grows, solves and weighs them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from tabicl_linear.backends.choice import tokenwise
 from tabicl_linear.estimator.arrays import IntArray
 from tabicl_linear.estimator.learners.chosen_trees import evidence
 from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown, grow
@@ -29,7 +27,6 @@ from tabicl_linear.estimator.learners.chosen_trees.solving import (
     SumRegression,
 )
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees, side_by_side
-from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.ridge_inputs.class_map import mapped
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
@@ -44,9 +41,13 @@ MOST_PRODUCTS = 4000
 
 
 class Linear(NamedTuple):
-    """The mean of solutions, with fixed features of all rounds.
+    """What predicts shares: the mean of the solutions of all divisions.
 
-    `left_out` are predictions of the sample by solutions that have not seen the row.
+    Attributes:
+        leaves: Weights of the leaves of all trees.
+        fixed: Weights of the fixed features of all rounds, side by side.
+        offset: What is added.
+        left_out: Predictions of the sample, each row by solutions that have not seen it.
     """
 
     leaves: Float[Tensor, "l y"]
@@ -56,9 +57,12 @@ class Linear(NamedTuple):
 
 
 class Boosted(NamedTuple):
-    """Trees of all divisions, and what their leaves add to the logits, as a mean of divisions.
+    """What predicts logits: the mean of boosting in all divisions.
 
-    `left_out` are mean logits of the sample by trees that other rows have grown.
+    Attributes:
+        trees: Those of all divisions.
+        steps: What their leaves add to the logits.
+        left_out: Logits of the sample, each row by trees that other rows have grown.
     """
 
     trees: Trees
@@ -113,13 +117,20 @@ class Predictor(NamedTuple):
         return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
 
 
-def cpu_kernels() -> AbstractContextManager[None]:
-    """Let C++ grow trees and multiply rows, where it is built: trees grow on the CPU."""
-    return using(tokenwise(device=torch.device("cpu"), backend="auto"))
+class FittedTask(NamedTuple):
+    """What predicts rows of one task.
+
+    Attributes:
+        predictor: What predicts them.
+        left_out: Logits of the sample, each row by solutions that have not seen it.
+    """
+
+    predictor: Predictor
+    left_out: Float[Tensor, "s y"]
 
 
-def fit_rows(rounds: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
-    """Divide the rows, with the fixed features of each round, grow and solve; see `fitted_task`.
+def fit_rows(rounds: Sequence[TaskRows]) -> FittedTask:
+    """Divide the rows of a task, grow and solve; `rounds` have the fixed features of each round.
 
     Where rows are few there is a single round, and no tree.
     """
@@ -129,10 +140,10 @@ def fit_rows(rounds: Sequence[TaskRows]) -> tuple[Predictor, Tensor]:
     return fit_divisions(of_divisions(rounds), parts)
 
 
-def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[Predictor, Tensor]:
-    """Grow and solve all divisions; without trees where there is none. See `fitted_task`.
+def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> FittedTask:
+    """Grow and solve the divisions in `parts`; no trees where there is none.
 
-    `rows` are those of each division, with its fixed features; those of a round side by side.
+    `rows` are those of the task once for each division, with the fixed features of its round.
     """
     first, rounds = rows[0], rows[::HALVES]
     targets, is_short = first.one_hot(first.sample), len(first) <= FEW_ROWS
@@ -141,6 +152,7 @@ def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[
     grown_divisions = _grown_divisions(rows, parts)
     boosted, linear = solve_divisions(grown_divisions, targets, len(parts), is_short=is_short)
     if is_short:
+        # The mixture of both, part by part; fixed features alone give leaves no weight.
         fixed = _mean_fixed_alone(rounds)._replace(leaves=torch.zeros_like(linear.leaves))
         share = evidence.part_of_fixed(linear.left_out, fixed.left_out, targets, first.counts > 0)
         pairs = zip(linear, fixed, strict=True)
@@ -150,11 +162,11 @@ def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> tuple[
 
 def fitted_task(
     linear: Linear, boosted: Boosted | None, targets: Tensor, counts: Tensor
-) -> tuple[Predictor, Tensor]:
-    """The predictor, and logits of the sample, each row by solutions that have not seen it.
+) -> FittedTask:
+    """What predicts, with logits of shares and of boosting weighed by the sample.
 
-    What makes logits is chosen by these rows, whose labels are `targets` [s y], one-hot. `counts`
-    [y] are those of all rows. Without trees nothing is boosted.
+    `targets` are the labels of the sample, one-hot [s y], and `counts` the rows of each class [y].
+    Without trees nothing is boosted.
     """
     prior, absent = counts / counts.sum(), counts == 0
     class_map = evidence.class_map(linear.left_out, targets, ~absent)
@@ -169,9 +181,16 @@ def fitted_task(
         class_map = of_solved * class_map
         class_map[:, -1] += of_boosted * start
         trees, steps = boosted.trees, of_boosted * boosted.steps
-    leaves, fixed, offset = (part.float() for part in linear[:3])
-    predictor = Predictor(trees, leaves, steps.float(), fixed, offset, class_map, prior)
-    return predictor, logits.masked_fill(absent, ABSENT_LOGIT)
+    predictor = Predictor(
+        trees=trees,
+        leaves=linear.leaves.float(),
+        steps=steps.float(),
+        fixed=linear.fixed.float(),
+        offset=linear.offset.float(),
+        class_map=class_map,
+        prior=prior,
+    )
+    return FittedTask(predictor, logits.masked_fill(absent, ABSENT_LOGIT))
 
 
 def _mean_fixed_alone(rounds: Sequence[TaskRows]) -> Linear:
@@ -182,10 +201,10 @@ def _mean_fixed_alone(rounds: Sequence[TaskRows]) -> Linear:
     first = rounds[0].fixed_regressions()
     solutions = [first, *(rows.fixed_regressions(first.penalties) for rows in rounds[1:])]
     return Linear(
-        first.weights.new_zeros(0, first.weights.shape[1]),
-        torch.cat([each.weights for each in solutions]) / len(rounds),
-        torch.stack([each.offset for each in solutions]).mean(0),
-        torch.stack([each.left_out for each in solutions]).mean(0),
+        leaves=first.weights.new_zeros(0, first.weights.shape[1]),
+        fixed=torch.cat([each.weights for each in solutions]) / len(rounds),
+        offset=torch.stack([each.offset for each in solutions]).mean(0),
+        left_out=torch.stack([each.left_out for each in solutions]).mean(0),
     )
 
 
@@ -220,9 +239,9 @@ def leaf_sums(rows: TaskRows, indices: IntArray, trees: Trees, num_fixed: int) -
 
 
 def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown:
-    """Trees that are grown on some rows with each seed, on the device of the rows.
+    """Trees that are grown on some rows with each seed, and steps of the mean of their logits.
 
-    Steps are those of the mean of boosting with each.
+    They are on the device of the rows.
     """
     z, labels = rows.standardised(growing), torch.from_numpy(rows.labels[growing])
     num_classes = rows.regressions.num_classes
@@ -233,11 +252,14 @@ def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown
 def solve_divisions(
     divided: Iterable[GrownDivision], targets: Tensor, count: int, *, is_short: bool
 ) -> tuple[Boosted, Linear]:
-    """Trees of all divisions, and the mean of the solutions with the penalties that suit best.
+    """What the trees of all divisions predict, and the solutions with the best penalties.
 
-    The `count` divisions are solved one after the other, as they come, those of a round side by
-    side: their products take much memory. `targets` are labels of the sample, one-hot [s y]. Where
-    rows are few (`is_short`) more is tried.
+    Args:
+        divided: The divisions, in the order of their rounds; solved one after the other, as they
+            come, since their products take much memory.
+        targets: Labels of the sample, one-hot [s y].
+        count: How many divisions there are.
+        is_short: Whether rows are so few that more may be tried.
     """
     searches = [
         evidence.PenaltySearch(deviation, targets, count, narrow=not is_short)
@@ -267,10 +289,10 @@ def _joined(solutions: Sequence[Solution], left_out: Float[Tensor, "s y"]) -> Li
     fixed = torch.stack([solution.fixed for solution in solutions])
     fixed = fixed.unflatten(0, (-1, HALVES)).mean(1)
     return Linear(
-        torch.cat([solution.leaves for solution in solutions]) / len(solutions),
-        fixed.flatten(0, 1) / len(fixed),
-        torch.stack([solution.offset for solution in solutions]).mean(0),
-        left_out,
+        leaves=torch.cat([solution.leaves for solution in solutions]) / len(solutions),
+        fixed=fixed.flatten(0, 1) / len(fixed),
+        offset=torch.stack([solution.offset for solution in solutions]).mean(0),
+        left_out=left_out,
     )
 
 

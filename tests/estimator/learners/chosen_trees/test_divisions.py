@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from tabicl_linear import TabICLLinearClassifier
 from tabicl_linear.estimator.learners.chosen_trees import divisions as module
 from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions, scheme
+from tabicl_linear.estimator.plan import PRESETS
 
 LABELS = np.array([0] * 11 + [1] * 5 + [2])
 
@@ -55,3 +57,12 @@ def test_of_a_long_table_a_quarter_of_first_rows_grows_and_all_others_are_solved
 )
 def test_the_scheme_follows_the_number_of_rows(rows, expected):
     assert scheme(rows) == expected
+
+
+def test_the_classifier_says_how_many_members_it_has():
+    text = " ".join(str(TabICLLinearClassifier.__doc__).split())
+    few, most = module.FEWEST_ROWS, module.ROWS_OF_TWO_MEMBERS
+    assert f"with trees two from {few} up to {most:,} rows" in text
+    default, paper = PRESETS["default"], PRESETS["paper"]
+    assert f"None takes {default.n_estimators}, or {paper.n_estimators} of" in text
+    assert f"None takes {default.softmax_temperature}, or {paper.softmax_temperature} of" in text
