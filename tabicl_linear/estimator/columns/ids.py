@@ -15,7 +15,7 @@ from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.information import judged_rows, p_value_of_rare
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, missing, numbers
 from tabicl_linear.estimator.columns.target_rates import of_other_folds, shrunk
-from tabicl_linear.estimator.columns.text_formats import are, placeholder
+from tabicl_linear.estimator.columns.text_formats import placeholder
 
 FEWEST_ROWS = 50
 """Rows below which nothing can be said: numbers."""
@@ -39,6 +39,8 @@ MOST_COMMON = 0.5
 
 EXACT = 2.0**53
 """Whole numbers from this one on may be the same number in float64."""
+_EXACT_KINDS = (int, np.integer, Decimal)
+"""Objects that hold whole numbers of any length."""
 
 
 def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
@@ -54,7 +56,7 @@ def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
     if len(texts) < FEWEST_ROWS:
         return None
     names, distinct = pd.factorize(texts)
-    if not all(isinstance(text, str) and _is_whole(text.strip()) for text in distinct):
+    if not all(map(_is_whole, distinct)):
         return None
     number, name = f"{distinct[0]!r} as a number", f"{distinct[0]!r} as a name"
     if len(distinct) > MOST_DISTINCT * len(texts):
@@ -67,8 +69,9 @@ def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
     return Reading("categorical", note=f"{name}: {reason}")
 
 
-def _is_whole(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+def _is_whole(cell: object) -> bool:
+    """Whether a cell is text of a whole number, without a sign."""
+    return isinstance(cell, str) and cell.strip().isascii() and cell.strip().isdigit()
 
 
 def ids_among(cells: pd.Series, labels: IntArray, tried: int = 1) -> int | None:
@@ -100,8 +103,9 @@ def merged_in_float64(cells: pd.Series) -> tuple[int, int] | None:
 
     None if all are told apart, as those of most columns.
     """
-    if dtypes.is_object_dtype(cells.dtype):
-        cells = cells[are((int, np.integer, Decimal), cells)]
+    if dtypes.is_object_dtype(cells.dtype) or dtypes.is_string_dtype(cells.dtype):
+        cells = cells.astype(object)
+        cells = cells[[isinstance(cell, _EXACT_KINDS) or _is_whole(cell) for cell in cells]]
     elif not dtypes.is_integer_dtype(cells.dtype):
         return None
     values = numbers(cells, PLAIN_NUMBERS.text_format)
