@@ -27,7 +27,7 @@ from tabicl_linear.estimator.columns.text_formats import (
     unit_of,
     written_number,
 )
-from tabicl_linear.estimator.notices import brief, warn_user
+from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
@@ -183,21 +183,44 @@ def _warn_of_mixed(values: pd.Series, counts: IntArray, content: str) -> None:
     `counts` says how many cells have each value.
     """
     are_booleans = are(_BOOLEANS, values)
+    are_numbers = ~np.isnan(_parsed(values, "."))
+    # Most texts have no comma, which takes the least time to see.
+    has_comma = ~are_numbers & [isinstance(value, str) and "," in value for value in values]
+    are_numbers[has_comma] = ~np.isnan(_parsed(values[has_comma], ","))
     kinds = (
-        ("numbers", "is numeric", ~np.isnan(_parsed(values, ".")) & ~are_booleans),
+        ("numbers", "is numeric", are_numbers & ~are_booleans),
         ("dates", "holds dates", dates_among(values)),
         ("booleans", "holds booleans", are_booleans),
     )
     for what, if_it, fitting in kinds:
         others, num_others = values[~fitting], counts[~fitting].sum()
-        is_mixed = num_others < counts.sum() / 2 or (content.startswith("mixed") and fitting.any())
-        if is_mixed and len(others):  # without others, they are amounts in several currencies
+        if not len(others):
+            _warn_of_several(values, what)
+            return
+        if num_others < counts.sum() / 2 or (content.startswith("mixed") and fitting.any()):
             warn_user(
                 f"Column {brief(values.name)} mixes {what} with other values such as "
                 f"{brief(others.iloc[0])} ({num_others} of {counts.sum()} training rows): it "
                 f"is read as categories. Replace those values by NaN if the column {if_it}."
             )
             return
+
+
+def _warn_of_several(values: pd.Series, what: str) -> None:
+    """Say that all of a column are numbers, or dates, but written in ways that do not agree."""
+    texts = values.astype(str)
+    if what == "numbers":
+        kind, remedy = "units or notations", "write all of them alike, in one unit"
+        ways = zip(texts.map(unit_of), np.isnan(_parsed(values, ".")), strict=True)
+        examples = list(dict(zip(ways, values, strict=True)).values())
+    else:
+        kind, remedy = "formats", "convert them by pandas.to_datetime(column, format=...)"
+        others = read_dates(texts, date_format(texts[:1]) or ISO).isna()
+        examples = [values.iloc[0], *values[others][:1]]
+    warn_user(
+        f"Column {brief(values.name)} mixes {what} in several {kind}, such as "
+        f"{listed(list(map(brief, examples)))}: it is read as categories; {remedy}."
+    )
 
 
 def _warn_of_short_years(values: pd.Series) -> None:
