@@ -13,6 +13,7 @@ from scipy.special import log_softmax, softmax
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.choices import FULL, LongContext
 from tabicl_linear.estimator.class_weights import class_weights
+from tabicl_linear.estimator.columns.far_off import warn_of_far_off
 from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
 from tabicl_linear.estimator.columns.unknown import warn_of_unknown
 from tabicl_linear.estimator.members.ensemble import FittedEnsemble
@@ -86,6 +87,7 @@ class Fitted:
         with threads(plan.n_jobs):
             matrix = self.columns.transform(table)
             warn_of_unknown(self.columns, table, matrix, self.num_rows)
+            warn_of_far_off(self.columns, table, matrix)
             logs = self._scores_of(self.members, self.temperature, matrix, plan)
             other = self.companion
             if other is not None:

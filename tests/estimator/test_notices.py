@@ -52,6 +52,15 @@ def test_a_warning_points_at_the_call(call):
     assert lines == {(__file__, call.__code__.co_firstlineno + 1)}
 
 
+def test_rows_to_predict_that_are_unlike_those_of_training_are_told_of():
+    x = pd.DataFrame({"share": np.arange(60) / 60, "answer": ["yes", "no"] * 30})
+    classifier = TabICLLinearClassifier(tiny_model.untrained()).fit(x, np.arange(60) % 2)
+    others = pd.DataFrame({"share": x["share"] * 100, "answer": x["answer"].str.upper()})
+    with pytest.warns(UserWarning, match="^(No value is known|Most numbers are)") as told:
+        classifier.predict(others)
+    assert [one.filename for one in told] == [__file__] * 2
+
+
 def test_rows_that_are_held_are_told_of_at_first_and_at_last(monkeypatch):
     """Every call learns the columns anew."""
     monkeypatch.setattr(divisions, "LEAST_GROWING", 40)
