@@ -37,7 +37,7 @@ def warn_of_far_off(preprocessor: TablePreprocessor, table: Table, matrix: Float
         middle = float(np.nanmedian(values))
         if _is_far_off(column, middle):
             span = f"{column.low:.6g} to {column.high:.6g} in training"
-            told.append(f"{brief(column.name)} (median {middle:.6g} here, {span})")
+            told.append(f"{brief(column.name)} (about {middle:.1g} here, {span})")
     if told:
         warn_user(
             f"Most numbers are more than {TIMES_AS_FAR:g} times as large, or as small, as all of "
