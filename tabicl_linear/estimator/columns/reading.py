@@ -25,6 +25,7 @@ from tabicl_linear.estimator.columns.text_formats import (
     read_dates,
     short_year_format,
     unit_of,
+    units_behind,
     written_number,
 )
 from tabicl_linear.estimator.notices import brief, listed, warn_user
@@ -40,6 +41,8 @@ MIN_FREE_TEXTS = 20
 """Fewer different texts than this are categories, however long they are."""
 MIN_FREE_WORDS = 5
 """Different texts of this many words on average are free text and no categories."""
+MIN_AMOUNTS = 20
+"""Fewer different numbers with a unit than this do as categories."""
 
 _SHORT_FLOATS: dict[str, Any] = {
     **dict.fromkeys(("float16", "halffloat[pyarrow]"), np.float16),
@@ -128,6 +131,7 @@ def _read_objects_as(cells: pd.Series) -> Reading:
         if content == "string":
             _refuse_free_text(present)
             _warn_of_short_years(values)
+            _warn_of_unit_behind(values)
         return Reading("categorical")
     notes = [reading.note] if reading.note else []
     if not marks.empty:
@@ -232,6 +236,16 @@ def _warn_of_short_years(values: pd.Series) -> None:
             "dates whose year has two digits: it is read as categories. If the column holds dates, "
             f"write years in full, as by pandas.to_datetime(column, format={text_format!r}), or "
             "the format that it has."
+        )
+
+
+def _warn_of_unit_behind(values: pd.Series) -> None:
+    """Say that categories are many different numbers with one unit behind them, or with scales."""
+    if len(values) >= MIN_AMOUNTS and (units := units_behind(values)):
+        warn_user(
+            f"Column {brief(values.name)} has {len(values)} different values such as "
+            f"{brief(values.iloc[0])}, numbers with {listed(list(map(brief, units)))} behind them: "
+            "it is read as categories. If they are amounts, give the numbers alone."
         )
 
 

@@ -49,6 +49,10 @@ _UNIT = re.compile(
     r"[$€£¥₹₽₩₺₪₫฿₴₦%]|\b(?:AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|INR|JPY|KRW|MXN|NOK|NZD|PLN|"
     r"RUB|SEK|SGD|TRY|USD|ZAR)\b"
 )
+_UNIT_BEHIND = re.compile(r"[$€£¥]?\s?[-+]?\d[\d.,]*\s?([^\W\d_]\S*|[°\"'\u2032\u2033\u2030])?")
+"""A number with a unit or nothing behind it."""
+_SCALES = frozenset(("", "k", "K", "m", "M", "B", "bn", "T"))
+"""Thousands, millions and more, as they are written behind numbers."""
 
 
 def are(kinds: type | tuple[type, ...], cells: pd.Series) -> BoolArray:
@@ -85,6 +89,21 @@ def unit_of(text: str) -> str:
     """The currency or percent sign of a written number, or nothing."""
     match = _UNIT.search(text)
     return match.group() if match else ""
+
+
+def units_behind(texts: pd.Series) -> list[str]:
+    """What stands behind numbers, as "kg" in "5.2 kg", if it is the same in all of some texts.
+
+    It may be several scales, as in "1.5k" and "2M". Nothing if texts are of another form.
+    """
+    units = set[str]()
+    for text in texts:
+        match = _UNIT_BEHIND.fullmatch(text.strip())
+        if match is None:
+            return []
+        units.add(match[1] or "")
+    is_one = len(units) == 1 or units <= _SCALES
+    return sorted(units - {""}) if is_one else []
 
 
 def date_format(texts: pd.Series) -> str | None:

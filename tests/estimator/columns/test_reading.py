@@ -74,7 +74,7 @@ def test_years_of_two_digits_are_told_of(values, text_format):
         ["555-1234", "555-1235"],
         ["1/2/24", "a"],
         ["1-2", "13-13-24"],
-        ["1.2.3", "1,,2"],
+        ["1,,2"],
     ],
 )
 def test_text_with_some_digits_is_no_reason_to_warn(values):
