@@ -28,7 +28,7 @@ NO_UNIT = "#"
 PLACEHOLDERS = frozenset(
     (
         *("", "?", "-", "--", ".", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none"),
-        *("#div/0!", "#value!", "#ref!", "#num!"),
+        *("n.a.", "\u2013", "\u2014", "#div/0!", "#value!", "#ref!", "#num!"),
     )
 )
 """Texts that stand for a missing value among numbers or dates, in any case."""
@@ -75,7 +75,7 @@ def written_number(text: str, decimal: str) -> float:
     if _LETTER.search(bare):  # most texts that are none, in the least time
         return float("nan")
     # No-break spaces separate thousands and currencies too.
-    bare = re.sub(r"\s", " ", bare).strip().replace("\u2212", "-")
+    bare = re.sub("[\u2012\u2013\u2212]", "-", re.sub(r"\s", " ", bare).strip())
     if losses := _LOSS.fullmatch(bare):
         bare = "-" + losses[1].strip()
     match = _NUMBER[decimal].fullmatch(re.sub("^([-+]) ", r"\1", bare))
