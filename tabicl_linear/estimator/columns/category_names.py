@@ -21,10 +21,6 @@ from tabicl_linear.estimator.notices import brief
 _ESCAPE = r"\\(?:x[0-9a-f]{2}|[\\'nrt])"
 _BYTES = re.compile(rf"""b(?:'(?:[ -&(-\[\]-~]|{_ESCAPE})*'|"(?:[ !#-\[\]-~]|{_ESCAPE})*")""")
 """Bytes as Python writes them."""
-_NUMBERS = re.compile(r"((?<![\d.])\d+\.\d+(?![\d.])|\d+)")
-"""Numbers within text; one with several points, as a version or address has, is several."""
-_AMOUNT = re.compile(r"[^\w]*\d")
-"""How text begins that is an amount or a range, with signs in front, as in "<5" and "[10, 20)"."""
 
 
 def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[Any]:
@@ -126,17 +122,7 @@ def number_of(text: str) -> float | None:
     return None if math.isnan(number) else number
 
 
-def place_of(name: str) -> tuple[bool, list[str | float], str]:
-    """Where a category stands among others: numbers first, by size, then texts.
-
-    Texts that begin with a number are amounts and ranges, in order of their numbers: "9 kg" and
-    "10 kg", "5-9" and "10-14". Numbers behind letters are names.
-    """
+def place_of(name: str) -> tuple[bool, float, str]:
+    """Where a category stands among others: numbers first, by size, then texts."""
     number = number_of(name)
-    if number is not None:
-        return False, [number], name
-    if _AMOUNT.match(name) is None:
-        return True, [name], name
-    # Every second part is a number.
-    parts = enumerate(_NUMBERS.split(name))
-    return True, [float(part) if place % 2 else part for place, part in parts], name
+    return (number is None, 0.0 if number is None else number, name)

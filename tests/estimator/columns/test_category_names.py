@@ -10,7 +10,6 @@ from tabicl_linear.estimator.columns.category_names import (
     date_of,
     looked_up,
     number_of,
-    place_of,
 )
 from tabicl_linear.estimator.columns.reading import Reading
 
@@ -45,20 +44,6 @@ def test_decimals_are_one_text_in_floats_of_any_length(dtype):
 
 def test_number_of():
     assert [number_of(text) for text in ("3", "-1e2", "x", "nan")] == [3.0, -100.0, None, None]
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["9", "10", "9.25 kg", "9.5 kg", "10 kg", "kg"],
-        ["5-9", "10-14", "100+", "<5", "<10", "[0, 5)", "[5, 10)", "[10, 20)"],
-        ["9.0.0.1", "10.0.0.9", "10.0.0.10", "10.0.10.1"],
-        ["a1", "a10", "a9", "x"],
-        ["1 a", "9" * 5000 + " a"],
-    ],
-)
-def test_amounts_and_ranges_are_in_the_order_of_their_numbers(names):
-    assert sorted(reversed(names), key=place_of) == names
 
 
 def test_date_of():
