@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from tabicl_linear.analysis.inspection import Inspection, Plan
+from tabicl_linear.analysis.rate_profiles import WRITE_RATE, token_means
 
 DRIFTED = 0.9
 """Cosine to the reference state, mean over layers, below which states count as drifted."""
@@ -199,8 +200,5 @@ def _at_reference(one: Inspection, plan: Plan) -> pd.DataFrame:
 
 
 def _late_rates(table: pd.DataFrame) -> pd.Series:
-    rates = table[table["gate"] == "write_rate"]
-    late = rates[rates["last"] >= LATE * rates["last"].max()]
-    tokens = late["last"] - late["position"] + 1
-    sums = late.assign(sum=late["mean"] * tokens, tokens=tokens).groupby("layer")
-    return sums["sum"].sum() / sums["tokens"].sum()
+    rates = table[table["gate"] == WRITE_RATE]
+    return token_means(rates[rates["last"] >= LATE * rates["last"].max()], "layer")
