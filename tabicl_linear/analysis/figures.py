@@ -21,6 +21,9 @@ Tables = Mapping[str, pd.DataFrame]
 COLUMNS = 4
 """Most panels in a row."""
 
+LOWEST_LOG10 = -8.0
+"""Contributions below this are drawn alike."""
+
 
 def figure_class() -> "type[Figure]":
     """Matplotlib's class of figures.
@@ -147,10 +150,6 @@ def contribution_figure(tables: Tables, ratio: pd.DataFrame | None = None) -> "F
         axes[-1].set(title=" / ".join(tables), xlabel="lookback (tokens)", ylabel="layer")
         figure.colorbar(image, ax=axes[-1], label="log10 ratio")
     return figure
-
-
-LOWEST_LOG10 = -8.0
-"""Contributions below this are drawn alike."""
 
 
 def ridge_figure(tables: Tables) -> "Figure":

@@ -121,9 +121,10 @@ def _drift_begins(one: Inspection, plan: Plan) -> str:
     means = table.groupby("length")["cosine"].mean()
     longer = means[(means.index > plan.reference) & (means < DRIFTED)]
     if longer.empty:
-        beyond = means[means.index > plan.reference]
-        least = f" (least {beyond.min():.3f})" if len(beyond) else ""
-        return f"not up to {plan.lengths[-1]:,} rows: cosine stays above {DRIFTED}{least}"
+        least = means[means.index > plan.reference].min()
+        return (
+            f"not up to {plan.lengths[-1]:,} rows: cosine stays above {DRIFTED} (least {least:.3f})"
+        )
     return f"at {longer.index[0]:,} rows: cosine {longer.iloc[0]:.3f}"
 
 
