@@ -100,7 +100,7 @@ class InContextTask(LightningModule):
             check_shapes(self.model.backbone.layers()[0].mixer, architecture.dim)
         if state_passing is not None:
             state_passing.check(self.model)
-        _check(optimizer, schedule, self.model)
+        _check_makes(optimizer, schedule, self.model)
         self.optimizer = optimizer
         self.schedule = schedule
         self.state_passing = state_passing
@@ -274,19 +274,21 @@ class InContextTask(LightningModule):
         )
 
 
-def differing_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
-    """Names of weights that one of two networks lacks, or that have another shape in it."""
+def differing_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> str | None:
+    """Which weights one of two networks lacks or has in another shape; None if they are alike."""
     other_shape = {n for n in stored.keys() & own.keys() if stored[n].shape != own[n].shape}
-    return sorted((stored.keys() ^ own.keys()) | other_shape)
+    names = sorted((stored.keys() ^ own.keys()) | other_shape)
+    if not names:
+        return None
+    return f"{names[0]} and {len(names) - 1} more are missing, unknown or of another shape"
 
 
 def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
     """Refuse weights of another network before any of them is copied."""
     if differing := differing_weights(stored, own):
         raise CheckpointError(
-            f"The checkpoint's weights are not those of the network that it describes: "
-            f"{differing[0]} and {len(differing) - 1} more are missing, unknown or of another "
-            "shape; give a last.ckpt that `tabicl-linear fit` wrote."
+            "The checkpoint's weights are not those of the network that it describes: "
+            f"{differing}; give a last.ckpt that `tabicl-linear fit` wrote."
         )
 
 
@@ -326,7 +328,7 @@ def _check_eps(optimizer: Optimizer) -> None:
             )
 
 
-def _check(
+def _check_makes(
     optimizer: OptimizerCallable, schedule: LRSchedulerCallable, model: InContextModel
 ) -> None:
     """Make both and discard them, so that bad arguments are found before training starts."""
