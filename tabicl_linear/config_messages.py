@@ -277,7 +277,7 @@ def _name(described: type) -> str:
 def _example(key: str, parser: ArgumentParser) -> str:
     default = parser.get_defaults().get(key)
     if default is None:
-        return f"{HELP}"
+        return HELP
     return f"such as {default['class_path']}"
 
 

@@ -132,12 +132,11 @@ class PretrainingCLI(ConfigCLI):
         callbacks = [*options["callbacks"], Provenance(self.plain_config, new=folder.is_new)]
         if options["enable_checkpointing"] is not False:
             callbacks.append(self._get(self.config_init, "checkpoint"))
-        begun = (0, None) if self.resume is None else (self.resume.step, self.resume.rows)
         return {
             **options,
             "default_root_dir": folder.path,
             "callbacks": callbacks,
-            "logger": with_run_loggers(options["logger"], folder.path, *begun),
+            "logger": with_run_loggers(options["logger"], folder.path, self.resume),
             "plugins": with_whole_files(options["plugins"]),
         }
 
