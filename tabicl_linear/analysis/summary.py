@@ -56,9 +56,9 @@ def saturated_layers(one: Inspection, plan: Plan) -> dict[int, str]:
     """
     reasons: dict[int, list[str]] = {}
     if "drift" in one.tables:
-        for layer, rank in (
-            _at_reference(one, plan).groupby("layer")["effective_rank"].mean().items()
-        ):
+        table = one.tables["drift"]
+        states = table[(table["length"] == plan.reference) & (table["form"] == "state")]
+        for layer, rank in states.groupby("layer")["effective_rank"].mean().items():
             limit = min(one.model.backbone.layers()[layer - 1].mixer.state_shape[1:])
             if rank >= FULL * limit:
                 reasons.setdefault(layer, []).append(f"rank {rank:.0f} of {limit}")
@@ -193,11 +193,6 @@ def _order(one: Inspection, plan: Plan) -> str:
 
 def _none(one: Inspection, analysis: str, what: str) -> str:
     return f"not applicable: {what}" if analysis in one.absent else "not looked at"
-
-
-def _at_reference(one: Inspection, plan: Plan) -> pd.DataFrame:
-    table = one.tables["drift"]
-    return table[(table["length"] == plan.reference) & (table["form"] == "state")]
 
 
 def _late_rates(table: pd.DataFrame) -> pd.Series:

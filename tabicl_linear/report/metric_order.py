@@ -18,14 +18,9 @@ class Metric(NamedTuple):
     highest: float = 1.0
 
     @property
-    def arrow(self) -> str:
-        """The way to go."""
-        return "↑" if self.higher_is_better else "↓"
-
-    @property
     def heading(self) -> str:
-        """Title and arrow."""
-        return f"{self.title} {self.arrow}"
+        """Title, and an arrow that says which way is better."""
+        return f"{self.title} {'↑' if self.higher_is_better else '↓'}"
 
 
 METRICS = {
