@@ -42,7 +42,7 @@ HELP = (
 MODULES = "install it, or name the folder of its file in PYTHONPATH"
 
 PACKAGES = ("tabicl_linear.", "torch.", "lightning.", "jsonargparse.")
-"""Beginnings of modules whose errors are no words of a user's own class."""
+"""Beginnings of modules that are not a user's own."""
 
 ABOUT_TYPES = (
     "Expected |Does not validate|Not a valid subclass|Unexpected import path|invalid literal|"
@@ -185,9 +185,9 @@ def constructor_reason(error: TypeError | AttributeError) -> str | None:
 
 
 def refusal(error: ValueError) -> str | None:
-    """What a class of somebody else says, while it is made; None if something that it calls does.
+    """The error that the constructor of a user's own class raises itself, as a line with a remedy.
 
-    That is another's words or a fault of its code, of which the traceback says more.
+    None for an error of what it calls: its traceback says more.
     """
     frames = list(walk_tb(error.__traceback__))
     modules = {f.f_globals["__name__"] for f, _ in frames if f.f_code.co_name == "__init__"}

@@ -217,7 +217,7 @@ def by_layer(ax: "Axes", lines: pd.DataFrame) -> None:
 
 
 def heatmap(ax: "Axes", cells: pd.DataFrame, trained: int | None = None, **style: Any) -> Any:
-    """Draw a table, its columns as they are spaced in it, with at most eight of them named.
+    """Draw a table in cells of equal size, with at most eight of its columns named.
 
     A dashed line follows the columns up to `trained`.
     """

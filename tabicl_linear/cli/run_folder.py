@@ -74,9 +74,9 @@ class RunFolder:
     def dropped_if_unused(self) -> Iterator[None]:
         """Remove a new folder where the run ends before its first checkpoint.
 
-        By bad input, by a signal, or as another process does not come. A root that was there stays:
-        it may be the current folder, a link or a mounted disk. Errors of a full disk, which name no
-        file, get the name of the folder.
+        It may end by bad input, by a signal, or because another process does not come. A root that
+        was there stays: it may be the current folder, a link or a mounted disk. Errors of a full
+        disk, which name no file, get the name of the folder.
         """
         try:
             yield

@@ -140,7 +140,7 @@ def _values(task: Task) -> dict[str, float]:
 
 @lru_cache(maxsize=1)
 def _table(benchmark: Benchmark, source: Source) -> BenchmarkTable:
-    """The folds of a table follow each other."""
+    """A table as the protocol uses it; one is kept, since its folds follow each other."""
     return benchmark.table(source)
 
 

@@ -40,7 +40,7 @@ OPTIMISER_STATE = {
     "centered": "grad_avg",
     "momentum": "momentum_buffer",
 }
-"""Options of PyTorch's optimisers that need a state, by its name."""
+"""Options of PyTorch's optimisers that need a state of each parameter, and the state's name."""
 UNSUITABLE: Mapping[type, str] = {
     SparseAdam: "SparseAdam takes sparse gradients only; use torch.optim.AdamW.",
     LBFGS: "LBFGS computes a batch several times a step, and each time adds its gradients to those "
@@ -305,7 +305,7 @@ def _check_groups(stored: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> 
 
 
 def _check_state(group: Mapping[str, Any], states: list[Mapping[str, Any]]) -> None:
-    """Refuse options whose state the optimiser would not find beside the others of a parameter."""
+    """Refuse options that need a state which the checkpoint, unlike others, does not hold."""
     for option, name in OPTIMISER_STATE.items():
         # An optimiser without any state, such as SGD without momentum, starts with its first.
         if group.get(option) and any(state and name not in state for state in states):
