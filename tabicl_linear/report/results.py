@@ -10,11 +10,9 @@ import pandas as pd
 
 from tabicl_linear import evaluation_file
 from tabicl_linear.errors import DataError
-from tabicl_linear.evaluation_file import COLUMNS, SIZES
+from tabicl_linear.evaluation_file import COLUMNS, HIGHEST, ROUNDING, SIZES, value_range
 from tabicl_linear.report.metric_order import METRICS, TIMES
 
-ROUNDING = 1e-9
-"""By which a mean of ones may be above 1."""
 FOLD = ["model", "benchmark", "dataset", "fold"]
 SCORE = [*FOLD, "metric"]
 """Columns that name a fold of a model, and a score of it."""
@@ -126,19 +124,16 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
 def _check_ranges(frame: pd.DataFrame, path: Path) -> None:
     """Refuse values that no metric and no time can have."""
-    highest = {name: metric.highest for name, metric in METRICS.items()}
-    most = frame["metric"].map(highest).fillna(np.inf) + ROUNDING
+    most = frame["metric"].map(HIGHEST).fillna(np.inf) + ROUNDING
     for column, limit in (("value", most), ("seconds", np.inf)):
         numbers = frame[column]
         bad = (numbers < 0) | (numbers > limit)
         if bad.any():
             row = frame[bad].iloc[0]
             what = row["metric"] if column == "value" else column
-            upper = highest.get(row["metric"], np.inf) if column == "value" else np.inf
-            bounds = "0 or more" if np.isinf(upper) else f"from 0 to {upper:g}"
             raise DataError(
                 f"{path}, line {int(bad.to_numpy().argmax()) + 2}: {what}={row[column]:g} of "
-                f"{row['model']} on {row['dataset']}, which must be {bounds}; {REPEAT}"
+                f"{row['model']} on {row['dataset']}, which must be {value_range(what)}; {REPEAT}"
             )
 
 
