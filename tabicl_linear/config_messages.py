@@ -210,10 +210,8 @@ def reason(error: OSError) -> str:
 
 def raised_by(error: BaseException, *packages: str) -> bool:
     """Whether a module of one of the packages raised the error itself, not code that it called."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    module = "" if last is None else str(last.tb_frame.f_globals.get("__name__", ""))
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    module = str(frames[-1].f_globals.get("__name__", "")) if frames else ""
     return module.startswith(tuple(f"{package}." for package in packages))
 
 
@@ -230,13 +228,13 @@ def undecodable(arguments: Sequence[str]) -> str | None:
     """The first file that a command line names and that is not UTF-8."""
     for argument in arguments:
         path = Path(argument.rpartition("=")[2])
-        # Configs given as text may be too long, or have invalid characters, for a path.
-        with suppress(OSError, ValueError):
+        try:
             if path.is_file():
-                try:
-                    path.read_text(encoding="utf-8")
-                except UnicodeDecodeError:
-                    return str(path)
+                path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            return str(path)
+        except (OSError, ValueError):  # text of a config, which may be too long for a path
+            continue
     return None
 
 

@@ -53,9 +53,9 @@ class Candidate:
         """An unfitted classifier that uses so many threads."""
         if self.kind == "model":
             assert self.path is not None
-            resources = {"n_jobs": threads, "ensemble": self.ensemble}
             model = load_model(self.path, trust_code=True) if self.trust_code else self.path
-            return TabICLLinearClassifier(model, **(resources | dict(self.arguments)))
+            given: dict[str, Any] = {"n_jobs": threads, "ensemble": self.ensemble, **self.arguments}
+            return TabICLLinearClassifier(model, **given)
         weights = () if self.path is None else (str(self.path),)
         return BASELINES[self.kind].make(*weights, threads=threads)
 

@@ -108,10 +108,10 @@ class InContextTask(LightningModule):
         self.compile_dense = compile_dense
         self.val_scores = MeanScores()
         self.test_scores = MeanScores()
-        self._window: list[int] = []
-        self._states: States = ()
-        self._stepped_states: States = ()
-        self._restored: States = ()
+        self._window: list[int] = []  # batches of the accumulation window, by index
+        self._states: States = ()  # after the last batch
+        self._stepped_states: States = ()  # after the last optimiser step: a checkpoint has these
+        self._restored: States = ()  # of a checkpoint, of all processes, until training starts
         self._left = AfterStep()
         self._stream_seed = 0
         self._folder = ""
