@@ -123,13 +123,13 @@ class OneLineParser(LightningArgumentParser):
         try:
             return super().instantiate(namespace, *args, **kwargs)
         except ValueError as error:
-            if reason := union_reason(str(error)) or refusal(error):
-                raise ConfigError(reason) from error
+            if objection := union_reason(str(error)) or refusal(error):
+                raise ConfigError(objection) from error
             raise
         except (TypeError, AttributeError) as error:
-            if (reason := constructor_reason(error)) is None:  # of a constructor's own code
+            if (objection := constructor_reason(error)) is None:  # of a constructor's own code
                 raise
-            raise ConfigError(reason) from error
+            raise ConfigError(objection) from error
 
 
 def rewritten(message: str, parser: ArgumentParser) -> str:
@@ -137,8 +137,8 @@ def rewritten(message: str, parser: ArgumentParser) -> str:
     if lost := re.search(r'(?:key "([^"]*)")?[^"]*No module named \'(.*?)\'', message, re.DOTALL):
         where = f"{lost[1]}: " if lost[1] else ""
         return f"{where}Python finds no module {lost[2]!r}; {MODULES}."
-    if reason := union_reason(message):
-        return reason
+    if objection := union_reason(message):
+        return objection
     # jsonargparse tries a class path as a file first; that it is not a file is no information.
     lines = [line.strip(" -") for line in message.splitlines() if "Expected a path but" not in line]
     text = " ".join(line for line in lines if line)
@@ -157,10 +157,10 @@ def union_reason(message: str) -> str | None:
     """
     text = " ".join(message.split())
     match = re.match(r'(?:Parser key "(.*?)": )?.*?Does not validate against any of .*', text)
-    reason = re.search(rf"- (?!{ABOUT_TYPES})(.*?)(?= - | Given value)", text)
-    if match is None or reason is None:
+    objection = re.search(rf"- (?!{ABOUT_TYPES})(.*?)(?= - | Given value)", text)
+    if match is None or objection is None:
         return None
-    return f"{match[1]}: {reason[1]}" if match[1] else reason[1]
+    return f"{match[1]}: {objection[1]}" if match[1] else objection[1]
 
 
 def constructor_reason(error: TypeError | AttributeError) -> str | None:
