@@ -256,7 +256,7 @@ def _read_lightning(path: Path) -> Contents:
         }
         recipe = recipes.extract(checkpoint["hyper_parameters"])
         return Contents(recipe, weights, dict(checkpoint.get("provenance", {})))
+    except CheckpointError:
+        raise
     except (TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, CheckpointError):
-            raise
         raise CheckpointError(f"{path} is not a checkpoint of `tabicl-linear fit`.") from error

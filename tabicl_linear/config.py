@@ -61,12 +61,14 @@ PROBES: dict[str, type[Probing]] = {
 """Sections of the config that look at the model while it trains; `every_n_steps: 0` removes one."""
 
 AT_LEAST_ONE = ("max_steps", "accumulate_grad_batches")
+"""Options of the trainer that cannot be 0 or less."""
 NOT_ZERO = {
     "max_epochs": "give -1 for as many as max_steps needs",
     "limit_train_batches": "give a number of batches, or leave it out",
     "val_check_interval": "give a number of batches; limit_val_batches=0 turns validation off",
     "check_val_every_n_epoch": "give null: validation counts batches, not epochs",
 }
+"""Options of the trainer that cannot be 0, and the remedies."""
 LINKS = {
     "model.architecture.num_features": "data.shapes.max_features",
     "model.architecture.num_classes": "data.shapes.max_classes",
@@ -74,6 +76,7 @@ LINKS = {
 }
 """Options that follow another one."""
 IN_BATCHES = ("limit_train_batches", "overfit_batches")
+"""Options of the trainer that cannot be a share: of what has no end there is none."""
 LIMITS = tuple(f"trainer.limit_{stage}_batches" for stage in ("train", "val", "test"))
 """Numbers of batches, or shares of all."""
 

@@ -42,7 +42,7 @@ HELP = (
 MODULES = "install it, or name the folder of its file in PYTHONPATH"
 
 PACKAGES = ("tabicl_linear.", "torch.", "lightning.", "jsonargparse.")
-"""Beginnings of modules whose errors are no words of a user's own class."""
+"""Beginnings of modules that are not a user's own."""
 
 ABOUT_TYPES = (
     "Expected |Does not validate|Not a valid subclass|Unexpected import path|invalid literal|"
@@ -123,13 +123,13 @@ class OneLineParser(LightningArgumentParser):
         try:
             return super().instantiate(namespace, *args, **kwargs)
         except ValueError as error:
-            if reason := union_reason(str(error)) or refusal(error):
-                raise ConfigError(reason) from error
+            if objection := union_reason(str(error)) or refusal(error):
+                raise ConfigError(objection) from error
             raise
         except (TypeError, AttributeError) as error:
-            if (reason := constructor_reason(error)) is None:  # of a constructor's own code
+            if (objection := constructor_reason(error)) is None:  # of a constructor's own code
                 raise
-            raise ConfigError(reason) from error
+            raise ConfigError(objection) from error
 
 
 def rewritten(message: str, parser: ArgumentParser) -> str:
@@ -137,8 +137,8 @@ def rewritten(message: str, parser: ArgumentParser) -> str:
     if lost := re.search(r'(?:key "([^"]*)")?[^"]*No module named \'(.*?)\'', message, re.DOTALL):
         where = f"{lost[1]}: " if lost[1] else ""
         return f"{where}Python finds no module {lost[2]!r}; {MODULES}."
-    if reason := union_reason(message):
-        return reason
+    if objection := union_reason(message):
+        return objection
     # jsonargparse tries a class path as a file first; that it is not a file is no information.
     lines = [line.strip(" -") for line in message.splitlines() if "Expected a path but" not in line]
     text = " ".join(line for line in lines if line)
@@ -157,10 +157,10 @@ def union_reason(message: str) -> str | None:
     """
     text = " ".join(message.split())
     match = re.match(r'(?:Parser key "(.*?)": )?.*?Does not validate against any of .*', text)
-    reason = re.search(rf"- (?!{ABOUT_TYPES})(.*?)(?= - | Given value)", text)
-    if match is None or reason is None:
+    objection = re.search(rf"- (?!{ABOUT_TYPES})(.*?)(?= - | Given value)", text)
+    if match is None or objection is None:
         return None
-    return f"{match[1]}: {reason[1]}" if match[1] else reason[1]
+    return f"{match[1]}: {objection[1]}" if match[1] else objection[1]
 
 
 def constructor_reason(error: TypeError | AttributeError) -> str | None:
@@ -185,9 +185,9 @@ def constructor_reason(error: TypeError | AttributeError) -> str | None:
 
 
 def refusal(error: ValueError) -> str | None:
-    """What a class of somebody else says, while it is made; None if something that it calls does.
+    """The error that the constructor of a user's own class raises itself, as a line with a remedy.
 
-    That is another's words or a fault of its code, of which the traceback says more.
+    None for an error of what it calls: its traceback says more.
     """
     frames = list(walk_tb(error.__traceback__))
     modules = {f.f_globals["__name__"] for f, _ in frames if f.f_code.co_name == "__init__"}
@@ -210,10 +210,8 @@ def reason(error: OSError) -> str:
 
 def raised_by(error: BaseException, *packages: str) -> bool:
     """Whether a module of one of the packages raised the error itself, not code that it called."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    module = "" if last is None else str(last.tb_frame.f_globals.get("__name__", ""))
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    module = str(frames[-1].f_globals.get("__name__", "")) if frames else ""
     return module.startswith(tuple(f"{package}." for package in packages))
 
 
@@ -230,13 +228,13 @@ def undecodable(arguments: Sequence[str]) -> str | None:
     """The first file that a command line names and that is not UTF-8."""
     for argument in arguments:
         path = Path(argument.rpartition("=")[2])
-        # Configs given as text may be too long, or have invalid characters, for a path.
-        with suppress(OSError, ValueError):
+        try:
             if path.is_file():
-                try:
-                    path.read_text(encoding="utf-8")
-                except UnicodeDecodeError:
-                    return str(path)
+                path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            return str(path)
+        except (OSError, ValueError):  # text of a config, which may be too long for a path
+            continue
     return None
 
 
@@ -277,7 +275,7 @@ def _name(described: type) -> str:
 def _example(key: str, parser: ArgumentParser) -> str:
     default = parser.get_defaults().get(key)
     if default is None:
-        return f"{HELP}"
+        return HELP
     return f"such as {default['class_path']}"
 
 

@@ -20,6 +20,10 @@ COLUMNS = [
     *("metric", "value", "seconds", "error"),
 ]
 """Of `results.csv` in the same folder."""
+HIGHEST = {"roc_auc": 1.0, "accuracy": 1.0, "ece": 1.0}
+"""Of the metrics that have one; no metric and no time is below 0."""
+ROUNDING = 1e-9
+"""By which a mean of ones may be above 1."""
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -56,6 +60,11 @@ def read(folder: Path) -> dict[str, Any]:
             f"{path} is damaged: its {wrong[0]} cannot be {text}; mend it, or name another folder."
         )
     return content
+
+
+def value_range(name: str) -> str:
+    """The values that a metric or time can have, in words."""
+    return f"from 0 to {HIGHEST[name]:g}" if name in HIGHEST else "0 or more"
 
 
 def is_count(value: Any) -> bool:

@@ -247,8 +247,8 @@ class InContextModel(PlacedModule):
         """
         batch.check_split()
         num_context = batch.num_context
-        rows = slice(None), slice(None, num_context)
-        statistics = self.statistics(batch.x[rows], batch.y[rows], batch.categorical)
+        x, y = batch.x[:, :num_context], batch.y[:, :num_context]
+        statistics = self.statistics(x, y, batch.categorical)
         tables = self.tables(statistics)
         num_cells = tables.num_cells
         with self.computing():
@@ -268,7 +268,7 @@ class InContextModel(PlacedModule):
                 f"{hidden.shape[1]} tokens; its query_tokens and multi_target_outputs have to give "
                 "one for each."
             )
-        classes = self._classes(batch.y[rows])
+        classes = self._classes(y)
         of_queries = (
             None if ridge_predictions is None else ridge_predictions.rows(slice(num_context, None))
         )

@@ -48,12 +48,12 @@ class Tables:
         state: RidgeState | None = None,
         rows_per_chunk: int | None = None,
     ) -> RidgeContext | None:
-        """A context before its rows are read, which may extend a state; None without ridge inputs.
+        """Ridge regressions of a context before its rows are read; None without ridge inputs.
 
         Args:
             x: All rows of the context.
             y: Their labels.
-            state: State of the rows before them.
+            state: Of the ridge regressions, after the rows that these rows extend; None at a start.
             rows_per_chunk: Rows processed together.
         """
         if self.ridge is None:
@@ -70,10 +70,10 @@ class Tables:
         Args:
             x: The rows.
             y: Their labels.
-            ridge: The context before them, from `open`.
+            ridge: Ridge regressions before these rows, from `open`.
 
         Returns:
-            The tokens, and the ridge context after these rows.
+            The tokens, and the ridge regressions after these rows.
         """
         ridge_predictions = None
         if ridge is not None:
@@ -89,11 +89,11 @@ class Tables:
 
         Args:
             chunks: Its rows and labels.
-            ridge: The context before them, from `open`.
+            ridge: Ridge regressions before these rows, from `open`.
             spill: Folder for a file that holds the tokens; in memory if None.
 
         Returns:
-            The tokens, and the ridge context after these rows.
+            The tokens, and the ridge regressions after these rows.
         """
         tokens_held = HeldTokens(spill)
         for x, y in chunks:
@@ -145,6 +145,7 @@ class Tables:
         return self.strategy.target == "multi" and self.strategy.writes_query_labels
 
     def _solved(self, batch: TaskBatch, statistics: ContextStatistics) -> RidgePredictions:
+        """Ridge predictions of all rows of the tasks, of which none is left out."""
         assert self.ridge is not None
         x, queries = batch.x.tensor_split([batch.num_context], dim=1)
         y, labels = batch.y.tensor_split([batch.num_context], dim=1)

@@ -21,6 +21,9 @@ Tables = Mapping[str, pd.DataFrame]
 COLUMNS = 4
 """Most panels in a row."""
 
+LOWEST_LOG10 = -8.0
+"""Contributions below this are drawn alike."""
+
 
 def figure_class() -> "type[Figure]":
     """Matplotlib's class of figures.
@@ -149,10 +152,6 @@ def contribution_figure(tables: Tables, ratio: pd.DataFrame | None = None) -> "F
     return figure
 
 
-LOWEST_LOG10 = -8.0
-"""Contributions below this are drawn alike."""
-
-
 def ridge_figure(tables: Tables) -> "Figure":
     """Cosine of states to their ridge targets and both errors, by layer.
 
@@ -218,7 +217,7 @@ def by_layer(ax: "Axes", lines: pd.DataFrame) -> None:
 
 
 def heatmap(ax: "Axes", cells: pd.DataFrame, trained: int | None = None, **style: Any) -> Any:
-    """Draw a table, its columns as they are spaced in it, with at most eight of them named.
+    """Draw a table in cells of equal size, with at most eight of its columns named.
 
     A dashed line follows the columns up to `trained`.
     """

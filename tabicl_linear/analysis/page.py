@@ -58,13 +58,13 @@ def page(inspections: Sequence[Inspection], summary: Sequence[str], title: str) 
         summary: Lines to begin with.
         title: Of the page.
     """
+    trained = max((trained_rows(one.model) or 0 for one in inspections), default=0) or None
     sections = []
     for name, (heading, text) in SECTIONS.items():
         tables = {one.name: one.tables[name] for one in inspections if name in one.tables}
         absent = [f"{one.name}: {one.absent[name]}" for one in inspections if name in one.absent]
         if not tables and not absent:
             continue
-        trained = max((trained_rows(one.model) or 0 for one in inspections), default=0) or None
         pictures = _figures(name, tables, trained) if tables else []
         sections.append(
             {

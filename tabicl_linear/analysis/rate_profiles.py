@@ -65,6 +65,13 @@ def write_rates(
     return pd.concat(parts, ignore_index=True)
 
 
+def token_means(profiles: pd.DataFrame, by: str | list[str]) -> pd.Series:
+    """Means of a table of `write_rates` over the tokens of its bins, by some of its columns."""
+    tokens = profiles["last"] - profiles["position"] + 1
+    sums = profiles.assign(tokens=tokens, sum=profiles["mean"] * tokens).groupby(by)
+    return sums["sum"].sum() / sums["tokens"].sum()
+
+
 def _profile(
     z: Float[Tensor, "s t h"], layer: int, gate: str, num_tasks: int | None, num_bins: int | None
 ) -> pd.DataFrame:

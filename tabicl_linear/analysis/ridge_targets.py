@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import torch
 
-from tabicl_linear.analysis.state_drift import cosine
+from tabicl_linear.analysis.state_drift import cosine, distance
 from tabicl_linear.analysis.states import LEAST, Matrices, check_any, heads_table
 from tabicl_linear.errors import DataError, NotInModel
 from tabicl_linear.kernels.streams import Streams
@@ -67,10 +67,9 @@ def ridge_target(
             )
         k, v = _of_state(x.k, len(S), key_dim), _of_state(x.v, len(S), value_dim)
         R = solution(k, v, regulariser)
-        distance = torch.linalg.matrix_norm(S - R) / torch.linalg.matrix_norm(R).clamp(min=LEAST)
         table = {
             "cosine": cosine(S, R),
-            "distance": distance,
+            "distance": distance(S, R),
             "error": _error(S.double(), k, v),
             "ridge_error": _error(R, k, v),
         }

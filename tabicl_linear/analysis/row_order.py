@@ -1,7 +1,5 @@
 """How much predictions depend on the order of the context rows."""
 
-from collections.abc import Iterator
-
 import pandas as pd
 import torch
 from torch.nn.functional import one_hot
@@ -60,13 +58,15 @@ def order_sensitivity(
     """
     if permutations < 2:
         raise DataError(f"permutations={permutations}: give at least 2 orders to compare.")
+    generator, rows = torch.Generator().manual_seed(seed), x.shape[1]
+    others = (torch.randperm(rows, generator=generator) for _ in range(permutations - 1))
     states = (
         model.fit(x[:, order], y[:, order], categorical=categorical)
-        for order in _orders(x.shape[1], permutations, seed)
+        for order in (torch.arange(rows), *others)
     )
     p = torch.stack([model.predict(state, queries).double().softmax(-1) for state in states])
-    tasks, rows = (range(1, n + 1) for n in p.shape[1:3])
-    index = pd.MultiIndex.from_product([tasks, rows], names=["task", "query"])
+    numbers = [range(1, n + 1) for n in p.shape[1:3]]
+    index = pd.MultiIndex.from_product(numbers, names=["task", "query"])
     cells = {name: z.flatten().cpu().numpy() for name, z in _spreads(p).items()}
     return pd.DataFrame(cells, index=index).reset_index()
 
@@ -79,11 +79,3 @@ def _spreads(p: Float[Tensor, "o b q y"]) -> dict[str, Float[Tensor, "b q"]]:
         "total_variation": (p - p.mean(0)).abs().sum(-1).mean(0) / 2,
         "agreement": votes.amax(-1),
     }
-
-
-def _orders(rows: int, count: int, seed: int) -> Iterator[Int[Tensor, "c"]]:
-    """The given order and random ones."""
-    generator = torch.Generator().manual_seed(seed)
-    yield torch.arange(rows)
-    for _ in range(count - 1):
-        yield torch.randperm(rows, generator=generator)

@@ -74,26 +74,26 @@ def drift(
     check_any(states[reference])
     parts = []
     for layer, fixed in states[reference].items():
-        target, previous = _Look.at(fixed), None
+        target, previous = _States.of(fixed), None
         for length in lengths:
-            look = _Look.at(states[length][layer])
+            grown = _States.of(states[length][layer])
             parts += [
                 heads_table(values, layer, num_tasks, length=length, form=form)
-                for form, values in look.against(target, previous).items()
+                for form, values in grown.against(target, previous).items()
             ]
-            previous = look.S
+            previous = grown.S
     return pd.concat(parts, ignore_index=True)
 
 
-class _Look(NamedTuple):
-    """States of a layer and their leading singular vectors."""
+class _States(NamedTuple):
+    """States of a layer, with their leading singular vectors on both sides."""
 
     S: Float[Tensor, "s h v k"]
     left: Float[Tensor, "s h v r"]
     right: Float[Tensor, "s h k r"]
 
     @classmethod
-    def at(cls, S: Tensor) -> "_Look":
+    def of(cls, S: Tensor) -> "_States":
         U, _, Vh = torch.linalg.svd(S.double(), full_matrices=False)
         return cls(S.double(), _leading(U), _leading(Vh.mT))
 
@@ -101,16 +101,17 @@ class _Look(NamedTuple):
         norm = torch.linalg.matrix_norm(self.S, keepdim=True).clamp(min=LEAST)
         return self.S, self.S * self.S.shape[-2] ** 0.5 / norm
 
-    def against(self, target: "_Look", previous: Tensor | None) -> dict[str, dict[str, Tensor]]:
+    def against(self, target: "_States", previous: Tensor | None) -> dict[str, dict[str, Tensor]]:
         """Values of every head by form and name, `[s h]` each; `previous` is the state before."""
+        unknown = self.S.new_full(self.S.shape[:2], torch.nan)
         comparisons = {
             "cosine": cosine(self.S, target.S),
-            "cosine_to_previous": _cosine_or_nan(self.S, previous),
+            "cosine_to_previous": unknown if previous is None else cosine(self.S, previous),
             "value_overlap": _overlap(self.left, target.left),
             "key_overlap": _overlap(self.right, target.right),
         }
         return {
-            form: {**norms(S), **comparisons, "distance": _distance(S, R)}
+            form: {**norms(S), **comparisons, "distance": distance(S, R)}
             for form, S, R in zip(FORMS, self.forms(), target.forms(), strict=True)
         }
 
@@ -120,6 +121,12 @@ def cosine(S: Float[Tensor, "s h v k"], R: Float[Tensor, "s h v k"]) -> Float[Te
     S, R = S.double().flatten(-2), R.double().flatten(-2)
     scale = S.norm(dim=-1) * R.norm(dim=-1)
     return (S * R).sum(-1) / scale.clamp(min=LEAST)
+
+
+def distance(S: Float[Tensor, "s h v k"], R: Float[Tensor, "s h v k"]) -> Float[Tensor, "s h"]:
+    """|S - R|_F / |R|_F."""
+    norm = torch.linalg.matrix_norm
+    return norm(S - R) / norm(R).clamp(min=LEAST)
 
 
 def cosines(states: Mapping[int, Matrices], reference: int) -> pd.DataFrame:
@@ -135,10 +142,6 @@ def cosines(states: Mapping[int, Matrices], reference: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["layer", "length", "cosine"])
 
 
-def _cosine_or_nan(S: Tensor, previous: Tensor | None) -> Tensor:
-    return S.new_full(S.shape[:2], torch.nan) if previous is None else cosine(S, previous)
-
-
 def _leading(U: Float[Tensor, "s h v r"]) -> Float[Tensor, "s h v _d"]:
     """The first columns: so many that not every subspace of as many is the same."""
     width = U.shape[-2]
@@ -149,8 +152,3 @@ def _overlap(U: Tensor, R: Tensor) -> Float[Tensor, "s h"]:
     if not U.shape[-1]:
         return U.new_full(U.shape[:2], torch.nan)
     return (U.mT @ R).square().sum((-1, -2)) / U.shape[-1]
-
-
-def _distance(S: Tensor, R: Tensor) -> Float[Tensor, "s h"]:
-    norm = torch.linalg.matrix_norm
-    return norm(S - R) / norm(R).clamp(min=LEAST)

@@ -161,21 +161,20 @@ def optimise_states(
     check_context(x, y, None, limits=Limits(model.device, model.architecture.num_classes))
     with torch.inference_mode(False), torch.enable_grad(), _frozen(model):
         context = ContextRows(model, map_tensors(torch.clone, state), x, y)
-        parts = _split(x.shape[1], options, held_out, x.device)
-        matrices = _optimise(context, parts, options, on_epoch or (lambda epoch: None))
-    return state._replace(layers=matrices)
+        rows, held_out = _split(x.shape[1], options, held_out, x.device)
+        layers = _optimise(context, rows, held_out, options, on_epoch or (lambda epoch: None))
+    return state._replace(layers=layers)
 
 
 def _optimise(
     context: ContextRows,
-    parts: tuple[Tensor, Tensor],
+    rows: Int[Tensor, " t"],
+    held_out: Int[Tensor, " h"],
     options: OracleOptions,
     on_epoch: Callable[[Epoch], None],
 ) -> tuple[LayerState, ...]:
-    """The best states of all tasks; `parts` are the rows to optimise on and those held out."""
-    rows, held_out = parts
-    start_all = options.start == "all_rows"
-    layers = context.state.layers if start_all else context.fit(rows)
+    """The best states of all tasks, optimised on some rows and chosen by those held out."""
+    layers = context.state.layers if options.start == "all_rows" else context.fit(rows)
     matrices = StateMatrices(layers, absolute=options.absolute_rate)
     optimizer = torch.optim.AdamW(
         matrices.parameters, lr=options.learning_rate, weight_decay=options.weight_decay
@@ -187,10 +186,9 @@ def _optimise(
     nothing, first = torch.full_like(lowest, math.nan), torch.ones_like(lowest, dtype=torch.bool)
     on_epoch(Epoch(0, nothing, lowest, first, _relative_updates(start, start)))
     for number in range(1, options.max_epochs + 1):
-        pass_rows = torch.randperm(len(rows), generator=generator, device="cpu")[
-            : options.pass_rows
-        ]
-        training = _pass(context, matrices, optimizer, rows[pass_rows.to(rows.device)], options)
+        order = torch.randperm(len(rows), generator=generator, device="cpu")
+        drawn = rows[order[: options.pass_rows].to(rows.device)]
+        training = _pass(context, matrices, optimizer, drawn, options)
         layers = map_tensors(torch.Tensor.detach, matrices.layers())
         loss = context.loss(layers, held_out)
         # What has waited long enough is over for its task, whatever others still gain.

@@ -30,14 +30,9 @@ def matrices(model: InContextModel, state: InContextState) -> Matrices:
         model: What fitted the state.
         state: A fitted context.
     """
-    memories: dict[int, Tensor] = {}
-    for index, (block, layer) in enumerate(
-        zip(model.backbone.layers(), state.layers, strict=True), start=1
-    ):
-        S = _matrix(block.mixer.rule, layer.rule_state)
-        if S is not None:
-            memories[index] = S
-    return memories
+    layers = enumerate(zip(model.backbone.layers(), state.layers, strict=True), start=1)
+    every = {n: _matrix(block.mixer.rule, layer.rule_state) for n, (block, layer) in layers}
+    return {n: S for n, S in every.items() if S is not None}
 
 
 def _matrix(rule: UpdateRule, state: RuleState) -> Tensor | None:

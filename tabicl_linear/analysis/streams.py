@@ -35,11 +35,6 @@ def gates(streams: Streams) -> Gates:
     return Gates(streams.beta, streams.log_decay)
 
 
-def everything(streams: Streams) -> Streams:
-    """The streams as they are."""
-    return streams
-
-
 class Recording:
     """What was written while `record_streams` was open."""
 
@@ -90,7 +85,7 @@ class Recording:
 
 @contextmanager
 def record_streams(
-    model: InContextModel, keep: Callable[[Streams], Any] = everything
+    model: InContextModel, keep: Callable[[Streams], Any] = lambda streams: streams
 ) -> Iterator[Recording]:
     """Record what every layer writes during one `model.fit`, or one training pass.
 
@@ -98,8 +93,9 @@ def record_streams(
 
     Args:
         model: Any model; its parts are left as they are.
-        keep: What to keep of the streams of a chunk of tokens: a tree of tensors [s t ...].
-            Queries, keys and values of long contexts are large; `gates` keeps none of them.
+        keep: What to keep of the streams of a chunk of tokens: a tree of tensors [s t ...]; the
+            streams if left out. Queries, keys and values of long contexts are large; `gates` keeps
+            none of them.
 
     Example:
         >>> import torch

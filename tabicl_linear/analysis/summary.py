@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from tabicl_linear.analysis.inspection import Inspection, Plan
+from tabicl_linear.analysis.rate_profiles import WRITE_RATE, token_means
 
 DRIFTED = 0.9
 """Cosine to the reference state, mean over layers, below which states count as drifted."""
@@ -55,9 +56,9 @@ def saturated_layers(one: Inspection, plan: Plan) -> dict[int, str]:
     """
     reasons: dict[int, list[str]] = {}
     if "drift" in one.tables:
-        for layer, rank in (
-            _at_reference(one, plan).groupby("layer")["effective_rank"].mean().items()
-        ):
+        table = one.tables["drift"]
+        states = table[(table["length"] == plan.reference) & (table["form"] == "state")]
+        for layer, rank in states.groupby("layer")["effective_rank"].mean().items():
             limit = min(one.model.backbone.layers()[layer - 1].mixer.state_shape[1:])
             if rank >= FULL * limit:
                 reasons.setdefault(layer, []).append(f"rank {rank:.0f} of {limit}")
@@ -120,9 +121,10 @@ def _drift_begins(one: Inspection, plan: Plan) -> str:
     means = table.groupby("length")["cosine"].mean()
     longer = means[(means.index > plan.reference) & (means < DRIFTED)]
     if longer.empty:
-        beyond = means[means.index > plan.reference]
-        least = f" (least {beyond.min():.3f})" if len(beyond) else ""
-        return f"not up to {plan.lengths[-1]:,} rows: cosine stays above {DRIFTED}{least}"
+        least = means[means.index > plan.reference].min()
+        return (
+            f"not up to {plan.lengths[-1]:,} rows: cosine stays above {DRIFTED} (least {least:.3f})"
+        )
     return f"at {longer.index[0]:,} rows: cosine {longer.iloc[0]:.3f}"
 
 
@@ -193,14 +195,6 @@ def _none(one: Inspection, analysis: str, what: str) -> str:
     return f"not applicable: {what}" if analysis in one.absent else "not looked at"
 
 
-def _at_reference(one: Inspection, plan: Plan) -> pd.DataFrame:
-    table = one.tables["drift"]
-    return table[(table["length"] == plan.reference) & (table["form"] == "state")]
-
-
 def _late_rates(table: pd.DataFrame) -> pd.Series:
-    rates = table[table["gate"] == "write_rate"]
-    late = rates[rates["last"] >= LATE * rates["last"].max()]
-    tokens = late["last"] - late["position"] + 1
-    sums = late.assign(sum=late["mean"] * tokens, tokens=tokens).groupby("layer")
-    return sums["sum"].sum() / sums["tokens"].sum()
+    rates = table[table["gate"] == WRITE_RATE]
+    return token_means(rates[rates["last"] >= LATE * rates["last"].max()], "layer")

@@ -45,8 +45,7 @@ class InitialWeights(Callback):
         weights = read(checkpoint_path(self.path)).weights
         if differing := differing_weights(weights, pl_module.model.state_dict()):
             raise CheckpointError(
-                f"InitialWeights: {self.path} holds the weights of another network "
-                f"({differing[0]} and {len(differing) - 1} more are missing, unknown or of another "
-                "shape): give the model's options that they were trained with."
+                f"InitialWeights: {self.path} holds the weights of another network ({differing}): "
+                "give the model's options that they were trained with."
             )
         pl_module.model.load_state_dict(weights)

@@ -156,6 +156,7 @@ class Probing(Callback, ABC):
             return
         states = self.probe.states
         assert states is not None, "made in setup"
+        assert isinstance(pl_module, InContextTask)
         sharing = [
             callback
             for callback in _probing(trainer)
@@ -171,7 +172,7 @@ class Probing(Callback, ABC):
             torch.no_grad(),
             trainer.precision_plugin.val_step_context(),
         ):
-            table = self.look(_model(pl_module), probe)
+            table = self.look(pl_module.model, probe)
         if sharing[-1] is self:
             states.clear()
         if table is not None:
@@ -256,11 +257,6 @@ def checked_lengths(lengths: Sequence[int] | None, callback: str) -> list[int] |
             "task."
         )
     return lengths
-
-
-def _model(pl_module: LightningModule) -> InContextModel:
-    assert isinstance(pl_module, InContextTask)
-    return pl_module.model
 
 
 def _probing(trainer: Trainer) -> list[Probing]:

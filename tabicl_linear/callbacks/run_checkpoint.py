@@ -84,15 +84,14 @@ class RunCheckpoint(Checkpoint):
         self.every_minutes = every_minutes
         self.keep_every_n_steps = keep_every_n_steps
         self.other_processes = other_processes
-        self._signum = 0
+        self._signum = 0  # the signal that this process got
         self._signalled_at = 0.0
-        self._stop_wanted = False
-        self._ending = 0
+        self._held_stop = False  # was wanted inside an accumulation window, and waits for its end
+        self._ending_signum = 0  # the signal by which all processes have agreed to end
         self._window_open = False
-        self._wanted = False
-        self._validation_left = False
-        self._stop_left = False
-        self._validated = False
+        self._save_wanted = False
+        self._left = AfterStep()
+        self._validated = False  # since the last checkpoint
         self._seen_step = 0
         self._saved_step = 0
         self._saved_at = 0.0
@@ -120,8 +119,7 @@ class RunCheckpoint(Checkpoint):
                 f"{trainer.world_size}: its steps would use other datasets, and another number of "
                 f"them; resume with {before}, or with --checkpoint.other_processes true."
             )
-        left = AfterStep.read(checkpoint)
-        self._validation_left, self._stop_left = left.validation, left.stop
+        self._left = AfterStep.read(checkpoint)
         key = type(trainer.datamodule).__qualname__  # type: ignore[attr-defined]
         self._progress = StepProgress(
             checkpoint["global_step"],
@@ -136,7 +134,7 @@ class RunCheckpoint(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install signal handlers and start the clock."""
         self._catch_signals()
-        self._wanted = self._validated = False
+        self._save_wanted = self._validated = False
         self._seen_step = self._saved_step = trainer.global_step
         self._saved_at = time.monotonic()
 
@@ -155,11 +153,11 @@ class RunCheckpoint(Checkpoint):
             return
         self._seen_step = trainer.global_step
         self._progress = StepProgress.of(trainer)
-        trainer.should_stop = self._stop_wanted or trainer.should_stop
-        self._validation_left, self._stop_left = validation_follows(trainer), trainer.should_stop
+        trainer.should_stop = self._held_stop or trainer.should_stop
+        self._left = AfterStep(validation_follows(trainer), trainer.should_stop)
         overdue, signum = self._agree(trainer, pl_module)
-        self._wanted = bool(signum) or overdue or self._due(trainer)
-        self._ending = signum
+        self._save_wanted = bool(signum) or overdue or self._due(trainer)
+        self._ending_signum = signum
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -171,31 +169,31 @@ class RunCheckpoint(Checkpoint):
         unfinished and would resume with an epoch of one batch. Callbacks that save before this one
         has seen a step find no such progress: that of the trainer is then as it should be.
         """
-        left, stop = validation_follows(trainer), trainer.should_stop
+        left = AfterStep(validation_follows(trainer), trainer.should_stop)
         if self._progress is not None and self._progress.step == trainer.global_step:
             checkpoint["loops"]["fit_loop"] = self._progress.loops
             checkpoint.update(self._progress.data)
-            left, stop = self._validation_left, self._stop_left
-        if not left:
+            left = self._left
+        if not left.validation:
             # Inside a window early stopping is delayed, and a resumed run begins the window anew.
             ended = trainer.should_stop and not self._window_open
-            stop = ended and has_stopped_early(trainer)
-        checkpoint[KEY] = AfterStep(left, stop, rows_written(trainer))._asdict()
+            left = left._replace(stop=ended and has_stopped_early(trainer))
+        checkpoint[KEY] = left._replace(rows=rows_written(trainer))._asdict()
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Save or stop before the next batch: now the metrics of the last one have been logged."""
         self._save_if_wanted(trainer)
-        if self._ending:
-            raise StoppedBySignal.after(self._ending, trainer.global_step, self._last)
+        if self._ending_signum:
+            raise StoppedBySignal.after(self._ending_signum, trainer.global_step, self._last)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save the last step, again if a validation has followed; stop if no batch follows."""
-        if self._wanted or self._validated or trainer.global_step != self._saved_step:
+        if self._save_wanted or self._validated or trainer.global_step != self._saved_step:
             self._save(trainer)
-        if self._ending:
-            raise StoppedBySignal.after(self._ending, trainer.global_step, self._last)
+        if self._ending_signum:
+            raise StoppedBySignal.after(self._ending_signum, trainer.global_step, self._last)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save before a validation, which may take long."""
@@ -204,7 +202,7 @@ class RunCheckpoint(Checkpoint):
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """From here on callbacks have read the scores, those that save after it included."""
         if not self._window_open and not trainer.sanity_checking:
-            self._validation_left = self._stop_left = False
+            self._left = AfterStep()
             self._validated = True
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -232,7 +230,7 @@ class RunCheckpoint(Checkpoint):
 
     def _hold_stop(self, trainer: Trainer) -> None:
         # max_time and early stopping ignore accumulation windows: delay them until this one closes.
-        self._stop_wanted = self._stop_wanted or trainer.should_stop
+        self._held_stop = self._held_stop or trainer.should_stop
         trainer.should_stop = False
 
     def _due(self, trainer: Trainer) -> bool:
@@ -242,7 +240,7 @@ class RunCheckpoint(Checkpoint):
             or self._kept(step)
             or step == trainer.max_steps
             or trainer.should_stop
-            or self._validation_left
+            or self._left.validation
         )
 
     def _agree(self, trainer: Trainer, pl_module: LightningModule) -> tuple[bool, int]:
@@ -258,7 +256,7 @@ class RunCheckpoint(Checkpoint):
         return self.keep_every_n_steps > 0 and step % self.keep_every_n_steps == 0
 
     def _save_if_wanted(self, trainer: Trainer) -> None:
-        if self._wanted:
+        if self._save_wanted:
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> None:
@@ -275,7 +273,7 @@ class RunCheckpoint(Checkpoint):
                 _link(copy, last)
         else:
             trainer.save_checkpoint(last, weights_only=False)
-        self._saved_step, self._wanted, self._validated = step, False, False
+        self._saved_step, self._save_wanted, self._validated = step, False, False
         self._saved_at = time.monotonic()
 
     def _catch_signals(self) -> None:

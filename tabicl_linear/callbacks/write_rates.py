@@ -8,6 +8,7 @@ import pandas as pd
 from tabicl_linear.analysis import gates, record_streams, write_rates
 from tabicl_linear.analysis.cards import write_rates_card
 from tabicl_linear.analysis.probe_tasks import Probe
+from tabicl_linear.analysis.rate_profiles import token_means
 from tabicl_linear.callbacks.probing import OneLength
 from tabicl_linear.model import InContextModel
 
@@ -46,10 +47,7 @@ class WriteRates(OneLength):
 
     def scalars(self, table: pd.DataFrame) -> dict[str, float]:
         """Mean over positions, by gate and layer."""
-        tokens = table["last"] - table["position"] + 1
-        weighted = table.assign(tokens=tokens, sum=table["mean"] * tokens)
-        sums = weighted.groupby(["gate", "layer"])[["sum", "tokens"]].sum()
-        means = sums["sum"] / sums["tokens"]
+        means = token_means(table, ["gate", "layer"])
         return {f"{gate}/layer_{layer:02d}": mean for (gate, layer), mean in means.items()}
 
     def pictures(self, table: pd.DataFrame, probe: Probe) -> "dict[str, Figure]":

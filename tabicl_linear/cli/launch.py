@@ -1,4 +1,4 @@
-"""Turns what torchrun and SLURM say about the processes they started into trainer options."""
+"""Runs of several processes: how torchrun and SLURM start them, and how the loss of one is told."""
 
 import os
 import re
@@ -71,7 +71,13 @@ def error_of_forked(
 
 
 class Launch(NamedTuple):
-    """Processes on each node, one for each device, and nodes; and whether `srun` started them."""
+    """Processes that torchrun or `srun` has started.
+
+    Attributes:
+        per_node: Processes on each node, one for each device.
+        nodes: Nodes.
+        by_slurm: Whether it was `srun`.
+    """
 
     per_node: int
     nodes: int

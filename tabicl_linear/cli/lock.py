@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 def locked(folder: Path, name: str = LOCK, *, shared: bool = False) -> Iterator[None]:
     """Hold a lock of the folder within the block; the end of the process releases it, too.
 
-    Locks of other names do not count. One that is shared others may hold, too, if they share it.
+    Locks of other names are independent. Several processes may hold one that all of them share.
 
     Raises:
         ConfigError: Another process holds it, and one of the two does not share it.

@@ -28,9 +28,13 @@ MIN_ROW_NUMBERS = 30
 
 
 class PredictionTables(NamedTuple):
-    """Features and labels to learn from, features to predict, and identifiers of the latter.
+    """What `predict` reads from two files; `train` and `test` have the same columns.
 
-    Features are the same columns in both; `ids` has no columns if none were asked for.
+    Attributes:
+        train: Features to learn from.
+        labels: Of these rows.
+        test: Features of the rows to predict.
+        ids: Columns that identify the rows to predict; none if none were asked for.
     """
 
     train: pd.DataFrame
@@ -125,10 +129,9 @@ def feature_names(train: TableFile, target: str, columns: Iterable[str], name: s
         DataError: They are not those of TRAIN, or TRAIN has no target.
     """
     train.require(target)
-    names, features = (
-        [each for each in every if each != target] for every in (columns, train.columns)
-    )
-    is_unnamed = any(UNNAMED.fullmatch(str(each)) for each in (*names, *features))
+    names = [column for column in columns if column != target]
+    features = [column for column in train.columns if column != target]
+    is_unnamed = any(UNNAMED.fullmatch(str(column)) for column in (*names, *features))
     hint = "; a comma at the end of each line makes a column without a name" if is_unnamed else ""
     these = f"The columns of {name}"
     check_columns(names, features, whose=train.name, these=these, hint=hint)

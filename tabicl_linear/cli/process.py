@@ -49,7 +49,10 @@ def check_stopped(error: Exception, checkpoint: Path) -> None:
 
 @contextmanager
 def stderr_dropped_on(kind: type[Exception]) -> Iterator[None]:
-    """Holds back standard error, of libraries in C too; such an error says all, and drops it."""
+    """Holds back standard error, also of libraries in C, and drops it if such an error is raised.
+
+    Otherwise it is shown at the end.
+    """
     sys.stderr.flush()
     before = os.dup(STDERR)
     with tempfile.TemporaryFile() as held:

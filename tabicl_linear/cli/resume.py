@@ -44,9 +44,12 @@ OWN_SCHEDULES = tuple(
 
 
 class Resume(NamedTuple):
-    """What the checkpoint in `path` says about its run, after optimiser steps.
+    """What a checkpoint says about its run.
 
     Attributes:
+        path: Of the checkpoint.
+        config: The whole config of the run, by present names of options.
+        step: Optimiser steps taken.
         batches: Batches used, as counted by the training loop.
         averaged: Whether it holds averaged weights in addition to the trained ones, from which
             training resumes.
@@ -197,7 +200,10 @@ class Resume(NamedTuple):
 
 
 def _require_progress(stored: dict[str, Any]) -> None:
-    """Raise `KeyError` or `TypeError` if a part of training would silently start from scratch."""
+    """Raise `KeyError` or `TypeError` if a part of training would silently start from scratch.
+
+    Looking a part up is the check.
+    """
     stored["PriorDataModule"]["next_index"], stored["callbacks"]["Provenance"]["datasets"]
     for optimizer in stored["optimizer_states"]:
         optimizer["state"], optimizer["param_groups"]

@@ -20,13 +20,16 @@ from tabicl_linear.files import sweep
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder for config, checkpoints and metrics of a run; `is_new` if this run made it.
-
-    `root_is_new` if it made the folder around it, too.
+    """The folder for config, checkpoints and metrics of a run.
 
     Only the first process takes a folder. The others write nothing, and get the path from it when
     all are connected (`RunCheckpoint.setup`); until then theirs is the root, except in a
     resumed run.
+
+    Attributes:
+        path: The folder.
+        is_new: Whether this run made it.
+        root_is_new: Whether this run made the folder around it, too.
     """
 
     path: Path
@@ -52,17 +55,17 @@ class RunFolder:
             if (own / CONFIG).is_file() and (root == stored_root or root.resolve() == own.parent):
                 folder = cls(resume.path.parent, is_new=False)
                 if first:
-                    folder.lock(locks)
+                    folder._lock(locks)
                     sweep(own)
                 return folder
         if not first:
             return cls(root, is_new=False)
         root_is_new = not root.exists()
         folder = cls(_make_next(root), is_new=True, root_is_new=root_is_new)
-        folder.lock(locks)
+        folder._lock(locks)
         return folder
 
-    def lock(self, locks: ExitStack) -> None:
+    def _lock(self, locks: ExitStack) -> None:
         """Hold the folder's lock until `locks` ends."""
         with self.dropped_if_unused():
             locks.enter_context(locked(self.path.resolve()))
@@ -71,9 +74,9 @@ class RunFolder:
     def dropped_if_unused(self) -> Iterator[None]:
         """Remove a new folder where the run ends before its first checkpoint.
 
-        By bad input, by a signal, or as another process does not come. A root that was there stays:
-        it may be the current folder, a link or a mounted disk. Errors of a full disk, which name no
-        file, get the name of the folder.
+        It may end by bad input, by a signal, or because another process does not come. A root that
+        was there stays: it may be the current folder, a link or a mounted disk. Errors of a full
+        disk, which name no file, get the name of the folder.
         """
         try:
             yield

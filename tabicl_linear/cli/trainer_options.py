@@ -21,6 +21,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.plugins.io import CheckpointIO
 from lightning.pytorch.strategies import StrategyRegistry
 
+from tabicl_linear.cli.resume import Resume
 from tabicl_linear.config_messages import OBJECTIONS
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.training.checkpoint_io import WholeFileIO
@@ -94,14 +95,11 @@ def make_trainer(options: Mapping[str, Any]) -> Trainer:
         raise ConfigError(f"trainer: {error}") from error
 
 
-def with_run_loggers(option: Any, folder: Path, step: int, rows: int | None = None) -> Any:
-    """The run folder's own loggers and those of `trainer.logger`; none if that option is False.
-
-    The run starts from an optimiser step, and from so many rows of its metrics; None if that is
-    not known.
-    """
+def with_run_loggers(option: Any, folder: Path, resume: Resume | None) -> Any:
+    """The run folder's own loggers and those of `trainer.logger`; none if that option is False."""
     if option is False:
         return False
+    step, rows = (0, None) if resume is None else (resume.step, resume.rows)
     others = [logger for logger in as_list(option) if isinstance(logger, Logger)]
     own: list[Logger] = [MetricsFile(folder, resumed_step=step, resumed_rows=rows)]
     if not any(isinstance(logger, TensorBoardLogger) for logger in others):

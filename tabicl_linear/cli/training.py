@@ -63,7 +63,7 @@ class PretrainingCLI(ConfigCLI):
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
         """The verb, and the arguments of Trainer's method that the CLI fills in.
 
-        Of this call alone: a parser for each of the others would take a quarter of a start.
+        Only the verb that runs: parsers of the others would take a quarter of the start.
         """
         rows = ("train_dataloaders", "val_dataloaders") if self._verb == "fit" else ("dataloaders",)
         return {self._verb: {"model", "datamodule", *rows}}
@@ -132,12 +132,11 @@ class PretrainingCLI(ConfigCLI):
         callbacks = [*options["callbacks"], Provenance(self.plain_config, new=folder.is_new)]
         if options["enable_checkpointing"] is not False:
             callbacks.append(self._get(self.config_init, "checkpoint"))
-        begun = (0, None) if self.resume is None else (self.resume.step, self.resume.rows)
         return {
             **options,
             "default_root_dir": folder.path,
             "callbacks": callbacks,
-            "logger": with_run_loggers(options["logger"], folder.path, *begun),
+            "logger": with_run_loggers(options["logger"], folder.path, self.resume),
             "plugins": with_whole_files(options["plugins"]),
         }
 
@@ -172,7 +171,10 @@ class PretrainingCLI(ConfigCLI):
                 raise cause from error
 
     def _connect(self) -> None:
-        """Reach the first process, as Lightning would later: PyTorch says frames where it fails."""
+        """Connect to the first process, as Lightning would later.
+
+        Where that fails, PyTorch prints frames of C++ beside its error.
+        """
         if Launch.detect() is not None and not is_first_process():
             with stderr_dropped_on(RuntimeError):
                 self.trainer.strategy.setup_environment()

@@ -25,7 +25,7 @@ FOLDER = "folder:"
 BENCHMARKS = {"openml-cc18": CC18, "tabarena": TABARENA}
 """Protocols of the paper's benchmarks."""
 SUITES = {"openml-cc18-30": "openml-cc18", "tabarena": "tabarena"}
-"""Benchmarks of which the suites of a folder have tables."""
+"""Suites of a folder whose tables are those of a benchmark of the paper, and its name."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Source:
     """A table that is not read yet.
 
     Attributes:
-        name: Of the table, once in a benchmark.
+        name: Of the table; no other of a benchmark has it.
         path: Parquet file.
         target: Column of the labels.
         openml_id: Data id at OpenML.

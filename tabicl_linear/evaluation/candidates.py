@@ -36,7 +36,7 @@ class Candidate:
             `baseline_version`.
         kind: "model" for one of this project, or the name of a baseline.
         path: File of its weights, where it has one, or the name of shipped ones.
-        ensemble: EnsembleName of a model's ensemble.
+        ensemble: Preset of a model's ensemble.
         arguments: Others of a model's `TabICLLinearClassifier`, by name.
         trust_code: Whether the file may name classes outside tabicl_linear.
     """
@@ -53,9 +53,9 @@ class Candidate:
         """An unfitted classifier that uses so many threads."""
         if self.kind == "model":
             assert self.path is not None
-            resources = {"n_jobs": threads, "ensemble": self.ensemble}
             model = load_model(self.path, trust_code=True) if self.trust_code else self.path
-            return TabICLLinearClassifier(model, **(resources | dict(self.arguments)))
+            given: dict[str, Any] = {"n_jobs": threads, "ensemble": self.ensemble, **self.arguments}
+            return TabICLLinearClassifier(model, **given)
         weights = () if self.path is None else (str(self.path),)
         return BASELINES[self.kind].make(*weights, threads=threads)
 
@@ -79,8 +79,8 @@ def candidates(
     Args:
         models: "default", PATH or NAME=PATH.
         baselines: Names of `BASELINES`, with ":PATH" behind those that need weights.
-        ensemble: EnsembleName of the models.
-        arguments: Name of a model and NAME=VALUE of its classifier's arguments, for each.
+        ensemble: Preset of the models' ensembles.
+        arguments: For each model that gets some: its name, then NAME=VALUE of each argument.
         trust_code: Whether files of models may name classes outside tabicl_linear.
 
     Raises:

@@ -35,10 +35,10 @@ TIME_LIMIT = 600.0
 
 
 class OpenMLFault(DataError):
-    """OpenML answers, but not with a table.
+    """OpenML did not give what it was asked for.
 
     Attributes:
-        silent: Whether it did not answer at all.
+        silent: Whether it gave no answer at all.
     """
 
     def __init__(self, message: str, *, silent: bool) -> None:

@@ -52,7 +52,7 @@ class BenchmarkTable:
     """A table of a benchmark.
 
     Attributes:
-        name: Of the table, once in a benchmark.
+        name: Of the table; no other of a benchmark has it.
         openml_id: Its data id at OpenML; None where it has none.
         x: Columns but the target, in float32: numbers, and codes of categories and texts. A missing
             value is NaN.

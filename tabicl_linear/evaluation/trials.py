@@ -140,7 +140,7 @@ def _values(task: Task) -> dict[str, float]:
 
 @lru_cache(maxsize=1)
 def _table(benchmark: Benchmark, source: Source) -> BenchmarkTable:
-    """The folds of a table follow each other."""
+    """A table as the protocol uses it; one is kept, since its folds follow each other."""
     return benchmark.table(source)
 
 
@@ -177,12 +177,9 @@ def read(path: Path, content: Mapping[str, Any]) -> Result | None:
 def frame(results: Iterable[Result], order: Sequence[str]) -> pd.DataFrame:
     """Rows of `results.csv`, models in a given order."""
     scores = pd.DataFrame([row for result in results for row in result.rows()], columns=COLUMNS)
+    places = {model: place for place, model in enumerate(order)}
     return scores.sort_values(
         ["model", "dataset", "fold"],
-        key=lambda column: (
-            column.map({name: n for n, name in enumerate(order)})
-            if column.name == "model"
-            else column
-        ),
+        key=lambda column: column.map(places) if column.name == "model" else column,
         kind="stable",
     ).astype({"openml_id": "Int64"})

@@ -47,8 +47,8 @@ def finished(
 ) -> Iterator[tuple[Task, Result | Death]]:
     """Tasks and their results, as they are done.
 
-    With one job in this process, one after the other. With more in so many others, each of which
-    takes a task after the other; one that dies is replaced.
+    A single job runs in this process. Several run in processes of their own, each of which does one
+    task after another; one that dies is replaced.
 
     Args:
         tasks: What to do, each once.

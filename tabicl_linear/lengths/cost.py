@@ -20,8 +20,8 @@ from tabicl_linear.model import InContextModel
 def measure(models: Models, options: RunOptions, rounds: int) -> pd.DataFrame:
     """Seconds on dataset 0, medians of rounds in which both take turns.
 
-    On a CPU those that the process computes in all threads, which other work on the machine changes
-    least; elsewhere those on the clock.
+    On a CPU they are CPU time of all threads, which other work on the machine changes least;
+    elsewhere they are on the wall clock.
 
     Returns:
         A row for each model: model, parameters, num_rows, lengths, draw_seconds of the dataset,

@@ -111,9 +111,16 @@ class SyntheticTasks:
         return self.count
 
     def __getitem__(self, index: int) -> Task:
-        x, y, categorical, q, _ = draw_dataset(self.options, index)
-        parts = x[:, :-q], y[:, :-q], categorical, x[:, -q:], y[0, -q:]
-        return Task(*parts, self.options.num_classes, weighted=False)
+        dataset = draw_dataset(self.options, index)
+        return Task(
+            x=dataset.x[:, : -dataset.num_queries],
+            y=dataset.y[:, : -dataset.num_queries],
+            categorical=dataset.categorical,
+            queries=dataset.queries,
+            targets=dataset.targets,
+            num_classes=self.options.num_classes,
+            weighted=False,
+        )
 
 
 class TableTasks:
@@ -187,10 +194,11 @@ def compare(
         best_epoch and epochs; smallest_update and largest_update of a layer at the best epoch;
         seconds.
     """
-    task, rows = tasks[index], []
-    for name, model in models.items():
-        rows.append({"dataset": index, "model": name} | _compare(model, task, options))
-    return pd.DataFrame(rows)
+    task = tasks[index]
+    return pd.DataFrame(
+        {"dataset": index, "model": name} | _compare(model, task, options)
+        for name, model in models.items()
+    )
 
 
 def _compare(model: InContextModel, task: Task, options: OracleOptions) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class _SideBySide:
 
 
 class _Clock:
-    """Seconds of fitting, the reads in between left out."""
+    """Measures seconds of fitting from when it is made, without the readings in between."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -160,7 +160,7 @@ class _Clock:
         state: object,
         dataset: LengthDataset,
     ) -> Reading:
-        """Read a fitted state."""
+        """Predict the queries from a fitted state; seconds of fitting, and of this alone."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         fit_end = time.perf_counter()

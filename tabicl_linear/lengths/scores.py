@@ -83,7 +83,7 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A row for each model and length, in the order of `results`: model, num_rows, datasets, and
         for every score its mean, half the width of the 95 % interval of the mean (Student's t;
-        `_interval`) and, where some are not defined, how many are (`_defined`).
+        `_interval`) and how many values are defined (`_defined`), and mean seconds.
     """
     metrics = [name for name in results if name in METRICS or name.startswith("normalised_")]
     rows = []

@@ -49,9 +49,11 @@ class Coverage(NamedTuple):
 
 def coverage(results: Results, benchmark: str) -> Coverage:
     """What the results have of a benchmark; a table counts if all its folds have all metrics."""
-    datasets = results.datasets[results.datasets["benchmark"] == benchmark].set_index("dataset")
-    values = results.values[results.values["benchmark"] == benchmark]
-    failures = results.failures[results.failures["benchmark"] == benchmark]
+    datasets, values, times, failures = (
+        rows[rows["benchmark"] == benchmark]
+        for rows in (results.datasets, results.values, results.times, results.failures)
+    )
+    datasets = datasets.set_index("dataset")
     present = set(values["model"]) | set(failures["model"])
     models = [model for model in results.models if model in present]
     metrics = [metric for metric in METRICS if metric in set(values["metric"])]
@@ -71,7 +73,6 @@ def coverage(results: Results, benchmark: str) -> Coverage:
         averages = rows.pivot_table(index="dataset", columns="model", values=column, aggfunc="mean")
         return averages.reindex(index=datasets.index, columns=models)
 
-    times = results.times[results.times["benchmark"] == benchmark]
     return Coverage(
         benchmark=benchmark,
         means={

@@ -118,9 +118,7 @@ def latex(table: Table) -> str:
     def line(texts: Iterable[str]) -> str:
         return " & ".join(texts) + r" \\"
 
-    spans = [
-        line(f"\\multicolumn{{{width}}}{{c}}{{{_latex(title)}}}" for title, width in table.spans)
-    ]
+    spans = [f"\\multicolumn{{{width}}}{{c}}{{{_latex(title)}}}" for title, width in table.spans]
     body: list[str] = []
     for block in table.blocks:
         body += ["\\midrule", *(line(map(cell, row)) for row in block)]
@@ -133,7 +131,7 @@ def latex(table: Table) -> str:
             f"\\caption{{{_latex(table.caption)}}}",
             f"\\begin{{tabular}}{{{columns}}}",
             "\\toprule",
-            *(spans if table.spans else []),
+            *([line(spans)] if spans else []),
             line(map(_latex, table.header)),
             *body,
             "\\bottomrule",

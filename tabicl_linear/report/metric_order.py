@@ -1,6 +1,5 @@
 """The metrics of results: how they are written, and which way is better."""
 
-import math
 from typing import NamedTuple
 
 
@@ -10,28 +9,21 @@ class Metric(NamedTuple):
     Attributes:
         title: As the paper's tables head their columns.
         higher_is_better: False for losses.
-        highest: Possible value; none is below 0.
     """
 
     title: str
     higher_is_better: bool
-    highest: float = 1.0
-
-    @property
-    def arrow(self) -> str:
-        """The way to go."""
-        return "↑" if self.higher_is_better else "↓"
 
     @property
     def heading(self) -> str:
-        """Title and arrow."""
-        return f"{self.title} {self.arrow}"
+        """Title, and an arrow that says which way is better."""
+        return f"{self.title} {'↑' if self.higher_is_better else '↓'}"
 
 
 METRICS = {
     "roc_auc": Metric("ROC-AUC", True),
     "accuracy": Metric("ACC", True),
-    "log_loss": Metric("log-loss", False, highest=math.inf),
+    "log_loss": Metric("log-loss", False),
     "ece": Metric("ECE", False),
 }
 """In the order in which tables show them; the paper has the first two."""

@@ -106,17 +106,15 @@ def scores_table(one: Scored) -> Table:
     """All metrics of a benchmark, mean ranks, and seconds beside them."""
     coverage, common = one.coverage, list(one.coverage.common)
     metrics = list(one.comparisons)
-    models = list(one.comparisons[metrics[0]].means.index)
+    first = one.comparisons[metrics[0]]
+    models = list(first.means.index)
     counts = coverage.counts()
     seconds = {title: frame.loc[common].mean() for title, frame in coverage.seconds.items()}
     columns = [
         [Cell(model) for model in models],
         [Cell(f"{counts[model]} of {coverage.num_datasets}") for model in models],
         *(mean_column(one.comparisons[metric], models, metric) for metric in metrics),
-        *(
-            [number(one.comparisons[metric].ranks[model], 2) for model in models]
-            for metric in metrics[:1]
-        ),
+        [number(first.ranks[model], 2) for model in models],
         *([number(means[model], 2) for model in models] for means in seconds.values()),
     ]
     titles = [METRICS[metric].heading for metric in metrics]

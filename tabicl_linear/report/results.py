@@ -10,11 +10,12 @@ import pandas as pd
 
 from tabicl_linear import evaluation_file
 from tabicl_linear.errors import DataError
-from tabicl_linear.evaluation_file import COLUMNS, SIZES
+from tabicl_linear.evaluation_file import COLUMNS, HIGHEST, ROUNDING, SIZES, value_range
 from tabicl_linear.report.metric_order import METRICS, TIMES
 
-ROUNDING = 1e-9
-"""By which a mean of ones may be above 1."""
+FOLD = ["model", "benchmark", "dataset", "fold"]
+SCORE = [*FOLD, "metric"]
+"""Columns that name a fold of a model, and a score of it."""
 FOLDERS_REMEDY = "name the output folder of `tabicl-linear evaluate`."
 REPEAT = "repeat `tabicl-linear evaluate`, which writes the file again."
 
@@ -82,11 +83,10 @@ def read(
         rows = rows[rows["model"].isin(models)]
     _check_unique(rows, folders)
     failed, timed = rows["value"].isna(), rows["metric"].isin(list(TIMES))
-    keep = ["model", "benchmark", "dataset", "fold", "metric", "value", "seconds"]
     return Results(
-        values=rows.loc[~failed & ~timed, keep].reset_index(drop=True),
-        times=rows.loc[~failed & timed, keep[:-1]].reset_index(drop=True),
-        failures=rows.loc[failed, [*keep[:4], "error"]].drop_duplicates(ignore_index=True),
+        values=rows.loc[~failed & ~timed, [*SCORE, "value", "seconds"]].reset_index(drop=True),
+        times=rows.loc[~failed & timed, [*SCORE, "value"]].reset_index(drop=True),
+        failures=rows.loc[failed, [*FOLD, "error"]].drop_duplicates(ignore_index=True),
         datasets=pd.DataFrame(tables.values()).astype(dict.fromkeys(SIZES, "Int64")),
         protocols={benchmark: protocol for benchmark, (_, protocol) in protocols.items()},
         models=tuple(rows["model"].unique()),
@@ -124,19 +124,16 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
 def _check_ranges(frame: pd.DataFrame, path: Path) -> None:
     """Refuse values that no metric and no time can have."""
-    highest = {name: metric.highest for name, metric in METRICS.items()}
-    most = frame["metric"].map(highest).fillna(np.inf) + ROUNDING
+    most = frame["metric"].map(HIGHEST).fillna(np.inf) + ROUNDING
     for column, limit in (("value", most), ("seconds", np.inf)):
         numbers = frame[column]
         bad = (numbers < 0) | (numbers > limit)
         if bad.any():
             row = frame[bad].iloc[0]
             what = row["metric"] if column == "value" else column
-            upper = highest.get(row["metric"], np.inf) if column == "value" else np.inf
-            bounds = "0 or more" if np.isinf(upper) else f"from 0 to {upper:g}"
             raise DataError(
                 f"{path}, line {int(bad.to_numpy().argmax()) + 2}: {what}={row[column]:g} of "
-                f"{row['model']} on {row['dataset']}, which must be {bounds}; {REPEAT}"
+                f"{row['model']} on {row['dataset']}, which must be {value_range(what)}; {REPEAT}"
             )
 
 
@@ -207,10 +204,9 @@ def _check_known(names: Iterable[str], rows: pd.DataFrame, option: str) -> None:
 
 
 def _check_unique(rows: pd.DataFrame, folders: Sequence[Path]) -> None:
-    keys = ["model", "benchmark", "dataset", "fold", "metric"]
-    twice = rows[rows.duplicated(keys)]
+    twice = rows[rows.duplicated(SCORE)]
     if not twice.empty:
-        what = ", ".join(str(x) for x in twice[keys].iloc[0])
+        what = ", ".join(str(x) for x in twice[SCORE].iloc[0])
         raise DataError(
             f"{what}: two results in {', '.join(map(str, folders))}; leave a folder out, or "
             "evaluate under another name."

@@ -73,7 +73,7 @@ class MetricsFile(Logger):
 
     @property
     def rows(self) -> int:
-        """How many there are, without those that are going to be dropped."""
+        """Rows of the file, without those that this run, if it is resumed, is going to drop."""
         return self._rows if self._columns else len(self._kept())
 
     @property

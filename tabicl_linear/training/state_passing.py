@@ -17,6 +17,9 @@ from tabicl_linear.types import Float, Tensor
 States = tuple[Float[Tensor, "b h v k"], ...]
 """One state S per layer, first to last; empty before the first batch."""
 
+_RESETS = 1
+"""Marks the resets among the draws of a batch that are not its content."""
+
 
 @dataclass(frozen=True)
 class StatePassing:
@@ -120,7 +123,3 @@ def reset_seed(seed: int, index: int, rank: int) -> np.random.SeedSequence:
     """
     # The stream's own keys are one word shorter, so the two never coincide.
     return np.random.SeedSequence(seed, spawn_key=(int(Stage.TRAIN), index, rank, _RESETS))
-
-
-_RESETS = 1
-"""Marks the resets among the draws of a batch that are not its content."""

@@ -40,7 +40,7 @@ OPTIMISER_STATE = {
     "centered": "grad_avg",
     "momentum": "momentum_buffer",
 }
-"""Options of PyTorch's optimisers that need a state, by its name."""
+"""Options of PyTorch's optimisers that need a state of each parameter, and the state's name."""
 UNSUITABLE: Mapping[type, str] = {
     SparseAdam: "SparseAdam takes sparse gradients only; use torch.optim.AdamW.",
     LBFGS: "LBFGS computes a batch several times a step, and each time adds its gradients to those "
@@ -100,7 +100,7 @@ class InContextTask(LightningModule):
             check_shapes(self.model.backbone.layers()[0].mixer, architecture.dim)
         if state_passing is not None:
             state_passing.check(self.model)
-        _check(optimizer, schedule, self.model)
+        _check_makes(optimizer, schedule, self.model)
         self.optimizer = optimizer
         self.schedule = schedule
         self.state_passing = state_passing
@@ -108,10 +108,10 @@ class InContextTask(LightningModule):
         self.compile_dense = compile_dense
         self.val_scores = MeanScores()
         self.test_scores = MeanScores()
-        self._window: list[int] = []
-        self._states: States = ()
-        self._stepped_states: States = ()
-        self._restored: States = ()
+        self._window: list[int] = []  # batches of the accumulation window, by index
+        self._states: States = ()  # after the last batch
+        self._stepped_states: States = ()  # after the last optimiser step: a checkpoint has these
+        self._restored: States = ()  # of a checkpoint, of all processes, until training starts
         self._left = AfterStep()
         self._stream_seed = 0
         self._folder = ""
@@ -274,19 +274,21 @@ class InContextTask(LightningModule):
         )
 
 
-def differing_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
-    """Names of weights that one of two networks lacks, or that have another shape in it."""
+def differing_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> str | None:
+    """Which weights one of two networks lacks or has in another shape; None if they are alike."""
     other_shape = {n for n in stored.keys() & own.keys() if stored[n].shape != own[n].shape}
-    return sorted((stored.keys() ^ own.keys()) | other_shape)
+    names = sorted((stored.keys() ^ own.keys()) | other_shape)
+    if not names:
+        return None
+    return f"{names[0]} and {len(names) - 1} more are missing, unknown or of another shape"
 
 
 def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
     """Refuse weights of another network before any of them is copied."""
     if differing := differing_weights(stored, own):
         raise CheckpointError(
-            f"The checkpoint's weights are not those of the network that it describes: "
-            f"{differing[0]} and {len(differing) - 1} more are missing, unknown or of another "
-            "shape; give a last.ckpt that `tabicl-linear fit` wrote."
+            "The checkpoint's weights are not those of the network that it describes: "
+            f"{differing}; give a last.ckpt that `tabicl-linear fit` wrote."
         )
 
 
@@ -303,7 +305,7 @@ def _check_groups(stored: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> 
 
 
 def _check_state(group: Mapping[str, Any], states: list[Mapping[str, Any]]) -> None:
-    """Refuse options whose state the optimiser would not find beside the others of a parameter."""
+    """Refuse options that need a state which the checkpoint, unlike others, does not hold."""
     for option, name in OPTIMISER_STATE.items():
         # An optimiser without any state, such as SGD without momentum, starts with its first.
         if group.get(option) and any(state and name not in state for state in states):
@@ -326,7 +328,7 @@ def _check_eps(optimizer: Optimizer) -> None:
             )
 
 
-def _check(
+def _check_makes(
     optimizer: OptimizerCallable, schedule: LRSchedulerCallable, model: InContextModel
 ) -> None:
     """Make both and discard them, so that bad arguments are found before training starts."""
