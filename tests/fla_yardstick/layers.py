@@ -125,11 +125,11 @@ PAIRS = {
         keys_first=True,
     ),
     "Gated DeltaNet": Pair(
-        partial(GatedDeltaNet, 32, 4, head_dim=24),
+        partial(GatedDeltaNet, 32, 2, head_dim=24),
         _layer(
             layers.GatedDeltaNet,
             hidden_size=32,
-            num_heads=4,
+            num_heads=2,
             head_dim=24,
             expand_v=1,
             use_short_conv=False,
@@ -138,9 +138,9 @@ PAIRS = {
         keys_first=False,
     ),
     "Gated DeltaNet, convolution": Pair(
-        partial(GatedDeltaNet, 32, 4, head_dim=24, conv_size=4),
+        partial(GatedDeltaNet, 32, 2, head_dim=24, conv_size=4),
         _layer(
-            layers.GatedDeltaNet, hidden_size=32, num_heads=4, head_dim=24, expand_v=1, conv_size=4
+            layers.GatedDeltaNet, hidden_size=32, num_heads=2, head_dim=24, expand_v=1, conv_size=4
         ),
         _gated_delta,
         keys_first=False,

@@ -72,11 +72,11 @@ def test_delta_net_in_chunks(agree, monkeypatch):
 def test_query_is_an_appended_token(agree, name):
     """A query that reads our state equals the last token of context and query together."""
     ours, theirs = build(PAIRS[name])
-    context = torch.randn(2, 20, theirs.hidden_size, requires_grad=True)
-    queries = torch.randn(2, 2, theirs.hidden_size, requires_grad=True)
+    context = torch.randn(1, 20, theirs.hidden_size, requires_grad=True)
+    queries = torch.randn(1, 2, theirs.hidden_size, requires_grad=True)
     _, state = fit(ours, context)
     actual = predict(ours, queries, state)
-    sequences = torch.cat([context.repeat_interleave(2, 0), queries.reshape(4, 1, -1)], 1)
+    sequences = torch.cat([context.repeat_interleave(2, 0), queries.reshape(2, 1, -1)], 1)
     expected = theirs(sequences)[0][:, -1].reshape(actual.shape)
     weight = torch.randn_like(actual)
     results = []
