@@ -1,11 +1,15 @@
 """State passing: a training batch starts from the final states of the batch before it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from lightning.pytorch import Trainer
 
+from tabicl_linear.data.batch import TaskBatch
+from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.data.stream import Stage
 from tabicl_linear.errors import ConfigError
 from tabicl_linear.kernels.matrix import matrix_of
@@ -17,6 +21,8 @@ from tabicl_linear.types import Float, Tensor
 States = tuple[Float[Tensor, "b h v k"], ...]
 """One state S per layer, first to last; empty before the first batch."""
 
+KEY = "state_passing"
+"""Of the passed states in a checkpoint."""
 _RESETS = 1
 """Marks the resets among the draws of a batch that are not its content."""
 
@@ -91,6 +97,72 @@ class StatePassing:
             LayerState(MatrixState(S[source].masked_fill(reset[:, None, None, None], 0)), None, 0)
             for S in states
         )
+
+
+class PassedStates:
+    """The states on their way from batch to batch of a run.
+
+    Args:
+        options: How they are passed; None if every batch starts from zero.
+    """
+
+    def __init__(self, options: StatePassing | None) -> None:
+        self._options = options
+        self._last: States = ()  # after the last batch
+        self._stepped: States = ()  # after the last optimiser step: a checkpoint has these
+        self._restored: States = ()  # of a checkpoint, of all processes, until training starts
+        self._seed = 0
+
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        """Keep the states of a checkpoint, or forget those of another one, until `start`."""
+        self._restored = checkpoint.get(KEY, {}).get("memories", ())
+
+    def start(self, trainer: Trainer, device: torch.device) -> None:
+        """Continue from the states of a checkpoint, or without any.
+
+        Raises:
+            ConfigError: The seed of the data is not known, or the states are those of another
+                number of processes.
+        """
+        self._last = self._stepped = ()
+        restored, self._restored = self._restored, ()
+        if self._options is None:
+            return
+        datamodule = trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(datamodule, PriorDataModule):
+            raise ConfigError(
+                "state_passing chooses the samples that start from zero by the seed of the "
+                "training stream: train from a PriorDataModule (it takes any Prior of yours), or "
+                "leave state_passing out."
+            )
+        if restored and len(restored[0]) != trainer.world_size:
+            raise ConfigError(
+                f"The checkpoint holds passed states of {len(restored[0])} processes and this run "
+                f"has {trainer.world_size}; resume with as many, or with --model.state_passing "
+                "null."
+            )
+        self._seed = datamodule.seed
+        self._last = self._stepped = tuple(S[trainer.global_rank].to(device) for S in restored)
+
+    def initial(self, batch: TaskBatch, rank: int) -> tuple[LayerState, ...] | None:
+        """The states that a training batch starts from; None for zero."""
+        if self._options is None:
+            return None
+        seed = reset_seed(self._seed, batch.index, rank)
+        return self._options.initial(self._last, len(batch.y), seed)
+
+    def keep(self, layers: Sequence[LayerState]) -> None:
+        """Take the states after a batch."""
+        if self._options is not None:
+            self._last = final_states(layers)
+
+    def step(self) -> None:
+        """Note that an optimiser step follows the last batch."""
+        self._stepped = self._last
+
+    def stored(self, num_ranks: int) -> dict[str, Any]:
+        """What a checkpoint holds: the states from which every process starts its next batch."""
+        return {KEY: {"memories": gather(self._stepped, num_ranks)}} if self._stepped else {}
 
 
 def final_states(layers: Sequence[LayerState]) -> States:

@@ -1,54 +1,32 @@
 """The training task: a model with its loss, optimiser and scores."""
 
 from collections.abc import Mapping
-from itertools import product
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
-from torch.optim import LBFGS, Optimizer, SparseAdam
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim import Optimizer
 
 from tabicl_linear.architecture import Architecture
 from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.data.batch import TaskBatch
-from tabicl_linear.data.datamodule import PriorDataModule
-from tabicl_linear.errors import CheckpointError, ConfigError
-from tabicl_linear.mixers.base import LayerState, MixerFactory, check_shapes
+from tabicl_linear.errors import CheckpointError
+from tabicl_linear.mixers.base import MixerFactory, check_shapes
 from tabicl_linear.model import InContextModel
 from tabicl_linear.readouts import ReadoutFactory
 from tabicl_linear.strategies.base import Strategy
 from tabicl_linear.training.after_step import AfterStep, make_up
 from tabicl_linear.training.metric_names import GRADIENT_NORM, LEARNING_RATE, LOSS
+from tabicl_linear.training.optimizer_checks import check_eps, check_makes, take_options
 from tabicl_linear.training.schedule import PlannedSchedule
 from tabicl_linear.training.scores import MeanScores, cross_entropy, score
-from tabicl_linear.training.state_passing import (
-    StatePassing,
-    States,
-    final_states,
-    gather,
-    reset_seed,
-)
+from tabicl_linear.training.state_passing import PassedStates, StatePassing
 from tabicl_linear.types import Float, Tensor
 
 AUTOCAST = {"bf16-mixed": (torch.bfloat16,), "16-mixed": (torch.float16,)}
 """Reduced dtype of the Trainer's precisions that have one."""
-OPTIMISER_STATE = {
-    "amsgrad": "max_exp_avg_sq",
-    "centered": "grad_avg",
-    "momentum": "momentum_buffer",
-}
-"""Options of PyTorch's optimisers that need a state of each parameter, and the state's name."""
-UNSUITABLE: Mapping[type, str] = {
-    SparseAdam: "SparseAdam takes sparse gradients only; use torch.optim.AdamW.",
-    LBFGS: "LBFGS computes a batch several times a step, and each time adds its gradients to those "
-    "of the batches accumulated before; use torch.optim.AdamW.",
-    ReduceLROnPlateau: "ReduceLROnPlateau waits for a score, and a schedule follows the steps "
-    "alone; use tabicl_linear.training.schedule.WarmupStableDecay (configs/learner/stable.yaml).",
-}
-"""Optimisers and schedules of PyTorch that cannot work here, and why."""
 
 
 class NonFiniteTraining(RuntimeError):
@@ -100,7 +78,7 @@ class InContextTask(LightningModule):
             check_shapes(self.model.backbone.layers()[0].mixer, architecture.dim)
         if state_passing is not None:
             state_passing.check(self.model)
-        _check_makes(optimizer, schedule, self.model)
+        check_makes(optimizer, schedule, self.model)
         self.optimizer = optimizer
         self.schedule = schedule
         self.state_passing = state_passing
@@ -109,11 +87,8 @@ class InContextTask(LightningModule):
         self.val_scores = MeanScores()
         self.test_scores = MeanScores()
         self._window: list[int] = []  # batches of the accumulation window, by index
-        self._states: States = ()  # after the last batch
-        self._stepped_states: States = ()  # after the last optimiser step: a checkpoint has these
-        self._restored: States = ()  # of a checkpoint, of all processes, until training starts
+        self._passed = PassedStates(state_passing)
         self._left = AfterStep()
-        self._stream_seed = 0
         self._folder = ""
 
     def setup(self, stage: str) -> None:
@@ -121,7 +96,8 @@ class InContextTask(LightningModule):
 
         States loaded earlier are discarded; those of this run are loaded afterwards.
         """
-        self._restored, self._left = (), AfterStep()
+        self._passed.restore({})
+        self._left = AfterStep()
         # Processes other than the first do not know the run folder until they are connected.
         self._folder = self.trainer.strategy.broadcast(str(self.trainer.default_root_dir))
         # Lightning converts only after restoring a checkpoint, which would round float64 weights.
@@ -136,34 +112,12 @@ class InContextTask(LightningModule):
             ConfigError: State passing with data whose seed is not known, or states of another
                 number of processes.
         """
-        self._continue_states()
+        self._passed.start(self.trainer, self.device)
         self._left = make_up(self.trainer, self._left)
 
     def on_fit_end(self) -> None:
         """Make up a missed validation of a run that has no further step to take."""
         self._left = make_up(self.trainer, self._left)
-
-    def _continue_states(self) -> None:
-        self._states = self._stepped_states = ()
-        restored, self._restored = self._restored, ()
-        if self.state_passing is None:
-            return
-        datamodule = self.trainer.datamodule  # type: ignore[attr-defined]
-        if not isinstance(datamodule, PriorDataModule):
-            raise ConfigError(
-                "state_passing chooses the samples that start from zero by the seed of the "
-                "training stream: train from a PriorDataModule (it takes any Prior of yours), or "
-                "leave state_passing out."
-            )
-        ranks = self.trainer.world_size
-        if restored and len(restored[0]) != ranks:
-            raise ConfigError(
-                f"The checkpoint holds passed states of {len(restored[0])} processes and this run "
-                f"has {ranks}; resume with as many, or with --model.state_passing null."
-            )
-        self._stream_seed = datamodule.seed
-        self._states = tuple(S[self.global_rank].to(self.device) for S in restored)
-        self._stepped_states = self._states
 
     def training_step(self, batch: TaskBatch, batch_idx: int) -> Float[Tensor, ""]:
         """Cross-entropy of the query rows: mean over each task's rows, then over tasks.
@@ -171,9 +125,9 @@ class InContextTask(LightningModule):
         Raises:
             NonFiniteTraining: The loss is not finite; the optimiser step is not taken.
         """
-        logits, layers = self.model.train_pass(batch, self._initial(batch))
-        if self.state_passing is not None:
-            self._states = final_states(layers)
+        initial = self._passed.initial(batch, self.global_rank)
+        logits, layers = self.model.train_pass(batch, initial)
+        self._passed.keep(layers)
         loss = cross_entropy(logits, batch.y[:, batch.num_context :]).mean()
         self._window.append(batch.index)
         if not loss.isfinite():
@@ -191,7 +145,7 @@ class InContextTask(LightningModule):
         rate = optimizer.param_groups[0]["lr"]
         self.log_dict({GRADIENT_NORM: norm, LEARNING_RATE: rate})
         self._window.clear()
-        self._stepped_states = self._states
+        self._passed.step()
 
     def validation_step(self, batch: TaskBatch, batch_idx: int) -> None:
         """Score a batch of the validation set."""
@@ -208,7 +162,7 @@ class InContextTask(LightningModule):
             ConfigError: The optimiser's eps is zero in the precision of the weights.
         """
         optimizer = self.optimizer(self.named_parameters())
-        _check_eps(optimizer)
+        check_eps(optimizer)
         schedule = self.schedule(optimizer)
         if isinstance(schedule, PlannedSchedule):
             schedule.plan(self.trainer.max_steps)
@@ -219,9 +173,7 @@ class InContextTask(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the states from which every process starts the batch after the last step."""
-        if self._stepped_states:
-            states = gather(self._stepped_states, self.trainer.world_size)
-            checkpoint["state_passing"] = {"memories": states}
+        checkpoint.update(self._passed.stored(self.trainer.world_size))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep passed states for the start of training, and this run's optimiser options.
@@ -235,21 +187,10 @@ class InContextTask(LightningModule):
                 needs a state that is not stored.
         """
         _check_weights(checkpoint["state_dict"], self.state_dict())
-        self._restored = checkpoint.get("state_passing", {}).get("memories", ())
+        self._passed.restore(checkpoint)
         self._left = AfterStep.read(checkpoint)
         for stored in checkpoint.get("optimizer_states", []):
-            fresh = self.optimizer(self.named_parameters()).param_groups
-            _check_groups(stored["param_groups"], fresh)
-            for old, new in zip(stored["param_groups"], fresh, strict=True):
-                _check_state(new, [stored["state"].get(index, {}) for index in old["params"]])
-                old.update({k: v for k, v in new.items() if k not in ("params", "lr")})
-
-    def _initial(self, batch: TaskBatch) -> tuple[LayerState, ...] | None:
-        """The states that a training batch starts from; None for zero."""
-        if self.state_passing is None or not self._states:
-            return None
-        seed = reset_seed(self._stream_seed, batch.index, self.global_rank)
-        return self.state_passing.initial(self._states, len(batch.y), seed)
+            take_options(stored, self.optimizer(self.named_parameters()))
 
     def _evaluate(self, batch: TaskBatch, scores: MeanScores, prefix: str) -> None:
         context, queries = batch.x.tensor_split([batch.num_context], dim=1)
@@ -290,63 +231,3 @@ def _check_weights(stored: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> N
             "The checkpoint's weights are not those of the network that it describes: "
             f"{differing}; give a last.ckpt that `tabicl-linear fit` wrote."
         )
-
-
-def _check_groups(stored: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> None:
-    """Refuse groups with other parameters, whose states would be mixed up."""
-    sizes = [[len(group["params"]) for group in groups] for groups in (stored, fresh)]
-    # Checkpoints of versions that gave the optimiser no names do not have them.
-    named = [group.get("param_names") for group in stored if "param_names" in group]
-    if sizes[0] != sizes[1] or (named and named != [group["param_names"] for group in fresh]):
-        raise ConfigError(
-            "model.optimizer: the checkpoint's optimiser has other parameters in its groups; leave "
-            "out options that divide the parameters, such as matrices."
-        )
-
-
-def _check_state(group: Mapping[str, Any], states: list[Mapping[str, Any]]) -> None:
-    """Refuse options that need a state which the checkpoint, unlike others, does not hold."""
-    for option, name in OPTIMISER_STATE.items():
-        # An optimiser without any state, such as SGD without momentum, starts with its first.
-        if group.get(option) and any(state and name not in state for state in states):
-            raise ConfigError(
-                f"model.optimizer: {option}={group[option]} needs a state ({name}) that the "
-                f"checkpoint's optimiser, trained without {option}, does not hold; leave "
-                f"{option} out."
-            )
-
-
-def _check_eps(optimizer: Optimizer) -> None:
-    """Refuse what makes NaN, 0 / 0, of a weight whose gradient is small: AdamW in float16."""
-    for group in optimizer.param_groups:
-        eps, dtype = group.get("eps"), group["params"][0].dtype
-        if isinstance(eps, float) and eps > 0 == torch.tensor(eps, dtype=dtype).item():
-            raise ConfigError(
-                f"model.optimizer: eps={eps} is zero in {str(dtype).removeprefix('torch.')}, the "
-                "dtype of the weights, and small gradients would be divided by it; use "
-                "--trainer.precision bf16-true or bf16-mixed."
-            )
-
-
-def _check_makes(
-    optimizer: OptimizerCallable, schedule: LRSchedulerCallable, model: InContextModel
-) -> None:
-    """Make both and discard them, so that bad arguments are found before training starts."""
-    try:
-        made = optimizer(model.named_parameters())
-        for one, (kind, why) in product((made, schedule(made)), UNSUITABLE.items()):
-            if isinstance(one, kind):
-                raise ConfigError(why)
-    except ConfigError as error:  # of a class of ours, with its own remedy
-        raise ConfigError(f"model.optimizer or model.schedule: {error}") from error
-    except ValueError as error:
-        text = str(error).rstrip(".")
-        # Of torch.optim.Muon, before there is an optimiser that could be asked for its class.
-        of_matrices = "only supports 2D parameters" in text
-        remedy = (
-            "use tabicl_linear.training.MuonAdamW (configs/learner/muon.yaml)"
-            if of_matrices
-            else "give a value in the range that the class allows, such as "
-            "--model.optimizer.lr 3e-5"
-        )
-        raise ConfigError(f"model.optimizer or model.schedule: {text}; {remedy}.") from error
