@@ -90,13 +90,14 @@ def fit_pieces(
         return fit(first, plan, learners)
     others = chain([second], pieces)
     if learners.grow_trees:
-        fitted = start(first, plan, learners, classes)
+        fitted = start(first, plan, learners.for_pieces(), classes)
         for rows in others:
-            # Many rows at a time: each call solves the trees anew.
+            # Many rows at a time: each call adds to sums of all pairs of leaves.
             more = first_rows(chain([rows], others))
             fitted = extended(fitted, more, plan, remedy=IN_FIRST_ROWS)
         members = fitted.members
-        model, states = learners.finished(members.model, members.states)
+        with threads(plan.n_jobs):
+            model, states = learners.finished(members.model, members.states)
         return replace(fitted, members=replace(members, model=model, states=states))
     plan.check_pieces(in_order=False)
     folder = Path(tempfile.gettempdir())

@@ -135,6 +135,20 @@ def count_pairs_(counts: Int[Tensor, "l l"], leaves: Int[Tensor, "n t"]) -> None
         flat.index_add_(0, pairs, one.expand(len(pairs)))
 
 
+def add_to_leaves_(
+    sums: Float[Tensor, "l f"], leaves: Int[Tensor, "n t"], rows: Float[Tensor, "n f"]
+) -> None:
+    """Add rows to the sums of the leaves that they fall into, in place.
+
+    Args:
+        sums: Of the rows of each leaf, float64.
+        leaves: The leaf of each tree that rows fall into.
+        rows: What is summed, float64.
+    """
+    for tree in leaves.unbind(1):
+        sums.index_add_(0, tree, rows)
+
+
 def leaves_of_rows(
     rows: Float[Tensor, "n m"],
     columns: Int[Tensor, " q"],

@@ -8,7 +8,7 @@ from tabicl_linear.types import Tensor
 
 _LIBRARY = "tabicl_linear.backends.cpp._library"
 _WIDE = "tabicl_linear.backends.cpp._library_wide"
-_VERSION = 13
+_VERSION = 14
 """Version of functions and structures; the same in `backends/cpp/csrc/tokenwise.cpp`."""
 
 

@@ -38,8 +38,15 @@ class _Shared(ctypes.Structure):
 
 class _Pairs(ctypes.Structure):
     _fields_ = (
-        *((name, _address) for name in ("leaves", "counts")),
+        *((name, _address) for name in ("leaves", "first", "last", "counts")),
         *((name, _count) for name in ("trees", "rows", "num_leaves")),
+    )
+
+
+class _LeafSums(ctypes.Structure):
+    _fields_ = (
+        *((name, _address) for name in ("leaves", "rows", "sums")),
+        *((name, _count) for name in ("count", "trees", "width")),
     )
 
 
@@ -98,9 +105,27 @@ def count_pairs_(counts: Int[Tensor, "l l"], leaves: Int[Tensor, "n t"]) -> None
         tree_growth.count_pairs_(counts, leaves)
         return
     by_tree = leaves.T.to(torch.int32).contiguous()
-    problem = _Pairs(*map(pointer, (by_tree, counts)), *(trees, rows, len(counts)))
+    ranges = by_tree.aminmax(dim=1)
+    problem = _Pairs(*map(pointer, (by_tree, *ranges, counts)), *(trees, rows, len(counts)))
     if not _functions()["pairs"](ctypes.byref(problem), torch.get_num_threads()):
         raise MemoryError("There is no memory left to count rows of leaves.")
+
+
+def add_to_leaves_(
+    sums: Float[Tensor, "l f"], leaves: Int[Tensor, "n t"], rows: Float[Tensor, "n f"]
+) -> None:
+    """`tree_growth.add_to_leaves_`.
+
+    Raises:
+        IndexError: A row falls into a leaf that does not exist.
+    """
+    if leaves.device.type != "cpu" or not leaves.numel():
+        tree_growth.add_to_leaves_(sums, leaves, rows)
+        return
+    _check_indices(leaves, len(sums))
+    leaves, rows = leaves.to(torch.int32).contiguous(), rows.contiguous()
+    problem = _LeafSums(*map(pointer, (leaves, rows, sums)), *leaves.shape, rows.shape[1])
+    _functions()["leaf_sums"](ctypes.byref(problem), torch.get_num_threads())
 
 
 def leaves_of_rows(
@@ -126,9 +151,7 @@ def leaves_of_rows(
         (following, len(columns)),
         (roots, len(columns)),
     ):
-        low, high = (int(index) for index in indices.aminmax())
-        if low < 0 or high >= size:
-            raise IndexError(f"Trees with indices of {low} to {high}, where there are {size}.")
+        _check_indices(indices, size)
     out = torch.empty(len(rows), len(roots), dtype=torch.int32)
     taken = [x.contiguous() for x in (rows, columns, thresholds, following, leaves, roots)]
     sizes = len(rows), rows.shape[1], len(roots), depth
@@ -137,10 +160,17 @@ def leaves_of_rows(
     return out
 
 
+def _check_indices(indices: Int[Tensor, "..."], size: int) -> None:
+    low, high = (int(index) for index in indices.aminmax())
+    if low < 0 or high >= size:
+        raise IndexError(f"Trees with indices of {low} to {high}, where there are {size}.")
+
+
 TREES: Choice = {
     tree_growth.grown_tree: grown_tree,
     tree_growth.shared_leaves: shared_leaves,
     tree_growth.count_pairs_: count_pairs_,
+    tree_growth.add_to_leaves_: add_to_leaves_,
     tree_growth.leaves_of_rows: leaves_of_rows,
 }
 """Replaces the functions in PyTorch."""
@@ -148,10 +178,11 @@ TREES: Choice = {
 
 @cache
 def _functions() -> dict[str, Any]:
-    names = "tree", "shared", "pairs", "ways"
-    tree, shared, pairs, ways = (library()[f"tabicl_{name}"] for name in names)
+    names = "tree", "shared", "pairs", "leaf_sums", "ways"
+    tree, shared, pairs, leaf_sums, ways = functions = [library()[f"tabicl_{n}"] for n in names]
     tree.argtypes, tree.restype = [ctypes.POINTER(_Tree)], ctypes.c_bool
     shared.argtypes, shared.restype = [ctypes.POINTER(_Shared), _count], None
     pairs.argtypes, pairs.restype = [ctypes.POINTER(_Pairs), _count], ctypes.c_bool
+    leaf_sums.argtypes, leaf_sums.restype = [ctypes.POINTER(_LeafSums), _count], None
     ways.argtypes, ways.restype = [ctypes.POINTER(_Ways), _count], None
-    return {"tree": tree, "shared": shared, "pairs": pairs, "ways": ways}
+    return dict(zip(names, functions, strict=True))

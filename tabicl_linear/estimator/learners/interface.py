@@ -104,8 +104,12 @@ class Learners(ABC):
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
         """The learner of a table; with `grows` one to whose states rows will be added."""
 
+    def for_pieces(self) -> "Learners":
+        """Those of a table in pieces, whose states predict once they are `finished`."""
+        return self
+
     def finished(self, learner: Any, states: tuple[State, ...]) -> tuple[Any, tuple[State, ...]]:
-        """A learner that grew and its states, without what only rows to come would need."""
+        """A learner that grew and its states, ready, without what only rows to come would need."""
         return learner, states
 
     def companion(self, num_classes: int, num_rows: int) -> Companion | None:

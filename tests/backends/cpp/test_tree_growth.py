@@ -68,6 +68,28 @@ def test_pairs_of_leaves_are_counted_as_in_pytorch_and_as_products_count_them(ro
         assert torch.equal(counts.tril(-1), torch.ones_like(counts).tril(-1))
 
 
+@pytest.mark.parametrize("width", [1, 8, 13])
+@pytest.mark.parametrize(("rows", "trees"), [(0, 3), (1, 1), (70, 9)])
+def test_sums_of_leaves_are_those_of_pytorch(rows, trees, width):
+    g = torch.Generator().manual_seed(0)
+    leaves = (torch.randint(0, 5, (rows, trees), generator=g) + 5 * torch.arange(trees)).int()
+    x = torch.randn(rows, width, generator=g, dtype=torch.float64)
+    before = torch.randn(5 * trees, width, generator=g, dtype=torch.float64)
+    sums, expected = before.clone(), before.clone()
+    cpp.add_to_leaves_(sums, leaves, x)
+    tree_growth.add_to_leaves_(expected, leaves, x)
+    assert torch.equal(sums, expected)
+    one_hot = torch.nn.functional.one_hot(leaves.long(), 5 * trees).sum(1).double()
+    torch.testing.assert_close(sums, before + one_hot.T @ x)
+
+
+@pytest.mark.parametrize("leaf", [-1, 15])
+def test_leaves_that_do_not_exist_get_no_row(leaf):
+    sums = torch.zeros(15, 2).double()
+    with pytest.raises(IndexError, match="indices of"):
+        cpp.add_to_leaves_(sums, torch.tensor([[0, leaf]]), torch.ones(1, 2).double())
+
+
 def stumps_and_deeper(columns=5, trees=7, depth=4):
     """Full trees of some depth, every third a leaf at once, with thresholds that are cells."""
     g = torch.Generator().manual_seed(1)

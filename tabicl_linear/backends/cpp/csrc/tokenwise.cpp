@@ -228,7 +228,7 @@ void each_piece_alone(const Function &f, int64_t threads,
 extern "C" {
 
 // Must equal the version in backends/cpp/loader.py, which refuses a library with another one.
-int tabicl_version() { return 13; }
+int tabicl_version() { return 14; }
 
 // Whether the processor runs the library of wide vectors.
 int tabicl_many_registers() {

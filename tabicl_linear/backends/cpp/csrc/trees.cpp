@@ -1,5 +1,6 @@
 // Trees grown from the top on columns of small whole numbers, how many leaves two rows share, how many
-// rows two leaves, and the leaves that rows fall into; called by backends/cpp/tree_growth.py. A node visits its own rows only: sums by number are kept for one column at a
+// rows two leaves, sums of the rows of each leaf, and the leaves that rows fall into; called by
+// backends/cpp/tree_growth.py. A node visits its own rows only: sums by number are kept for one column at a
 // time, and a map of bits says which numbers occur, so that a node of few rows looks at few.
 
 #include "share.h"
@@ -154,25 +155,48 @@ CLONED void shared_of_row(const Shared &f, int64_t row) {
 
 struct Pairs {
     const int32_t *leaves;  // [trees, rows]: numbered through all trees, ascending from tree to tree
-    int32_t *counts;        // [leaves, leaves]: of a leaf and one of the same or a later tree
+    const int32_t *first, *last;  // [trees]: lowest and highest of these numbers
+    int32_t *counts;              // [leaves, leaves]: of a leaf and one of the same or a later tree
     int64_t trees, rows, num_leaves;
 };
 
 // Of one tree with itself and each later one: counted in a table that stays in the cache, and then added.
 CLONED void pairs_of_tree(const Pairs &f, int64_t tree) {
     const int32_t *own = f.leaves + tree * f.rows;
-    const auto [low, high] = std::minmax_element(own, own + f.rows);
-    const int64_t first = *low, height = *high - *low + 1;
+    const int64_t first = f.first[tree], height = f.last[tree] - first + 1;
     std::vector<int32_t> table;
     for (int64_t other = tree; other < f.trees; ++other) {
         const int32_t *leaves = f.leaves + other * f.rows;
-        const auto [least, most] = std::minmax_element(leaves, leaves + f.rows);
-        const int64_t start = *least, width = *most - *least + 1;
+        const int64_t start = f.first[other], width = f.last[other] - start + 1;
         table.assign(height * width, 0);
         for (int64_t i = 0; i < f.rows; ++i) ++table[(own[i] - first) * width + leaves[i] - start];
         for (int64_t a = 0; a < height; ++a) {
             int32_t *to = f.counts + (first + a) * f.num_leaves + start;
             for (int64_t b = 0; b < width; ++b) to[b] += table[a * width + b];
+        }
+    }
+}
+
+struct LeafSums {
+    const int32_t *leaves;  // [rows, trees]
+    const double *rows;     // [rows, width]
+    double *sums;           // [leaves, width]
+    int64_t count, trees, width;
+};
+
+constexpr int64_t TOGETHER = 4, LANES = MANY_REGISTERS ? 8 : 4;
+typedef double anywhere __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+
+// Of some trees, whose sums stay in a cache while each row is added to those of its leaves.
+CLONED void leaf_sums_of_trees(const LeafSums &f, int64_t first) {
+    const int64_t last = std::min(f.trees, first + TOGETHER), whole = f.width - f.width % LANES;
+    for (int64_t i = 0; i < f.count; ++i) {
+        const double *row = f.rows + i * f.width;
+        for (int64_t t = first; t < last; ++t) {
+            double *sums = f.sums + f.leaves[i * f.trees + t] * f.width;
+            for (int64_t c = 0; c < whole; c += LANES)
+                *reinterpret_cast<anywhere *>(sums + c) += *reinterpret_cast<const anywhere *>(row + c);
+            add(sums + whole, row + whole, f.width - whole);
         }
     }
 }
@@ -221,6 +245,11 @@ void tabicl_shared(const Shared *f, int64_t threads) {
 // False if memory ran out; counts of some trees have been added then.
 bool tabicl_pairs(const Pairs *f, int64_t threads) {
     return share(f->trees, threads, [&](int64_t tree) { pairs_of_tree(*f, tree); });
+}
+
+void tabicl_leaf_sums(const LeafSums *f, int64_t threads) {
+    const int64_t groups = (f->trees + TOGETHER - 1) / TOGETHER;
+    share(groups, threads, [&](int64_t group) { leaf_sums_of_trees(*f, group * TOGETHER); });
 }
 
 void tabicl_ways(const Ways *f, int64_t threads) {

@@ -53,7 +53,7 @@ class ChosenTreesState(NamedTuple):
     Attributes:
         thresholds: Standardised values that fixed trees compare with, for each round.
         statistics: Column statistics, by which rows are standardised.
-        predictors: One for each task.
+        predictors: One for each task; none of a context that is only summed as yet.
         growth: What rows are added to; None where there are too few rows as yet, or will be no
             others.
     """
@@ -79,14 +79,22 @@ class ChosenTrees(nn.Module, OwnPreset):
         num_classes: Number of classes of a table.
         grows: Whether rows will be added to states of contexts of `rows_that_grow()` rows or more:
             their first rows grow the trees.
+        solves: Whether such a state predicts after each call of `fit`, which takes seconds; else
+            it is that of `solved` which does.
     """
 
     def __init__(
-        self, options: RidgeOptions, *, max_columns: int, num_classes: int, grows: bool = False
+        self,
+        options: RidgeOptions,
+        *,
+        max_columns: int,
+        num_classes: int,
+        grows: bool = False,
+        solves: bool = True,
     ) -> None:
         super().__init__()
         self.options, self.max_columns, self.num_classes = options, max_columns, num_classes
-        self.grows = grows
+        self.grows, self.solves = grows, solves
         # Logits are made of the shares of all features together, so none of these alone.
         shares = replace(options, calibration="confidence")
         seeds = ((options.seed + number) % 2**32 for number in range(MOST_ROUNDS))
@@ -185,15 +193,23 @@ class ChosenTrees(nn.Module, OwnPreset):
         y: Int[Tensor, "b n"],
         rows_per_chunk: int,
     ) -> ChosenTreesState:
-        """The state after more rows than trees are grown on, solved."""
+        """The state after more rows than trees are grown on."""
         growth = state.growth
         assert growth is not None, "rows for trees to which none can be added"
-        with _cpu_kernels():
-            if x.shape[1]:
+        if x.shape[1]:
+            with _cpu_kernels():
                 growth = growth.and_then(x, y, self._tasks(state, x, y, rows_per_chunk))
-            sample = self._tasks(state, growth.x, growth.y, rows_per_chunk)
-            predictors = growth.predictors(sample)
-        return row_major(state._replace(predictors=predictors, growth=growth))
+        after = state._replace(predictors=(), growth=growth)
+        return row_major(self.solved(after) if self.solves else after)
+
+    def solved(self, state: ChosenTreesState) -> ChosenTreesState:
+        """The state with the regressions solved from its sums; without sums they are already."""
+        growth = state.growth
+        if growth is None:
+            return state
+        with _cpu_kernels():
+            sample = self._tasks(state, growth.x, growth.y, growth.x.shape[1])
+            return state._replace(predictors=growth.predictors(sample))
 
     def _rounds(
         self, state: ChosenTreesState
@@ -236,11 +252,13 @@ class ChosenTreesLearners(Learners):
         max_columns: Columns that a member sees at most.
         others: Makes the learners that read tables of fewer than `FEWEST_ROWS` rows in place of
             trees, and those of up to 400 rows beside them. None: trees read all tables alone.
+        solve: Whether states to which rows are added predict after each call; else once `finished`.
     """
 
     options: RidgeOptions = OPTIONS
     max_columns: int = MAX_COLUMNS
     others: Callable[[], Learners] | None = None
+    solve: bool = True
 
     grow_trees = True
 
@@ -250,17 +268,25 @@ class ChosenTreesLearners(Learners):
             return self.others().for_table(num_classes, num_rows)
         check_budget(self.options, num_columns=self.max_columns, num_rows=num_rows)
         return ChosenTrees(
-            self.options, max_columns=self.max_columns, num_classes=num_classes, grows=grows
+            self.options,
+            max_columns=self.max_columns,
+            num_classes=num_classes,
+            grows=grows,
+            solves=self.solve,
         )
+
+    def for_pieces(self) -> "ChosenTreesLearners":
+        """The same trees, solved once, after the last piece."""
+        return replace(self, solve=False)
 
     def finished(
         self, learner: ChosenTrees, states: tuple[ChosenTreesState, ...]
     ) -> tuple[ChosenTrees, tuple[ChosenTreesState, ...]]:
-        """Trees and their weights alone, without the sums that these were solved from."""
+        """Trees and their weights alone, without the sums that these are solved from."""
         model = ChosenTrees(
             learner.options, max_columns=learner.max_columns, num_classes=learner.num_classes
-        )
-        return model.to(learner.device), tuple(state._replace(growth=None) for state in states)
+        ).to(learner.device)
+        return model, tuple(model.solved(state)._replace(growth=None) for state in states)
 
     def companion(self, num_classes: int, num_rows: int) -> Companion | None:
         """Up to 400 rows, the learner without trees, and the weight of its logits."""

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from tabicl_linear.estimator.learners.chosen_trees.trees import MANY_NUMBERS
 from tabicl_linear.kernels.cholesky import factored_, solved
 from tabicl_linear.kernels.chosen import chosen
-from tabicl_linear.kernels.tree_growth import count_pairs_, shared_leaves
+from tabicl_linear.kernels.tree_growth import add_to_leaves_, count_pairs_, shared_leaves
 from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.ridge_inputs.feature_sets import SMALLEST_VARIANCE, Part
 from tabicl_linear.ridge_inputs.solve import System, without_own
@@ -25,6 +25,8 @@ from tabicl_linear.ridge_inputs.sums import Moments
 from tabicl_linear.types import Float, Int, Tensor
 
 ROWS_OF_PRODUCTS = 320
+ROWS_COUNTED = 16_384
+"""Whose pairs of leaves are counted together: of all pairs, few occur in a chunk of rows."""
 SMALLEST_UNSEEN = 1e-4
 """A row of which less is left for others to explain is predicted by the class shares: rounding."""
 
@@ -67,12 +69,18 @@ class LeafSums(NamedTuple):
     @classmethod
     def of(cls, chunks: Iterable[LeafRows], num_leaves: int) -> "LeafSums":
         """Sums over the rows of some chunks, of which there is at least one."""
-        num_rows, sums = 0, None
+        num_rows, sums, leaves = 0, None, list[Tensor]()
         for rows in chunks:
             sums = sums or cls._of_no_rows(rows, num_leaves)
             sums._add_(rows)
             num_rows += len(rows.targets)
+            leaves.append(rows.leaves)
+            if len(leaves) * len(rows.leaves) >= ROWS_COUNTED:
+                chosen(count_pairs_)(sums.together, torch.cat(leaves))
+                leaves.clear()
         assert sums is not None
+        if leaves:
+            chosen(count_pairs_)(sums.together, torch.cat(leaves))
         # Two leaves were counted once, where that of the earlier tree comes first.
         sums.together.add_(sums.together.triu(1).T)
         return sums._replace(rows=num_rows)
@@ -86,12 +94,10 @@ class LeafSums(NamedTuple):
         return cls(0, together, zeros(num_leaves, f + y), *of_rest)
 
     def _add_(self, rows: LeafRows) -> None:
-        """Add rows in place: a sum anew for each chunk would take as long as the rows of one."""
+        """Add all but pairs, in place: sums anew for each chunk would take as long as its rows."""
         fixed, targets = rows.fixed.double(), rows.targets.double()
         beside = torch.cat([fixed, targets], dim=1)
-        for tree in rows.leaves.unbind(1):
-            self.of_leaves.index_add_(0, tree, beside)
-        chosen(count_pairs_)(self.together, rows.leaves)
+        chosen(add_to_leaves_)(self.of_leaves, rows.leaves, beside)
         self.gram.addmm_(fixed.T, fixed)
         self.cross.addmm_(fixed.T, targets)
         self.fixed.add_(fixed.sum(0))
