@@ -130,7 +130,8 @@ def _add_candidates(parser: OneLineArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="logistic_regression, random_forest, hist_gradient_boosting, random_feature_ridge, "
-        "catboost, xgboost, tabpfn:PATH, tabicl:PATH (PATH: file of weights)",
+        "catboost, xgboost, tabpfn:PATH, tabicl:PATH (PATH: file of weights), or module.Class of "
+        "your own",
     )
     add(
         "--arguments",

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lightning.pytorch.plugins.environments import SLURMEnvironment
+from lightning.pytorch.plugins.environments import LightningEnvironment, SLURMEnvironment
 from lightning.pytorch.strategies import Strategy, StrategyRegistry
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch.distributed import is_torchelastic_launched
@@ -122,6 +122,22 @@ class Launch(NamedTuple):
             # for it; neither holds for Lightning's. The batch script requeues (docs/cluster.md).
             complete["plugins"] = [SLURMEnvironment(auto_requeue=False)]
         return complete
+
+
+def completed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The trainer's options, with those at their defaults as this process was started.
+
+    Raises:
+        ConfigError: Nodes have different numbers of processes, or variables are missing.
+    """
+    launch = Launch.detect()
+    if launch is not None:
+        return launch.completed(options)
+    if options["plugins"] is None and "SLURM_NTASKS" in os.environ:
+        # A batch script without `srun`: Lightning would take all tasks of the job for started and
+        # wait for the others, and would requeue the job.
+        return {**options, "plugins": [LightningEnvironment()]}
+    return dict(options)
 
 
 def limited(strategy: Any, minutes: float) -> Strategy:

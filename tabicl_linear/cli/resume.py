@@ -6,6 +6,7 @@ command line overrides the checkpoint, or is refused if the checkpoint does not 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.former_options import current_config
 from tabicl_linear.ridge_inputs import RidgeOptions
 from tabicl_linear.training.after_step import AfterStep
+from tabicl_linear.training.schedule import StepSchedule
 
 NETWORK = ("model.architecture", "model.mixer", "model.readout", "model.strategy")
 MAY_CHANGE = tuple(f"model.architecture.ridge_inputs.{name}" for name in ("dropout", "calibration"))
@@ -36,11 +38,6 @@ WHOLE = (
 LIMITS = ("data.shapes.max_features", "data.shapes.max_classes")
 """Limits of the tasks that size the network, by a link from data to architecture."""
 REMEDY = "give a last.ckpt that `tabicl-linear fit` wrote"
-OWN_SCHEDULES = tuple(
-    f"tabicl_linear.training.schedule.{name}"
-    for name in ("WarmupCosine", "WarmupLinear", "WarmupStableDecay")
-)
-"""Schedules whose only state is the step."""
 
 
 class Resume(NamedTuple):
@@ -164,11 +161,12 @@ class Resume(NamedTuple):
             )
         schedules = {tree["model"]["schedule"]["class_path"] for tree in (self.config, config)}
         moves = {key for key in changes if key.startswith(("model.schedule", "model.optimizer"))}
-        if moves and not schedules <= set(OWN_SCHEDULES):
+        if moves and not all(map(_has_only_the_step, schedules)):
             raise ConfigError(
                 f"{', '.join(sorted(moves))}: a resumed run can change its learning rate only "
-                f"with {' or '.join(OWN_SCHEDULES)}, whose only state is the step; leave the "
-                "option out."
+                "with schedules of tabicl_linear.training.schedule, such as WarmupCosine, or "
+                "subclasses of its StepSchedule, whose only state is the step; leave the option "
+                "out."
             )
         window = trainer["accumulate_grad_batches"]
         # Batches are counted from zero in each epoch, whose last batch always closes its window.
@@ -209,6 +207,12 @@ def _require_progress(stored: dict[str, Any]) -> None:
         optimizer["state"], optimizer["param_groups"]
     for schedule in stored["lr_schedulers"]:
         schedule["last_epoch"]
+
+
+def _has_only_the_step(schedule: str) -> bool:
+    """Whether the state of a schedule, named by its class path, is the step alone."""
+    module, _, name = schedule.rpartition(".")
+    return issubclass(getattr(import_module(module), name), StepSchedule)
 
 
 def option_value(options: Sequence[str], name: str) -> str | None:

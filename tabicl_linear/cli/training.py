@@ -17,6 +17,7 @@ from tabicl_linear.callbacks.run_checkpoint import LAST, RunCheckpoint, StoppedB
 from tabicl_linear.cli.launch import (
     Launch,
     LostProcess,
+    completed,
     error_of_forked,
     is_first_process,
     limited,
@@ -104,9 +105,7 @@ class PretrainingCLI(ConfigCLI):
         options = {**self._get(self.config_init, "trainer"), **kwargs}
         # 1.0 would mean all batches of an endless stream.
         options["overfit_batches"] = int(options["overfit_batches"])
-        launch = Launch.detect()
-        if launch is not None:
-            options = launch.completed(options)
+        options = completed(options)
         minutes = self._get(self.config_init, "rank_timeout_minutes")
         if minutes is not None:
             options["strategy"] = limited(options["strategy"], minutes)

@@ -210,11 +210,11 @@ def _installed(name: str, baseline: Baseline) -> str:
             f"pip install {what}."
         )
     # The distribution may have another name than the module, such as xgboost-cpu.
-    (distribution, *_) = _distributions()[baseline.package]
+    (distribution, *_) = distributions()[baseline.package]
     return metadata.version(distribution)
 
 
 @cache
-def _distributions() -> Mapping[str, list[str]]:
+def distributions() -> Mapping[str, list[str]]:
     """Installed distributions by the modules in them, for which every file of all is looked at."""
     return metadata.packages_distributions()

@@ -16,7 +16,8 @@ from tabicl_linear.errors import CheckpointError, ConfigError
 from tabicl_linear.estimator.classifier import TabICLLinearClassifier
 from tabicl_linear.estimator.plan import EnsembleName
 from tabicl_linear.evaluation.arguments import identified, read_arguments
-from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, baseline_version
+from tabicl_linear.evaluation.baselines import BASELINES, NOT_SERVED, Baseline, baseline_version
+from tabicl_linear.evaluation.own_baseline import identity, own_baseline
 from tabicl_linear.evaluation.protocol import BenchmarkTable
 from tabicl_linear.shipped import WEIGHTS, checkpoint_path
 
@@ -33,8 +34,8 @@ class Candidate:
     Attributes:
         name: In the results.
         identity: Of what decides its scores: a checksum of its file with `arguments`, or
-            `baseline_version`.
-        kind: "model" for one of this project, or the name of a baseline.
+            `baseline_version`, or that of `own_baseline`.
+        kind: "model" for one of this project, or the name or import path of a baseline.
         path: File of its weights, where it has one, or the name of shipped ones.
         ensemble: Preset of a model's ensemble.
         arguments: Others of a model's `TabICLLinearClassifier`, by name.
@@ -57,11 +58,11 @@ class Candidate:
             given: dict[str, Any] = {"n_jobs": threads, "ensemble": self.ensemble, **self.arguments}
             return TabICLLinearClassifier(model, **given)
         weights = () if self.path is None else (str(self.path),)
-        return BASELINES[self.kind].make(*weights, threads=threads)
+        return _of_kind(self.kind).make(*weights, threads=threads)
 
     def sees(self, table: BenchmarkTable) -> pd.DataFrame:
         """The columns as it is given them."""
-        if self.kind == "model" or BASELINES[self.kind].reads_categories:
+        if self.kind == "model" or _of_kind(self.kind).reads_categories:
             return table.declared()
         return table.x
 
@@ -78,7 +79,8 @@ def candidates(
 
     Args:
         models: "default", PATH or NAME=PATH.
-        baselines: Names of `BASELINES`, with ":PATH" behind those that need weights.
+        baselines: Names of `BASELINES`, with ":PATH" behind those that need weights, or
+            `module.Class` of others.
         ensemble: Preset of the models' ensembles.
         arguments: For each model that gets some: its name, then NAME=VALUE of each argument.
         trust_code: Whether files of models may name classes outside tabicl_linear.
@@ -140,12 +142,20 @@ def _model(named: str, ensemble: EnsembleName, trust_code: bool) -> Candidate:
     return Candidate(name, identity, "model", weights, ensemble, arguments)
 
 
+def _of_kind(kind: str) -> Baseline:
+    return BASELINES[kind] if kind in BASELINES else own_baseline(kind)
+
+
 def _baseline(named: str) -> Candidate:
     kind, _, weights = named.partition(":")
     if kind in NOT_SERVED:
         raise ConfigError(f"--baseline {named}: {NOT_SERVED[kind]}")
+    if kind not in BASELINES and "." in named:
+        return Candidate(named, identity(named), named)
     if kind not in BASELINES:
-        raise ConfigError(f"--baseline {named}: give one of {', '.join(BASELINES)}.")
+        raise ConfigError(
+            f"--baseline {named}: give one of {', '.join(BASELINES)}, or module.Class of your own."
+        )
     baseline = BASELINES[kind]
     version = f"{baseline.package} {baseline_version(kind)}"
     if not baseline.has_weights:

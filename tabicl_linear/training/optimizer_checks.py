@@ -84,7 +84,7 @@ def take_options(stored: Mapping[str, Any], optimizer: Optimizer) -> None:
     fresh = optimizer.param_groups
     _check_groups(stored["param_groups"], fresh)
     for old, new in zip(stored["param_groups"], fresh, strict=True):
-        _check_state(new, [stored["state"].get(index, {}) for index in old["params"]])
+        _check_state(new, old, [stored["state"].get(index, {}) for index in old["params"]])
         old.update({k: v for k, v in new.items() if k not in ("params", "lr")})
 
 
@@ -100,11 +100,15 @@ def _check_groups(stored: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> 
         )
 
 
-def _check_state(group: Mapping[str, Any], states: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse options that need a state which the checkpoint, unlike others, does not hold."""
+def _check_state(
+    group: Mapping[str, Any], before: Mapping[str, Any], states: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse options, new to the run, that need a state which the checkpoint does not hold."""
     for option, name in OPTIMISER_STATE.items():
+        if not group.get(option) or before.get(option):
+            continue  # what an optimiser of the user's own trained with, it has under its own name
         # An optimiser without any state, such as SGD without momentum, starts with its first.
-        if group.get(option) and any(state and name not in state for state in states):
+        if any(state and name not in state for state in states):
             raise ConfigError(
                 f"model.optimizer: {option}={group[option]} needs a state ({name}) that the "
                 f"checkpoint's optimiser, trained without {option}, does not hold; leave "

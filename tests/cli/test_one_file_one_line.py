@@ -1,4 +1,4 @@
-"""Parts of a model, a prior and a callback of somebody else: a file and a line of config each."""
+"""Parts of a model and of its training of somebody else: a file and a line of config each."""
 
 import shutil
 import sys
@@ -103,6 +103,39 @@ class Twice(Strategy):
     def multi_target_outputs(self, outputs, *, num_context):
         return outputs[:, 2 * num_context :]
 '''
+OPTIMISER = '''
+"""Steps of one size along the sign of a mean of gradients, which has a name of its own."""
+
+import torch
+
+
+class Signed(torch.optim.Optimizer):
+    def __init__(self, params, lr: float = 0.001, momentum: float = 0.9) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                mean = self.state[p].setdefault("mean", torch.zeros_like(p))
+                mean.lerp_(p.grad, 1 - group["momentum"])
+                p.sub_(mean.sign(), alpha=group["lr"])
+        return closure and closure()
+'''
+SCHEDULE = '''
+"""Half the rate, every so many steps."""
+
+from tabicl_linear.training.schedule import StepSchedule
+
+
+class Halved(StepSchedule):
+    def __init__(self, optimizer, every: int = 2) -> None:
+        self.every = every
+        super().__init__(optimizer, floor=0.0)
+
+    def multiplier(self, step):
+        return 0.5 ** (step // self.every)
+'''
 NEEDY = '''
 """Classes whose constructors have an argument without a default."""
 
@@ -189,6 +222,8 @@ LINES = {
     "mixer": "model: {mixer: {class_path: new_mixer.FixedDecay}}",
     "prior": "data: {prior: {class_path: new_prior.Signs}}",
     "callback": "trainer: {callbacks: [{class_path: new_callback.Longest}]}",
+    "optimiser": "model: {optimizer: {class_path: new_optimiser.Signed, init_args: {lr: 0.001}}}",
+    "schedule": "model: {schedule: {class_path: new_schedule.Halved}}",
 }
 STEPS = ["--trainer.max_steps", "3", "--trainer.val_check_interval", "4"]
 
@@ -204,13 +239,15 @@ def options(folder: Path, *names: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The folder with the five files."""
+    """The folder with a file for each line."""
     folder = tmp_path_factory.mktemp("elsewhere")
     shutil.copy(fixed_decay.__file__, folder / "new_mixer.py")
     (folder / "new_prior.py").write_text(PRIOR)
     (folder / "new_callback.py").write_text(CALLBACK)
     (folder / "new_readout.py").write_text(READOUT)
     (folder / "new_strategy.py").write_text(STRATEGY)
+    (folder / "new_optimiser.py").write_text(OPTIMISER)
+    (folder / "new_schedule.py").write_text(SCHEDULE)
     return folder
 
 
@@ -332,6 +369,19 @@ def test_the_callback_has_watched_and_is_in_the_checkpoint(run, load):
     checkpoint = load(run / "last.ckpt")
     _, most = checkpoint["provenance"]["trained_rows"]
     assert checkpoint["callbacks"]["Longest"] == {"rows": most}
+
+
+def test_a_resumed_run_keeps_the_optimiser_and_may_move_the_schedule(run, files, load, tmp_path):
+    resumed = ["fit", "--ckpt_path", str(run / "last.ckpt"), "--trust_code", "true"]
+    resumed += ["--trainer.default_root_dir", str(tmp_path), "--trainer.max_steps", "4"]
+    resumed += ["--model.schedule.init_args.every", "1", "--trainer.logger=false"]
+    process = started(tmp_path / "output", elsewhere, files, *resumed)
+    assert process.wait() == 0, process.said()
+    process.end()
+    stored = load(tmp_path / "version_0" / "last.ckpt")
+    assert stored["global_step"] == 4
+    (group,) = stored["optimizer_states"][0]["param_groups"]
+    assert group["lr"] == 0.001 * 0.5**4
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,26 @@ from tabicl_linear.evaluation.metrics import score, try_out
 from tabicl_linear.evaluation.protocol import folds
 
 FREE = [name for name, baseline in BASELINES.items() if not baseline.has_weights]
+
+OWN = """
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier
+
+NUMBER = 3
+
+
+class Likely(DummyClassifier):
+    pass
+
+
+class Needy(DummyClassifier):
+    def __init__(self, depth):
+        self.depth = depth
+
+
+def forest():
+    return RandomForestClassifier(5)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +131,47 @@ def test_baselines_that_cannot_be_had(monkeypatch, given, words):
     monkeypatch.setitem(BASELINES, "weighty", Baseline(made, has_weights=True))
     with pytest.raises(ConfigError, match=words):
         candidates([], [given], "default")
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The file of a module with classifiers of a user's own."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_classifiers", raising=False)
+    (tmp_path / "own_classifiers.py").write_text(OWN)
+    return tmp_path / "own_classifiers.py"
+
+
+def test_a_baseline_of_the_user_s_own(tables, own):
+    named = ["own_classifiers.Likely", "own_classifiers.forest"]
+    likely, forest = candidates([], named, "default")
+    assert [likely.name, forest.name] == named
+    assert forest.make(3).n_jobs == 3
+    table, protocol = tables[0]
+    assert "category" in map(str, likely.sees(table).dtypes)
+    context, queries = next(iter(folds(table, protocol)))
+    x = likely.sees(table)
+    trial = try_out(likely.make(1), x.iloc[context], table.y[context], x.iloc[queries])
+    np.testing.assert_allclose(trial.probabilities.sum(1), 1)
+    library, ours = candidates([], ["sklearn.dummy.DummyClassifier"], "default")[0], likely.identity
+    assert library.identity == f"sklearn {baseline_version('random_forest')}"
+    own.write_text(f"{OWN}# changed")
+    assert candidates([], named, "default")[0].identity != ours
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("own_classifiers.Absent", "has no attribute 'Absent'; give module.Class of a scikit"),
+        ("nowhere.Absent", r"No module named 'nowhere'; .*PYTHONPATH=FOLDER"),
+        ("own_classifiers.Needy", "missing 1 required positional argument: 'depth'"),
+        ("sklearn.svm.LinearSVC", "no attribute 'predict_proba'"),
+        ("own_classifiers.NUMBER", "'int' object is not callable"),
+    ],
+)
+def test_what_is_no_baseline_is_refused_before_anything_is_read(own, name, words):
+    with pytest.raises(ConfigError, match=rf"--baseline {name}: .*{words}"):
+        candidates([], [name], "default")
 
 
 def test_weights_reach_the_baseline(monkeypatch, tmp_path):

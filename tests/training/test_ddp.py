@@ -8,12 +8,14 @@ import sys
 import pytest
 import torch
 from command_line import CONFIGS, UNSEEN
+from lightning.pytorch import Trainer
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from resumed_runs import assert_same
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from tabicl_linear import build_task
 from tabicl_linear.__main__ import main
+from tabicl_linear.cli.launch import completed
 from tabicl_linear.config import build_data
 from tabicl_linear.training.scores import cross_entropy
 
@@ -167,15 +169,32 @@ def fit_of_torchrun(arguments):
     return main(["fit", *arguments])
 
 
+JOB = {
+    **{"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "4711", "SLURM_NNODES": "1"},
+    **{"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2"},
+    **{"SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"},
+}
+"""Of the environment of a job of two tasks on one node."""
+
+
+@pytest.mark.parametrize("started", [{"SLURM_STEP_ID": "0"}, {}], ids=["srun", "batch script"])
+def test_only_srun_has_started_the_other_tasks_of_a_job(started, monkeypatch):
+    """And nothing is requeued behind the batch script's back, with it or without."""
+    variables = JOB | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"} | started
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    options = {"accelerator": "cpu", "devices": 2, "strategy": "ddp", "num_nodes": 1}
+    trainer = Trainer(**completed({**options, "plugins": None}), logger=False)
+    environment = trainer.strategy.cluster_environment
+    assert environment.creates_processes_externally == bool(started)
+    assert not vars(environment).get("auto_requeue")
+
+
 def fit_as_task(arguments):
     """`tabicl-linear fit` in the environment of one task of SLURM, whose rank comes first."""
     rank, port, *options = arguments
-    os.environ |= {
-        **{"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0"},
-        **{"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1"},
-        **{"SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"},
-        **{"SLURM_PROCID": rank, "SLURM_LOCALID": rank, "MASTER_PORT": port},
-    }
+    os.environ |= JOB | {"SLURM_STEP_ID": "0", "MASTER_PORT": port}
+    os.environ |= {"SLURM_PROCID": rank, "SLURM_LOCALID": rank}
     # Lightning read it from there when it was imported, which was before this process was forked.
     rank_zero_only.rank = int(rank)
     return main(["fit", *options])
