@@ -22,6 +22,7 @@ from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator import held_out
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.class_weights import class_weights
+from tabicl_linear.estimator.columns.category_names import warn_of_blanks
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
 from tabicl_linear.estimator.learners.chosen_trees.divisions import rows_that_grow
@@ -32,7 +33,7 @@ from tabicl_linear.estimator.notices import silenced
 from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
 from tabicl_linear.estimator.refinement import refined
 from tabicl_linear.estimator.rows.labelled import Rows
-from tabicl_linear.estimator.rows.labels import ANNOUNCE, as_objects, class_codes, warn_of_blanks
+from tabicl_linear.estimator.rows.labels import ANNOUNCE, as_objects, class_codes
 from tabicl_linear.estimator.rows.pieces import (
     FIRST_ROWS,
     Pieces,
@@ -206,7 +207,8 @@ def _check_classes(classes: npt.NDArray[Any], remedy: str = "") -> None:
             f"y holds one class only ({as_objects(classes)[0]!r}): give training rows of at least "
             f"two{remedy}."
         )
-    warn_of_blanks(classes)
+    texts = [label for label in classes.tolist() if isinstance(label, str)]
+    warn_of_blanks(texts, "Classes", "the labels, as y.str.strip()")
 
 
 def _rows_in_file(
@@ -243,9 +245,7 @@ def _fit_members(
 ) -> Fitted:
     """The recipe: contexts, temperature, members, and what becomes of their states.
 
-    With `in_order` rows will be added to the states, and so members read these in the order of the
-    table. `spill` is a folder for temporary files that hold what grows with the rows, instead of
-    memory.
+    With `in_order` rows will be added to the states; see `fit_ensemble` for this and for `spill`.
     """
     counts = np.bincount(rows.codes, minlength=rows.num_classes)
     class_weights(plan.class_weight, rows.classes, counts)  # refuses others, before the work
@@ -267,15 +267,7 @@ def _fit_members(
             members, passes = refined(members, rows, plan)
         # States that no row will be added to are only read from here on.
         members = members if learner.is_causal else members.halved()
-    return Fitted(
-        rows.columns,
-        members,
-        rows.classes,
-        counts,
-        temperature,
-        long_context=long_context,
-        refinement=passes,
-    )
+    return Fitted(rows.columns, members, rows.classes, counts, temperature, long_context, passes)
 
 
 def _score(probabilities: FloatArray, codes: IntArray, rows_seen: int) -> pd.DataFrame:

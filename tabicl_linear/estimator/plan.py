@@ -110,13 +110,10 @@ class Plan:
 
         Args:
             compute: Takes this number, which counts a row once for each member that reads it. If
-                memory runs out, it is called once more with fewer.
+                memory runs out, it is called once more with fewer (`retried_smaller`).
             doing: What it does, for the message.
             matrix: All rows `[rows, columns]`.
             most: The largest number to call it with.
-
-        Raises:
-            DataError: Memory ran out twice.
         """
         rows = rows_that_fit(self.device) if self.rows_per_batch is None else self.rows_per_batch
         # States that are refined are fitted one member at a time: each stops early on its own.

@@ -11,18 +11,18 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
 from tabicl_linear.estimator.columns.category_names import (
-    alike_but_for_blanks,
     category_names,
     date_of,
     looked_up,
     number_of,
     place_of,
     texts_of,
+    warn_of_blanks,
 )
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading, unlike_training
 from tabicl_linear.estimator.columns.target_rates import RateColumn, fit_rates
-from tabicl_linear.estimator.notices import brief, listed, warn_user
+from tabicl_linear.estimator.notices import brief, warn_user
 
 UNSEEN = -1
 MAX_CATEGORIES = 256
@@ -100,14 +100,12 @@ def fit_categories(
     names = category_names(cells, boolean=reading.kind == "boolean")
     counts = pd.Series(names, dtype=object).value_counts()
     has_gaps = bool(pd.isna(names).any())
-    if counts.empty:
-        return (DroppedColumn(name, position, EMPTY),)
-    if len(counts) == 1 and not has_gaps:
-        return (DroppedColumn(name, position, CONSTANT),)
+    if len(counts) + has_gaps < 2:
+        return (DroppedColumn(name, position, CONSTANT if len(counts) else EMPTY),)
     rates = () if labels is None else fit_rates(cells, position, labels)
     categories, other = _in_order(cells, counts), UNSEEN
-    if alike := alike_but_for_blanks(categories):
-        _warn_of_blanks(name, alike)
+    what = f"Column {brief(name)} has categories that"
+    warn_of_blanks(categories, what, "them, as table[column].str.strip()")
     is_key = len(categories) == counts.sum() >= FEWEST_KEYS
     if is_key:
         _warn_of_key(cells, len(categories))
@@ -130,14 +128,6 @@ def _in_order(cells: pd.Series, counts: pd.Series) -> list[str]:
         return sorted(counts.index, key=place_of)
     texts = texts_of(cells.cat.categories, cells.dtype)
     return [text for text in texts if text in counts.index]
-
-
-def _warn_of_blanks(name: Hashable, alike: list[str]) -> None:
-    warn_user(
-        f"Column {brief(name)} has categories that differ in blanks around them alone: "
-        f"{listed(alike)}. They are told apart; if they are one, strip them, as "
-        "table[column].str.strip()."
-    )
 
 
 def _warn_of_key(cells: pd.Series, count: int) -> None:

@@ -16,7 +16,7 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray
 from tabicl_linear.estimator.columns.reading import TRUTHS, decimals, missing
-from tabicl_linear.estimator.notices import brief
+from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 _ESCAPE = r"\\(?:x[0-9a-f]{2}|[\\'nrt])"
 _BYTES = re.compile(rf"""b(?:'(?:[ -&(-\[\]-~]|{_ESCAPE})*'|"(?:[ !#-\[\]-~]|{_ESCAPE})*")""")
@@ -96,12 +96,17 @@ def _meaning(name: str) -> object:
     return number if number.is_finite() else name
 
 
-def alike_but_for_blanks(names: Iterable[str]) -> list[str]:
-    """Which of some names differ in blanks around them alone: each group in one text."""
+def warn_of_blanks(names: Iterable[str], what: str, remedy: str) -> None:
+    """Say that some names differ in blanks around them alone, as cells of a spreadsheet do."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(name.strip(), []).append(name)
-    return [" and ".join(map(brief, group)) for group in groups.values() if len(group) > 1]
+    alike = [" and ".join(map(brief, group)) for group in groups.values() if len(group) > 1]
+    if alike:
+        warn_user(
+            f"{what} differ in blanks around them alone: {listed(alike)}. They are told apart; if "
+            f"they are one, strip {remedy}."
+        )
 
 
 def date_of(text: str) -> datetime | None:

@@ -94,8 +94,6 @@ class CountedRateColumn:
         is_new = places < 0
         room = MOST_COUNTED - len(self.places)
         fresh = pd.unique(pd.Series(names[is_new], dtype=object))[:room].tolist()
-        if not fresh:
-            return self, places
         new_places = {name: len(self.rows) + number for number, name in enumerate(fresh)}
         places[is_new] = [new_places.get(name, -1) for name in names[is_new]]
         zeros = np.zeros(len(fresh), dtype=np.int64)

@@ -113,9 +113,6 @@ def fit_numeric(
     """Learn a training column, as one column of numbers or several; `position` is in the table.
 
     Class indices of the rows say whether it matters which values are missing.
-
-    Raises:
-        DataError: The column holds dates that cannot be read.
     """
     assert reading.kind in ("numeric", "datetime")
     place = cells.name, position

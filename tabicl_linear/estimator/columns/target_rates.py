@@ -83,15 +83,12 @@ def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateCo
     codes, distinct = numbered(category_names(cells))
     if len(distinct) <= MIN_CATEGORIES:
         return ()
-    is_missing = pd.isna(distinct)
+    place, is_missing = (cells.name, position), pd.isna(distinct)
     columns = []
     for rate in class_rates(codes, labels):
         missing = float(rate.rates[is_missing][0]) if is_missing.any() else rate.mean
         rates = kept_rates(codes, distinct, rate)
-        record = RateColumn(
-            cells.name, position, rate.label, rates, missing, rate.mean, rate.strength
-        )
-        columns.append(record)
+        columns.append(RateColumn(*place, rate.label, rates, missing, rate.mean, rate.strength))
     return tuple(columns)
 
 

@@ -44,16 +44,9 @@ class ContextLearner(Protocol):
         spill: Path | None = None,
         state: State | None = None,
     ) -> State:
-        """The state after labelled rows; see `InContextModel.fit`.
+        """The state after labelled rows; see `InContextModel.fit` for arguments.
 
-        Args:
-            x: Features; NaN and infinities count as missing.
-            y: Class indices from 0.
-            categorical: Which columns hold category codes, none if left out; those of the state if
-                there is one.
-            rows_per_chunk: Rows processed together. The result is the same up to rounding.
-            spill: Folder for what grows with the rows; None for memory.
-            state: After earlier rows, to which these are added.
+        Columns are `categorical` as those of the state are, if there is one.
 
         Raises:
             UnsupportedReadout: Rows are to be added to a state that takes none.

@@ -143,11 +143,12 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
     for place, (name, cells) in enumerate(frame.items()):
         if isinstance(cells.dtype, pd.ArrowDtype) and not _is_number(cells.dtype.pyarrow_dtype):
             replacement = _from_arrow(cells, name)
-        elif _is_long(cells.dtype):
-            replacement = pd.Series(_shortened(cells.to_numpy()), index=cells.index)
-        elif cells.dtype == object and any(_plain(cell) is not cell for cell in cells):
-            plain = [_plain(cell) for cell in cells]
-            replacement = pd.Series(plain, index=cells.index, dtype=object)
+        elif isinstance(cells.dtype, np.dtype):
+            given = cells.to_numpy()
+            plain = computable_array(given)
+            if plain is given:
+                continue
+            replacement = pd.Series(plain, index=cells.index, dtype=plain.dtype)
         else:
             continue
         result = frame.copy(deep=False) if result is frame else result
@@ -172,13 +173,13 @@ def _check_names(names: pd.Index) -> None:
 
 def computable_array(array: np.ndarray) -> np.ndarray:
     """The array with cells that pandas can compute with; see `computable`."""
-    if _is_long(array.dtype):
-        return _shortened(array)
+    # Floats of over 64 bits, for which neither Arrow nor torch has a type.
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        with np.errstate(over="ignore"):  # infinite then, as integers beyond float64 are
+            return array.astype(np.float64)
     if array.dtype.kind not in "OSU" or all(_plain(cell) is cell for cell in array.flat):
         return array
-    plain = np.empty(array.size, dtype=object)
-    plain[:] = [_plain(cell) for cell in array.flat]
-    return plain.reshape(array.shape)
+    return np.fromiter(map(_plain, array.flat), dtype=object).reshape(array.shape)
 
 
 def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
@@ -195,16 +196,6 @@ def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
 def _is_number(kind: pa.DataType) -> bool:
     # The question of pandas fails for types that it does not know.
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def _is_long(dtype: Any) -> bool:
-    """Whether it holds floats of over 64 bits, for which neither Arrow nor torch has a type."""
-    return isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize > 8
-
-
-def _shortened(array: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # infinite then, as integers beyond float64 are
-        return array.astype(np.float64)
 
 
 def _plain(cell: Any) -> Any:

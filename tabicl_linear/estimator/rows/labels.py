@@ -16,8 +16,7 @@ from sklearn.utils.validation import column_or_1d
 
 from tabicl_linear.errors import DataError, one_line
 from tabicl_linear.estimator.arrays import IntArray
-from tabicl_linear.estimator.columns.category_names import alike_but_for_blanks
-from tabicl_linear.estimator.notices import brief, listed, warn_user
+from tabicl_linear.estimator.notices import brief
 from tabicl_linear.estimator.rows.frames import from_other_library
 
 MISSING_WORDS = (
@@ -150,16 +149,6 @@ def class_codes(
             f"{as_objects(classes)}: {remedy}."
         )
     return codes
-
-
-def warn_of_blanks(classes: npt.NDArray[Any]) -> None:
-    """Say that some classes differ in blanks around them alone, as cells of a spreadsheet do."""
-    alike = alike_but_for_blanks(label for label in classes.tolist() if isinstance(label, str))
-    if alike:
-        warn_user(
-            f"Classes differ in blanks around them alone: {listed(alike)}. They are told apart; if "
-            "they are one, strip the labels, as y.str.strip()."
-        )
 
 
 def as_objects(labels: npt.NDArray[Any]) -> list[Any]:

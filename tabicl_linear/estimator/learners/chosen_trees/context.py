@@ -1,6 +1,7 @@
 """The rows of one context, as trees and regressions take them."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,18 +22,17 @@ MOST_SAMPLED = 2048
 """Rows, evenly spread over the context, that are left out to choose penalties and make logits."""
 
 
+@dataclass(eq=False)
 class TaskRows:
     """The rows of one task with the fixed features of one round; methods take indices of rows.
 
-    Args:
+    Attributes:
         regressions: Makes the fixed features.
         x: The rows as they were given.
         y: Their class indices.
         thresholds: Standardised values that fixed trees compare with.
         statistics: By which rows are standardised.
         rows_per_chunk: Rows that `chunks` have at most.
-
-    Attributes:
         labels: Class index of each row.
         counts: Rows of each class, float64.
         kinds: The columns of each kind of fixed features.
@@ -42,42 +42,38 @@ class TaskRows:
         sample: Indices of the rows of the sample.
     """
 
-    def __init__(
-        self,
-        regressions: RidgeRegressions,
-        x: Float[Tensor, "1 c m"],
-        y: Int[Tensor, "1 c"],
-        thresholds: Float[Tensor, "1 r"],
-        statistics: ContextStatistics,
-        rows_per_chunk: int,
-    ) -> None:
-        self.regressions, self._x, self._y = regressions, x, y
-        self._thresholds, self.statistics = thresholds, statistics
-        self._size = rows_per_chunk
-        self.labels: IntArray = y[0].cpu().numpy().astype(np.int64)
-        counts = np.bincount(self.labels, minlength=regressions.num_classes)
-        self.counts = torch.from_numpy(counts.astype(np.float64)).to(x.device)
-        places = regressions.features.places(x.shape[2])
+    regressions: RidgeRegressions
+    x: Float[Tensor, "1 c m"]
+    y: Int[Tensor, "1 c"]
+    thresholds: Float[Tensor, "1 r"]
+    statistics: ContextStatistics
+    rows_per_chunk: int
+
+    def __post_init__(self) -> None:
+        self.labels: IntArray = self.y[0].cpu().numpy().astype(np.int64)
+        counts = np.bincount(self.labels, minlength=self.regressions.num_classes)
+        self.counts = torch.from_numpy(counts.astype(np.float64)).to(self.x.device)
+        places = self.regressions.features.places(self.x.shape[2])
         self.kinds = list(places.values())
         self.num_smooth: int = places["trees"].start if "trees" in places else self.kinds[-1].stop
-        self.sample: IntArray = np.arange(0, x.shape[1], -(-x.shape[1] // MOST_SAMPLED))
+        self.sample: IntArray = np.arange(0, len(self), -(-len(self) // MOST_SAMPLED))
 
     def __len__(self) -> int:
         """How many rows."""
-        return self._x.shape[1]
+        return self.x.shape[1]
 
     def standardised(self, rows: IntArray) -> Float[Tensor, "n m"]:
         """Some rows, in float32 and without missing values."""
-        z: Tensor = standardise(self._x[:, rows], self.statistics)[0].float()
+        z: Tensor = standardise(self.x[:, rows], self.statistics)[0].float()
         return z
 
     def fixed(self, rows: IntArray) -> Float[Tensor, "n f"]:
         """Fixed features of some rows."""
-        return self.regressions.of_rows(self._x[:, rows], self._thresholds, self.statistics)[0]
+        return self.regressions.of_rows(self.x[:, rows], self.thresholds, self.statistics)[0]
 
     def one_hot(self, rows: IntArray) -> Float[Tensor, "n y"]:
         """Their labels, float64."""
-        return self.regressions.one_hot(self._y[:, rows])[0]
+        return self.regressions.one_hot(self.y[:, rows])[0]
 
     def leaf_rows(self, rows: IntArray, trees: Trees) -> LeafRows:
         """Some rows as a regression on these trees takes them."""
@@ -86,14 +82,14 @@ class TaskRows:
 
     def chunks(self, rows: IntArray) -> Iterator[IntArray]:
         """The indices, at most `rows_per_chunk` at a time."""
-        yield from np.array_split(rows, -(-len(rows) // self._size))
+        yield from np.array_split(rows, -(-len(rows) // self.rows_per_chunk))
 
     def fixed_regressions(self, penalties: Penalties | None = None) -> FixedAlone:
         """The regressions on fixed features alone, solved on all rows, which must be few.
 
         Penalties are chosen from those given for each set, or else from those of the options.
         """
-        every, sets = np.arange(len(self)), self.regressions.features.sets(self._x.shape[2])
+        every, sets = np.arange(len(self)), self.regressions.features.sets(self.x.shape[2])
         penalties = penalties or [self.regressions.options.penalties] * len(sets)
         solution = solve_alone(self.fixed(every), self.one_hot(every), sets, penalties)
         return solution._replace(left_out=solution.left_out[self.sample])

@@ -175,12 +175,12 @@ class ChosenTrees(nn.Module, OwnPreset):
 
     def _predicted(self, state: ChosenTreesState, x: Tensor) -> Float[Tensor, "b q y"]:
         """Logits of some rows."""
-        rounds = self._rounds(state)
+        draws = self.draws(len(state.thresholds))
         weights = torch.stack([predictor.fixed for predictor in state.predictors])
-        of_rounds = zip(rounds, weights.chunk(len(rounds), dim=1), strict=True)
+        rounds = zip(draws, weights.chunk(len(draws), dim=1), state.thresholds, strict=True)
         sums = [
             draw.weighted(x, of_round, thresholds, state.statistics)
-            for (draw, thresholds), of_round in of_rounds
+            for draw, of_round, thresholds in rounds
         ]
         z = standardise(x, state.statistics).float()
         tasks = zip(state.predictors, z, torch.stack(sums).sum(0), strict=True)
@@ -211,12 +211,6 @@ class ChosenTrees(nn.Module, OwnPreset):
             sample = self._tasks(state, growth.x, growth.y, growth.x.shape[1])
             return state._replace(predictors=growth.predictors(sample))
 
-    def _rounds(
-        self, state: ChosenTreesState
-    ) -> list[tuple[RidgeRegressions, Float[Tensor, "b r"]]]:
-        """The fixed features of each round, and the thresholds of the fixed trees among them."""
-        return list(zip(self.draws(len(state.thresholds)), state.thresholds, strict=True))
-
     def _tasks(
         self,
         state: ChosenTreesState,
@@ -225,14 +219,14 @@ class ChosenTrees(nn.Module, OwnPreset):
         rows_per_chunk: int,
     ) -> list[list[TaskRows]]:
         """Rows of each task, with the fixed features of each round."""
-        tasks = []
+        tasks, draws = [], self.draws(len(state.thresholds))
         for task in range(len(x)):
             one = slice(task, task + 1)
             statistics = ContextStatistics(*(part[one] for part in state.statistics))
             tasks.append(
                 [
                     TaskRows(draw, x[one], y[one], thresholds[one], statistics, rows_per_chunk)
-                    for draw, thresholds in self._rounds(state)
+                    for draw, thresholds in zip(draws, state.thresholds, strict=True)
                 ]
             )
         return tasks

@@ -101,8 +101,6 @@ class _Tried(NamedTuple):
 class PenaltySearch:
     """The search of a penalty, which tries fewer of them from division to division.
 
-    At most `AFTER_A_ROUND` are left after the first round.
-
     Args:
         deviation: That of each kind of fixed features.
         targets: Labels of the sample, one-hot.

@@ -118,12 +118,7 @@ class Predictor(NamedTuple):
 
 
 class FittedTask(NamedTuple):
-    """What predicts rows of one task.
-
-    Attributes:
-        predictor: What predicts them.
-        left_out: Logits of the sample, each row by solutions that have not seen it.
-    """
+    """What predicts rows of one task; logits of the sample, by solutions that have not seen it."""
 
     predictor: Predictor
     left_out: Float[Tensor, "s y"]
