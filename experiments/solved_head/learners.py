@@ -27,8 +27,8 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     of_divisions,
     scheme,
 )
-from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import FixedAlone, Penalties
-from tabicl_linear.estimator.learners.chosen_trees.solving import LeafRows
+from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import Penalties
+from tabicl_linear.estimator.learners.chosen_trees.solving import LeafRows, Linear
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
     Predictor,
     fit_divisions,
@@ -138,12 +138,12 @@ class RowsWithLearned:
         leaves = trees.of_rows(self.standardised(rows))
         return LeafRows(leaves, self.fixed(rows), self.one_hot(rows).float())
 
-    def fixed_regressions(self, penalties: Penalties | None = None) -> FixedAlone:
+    def fixed_regressions(self, penalties: Penalties | None = None) -> tuple[Linear, Penalties]:
         """Regressions on fixed features alone, on all rows: learned ones have no weight."""
-        solution = self._rows.fixed_regressions(penalties)
+        solution, chosen = self._rows.fixed_regressions(penalties)
         width = HALVES * self._learned.shape[1]
-        weights = torch.nn.functional.pad(solution.weights, (0, 0, 0, width))
-        return solution._replace(weights=weights)
+        weights = torch.nn.functional.pad(solution.fixed, (0, 0, 0, width))
+        return solution._replace(fixed=weights), chosen
 
     @property
     def sets(self) -> list[FeatureSet]:

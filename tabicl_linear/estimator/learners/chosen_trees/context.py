@@ -8,12 +8,8 @@ import torch
 
 from tabicl_linear.embedding.statistics import ContextStatistics, standardise
 from tabicl_linear.estimator.arrays import IntArray
-from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import (
-    FixedAlone,
-    Penalties,
-    solve_alone,
-)
-from tabicl_linear.estimator.learners.chosen_trees.solving import LeafRows
+from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import Penalties, solve_alone
+from tabicl_linear.estimator.learners.chosen_trees.solving import LeafRows, Linear
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.ridge_inputs import RidgeRegressions
 from tabicl_linear.types import Float, Int, Tensor
@@ -84,12 +80,13 @@ class TaskRows:
         """The indices, at most `rows_per_chunk` at a time."""
         yield from np.array_split(rows, -(-len(rows) // self.rows_per_chunk))
 
-    def fixed_regressions(self, penalties: Penalties | None = None) -> FixedAlone:
+    def fixed_regressions(self, penalties: Penalties | None = None) -> tuple[Linear, Penalties]:
         """The regressions on fixed features alone, solved on all rows, which must be few.
 
-        Penalties are chosen from those given for each set, or else from those of the options.
+        Penalties are chosen from those given for each set, or else from those of the options; with
+        those chosen.
         """
         every, sets = np.arange(len(self)), self.regressions.features.sets(self.x.shape[2])
         penalties = penalties or [self.regressions.options.penalties] * len(sets)
-        solution = solve_alone(self.fixed(every), self.one_hot(every), sets, penalties)
-        return solution._replace(left_out=solution.left_out[self.sample])
+        solution, chosen = solve_alone(self.fixed(every), self.one_hot(every), sets, penalties)
+        return solution._replace(left_out=solution.left_out[self.sample]), chosen

@@ -5,36 +5,20 @@ logits of each row; here several draws of features take the penalties of one, an
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 
+from tabicl_linear.estimator.learners.chosen_trees.solving import Linear
 from tabicl_linear.ridge_inputs.feature_sets import FeatureSet, of_set
 from tabicl_linear.ridge_inputs.predictions import best_mixture
 from tabicl_linear.ridge_inputs.solve import solve_moments
 from tabicl_linear.ridge_inputs.solve_rows import solve_rows
 from tabicl_linear.ridge_inputs.solved import assert_solved
 from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
-from tabicl_linear.types import Float, Int, Tensor
+from tabicl_linear.types import Float, Tensor
 
 Penalties = Sequence[Sequence[float]]
 """Penalties to choose from, for each set of fixed features."""
-
-
-class FixedAlone(NamedTuple):
-    """The mixture of the regressions of all sets, as one linear function of all features.
-
-    Attributes:
-        weights: Of the features.
-        offset: What is added.
-        left_out: Predictions of the rows, each from all others.
-        penalties: The one that was chosen for each set.
-    """
-
-    weights: Float[Tensor, "f y"]
-    offset: Float[Tensor, " y"]
-    left_out: Float[Tensor, "n y"]
-    penalties: Penalties
 
 
 def solve_alone(
@@ -42,10 +26,11 @@ def solve_alone(
     targets: Float[Tensor, "n y"],
     sets: Sequence[FeatureSet],
     penalties: Penalties,
-) -> FixedAlone:
+) -> tuple[Linear, Penalties]:
     """Solve for each set and penalty; rows left out choose by squared error.
 
-    `targets` are one-hot labels, and `sets` what each regression takes of the features.
+    `targets` are one-hot labels, and `sets` what each regression takes of the features. Returns the
+    mixture of the regressions of all sets, without leaves, and the penalty chosen for each.
 
     Raises:
         torch.linalg.LinAlgError: A regression has no solution.
@@ -58,15 +43,14 @@ def solve_alone(
         # From products of rows where they are no more than features, else from sums.
         if moments is None:
             rows = solve_rows(x, r, [part], several)
-            best = _best(rows.left_out[0], r)
-            regression, left_out = rows.choose(best[None, None])[0], rows.left_out[0, best, 0]
+            left_out = rows.left_out[0]
         else:
             sums = solve_moments(moments, part, several)
-            of_penalties = sums.left_out(of_set(x, part), r)
-            best = _best(of_penalties, r)
-            regression, left_out = sums.regression.choose(best[None]), of_penalties[best, 0]
+            left_out = sums.left_out(of_set(x, part), r)
+        best = (left_out - r).square().sum((1, 2, 3)).argmin()
+        regression = rows.choose(best[None, None])[0] if few else sums.regression.choose(best[None])
         linear.append(regression.linear())
-        predicted.append(left_out)
+        predicted.append(left_out[best, 0])
         chosen.append([several[int(best)]])
     residuals = (torch.stack(predicted) - targets).flatten(1)
     mixture = best_mixture((residuals @ residuals.T)[None])[0]
@@ -78,9 +62,4 @@ def solve_alone(
             weights[kind.place] += share * of_kind
     offset = mixture @ torch.cat([offset[0] for _, offset in linear])
     left_out = torch.einsum("s,sny->ny", mixture, torch.stack(predicted))
-    return FixedAlone(weights, offset, left_out, chosen)
-
-
-def _best(left_out: Float[Tensor, "p 1 n y"], targets: Float[Tensor, "1 n y"]) -> Int[Tensor, ""]:
-    """Index of the penalty whose predictions have the least squared error."""
-    return (left_out - targets).square().sum((1, 2, 3)).argmin()
+    return Linear(weights[:0], weights, offset, left_out), chosen

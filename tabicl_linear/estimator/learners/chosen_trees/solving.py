@@ -129,6 +129,22 @@ class Solution(NamedTuple):
     offset: Float[Tensor, " y"]
 
 
+class Linear(NamedTuple):
+    """What predicts shares: a solution, or the mean of those of all rounds and divisions.
+
+    Attributes:
+        leaves: Weights of the leaves of all trees.
+        fixed: Weights of the fixed features of all rounds, side by side.
+        offset: What is added.
+        left_out: Predictions of rows, each by solutions that have not seen it.
+    """
+
+    leaves: Float[Tensor, "l y"]
+    fixed: Float[Tensor, "f y"]
+    offset: Float[Tensor, " y"]
+    left_out: Float[Tensor, "s y"]
+
+
 class Trial(NamedTuple):
     """A regression with one penalty, solved as far as it takes to judge the penalty.
 

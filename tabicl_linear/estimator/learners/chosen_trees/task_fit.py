@@ -21,6 +21,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
 )
 from tabicl_linear.estimator.learners.chosen_trees.solving import (
     LeafSums,
+    Linear,
     Regression,
     RowRegression,
     Solution,
@@ -38,22 +39,6 @@ DEVIATIONS_OF_FEW, DEVIATIONS = (1.0, 0.3), (0.3,)
 Solutions with each count alike; two of them cost too much in contexts of more than `FEW_ROWS`."""
 MOST_PRODUCTS = 4000
 """Rows that are solved from products of any two of them; more are solved from sums."""
-
-
-class Linear(NamedTuple):
-    """What predicts shares: the mean of the solutions of all divisions.
-
-    Attributes:
-        leaves: Weights of the leaves of all trees.
-        fixed: Weights of the fixed features of all rounds, side by side.
-        offset: What is added.
-        left_out: Predictions of the sample, each row by solutions that have not seen it.
-    """
-
-    leaves: Float[Tensor, "l y"]
-    fixed: Float[Tensor, "f y"]
-    offset: Float[Tensor, " y"]
-    left_out: Float[Tensor, "s y"]
 
 
 class Boosted(NamedTuple):
@@ -193,14 +178,10 @@ def _mean_fixed_alone(rounds: Sequence[TaskRows]) -> Linear:
 
     The first round chooses the penalties of all: which suit depends on the rows, not on the draw.
     """
-    first = rounds[0].fixed_regressions()
-    solutions = [first, *(rows.fixed_regressions(first.penalties) for rows in rounds[1:])]
-    return Linear(
-        leaves=first.weights.new_zeros(0, first.weights.shape[1]),
-        fixed=torch.cat([each.weights for each in solutions]) / len(rounds),
-        offset=torch.stack([each.offset for each in solutions]).mean(0),
-        left_out=torch.stack([each.left_out for each in solutions]).mean(0),
-    )
+    first, penalties = rounds[0].fixed_regressions()
+    solutions = [first, *(rows.fixed_regressions(penalties)[0] for rows in rounds[1:])]
+    left_out = torch.stack([solution.left_out for solution in solutions]).mean(0)
+    return _joined(solutions, left_out, of_round=1)
 
 
 def _grown_divisions(
@@ -272,17 +253,19 @@ def solve_divisions(
     of_searches, out_of_fold = zip(*(search.best() for search in searches), strict=True)
     left_out = torch.stack([each.mean() for each in out_of_fold]).mean(0)
     solutions = [_mean(of_one) for of_one in zip(*of_searches, strict=True)]
-    return Boosted(trees, steps, logits.mean()), _joined(solutions, left_out)
+    return Boosted(trees, steps, logits.mean()), _joined(solutions, left_out, of_round=HALVES)
 
 
-def _joined(solutions: Sequence[Solution], left_out: Float[Tensor, "s y"]) -> Linear:
-    """The mean of solutions of all divisions, those of a round side by side.
+def _joined(
+    solutions: Sequence[Solution | Linear], left_out: Float[Tensor, "s y"], *, of_round: int
+) -> Linear:
+    """The mean of all solutions, so many of each round, and the rounds side by side.
 
     Each has leaves of its own, and the fixed features of its round.
     """
-    # Weights of fixed features: the mean over the divisions of each round, [r f y].
+    # Weights of fixed features: the mean over the solutions of each round, [r f y].
     fixed = torch.stack([solution.fixed for solution in solutions])
-    fixed = fixed.unflatten(0, (-1, HALVES)).mean(1)
+    fixed = fixed.unflatten(0, (-1, of_round)).mean(1)
     return Linear(
         leaves=torch.cat([solution.leaves for solution in solutions]) / len(solutions),
         fixed=fixed.flatten(0, 1) / len(fixed),

@@ -29,10 +29,10 @@ def context(rows):
 def test_it_is_what_ridge_inputs_solve(rows):
     features, r = context(rows)
     expected = solve(lambda _: iter([(features[None], r[None])]), SETS, PENALTIES, "confidence")
-    solution = solve_alone(features, r, SETS, EVERY)
+    solution, _ = solve_alone(features, r, SETS, EVERY)
     assert_close(solution.left_out, expected.predictions.mixed()[0], RMS[torch.float64])
     queries = torch.randn(7, 50, generator=torch.Generator().manual_seed(1))
-    actual = queries.double() @ solution.weights + solution.offset
+    actual = queries.double() @ solution.fixed + solution.offset
     predicted = expected.solution.predict(queries[None], SETS).mixed()[0]
     assert_close(actual, predicted, RMS[torch.float64])
 
@@ -41,27 +41,27 @@ def test_it_is_what_ridge_inputs_solve(rows):
 def test_rows_left_out_are_predicted_by_solutions_without_them(rows):
     features, r = context(rows)
     given = [[1.0], [0.1], [10.0]]
-    solution = solve_alone(features, r, SETS, given)
+    solution, _ = solve_alone(features, r, SETS, given)
     r[3] = r[3].roll(1)
-    changed = solve_alone(features, r, SETS, given)
+    changed, _ = solve_alone(features, r, SETS, given)
     others = torch.arange(rows) != 3
     assert not torch.allclose(changed.left_out[others], solution.left_out[others])
-    one_set = [solve_alone(features, each, SETS[:1], [[1.0]]) for each in (r, context(rows)[1])]
+    one_set = [solve_alone(features, each, SETS[:1], [[1.0]])[0] for each in (r, context(rows)[1])]
     torch.testing.assert_close(*(each.left_out[3] for each in one_set))
 
 
 @pytest.mark.parametrize("rows", [40, 200])
 def test_a_penalty_that_was_chosen_gives_the_same_alone(rows):
     features, r = context(rows)
-    solution = solve_alone(features, r, SETS, EVERY)
-    again = solve_alone(features, r, SETS, solution.penalties)
-    assert again.penalties == solution.penalties
-    torch.testing.assert_close(again.weights, solution.weights)
-    worst = [[each for each in PENALTIES if each != chosen] for (chosen,) in solution.penalties]
-    other = solve_alone(features, r, SETS, worst)
-    for part, (penalty,), (instead,) in zip(SETS, solution.penalties, other.penalties, strict=True):
+    solution, penalties = solve_alone(features, r, SETS, EVERY)
+    again, same = solve_alone(features, r, SETS, penalties)
+    assert same == penalties
+    torch.testing.assert_close(again.fixed, solution.fixed)
+    worst = [[each for each in PENALTIES if each != chosen] for (chosen,) in penalties]
+    _, others = solve_alone(features, r, SETS, worst)
+    for part, (penalty,), (instead,) in zip(SETS, penalties, others, strict=True):
         errors = [
-            solve_alone(of_set(features, part), r, [_from_zero(part)], [[each]]).left_out - r
+            solve_alone(of_set(features, part), r, [_from_zero(part)], [[each]])[0].left_out - r
             for each in (penalty, instead)
         ]
         assert errors[0].square().sum() < errors[1].square().sum()
