@@ -46,10 +46,14 @@ def long_context(learner: ContextLearner, rows: Encoded, plan: Plan) -> LongCont
     fewer = math.ceil(np.count_nonzero(~held_out) / longest)
     if fewer == 1:  # without the rows held out, one context is long enough
         return FULL
-    full = _losses(learner, rows, plan, held_out)
-    blocks = _losses(ContextBlocks(learner, fewer), rows, plan, held_out)
-    if full is None or blocks is None:
-        return FULL
+    labels, fixed, average = codes[held_out], plan.fixed_temperature, plan.average_logits
+    losses = list[FloatArray]()
+    for reader in (learner, ContextBlocks(learner, fewer)):
+        logits = _logits(reader, rows, plan, held_out)
+        if logits is None:
+            return FULL
+        losses.append(log_losses(logits, labels, temperature=fixed, average_logits=average))
+    full, blocks = losses
     return choices.better_context(full, blocks, num_blocks)
 
 
@@ -65,17 +69,6 @@ def temperature(learner: ContextLearner, rows: Encoded, plan: Plan) -> float:
     return choices.calibrated_temperature(
         logits, rows.codes[held_out], fixed=fixed, average_logits=plan.average_logits
     )
-
-
-def _losses(
-    learner: ContextLearner, rows: Encoded, plan: Plan, held_out: BoolArray
-) -> FloatArray | None:
-    """Log-losses of the rows held out, at the fixed temperature; None as `_logits`."""
-    logits = _logits(learner, rows, plan, held_out)
-    if logits is None:
-        return None
-    labels, average = rows.codes[held_out], plan.average_logits
-    return log_losses(logits, labels, temperature=plan.fixed_temperature, average_logits=average)
 
 
 def _logits(

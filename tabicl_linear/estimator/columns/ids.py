@@ -34,8 +34,7 @@ squared error."""
 SIGNIFICANCE = 0.05
 """Chance that any column of a table is taken for ids where none says anything (Bonferroni)."""
 MOST_COMMON = 0.5
-"""Share of rows that have the most frequent number: with more it is a count or an amount, mostly 0.
-"""
+"""Share of rows with the most frequent number: with more it is a count or an amount, mostly 0."""
 
 EXACT = 2.0**53
 """Whole numbers from this one on may be the same number in float64."""
@@ -116,14 +115,13 @@ def merged_in_float64(cells: pd.Series) -> tuple[int, int] | None:
     return (given, left) if left < given else None
 
 
-def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> tuple[float, float, float]:
+def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> list[float]:
     """Squared errors of rows left out, predicted by order, one by one, and by nothing."""
     rows = judged_rows(len(values), MOST_ROWS)
     values, names, labels = values[rows], names[rows], labels[rows]
     edges = np.unique(np.quantile(values, np.arange(1, NUM_BINS) / NUM_BINS))
     groupings = np.searchsorted(edges, values, side="right"), names, np.zeros_like(names)
-    by_order, by_name, by_nothing = (_error(groups, labels) for groups in groupings)
-    return by_order, by_name, by_nothing
+    return [_error(groups, labels) for groups in groupings]
 
 
 def _error(groups: IntArray, labels: IntArray) -> float:

@@ -34,8 +34,7 @@ MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
 _BOOLEANS = (bool, np.bool_)
 TRUTHS = {"0": "False", "1": "True", "false": "False", "true": "True"}
-"""Truth values by what stands for them beside booleans, as in pieces of a table, in small letters.
-"""
+"""By what stands for truth values beside booleans, as in pieces of a table, in small letters."""
 
 MIN_FREE_TEXTS = 20
 """Fewer different texts than this are categories, however long they are."""
@@ -362,7 +361,9 @@ def _of_texts(cells: pd.Series, text_format: str) -> pd.Series:
     absent = missing(cells) | placeholder(objects)
     times = read_dates(objects.where(are(str, objects) & ~absent), text_format)
     if text_format in TIMES:
-        times = times.fillna(_times_of_day(objects))
+        texts = [value.isoformat() if isinstance(value, time) else None for value in objects]
+        of_day = pd.Series(texts, index=cells.index, dtype=object)
+        times = times.fillna(read_dates(of_day, TIMES[-1]))
     else:
         dates = objects.where(are(date, objects) & ~absent)
         times = times.fillna(pd.to_datetime(dates, utc=True).dt.as_unit("us"))
@@ -372,12 +373,6 @@ def _of_texts(cells: pd.Series, text_format: str) -> pd.Series:
         other = f"no dates here ({brief(objects[wrong].iloc[0])})"
         raise unlike_training(cells.name, "dates", other, f"give dates{like}")
     return times
-
-
-def _times_of_day(cells: pd.Series) -> pd.Series:
-    """Time stamps of Python's times of day; NaT for other objects."""
-    texts = [value.isoformat() if isinstance(value, time) else None for value in cells]
-    return read_dates(pd.Series(texts, index=cells.index, dtype=object), TIMES[-1])
 
 
 def _holds_dates(cells: pd.Series) -> bool:
@@ -418,7 +413,7 @@ def decimals(values: FloatArray, dtype: Any) -> FloatArray:
         return values
     present = np.isfinite(values) & (values != 0)
     digits = np.finfo(kind).precision
-    places = np.zeros(len(values))
+    places = np.zeros_like(values)
     places[present] = digits - 1 - np.floor(np.log10(np.abs(values[present])))
     # Powers of ten are exact up to 22, so dividing by them gives the float64 next to the decimal.
     up, down = 10.0 ** places.clip(0), 10.0 ** (-places).clip(0)

@@ -155,19 +155,15 @@ def joined(tables: list[Table]) -> Table:
 
 def _joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if len({array.dtype for array in arrays}) > 1:
-        arrays = [_with_decimals(array) for array in arrays]
+        arrays = [
+            decimals(array.astype(np.float64), array.dtype) if array.dtype.kind == "f" else array
+            for array in arrays
+        ]
     kinds = {"number" if array.dtype.kind in "biuf" else array.dtype.kind for array in arrays}
     if len(kinds) > 1:
         # NumPy would make text of numbers and refuse dates beside them, or make integers of those.
         arrays = [pd.DataFrame(array).astype(object).to_numpy() for array in arrays]
     return np.concatenate(arrays)
-
-
-def _with_decimals(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array, of floats in float64; see `joined`."""
-    if array.dtype.kind != "f":
-        return array
-    return decimals(array.astype(np.float64).ravel(), array.dtype).reshape(array.shape)
 
 
 def _aligned(table: Table, first: Table) -> Table:

@@ -23,14 +23,11 @@ class TaskRows:
     """The rows of one task with the fixed features of one round; methods take indices of rows.
 
     Attributes:
-        regressions: Makes the fixed features.
-        x: The rows as they were given.
-        y: Their class indices.
+        x, y: The rows as they were given, and their class indices.
         thresholds: Standardised values that fixed trees compare with.
         statistics: By which rows are standardised.
         rows_per_chunk: Rows that `chunks` have at most.
-        labels: Class index of each row.
-        counts: Rows of each class, float64.
+        labels, counts: The class indices as an array, and how many rows each class has, float64.
         kinds: The columns of each kind of fixed features.
         num_smooth: Fixed features without the leaves of fixed trees, which come last. Long contexts
             are solved with these alone: chosen trees tell what fixed ones would, and a third of a

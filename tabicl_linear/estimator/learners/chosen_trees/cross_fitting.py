@@ -43,8 +43,7 @@ OPTIONS = RidgeOptions(calibration="logistic")
 ROWS_AT_ONCE = 1024
 """Rows that are predicted together: their features fit into a cache."""
 WEIGHTS_BESIDE = ((200, 0.4), (400, 0.2))
-"""Most rows of a table, and the weight of a network's logits beside trees (docs/training_log.md).
-"""
+"""Most rows of a table, and weight of a network's logits beside trees (docs/training_log.md)."""
 
 
 class ChosenTreesState(NamedTuple):
