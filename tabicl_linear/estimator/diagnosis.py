@@ -28,8 +28,7 @@ def diagnosis(
 ) -> pd.DataFrame:
     """Look into every member; see `TabICLLinearClassifier.diagnose` for the table and for errors.
 
-    The members, of a model, are on the device to compute on and do not change; `rows` are read
-    again.
+    The members, of a model, are on the device to compute on; `rows` are read again.
     """
     if isinstance(ensemble.model, ContextBlocks):
         raise ConfigError(

@@ -134,12 +134,7 @@ def start(
 
 
 def extended(
-    fitted: Fitted,
-    rows: Rows,
-    plan: Plan,
-    *,
-    prequential: bool = False,
-    remedy: str = ANNOUNCE,
+    fitted: Fitted, rows: Rows, plan: Plan, *, prequential: bool = False, remedy: str = ANNOUNCE
 ) -> Fitted:
     """The value after more rows, read in their order.
 

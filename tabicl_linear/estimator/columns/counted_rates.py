@@ -47,16 +47,9 @@ class CountedRateColumn:
     @classmethod
     def of(cls, column: RateColumn, cells: pd.Series, labels: IntArray) -> "CountedRateColumn":
         """The same rates, to be counted on from the rows that they were learnt on."""
-        empty = cls(
-            name=column.name,
-            position=column.position,
-            label=column.label,
-            places={},
-            rows=np.zeros(1, dtype=np.int64),
-            hits=np.zeros(1, dtype=np.int64),
-            mean=column.mean,
-            strength=column.strength,
-        )
+        none = np.zeros(1, dtype=np.int64)
+        of_class = column.name, column.position, column.label
+        empty = cls(*of_class, {}, none, none, column.mean, column.strength)
         return empty.read(cells, labels)[1]
 
     def encode(self, cells: pd.Series) -> FloatArray:

@@ -37,6 +37,7 @@ class ClosedForm(nn.Module):
     """Predicts rows by ridge regressions that are solved on the context. Has no parameters."""
 
     is_causal = False
+    check_extensible = refuse_more_rows
 
     def __init__(self, options: RidgeOptions, *, max_columns: int, num_classes: int) -> None:
         super().__init__()
@@ -49,10 +50,6 @@ class ClosedForm(nn.Module):
     def device(self) -> torch.device:
         """The device it computes on."""
         return self.regressions.device
-
-    def check_extensible(self) -> None:
-        """Raise `UnsupportedReadout`."""
-        refuse_more_rows(self)
 
     def fit(
         self,

@@ -110,10 +110,20 @@ class Learners(ABC):
         return None
 
 
+def refuse_more_rows(learner: object) -> NoReturn:
+    """Raise `UnsupportedReadout` for a learner to whose states no rows can be added."""
+    raise UnsupportedReadout(
+        f"A {type(learner).__name__} cannot be extended by more rows: fit all rows at once, or "
+        "use a model whose layers read causally (tabicl_linear.readouts.Causal) and that takes all "
+        "classes, with long_context='full'."
+    )
+
+
 class ComposedLearner:
     """Base of learners that use another one several times, as for blocks or digits."""
 
     is_causal = False
+    check_extensible = refuse_more_rows
 
     def __init__(self, learner: ContextLearner) -> None:
         self.learner = learner
@@ -132,16 +142,3 @@ class ComposedLearner:
         """Move the learner to a device."""
         self.learner = self.learner.to(device)
         return self
-
-    def check_extensible(self) -> None:
-        """Raise `UnsupportedReadout`."""
-        refuse_more_rows(self)
-
-
-def refuse_more_rows(learner: object) -> NoReturn:
-    """Raise `UnsupportedReadout` for a learner to whose states no rows can be added."""
-    raise UnsupportedReadout(
-        f"A {type(learner).__name__} cannot be extended by more rows: fit all rows at once, or "
-        "use a model whose layers read causally (tabicl_linear.readouts.Causal) and that takes all "
-        "classes, with long_context='full'."
-    )
