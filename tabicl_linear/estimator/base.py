@@ -149,13 +149,21 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         return self.fitted_.probabilities(self._queries(X), plan)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
-        """Logarithms of `predict_proba`, which are finite also where a probability rounds to 0."""
+        """Logarithms of `predict_proba`; finite also where a probability rounds to 0.
+
+        Raises:
+            DataError: The columns are not those of the training table, or memory ran out.
+        """
         check_is_fitted(self)
         plan = self._plan()
         return np.asarray(log_softmax(self.fitted_.scores(self._queries(X), plan), axis=1))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The most probable class label of each row, by `predict_proba`."""
+        """The most probable class label of each row.
+
+        Raises:
+            DataError: The columns are not those of the training table.
+        """
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -209,7 +217,12 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _learners(self) -> Learners:
-        """What reads the rows; raises `ConfigError` or `CheckpointError` as `fit` does."""
+        """What reads the rows.
+
+        Raises:
+            ConfigError: A constructor argument is out of range.
+            CheckpointError: The weights cannot be loaded.
+        """
 
     def _queries(self, X: Any) -> Table:
         """The checked table, with its columns in the order of the training table."""
