@@ -130,7 +130,7 @@ def test_a_killed_training_goes_on_and_is_measured(tmp_path, forked, capsys):
     command = ["deltanet", "--scale", "smoke", "--store", str(tmp_path / "store")]
     command += ["--measured", str(tmp_path / "measured")]
     run = forked(main_at_a_commit, *command)
-    run.wait_until(lambda: list(tmp_path.glob("store/*/config.yaml")))
+    run.wait_until(lambda: list(tmp_path.glob("store/*/.lock")))
     run.kill()
     (folder,) = tmp_path.glob("store/*/")
     # Measured in a process of its own, where annotations are not checked.
