@@ -83,6 +83,15 @@ def test_a_signal_while_the_first_piece_is_let_go_is_not_lost(tmp_path, monkeypa
         file.texts()
 
 
+@pytest.fixture
+def as_on_a_terminal():
+    """Ctrl-C is not ignored, as it is in what a script starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("as_on_a_terminal")
 @pytest.mark.parametrize(
     ("verb", "library", "number"),
     [

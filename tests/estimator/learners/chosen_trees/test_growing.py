@@ -36,11 +36,11 @@ def few_rows_are_many():
         yield
 
 
-def learner(num_classes=3, *, grows=True):
-    return ChosenTrees(OPTIONS, max_columns=8, num_classes=num_classes, grows=grows)
+def learner(num_classes=3, *, grows=True, solves=True):
+    return ChosenTrees(OPTIONS, max_columns=8, num_classes=num_classes, grows=grows, solves=solves)
 
 
-def grown(x, y, ends, num_classes=3, members=1):
+def grown(x, y, ends, num_classes=3, members=1, *, solves=True):
     """The state after pieces that end at `ends`, and the last rows; few are fitted anew."""
     x = torch.from_numpy(x).expand(members, -1, -1)
     y = torch.from_numpy(y).expand(members, -1)
@@ -49,7 +49,7 @@ def grown(x, y, ends, num_classes=3, members=1):
     for start, end in pairwise((0, *ends, x.shape[1])):
         held = state is None or state.growth is None
         first = 0 if held else start
-        state = learner(num_classes).fit(
+        state = learner(num_classes, solves=solves).fit(
             x[:, first:end],
             y[:, first:end],
             categorical=categorical,
@@ -84,6 +84,14 @@ def test_pieces_are_the_whole(ends, whole, queries):
             assert_close(one[finite].double(), other[finite].double(), SUMMED_TWICE)
     logits, expected = (learner().predict(each, queries[0]) for each in (pieces, whole))
     assert_close(logits, expected, SUMMED_TWICE)
+
+
+def test_pieces_that_are_solved_after_the_last_are_those_solved_each_time():
+    each_time, summed = (grown(*ruled_table(700), (450, 600), solves=s) for s in (True, False))
+    assert not summed.predictors
+    solved = learner().solved(summed)
+    pairs = zip(tensors(solved), tensors(each_time), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
 
 
 def test_fewer_rows_than_grow_trees_for_good_are_fitted_as_those_of_a_table(queries):
