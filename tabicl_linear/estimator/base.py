@@ -164,7 +164,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         Raises:
             DataError: The columns are not those of the training table.
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        check_is_fitted(self)
+        plan, fitted = self._plan(), self.fitted_
+        # Classes and probabilities of one fit, whatever another thread fits meanwhile.
+        return fitted.classes[fitted.probabilities(self._queries(X), plan).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on labelled rows; labels of any form that `fit` takes.
