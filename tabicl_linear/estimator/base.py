@@ -26,7 +26,7 @@ from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.notices import progress_bar
-from tabicl_linear.estimator.plan import Plan, checked_plan, resolved_device
+from tabicl_linear.estimator.plan import Plan, checked_plan, cpu_by_default, resolved_device
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces, rows_of_file
@@ -129,9 +129,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
                 raise DataError("An iterator gives pairs (X, y) of pieces: leave y out.")
             pieces, classes, num_rows = checked_pieces(X), None, None
         else:
-            self.fitted_ = fitting.fit(checked_rows(X, y), plan, self._learners())
+            with cpu_by_default():
+                self.fitted_ = fitting.fit(checked_rows(X, y), plan, self._learners())
             return self
-        with progress_bar("read", num_rows, plan.progress) as bar:
+        with cpu_by_default(), progress_bar("read", num_rows, plan.progress) as bar:
             pieces = _with_progress(pieces, bar)
             self.fitted_ = fitting.fit_pieces(pieces, plan, self._learners(), classes)
         return self
@@ -146,7 +147,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         plan = self._plan()
-        return self.fitted_.probabilities(self._queries(X), plan)
+        with cpu_by_default():
+            return self.fitted_.probabilities(self._queries(X), plan)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Logarithms of `predict_proba`; finite also where a probability rounds to 0.
@@ -156,7 +158,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         plan = self._plan()
-        return np.asarray(log_softmax(self.fitted_.scores(self._queries(X), plan), axis=1))
+        with cpu_by_default():
+            return np.asarray(log_softmax(self.fitted_.scores(self._queries(X), plan), axis=1))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable class label of each row.
@@ -164,7 +167,11 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         Raises:
             DataError: The columns are not those of the training table.
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        check_is_fitted(self)
+        plan, fitted = self._plan(), self.fitted_
+        # Classes and probabilities of one fit, whatever another thread fits meanwhile.
+        with cpu_by_default():
+            return fitted.classes[fitted.probabilities(self._queries(X), plan).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on labelled rows; labels of any form that `fit` takes.
@@ -204,9 +211,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         dtype: torch.dtype | None = None,
     ) -> Self:
         """A classifier from a file; see `state_file.read`."""
-        parameters, fitted = state_file.read(
-            Path(path), cls.__name__, model, device=resolved_device(device), dtype=dtype
-        )
+        with cpu_by_default():
+            parameters, fitted = state_file.read(
+                Path(path), cls.__name__, model, device=resolved_device(device), dtype=dtype
+            )
         overrides = {"device": device} if model is None else {"device": device, "model": model}
         classifier = cls(**(parameters | overrides))
         classifier.fitted_ = fitted

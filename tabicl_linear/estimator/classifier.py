@@ -22,7 +22,7 @@ from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTr
 from tabicl_linear.estimator.learners.interface import ComposedLearner, Learners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
-from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, threads
+from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, cpu_by_default, threads
 from tabicl_linear.estimator.refinement import check_refinable
 from tabicl_linear.estimator.rows.labelled import checked_rows, with_labels
 from tabicl_linear.estimator.rows.labels import announced_classes, as_objects, class_codes
@@ -211,7 +211,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
         announced = None if classes is None else announced_classes(classes)
         if not self.__sklearn_is_fitted__():
             rows = checked_rows(X, y)
-            self.fitted_ = fitting.start(rows, plan, self._learners(), announced)
+            with cpu_by_default():
+                self.fitted_ = fitting.start(rows, plan, self._learners(), announced)
             return self
         if announced is not None and not np.array_equal(announced, self.classes_):
             raise DataError(
@@ -219,7 +220,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
                 f"{as_objects(self.classes_)}: leave them out, or fit anew to change them."
             )
         rows = with_labels(self._queries(X), y)
-        self.fitted_ = fitting.extended(self.fitted_, rows, plan, prequential=prequential)
+        with cpu_by_default():
+            self.fitted_ = fitting.extended(self.fitted_, rows, plan, prequential=prequential)
         return self
 
     def diagnose(self, X: Any, y: Any, *, row_orders: int = 4) -> pd.DataFrame:
@@ -252,7 +254,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
             )
         table, labels = with_labels(self._queries(X), y)
         fitted = self.fitted_.on(plan.device)
-        with threads(plan.n_jobs):
+        with cpu_by_default(), threads(plan.n_jobs):
             matrix = fitted.columns.transform(table)
             codes = class_codes(labels, fitted.classes, "leave out rows of other classes")
             rows = Encoded(matrix, codes, fitted.columns, fitted.classes)

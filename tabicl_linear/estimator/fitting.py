@@ -191,7 +191,8 @@ def _fit_held_rows(
     encoded = Encoded(matrix, codes, columns, classes)
     fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
     if not are_enough:
-        return replace(fitted, held=first)
+        # A caller may fill the same arrays anew for the next piece.
+        return replace(fitted, held=first.copied())
     later = rows.part(slice(most, None))
     return extended(fitted, later, plan) if len(later.labels) else fitted
 

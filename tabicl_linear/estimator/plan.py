@@ -251,6 +251,19 @@ def resolved_device(given: str | torch.device | None) -> torch.device:
 
 
 @contextmanager
+def cpu_by_default() -> Iterator[None]:
+    """Make tensors on the CPU that name no device, whatever `torch.set_default_device` says.
+
+    C++ and NumPy read some of them.
+    """
+    if torch.get_default_device().type == "cpu":
+        yield
+    else:
+        with torch.device("cpu"):
+            yield
+
+
+@contextmanager
 def threads(n_jobs: int | None) -> Iterator[None]:
     """Set torch's CPU threads, and restore them afterwards.
 

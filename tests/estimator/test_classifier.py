@@ -200,6 +200,22 @@ def test_threads_and_random_states_are_left_alone(checkpoint, wine):
     assert not torch.is_inference_mode_enabled()
 
 
+def test_labels_are_those_of_the_fit_that_predicts(wine_classifier, wine, monkeypatch):
+    """Another thread may fit meanwhile, and find other classes, or the same in another order."""
+    train, test, labels, _ = wine
+    classifier = copy.copy(wine_classifier)
+    former = classifier.predict(test).tolist()
+    other = clone(classifier).fit(train, np.array(["c", "b", "a"])[labels])
+    plan = classifier._plan
+
+    def plan_while_another_thread_fits():
+        classifier.fitted_ = other.fitted_
+        return plan()
+
+    monkeypatch.setattr(classifier, "_plan", plan_while_another_thread_fits)
+    assert classifier.predict(test).tolist() in (former, other.predict(test).tolist())
+
+
 def test_one_context_row_per_class_and_one_column(checkpoint):
     classifier = TabICLLinearClassifier(checkpoint).fit([[-1.0], [1.0]], ["low", "high"])
     probabilities = classifier.predict_proba([[-1.0], [1.0], [np.nan]])

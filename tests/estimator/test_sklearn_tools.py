@@ -68,8 +68,9 @@ def default_dtype(dtype):
         (lambda: config_context(transform_output="pandas"), 0),
         (lambda: config_context(transform_output="polars"), 0),
         (lambda: default_dtype(torch.float64), ROUNDING),
+        (lambda: torch.device("meta"), 0),  # as torch.set_default_device, to one without values
     ],
-    ids=["pandas", "polars", "float64"],
+    ids=["pandas", "polars", "float64", "device"],
 )
 def test_global_settings_change_nothing(classifier, iris, setting, tolerance):
     table, labels = iris

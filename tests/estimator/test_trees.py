@@ -236,6 +236,19 @@ def test_what_cannot_be_encoded_is_not_held(table):
     assert held.n_samples_seen_ == 60
 
 
+def test_rows_that_are_held_are_not_those_of_the_caller():
+    """Who fills the same arrays for every piece does not change the pieces before."""
+    x, y = ruled_table(80)
+    piece, labels = np.empty_like(x[:40]), np.empty_like(y[:40])
+    held, expected = TabICLLinearClassifier(), TabICLLinearClassifier()
+    for start in (0, 40):
+        part = slice(start, start + 40)
+        piece[:], labels[:] = x[part], y[part]
+        held.partial_fit(piece, labels, [0, 1, 2])
+        expected.partial_fit(x[part], y[part], [0, 1, 2])
+    np.testing.assert_array_equal(held.predict_proba(x), expected.predict_proba(x))
+
+
 @pytest.mark.parametrize("rows", [80, 180])
 def test_saving_in_between_changes_nothing(rows, table, few_rows_grow, tmp_path):
     """While rows are held, and after trees are there to stay."""

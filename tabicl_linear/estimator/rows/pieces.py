@@ -52,7 +52,8 @@ def checked_pieces(pieces: Iterator[Any]) -> Pieces:
         except ValueError as error:
             raise DataError(f"Piece {number}: {error}") from error
         first = table[:0] if first is None else first
-        yield Rows(table, labels)
+        # A generator may fill the same arrays anew for the next piece.
+        yield Rows(table, labels).copied()
 
 
 def first_rows(pieces: Pieces) -> Rows:

@@ -61,6 +61,18 @@ def test_pieces_without_rows_are_left_out():
     assert [len(rows.labels) for rows in listed((FRAME, Y), (FRAME[:0], []), (FRAME, Y))] == [3, 3]
 
 
+def test_a_generator_may_fill_the_same_arrays_for_every_piece():
+    def pieces():
+        x, y = np.empty((2, 3)), np.empty(2, int)
+        for number in range(3):
+            x[:], y[:] = number, number
+            yield x, y
+
+    for number, rows in enumerate(list(checked_pieces(pieces()))):
+        assert (rows.table == number).all()
+        assert rows.labels.tolist() == [number, number]
+
+
 def test_columns_of_frames_come_in_the_order_of_the_first():
     tables = [x for x, _ in listed((FRAME, Y), (FRAME[["b", "a"]], Y))]
     pd.testing.assert_frame_equal(joined(tables), pd.concat([FRAME, FRAME], ignore_index=True))
