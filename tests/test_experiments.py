@@ -5,14 +5,17 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from experiments.demo import run as demo
 from experiments.demo import scoring
+from experiments.development.tables import load_tables
 from experiments.sizes import run as sizes
 from experiments.stream_table import run as stream_table
+from experiments.wide_tables import run as wide_tables
 from tabicl_linear.__main__ import main as program
 
 ROOT = Path(__file__).parents[1]
@@ -75,3 +78,21 @@ def test_a_long_table_is_what_predict_takes(tmp_path, monkeypatch):
     assert set(table["y"]) == {0, 1, 2}
     assert not table.isna().any(axis=None)
     assert [entry.name for entry in tmp_path.iterdir()] == ["long.parquet"]
+
+
+def test_wide_tables_are_development_tables(tmp_path, capsys):
+    narrow = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), columns=["a", "b", "c"])
+    narrow.assign(kind=list("xy") * 20, y=[0, 1] * 20).to_parquet(tmp_path / "one.parquet")
+    (tmp_path / "index.csv").write_text("name,file,target_column\none,one.parquet,y\n")
+    arguments = ["--tables", str(tmp_path), "--columns", "9", "--output", str(tmp_path / "wide")]
+    assert wide_tables.main([*arguments, "--only", "one"]) == 0
+    noise, products, sums = load_tables(tmp_path / "wide")
+    assert [table.name for table in (noise, products, sums)] == [
+        f"one-{kind}-9" for kind in ("noise", "products", "sums")
+    ]
+    assert [table.x.shape for table in (noise, products, sums)] == [(40, 9)] * 3
+    assert sorted(noise.x["noise 3"]) == sorted(noise.x["kind"])
+    assert (noise.x["noise 3"] != noise.x["kind"]).any()
+    assert set(noise.y) == {"0", "1"}
+    assert wide_tables.main([*arguments, "--only", "two"]) == 2
+    assert "two" in capsys.readouterr().err

@@ -251,7 +251,8 @@ def _fit_members(
             f"y has {rows.num_classes} classes, more than a model can take that reads a table "
             "piece by piece: join classes, or fit all rows at once."
         )
-    plan = plan.suited(learner, *rows.matrix.shape).drawn()
+    wanted = rows.num_wanted(learner.max_columns)
+    plan = plan.suited(learner, len(rows.matrix), wanted).drawn()
     with threads(plan.n_jobs):
         long_context = held_out.long_context(learner, rows, plan)
         if long_context.num_blocks > 1:

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2, false_discovery_control, gamma
+from scipy.special import chdtrc
+from scipy.stats import false_discovery_control, gamma
 
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 
@@ -15,6 +16,10 @@ NUM_BINS = 16
 FALSE_DISCOVERIES = 0.05
 """Expected share of columns that say nothing among those that are kept (Benjamini and Hochberg,
 1995); where none says anything, the chance that any is kept."""
+
+FEWEST_ROWS = 4
+"""Fewer have no variance of Pearson's statistic over all orders."""
+ROUNDING = 1e-12
 
 Item = TypeVar("Item")
 
@@ -64,7 +69,8 @@ def p_value(gain: float, places: IntArray, classes: IntArray) -> float:
     freedom = (len(np.unique(places)) - 1) * (len(np.unique(classes)) - 1)
     if freedom == 0:
         return 1.0
-    return float(chi2.sf(2 * len(places) * gain + freedom, freedom))
+    # What `chi2.sf` of `scipy.stats` calls, a hundred times as fast without its checks.
+    return float(chdtrc(freedom, max(2 * len(places) * gain + freedom, 0.0)))
 
 
 def p_value_of_rare(places: IntArray, classes: IntArray) -> float:
@@ -76,7 +82,7 @@ def p_value_of_rare(places: IntArray, classes: IntArray) -> float:
     """
     (_, row), (_, column) = (np.unique(each, return_inverse=True) for each in (places, classes))
     rows, columns, total = np.bincount(row), np.bincount(column), len(row)
-    if len(columns) < 2 or not 1 < len(rows) < total:
+    if len(columns) < 2 or not 1 < len(rows) < total or total < FEWEST_ROWS:
         return 1.0
     cells, counts = np.unique(row * len(columns) + column, return_counts=True)
     expected = rows[cells // len(columns)] * columns[cells % len(columns)]
@@ -89,6 +95,8 @@ def p_value_of_rare(places: IntArray, classes: IntArray) -> float:
         even *= (size - 1) * (total - size) / (total - 1) - excess
         uneven *= excess
     variance = even + uneven
+    if variance < ROUNDING * mean**2:  # it is the same in every order
+        return 1.0
     return float(gamma.sf(statistic, mean**2 / variance, scale=variance / mean))
 
 

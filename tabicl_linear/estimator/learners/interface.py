@@ -71,7 +71,7 @@ class OwnPreset(ABC):
 
     @abstractmethod
     def preset(self, num_rows: int, num_columns: int) -> Preset:
-        """What suits a table of so many rows and usable columns."""
+        """What suits a table of so many rows, and columns that some member should see."""
 
 
 class Companion(NamedTuple):

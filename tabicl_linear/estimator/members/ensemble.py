@@ -3,8 +3,9 @@
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocesso
 from tabicl_linear.estimator.learners.interface import ContextLearner, State
 from tabicl_linear.estimator.members import half_precision
 from tabicl_linear.estimator.members.memory import stored
-from tabicl_linear.estimator.members.relevance import choose_columns, relevance
+from tabicl_linear.estimator.members.relevance import Relevance, choose_columns, relevance
 from tabicl_linear.estimator.members.views import PowerColumns, View, draw_views, in_class_order
 from tabicl_linear.estimator.notices import progress_bar, warn_user
 from tabicl_linear.estimator.plan import Plan
@@ -25,12 +26,15 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 ROWS_ARRANGED = 1 << 16
 """Rows that are arranged for a member at a time where all do not fit into memory."""
+WIDE_MEMBERS = 4
+"""Members of a wide table, even if none of its columns says anything (docs/training_log.md)."""
 MIN_ROWS = 8
 """Fewer query rows than this are padded: matrix products of one or two rows run other kernels,
 whose rounding would make a prediction depend on the number of rows predicted together."""
 
 
-class Encoded(NamedTuple):
+@dataclass(frozen=True)
+class Encoded:
     """Labelled rows as numbers.
 
     Attributes:
@@ -52,6 +56,19 @@ class Encoded(NamedTuple):
     def num_classes(self) -> int:
         """Classes of the table."""
         return len(self.classes)
+
+    @cached_property
+    def relevance(self) -> Relevance:
+        """What each column alone says about the class, which takes a millisecond a column."""
+        return relevance(self.matrix, self.codes, self.columns.categorical)
+
+    def num_wanted(self, width: int) -> int:
+        """Columns that should find a place in some member, each of which sees `width` of them.
+
+        All where `WIDE_MEMBERS` see them; else only columns that say something make more members.
+        """
+        num_columns, enough = self.matrix.shape[1], WIDE_MEMBERS * width
+        return num_columns if num_columns <= enough else max(enough, self.relevance.num_telling)
 
     def are_categorical(self, views: Sequence[View]) -> Bool[Tensor, "b m"]:
         """Which of the columns that each member sees hold category codes."""
@@ -167,8 +184,9 @@ def fit_ensemble(
     num_members, (num_rows, num_columns) = plan.num_members, rows.matrix.shape
     columns, width = [np.arange(num_columns)] * num_members, model.max_columns
     if num_columns > width:
-        scores = relevance(rows.matrix, rows.codes, rows.columns.categorical)
-        columns = choose_columns(scores, num_members=num_members, width=width, seed=plan.seed)
+        columns = choose_columns(
+            rows.relevance, num_members=num_members, width=width, seed=plan.seed
+        )
         _warn_of_width(num_columns, width, num_members)
     views = draw_views(columns, num_classes=rows.num_classes, seed=plan.seed)
     if in_order:

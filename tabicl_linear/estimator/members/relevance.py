@@ -1,57 +1,91 @@
 """Which columns of a wide table each member of an ensemble sees: informative ones more often."""
 
 import random
+from typing import NamedTuple
 
 import numpy as np
 
 from tabicl_linear.estimator.arrays import BoolArray, Float32Array, FloatArray, IntArray
-from tabicl_linear.estimator.columns.information import bins, information, intervals, judged_rows
+from tabicl_linear.estimator.columns.information import (
+    bins,
+    information,
+    intervals,
+    judged_rows,
+    p_value_of_rare,
+)
 
 MAX_ROWS = 10_000
 """Rows that columns are judged by, so that the cost for a column does not grow with the table."""
+FEW_COLUMNS = 100
+"""With so many columns of noise the number that tell is estimated with a standard error of 10."""
 
 
-def relevance(matrix: Float32Array, labels: IntArray, categorical: BoolArray) -> FloatArray:
-    """Information of every column alone about the class, in nats, up to its own noise.
+class Relevance(NamedTuple):
+    """What every column alone says about the class.
 
-    This is the mutual information of the class and the column's bin or category, less what it is
+    Attributes:
+        gains: Information in nats, up to the column's own noise.
+        p_values: How likely a column that says nothing has as much.
+    """
+
+    gains: FloatArray
+    p_values: FloatArray
+
+    @property
+    def num_telling(self) -> int:
+        """An estimate of how many columns tell something, be it little.
+
+        A column that tells nothing has a p-value beyond a half as often as not (Storey, 2002). All
+        if that is most of them, or if there are too few columns for an estimate.
+        """
+        num_columns = len(self.p_values)
+        count = max(0, num_columns - 2 * int(np.count_nonzero(self.p_values > 0.5)))
+        return num_columns if num_columns <= FEW_COLUMNS or 2 * count > num_columns else count
+
+
+def relevance(matrix: Float32Array, labels: IntArray, categorical: BoolArray) -> Relevance:
+    """Judge every column of a table.
+
+    The information is the mutual one of the class and the column's bin or category, less what it is
     on average for a column that says nothing (Miller, 1955), so columns of many categories are
     not preferred. A missing value is a bin of its own. At most `MAX_ROWS` rows are used.
     """
     rows = judged_rows(len(matrix), MAX_ROWS)
     matrix, labels = matrix[rows], labels[rows]
     classes = bins(labels)
-    return np.array(
-        [
-            information(bins(values) if is_categorical else intervals(values), classes)
-            for values, is_categorical in zip(matrix.T, categorical, strict=True)
-        ]
-    )
+    gains, p_values = list[float](), list[float]()
+    for values, is_categorical in zip(matrix.T, categorical, strict=True):
+        places = bins(values) if is_categorical else intervals(values)
+        gains.append(information(places, classes))
+        p_values.append(p_value_of_rare(places, classes))
+    return Relevance(np.array(gains), np.array(p_values))
 
 
 def choose_columns(
-    scores: FloatArray, *, num_members: int, width: int, seed: int
+    relevances: Relevance, *, num_members: int, width: int, seed: int
 ) -> list[IntArray]:
     """The columns of each member, in ascending order; each has `width`, fewer than there are.
 
-    Half of a member's places (fewer if not all columns would find a place otherwise) go to the
-    most relevant columns, which all members see. The other columns are dealt out once, if there
-    are places for all of them; the remaining places go to columns drawn with probability
-    1 / (1 + rank).
+    Half of a member's places go to the most relevant columns, which all members see. The other
+    columns are dealt out once; if there are not as many places, only those that tell something,
+    and then fewer are seen by all if that leaves each of them a place. The remaining places go to
+    columns drawn with probability 1 / (1 + rank).
     """
-    num_columns = len(scores)
+    num_columns, num_places, core = len(relevances.gains), num_members * width, width // 2
     rng = random.Random(seed)
-    order = np.argsort(-scores, kind="stable")
-    # The most that leaves every column a place: (width - core) * members >= columns - core.
-    spare = num_members * width - num_columns
-    core = width // 2
-    if spare >= 0 and num_members > 1:
-        core = min(core, spare // (num_members - 1))
+    order = np.argsort(-relevances.gains, kind="stable")
+    dealt = num_columns
+    if core + (width - core) * num_members < num_columns:
+        dealt = relevances.num_telling
+        # The most that leaves each a place: (width - core) * members >= dealt - core.
+        spare = num_places - dealt
+        if spare >= 0 and num_members > 1:
+            core = min(core, spare // (num_members - 1))
     places = width - core
-    first = _drawn(core, num_columns, rng)[: num_members * places]
+    first = [*_drawn(core, dealt, rng), *_drawn(max(core, dealt), num_columns, rng)]
     chosen = []
     for member in range(num_members):
-        ranks = first[member::num_members]
+        ranks = first[: num_members * places][member::num_members]
         own = set(ranks)
         more = (rank for rank in _drawn(core, num_columns, rng) if rank not in own)
         ranks = [*range(core), *ranks, *(next(more) for _ in range(places - len(ranks)))]

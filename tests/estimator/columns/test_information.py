@@ -39,3 +39,12 @@ def test_places_that_are_all_alike_or_all_different_say_nothing():
     for places in (np.zeros(5, dtype=np.int64), np.arange(5)):
         assert p_value_of_rare(places, classes) == 1.0
     assert p_value_of_rare(classes, np.zeros(5, dtype=np.int64)) == 1.0
+
+
+def test_chance_of_a_few_rows_is_a_probability():
+    """Of two or three, or where each order says as much, there is no variance."""
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        places, classes = (rng.integers(rng.integers(1, 6), size=rng.integers(1, 9)) for _ in "ab")
+        rows = min(len(places), len(classes))
+        assert 0 <= p_value_of_rare(places[:rows], classes[:rows]) <= 1
