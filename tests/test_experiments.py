@@ -86,11 +86,13 @@ def test_wide_tables_are_development_tables(tmp_path, capsys):
     (tmp_path / "index.csv").write_text("name,file,target_column\none,one.parquet,y\n")
     arguments = ["--tables", str(tmp_path), "--columns", "9", "--output", str(tmp_path / "wide")]
     assert wide_tables.main([*arguments, "--only", "one"]) == 0
-    noise, products, sums = load_tables(tmp_path / "wide")
-    assert [table.name for table in (noise, products, sums)] == [
-        f"one-{kind}-9" for kind in ("noise", "products", "sums")
+    tables = load_tables(tmp_path / "wide")
+    assert [table.name for table in tables] == [
+        f"one-{kind}-9" for kind in ("noise", "products", "sums", "weak", "embeddings")
     ]
-    assert [table.x.shape for table in (noise, products, sums)] == [(40, 9)] * 3
+    assert [table.x.shape for table in tables] == [(40, 9)] * 5
+    noise, _, sums, weak, _ = tables
+    assert weak.x.to_numpy().std() > 2 * sums.x.to_numpy().std()
     assert sorted(noise.x["noise 3"]) == sorted(noise.x["kind"])
     assert (noise.x["noise 3"] != noise.x["kind"]).any()
     assert set(noise.y) == {"0", "1"}

@@ -3,14 +3,16 @@
     python -m experiments.wide_tables.run --tables FOLDER --columns 400 --output runs/wide_tables
     python -m experiments.development.run --model default --tables runs/wide_tables
 
-Each table becomes three: its columns beside copies of them in which rows have changed places, so
+Each table becomes five: its columns beside copies of them in which rows have changed places, so
 that these say nothing; beside products of two of its numeric columns; and, in their place, random
-sums of its numeric columns with noise, each of which says a little.
+sums of its numeric columns with noise, each of which says a little, with so much noise that each
+says next to nothing, and what a random network of one hidden layer makes of them (embeddings).
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +22,10 @@ from experiments.development.tables import INDEX, Table, load_tables
 from tabicl_linear.errors import ConfigError, DataError
 
 TABLES = ("satimage", "segment", "waveform-5000", "spambase", "wall-robot-navigation", "phoneme")
-NOISE = 0.5
-"""Standard deviation of what is added to a sum of variance one."""
+NOISE, MUCH_NOISE = 0.5, 4.0
+"""Standard deviations of what is added to a sum of variance one."""
+HIDDEN = 256
+"""Units of the network that makes embeddings."""
 
 Widen = Callable[[pd.DataFrame, int, np.random.Generator], pd.DataFrame]
 
@@ -55,16 +59,33 @@ def with_products(table: pd.DataFrame, width: int, rng: np.random.Generator) -> 
     return pd.concat([table, pd.DataFrame(products, table.index, names)], axis=1)
 
 
-def sums(table: pd.DataFrame, width: int, rng: np.random.Generator) -> pd.DataFrame:
+def sums(
+    table: pd.DataFrame, width: int, rng: np.random.Generator, *, noise: float = NOISE
+) -> pd.DataFrame:
     """Sums of all numeric columns with random weights, and noise, in place of the columns."""
     numbers = _numbers(table)
     weights = rng.normal(size=(numbers.shape[1], width)) / numbers.shape[1] ** 0.5
-    noise = NOISE * rng.normal(size=(len(numbers), width))
+    added = noise * rng.normal(size=(len(numbers), width))
     names = [f"sum {number}" for number in range(width)]
-    return pd.DataFrame(numbers @ weights + noise, table.index, names)
+    return pd.DataFrame(numbers @ weights + added, table.index, names)
 
 
-KINDS: dict[str, Widen] = {"noise": with_noise, "products": with_products, "sums": sums}
+def embeddings(table: pd.DataFrame, width: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Outputs of a random network that reads all numeric columns, in place of the columns."""
+    numbers = _numbers(table)
+    weights = rng.normal(size=(numbers.shape[1], HIDDEN)) / numbers.shape[1] ** 0.5
+    hidden = np.tanh(numbers @ weights + rng.normal(size=HIDDEN))
+    outputs = hidden @ rng.normal(size=(HIDDEN, width)) / HIDDEN**0.5
+    return pd.DataFrame(outputs, table.index, [f"output {number}" for number in range(width)])
+
+
+KINDS: dict[str, Widen] = {
+    "noise": with_noise,
+    "products": with_products,
+    "sums": sums,
+    "weak": partial(sums, noise=MUCH_NOISE),
+    "embeddings": embeddings,
+}
 
 
 def written(table: Table, width: int, folder: Path) -> list[dict[str, str]]:

@@ -60,7 +60,8 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     classes, codes = np.unique(rows.labels, return_inverse=True)
     _check_classes(classes)
     columns = plan.new_columns(pairs=learners.grow_trees)
-    matrix = columns.fit_transform(rows.table, codes)
+    with threads(plan.n_jobs):
+        matrix = columns.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, classes, rows.table)
     fitted = _fit_members(encoded, plan, learners.for_table(len(classes), len(codes)))
     companion = learners.companion(len(classes), len(codes))
@@ -185,7 +186,8 @@ def _fit_held_rows(
     codes = class_codes(first.labels, classes)
     columns = plan.new_columns(pairs=True)
     labels = codes if len(np.unique(codes)) > 1 else None  # a single class has no rates
-    matrix = columns.fit_transform(first.table, labels, more_will_come=not are_enough)
+    with threads(plan.n_jobs):
+        matrix = columns.fit_transform(first.table, labels, more_will_come=not are_enough)
     if are_enough:
         columns = columns.counting(first.table, codes)
     encoded = Encoded(matrix, codes, columns, classes)

@@ -8,7 +8,7 @@ if the comparison tells more about the classes than both columns could tell one 
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -119,7 +119,7 @@ def fit_pairs(
     rows = judged_rows(len(frame), MOST_ROWS)
     frame, labels = frame.iloc[rows], labels[rows]
     classes = bins(labels)
-    compared = list(_comparable(frame, columns))[:MOST_COLUMNS]
+    compared = list(islice(_comparable(frame, columns), MOST_COLUMNS))
     alone = [information(each.places(), classes) for each in compared]
     pairs, gains, p_values = list[PairColumn](), list[float](), list[float]()
     for (one, of_one), (other, of_other) in combinations(zip(compared, alone, strict=True), 2):

@@ -16,6 +16,7 @@ from tabicl_linear.estimator.columns.declared import CategoricalFeatures, are_de
 from tabicl_linear.estimator.columns.dropped import DroppedColumn
 from tabicl_linear.estimator.columns.ids import ids_among, merged_in_float64, whole_numbers
 from tabicl_linear.estimator.columns.joint_rates import JointRateColumn, fit_joint_rates
+from tabicl_linear.estimator.columns.linear_scores import LinearScores, fit_scores
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as, stamps
@@ -49,9 +50,12 @@ class TablePreprocessor:
     Attributes:
         columns: Records of the columns of the training table, in its order, dropped ones included;
             a column may have several. Those of two columns come last.
+        linear_scores: What all columns of a wide table say together, the last columns of the
+            matrix; None for narrower ones.
     """
 
     columns: tuple[Column, ...]
+    linear_scores: LinearScores | None = None  # files of earlier versions have none
     _labels: list[Hashable] | None  # of the columns, as files of all versions call their names
 
     def __init__(
@@ -63,11 +67,21 @@ class TablePreprocessor:
     def fit(
         self, table: Table, labels: IntArray | None = None, *, more_will_come: bool = False
     ) -> "TablePreprocessor":
-        """Learn every column from the training rows.
+        """Learn every column from the training rows (see `fit_transform`)."""
+        self.fit_transform(table, labels, more_will_come=more_will_come)
+        return self
 
-        Without class indices of the rows, columns of many categories get no rates, and few missing
-        values no column. Where more rows will come, from which columns are learnt anew, none need
-        vary as yet.
+    def fit_transform(
+        self, table: Table, labels: IntArray | None = None, *, more_will_come: bool = False
+    ) -> Float32Array:
+        """Learn every column, and return the matrix of the training rows.
+
+        Without class indices of the rows, columns of many categories get no rates, few missing
+        values no column, and wide tables no scores. Where more rows will come, from which columns
+        are learnt anew, none need vary as yet.
+
+        The matrix differs from that of `transform` in rates and scores of classes: here they leave
+        out the row itself (and its fold), as its label would be among them.
 
         Raises:
             DataError: A column cannot be encoded, a declared categorical column does not exist, or
@@ -75,11 +89,32 @@ class TablePreprocessor:
         """
         self._labels = list(table.columns) if isinstance(table, pd.DataFrame) else None
         frame = self.framed(table)
+        self.columns, self.linear_scores = self._learnt(frame, labels), None
+        if not self.used and not (self.columns and more_will_come):
+            raise DataError(
+                f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
+                "rows (constant or missing), so there is nothing to learn from; give more rows, "
+                "or other columns."
+            )
+        matrix = self.transform(table)
+        if labels is None:
+            return matrix
+        for index, column in enumerate(self.used):
+            if isinstance(column, RateColumn | JointRateColumn):
+                cells = [frame.iloc[:, place] for place in _positions(column)]
+                matrix[:, index] = column.cross_fitted(labels, *cells)
+        fitted = fit_scores(matrix, labels, np.array([_is_number(c) for c in self.used] or [False]))
+        if fitted is None:
+            return matrix
+        self.linear_scores, of_rows = fitted
+        return np.hstack([matrix, of_rows])
+
+    def _learnt(self, frame: pd.DataFrame, labels: IntArray | None) -> tuple[Column, ...]:
+        """The records of the columns of training rows."""
         readings = self._readings(frame, labels)
         _warn_of_merged(frame, readings)
         columns, absences = list[Column](), set[bytes]()
-        for position, reading in enumerate(readings):
-            cells = frame.iloc[:, position]
+        for position, ((_, cells), reading) in enumerate(zip(frame.items(), readings, strict=True)):
             learn = fit_numeric if reading.kind in ("numeric", "datetime") else fit_categories
             records = learn(cells, position, reading, labels)
             columns += _without_repeated_absences(records, cells, absences)
@@ -88,30 +123,7 @@ class TablePreprocessor:
             if self.pairs:
                 columns += fit_pairs(frame, columns, labels)
                 columns += fit_joint_rates(frame, columns, labels)
-        self.columns = tuple(columns)
-        if not self.used and not (self.columns and more_will_come):
-            raise DataError(
-                f"None of the {frame.shape[1]} columns varies over the {len(frame)} training "
-                "rows (constant or missing), so there is nothing to learn from; give more rows, "
-                "or other columns."
-            )
-        return self
-
-    def fit_transform(
-        self, table: Table, labels: IntArray | None = None, *, more_will_come: bool = False
-    ) -> Float32Array:
-        """Learn every column (see `fit`), and return the matrix of the training rows.
-
-        It differs from that of `transform` in the rates of classes: here they leave out the row
-        itself (and its fold), as its label would be among them.
-        """
-        matrix = self.fit(table, labels, more_will_come=more_will_come).transform(table)
-        frame = self.framed(table)
-        for index, column in enumerate(self.used):
-            if labels is not None and isinstance(column, RateColumn | JointRateColumn):
-                cells = [frame.iloc[:, place] for place in _positions(column)]
-                matrix[:, index] = column.cross_fitted(labels, *cells)
-        return matrix
+        return tuple(columns)
 
     def transform(self, table: Table) -> Float32Array:
         """The matrix of a table, NaN where a value is missing.
@@ -125,11 +137,13 @@ class TablePreprocessor:
         """
         frame = self.framed(table)
         matrix = np.zeros((len(frame), max(1, len(self.used))), dtype=np.float32)
-        dates = _dates(frame, self.used)
+        # Not by `iloc`, which takes as long as a column of numbers.
+        cells = dict(enumerate(column for _, column in frame.items())) | _dates(frame, self.used)
         for index, column in enumerate(self.used):
-            cells = (dates.get(place, frame.iloc[:, place]) for place in _positions(column))
-            matrix[:, index] = column.encode(*cells)
-        return matrix
+            matrix[:, index] = column.encode(*(cells[place] for place in _positions(column)))
+        if self.linear_scores is None:
+            return matrix
+        return np.hstack([matrix, self.linear_scores.of(matrix)])
 
     def counting(self, table: Table, labels: IntArray) -> "TablePreprocessor":
         """The same preprocessor with rates of classes that are counted on as `read` adds rows.
@@ -168,14 +182,15 @@ class TablePreprocessor:
 
     @property
     def used(self) -> tuple[UsedColumn, ...]:
-        """The records of the columns that make up the matrix, in its order."""
+        """The records of the columns that make up the matrix, in its order, before the scores."""
         return tuple(c for c in self.columns if not isinstance(c, DroppedColumn))
 
     @property
     def categorical(self) -> BoolArray:
         """For each column of the matrix, whether it holds category codes."""
-        codes = [isinstance(c, CategoryColumn | MissingColumn) for c in self.used]
-        return np.array(codes or [False])
+        codes = [isinstance(c, CategoryColumn | MissingColumn) for c in self.used] or [False]
+        num_scores = 0 if self.linear_scores is None else len(self.linear_scores.shares)
+        return np.array(codes + [False] * num_scores)
 
     @property
     def names(self) -> list[Hashable] | None:
@@ -204,8 +219,7 @@ class TablePreprocessor:
         """How each column is read: as declared, by content, or by what predicts the labels."""
         readings, notes, advice = list[Reading](), list[str](), ""
         is_categorical = are_declared(self.categorical_features, self.names, frame.shape[1])
-        for position, name in enumerate(frame.columns.tolist()):
-            cells = frame.iloc[:, position]
+        for position, (name, cells) in enumerate(frame.items()):
             reading = Reading("categorical") if is_categorical[position] else read_as(cells)
             if reading._replace(note="") == PLAIN_NUMBERS and labels is not None:
                 whole = whole_numbers(cells, labels)
@@ -220,6 +234,13 @@ class TablePreprocessor:
         if notes:
             warn_user(f"Text is read in columns {listed(notes)}.{advice}")
         return readings
+
+
+def _is_number(column: UsedColumn) -> bool:
+    """Whether sums with others of its kind mean something: a number, or which of two it is."""
+    if isinstance(column, CategoryColumn):
+        return len(column.codes) == 2 and column.missing is None
+    return isinstance(column, NumericColumn)
 
 
 def _positions(column: UsedColumn) -> list[int]:

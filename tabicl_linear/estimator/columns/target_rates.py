@@ -95,16 +95,20 @@ def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateCo
 def class_rates(codes: IntArray, labels: IntArray) -> Iterator[ClassRate]:
     """Rates of classes in categories numbered from 0; not of those that differ by chance only."""
     counts = np.bincount(codes)
-    frequent = np.argsort(-np.bincount(labels), kind="stable")
-    # With two classes the rate of one says all.
-    classes = [1] if len(frequent) == 2 else sorted(frequent[:MAX_CLASSES].tolist())
-    for label in classes:
+    for label in rated_classes(labels):
         hits = labels == label
         sums = np.bincount(codes, weights=hits).astype(np.float64)
         strength = _strength(sums, counts)
         if strength is not None:
             mean = float(np.mean(hits))
             yield ClassRate(label, shrunk(sums, counts, mean, strength), mean, strength)
+
+
+def rated_classes(labels: IntArray) -> list[int]:
+    """The classes that columns are encoded by: the most frequent ones."""
+    frequent = np.argsort(-np.bincount(labels), kind="stable")
+    # With two classes the rate of one says all.
+    return [1] if len(frequent) == 2 else sorted(frequent[:MAX_CLASSES].tolist())
 
 
 def kept_rates(codes: IntArray, names: Sequence[Any], rate: ClassRate) -> dict[str, float]:

@@ -8,6 +8,7 @@ from tabicl_linear.estimator.columns.categorical import CategoryColumn
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.dropped import DroppedColumn
 from tabicl_linear.estimator.columns.joint_rates import JointRateColumn
+from tabicl_linear.estimator.columns.linear_scores import LinearScores
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn
 from tabicl_linear.estimator.columns.pairs import PairColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
@@ -63,6 +64,7 @@ RECORDS: Mapping[str, type] = {
     "JointRateColumn": JointRateColumn,
     "LayerState": LayerState,
     "LeafSums": LeafSums,
+    "LinearScores": LinearScores,
     "LongContext": LongContext,
     "ManyClasses": ManyClasses,
     "MatrixState": MatrixState,

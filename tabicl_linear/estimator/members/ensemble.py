@@ -187,7 +187,7 @@ def fit_ensemble(
         columns = choose_columns(
             rows.relevance, num_members=num_members, width=width, seed=plan.seed
         )
-        _warn_of_width(num_columns, width, num_members)
+        _warn_of_width(rows.columns, width, num_members)
     views = draw_views(columns, num_classes=rows.num_classes, seed=plan.seed)
     if in_order:
         views = _in_order(views)
@@ -205,14 +205,19 @@ def fit_ensemble(
     return plan.in_memory(fitted, "fitting", rows.matrix)
 
 
-def _warn_of_width(num_columns: int, width: int, num_members: int) -> None:
+def _warn_of_width(columns: TablePreprocessor, width: int, num_members: int) -> None:
+    num_columns, has_scores = len(columns.used), columns.linear_scores is not None
     text = (
         f"The table has {num_columns} usable columns and the model takes {width}: each of the "
-        f"{num_members} ensemble members uses its own {width}, informative columns more often."
+        f"{num_members} ensemble members uses its own {width}, informative columns more often"
     )
+    text += ", and linear scores of all." if has_scores else "."
     needed = -(-num_columns // width)
     if num_members < needed:
-        text += f" Some are not used at all; with n_estimators={needed} or more all are."
+        others = (
+            "Some have a part in these scores alone" if has_scores else "Some are not used at all"
+        )
+        text += f" {others}; with n_estimators={needed} or more all are used."
     warn_user(text)
 
 
