@@ -59,6 +59,19 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
 
 
+def try_writing(path: Path) -> None:
+    """Write a byte beside `path` and remove it: before long work, and not after it.
+
+    Raises:
+        OSError: There is no place for it: no right to write, no room, no such folder.
+    """
+    partial = partial_name(path)
+    try:
+        partial.write_bytes(b"0")
+    finally:  # also where a signal ends the command here
+        partial.unlink(missing_ok=True)
+
+
 def check_replaceable(path: Path) -> None:
     """Refuse a folder, and a device, pipe or socket, whose place a file could take (/dev/null's).
 
