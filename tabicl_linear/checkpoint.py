@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from tabicl_linear import recipe as recipes
 from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError, ConfigError, one_line
-from tabicl_linear.files import give_usual_mode, written_whole
+from tabicl_linear.files import written_whole
 from tabicl_linear.former_options import description
 from tabicl_linear.model import InContextModel
 
@@ -164,12 +164,12 @@ def export(
     metadata["checksum"] = checksum(weights, metadata)
     try:
         with written_whole(output) as partial:
-            save_file(weights, partial, metadata=metadata)
-            give_usual_mode(partial)  # the library creates files that only the owner can read
-    except (OSError, SafetensorError) as error:
+            # What the library writes by itself only the owner can read.
+            partial.write_bytes(save(weights, metadata=metadata))
+    except OSError as error:
         raise CheckpointError(
-            f"The export {output} cannot be written: {error}; name a file in a writable folder "
-            "with enough room."
+            f"The export {output} cannot be written: {error.strerror or error}; name a file in a "
+            "writable folder with enough room."
         ) from error
 
 

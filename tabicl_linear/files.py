@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
@@ -58,6 +59,19 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
 
 
+def try_writing(path: Path) -> None:
+    """Write a byte beside `path` and remove it: before long work, and not after it.
+
+    Raises:
+        OSError: There is no place for it: no right to write, no room, no such folder.
+    """
+    partial = partial_name(path)
+    try:
+        partial.write_bytes(b"0")
+    finally:  # also where a signal ends the command here
+        partial.unlink(missing_ok=True)
+
+
 def check_replaceable(path: Path) -> None:
     """Refuse a folder, and a device, pipe or socket, whose place a file could take (/dev/null's).
 
@@ -95,21 +109,15 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
         raise
 
 
-def give_usual_mode(path: Path) -> None:
-    """Give a file the permissions of files that this process creates."""
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)
-
-
 def partial_name(path: Path) -> Path:
-    """Where this process writes what becomes `path`: a name that no other process has.
+    """Where what becomes `path` is written: a name that nobody else has, and another each time.
 
-    It holds the host, as the disk may be that of several, the process, and when it started, as
-    numbers of processes are given again.
+    It holds the host, as the disk may be that of several, the process, when it started, as numbers
+    of processes are given again, and random digits, as a process may have several writers.
     """
     process = os.getpid()
-    return path.with_name(f".{path.name}.{_host()}-{process}-{_started(process)}{PARTIAL}")
+    writer = f"{_host()}-{process}-{_started(process)}-{secrets.token_hex(4)}"
+    return path.with_name(f".{path.name}.{writer}{PARTIAL}")
 
 
 def is_partial_of(path: Path, name: str) -> bool:
@@ -118,7 +126,7 @@ def is_partial_of(path: Path, name: str) -> bool:
 
 
 def _writer_of(path: Path) -> re.Pattern[str]:
-    writer = r"([0-9a-f]{8})-(\d{1,10})-(\d+)"
+    writer = r"([0-9a-f]{8})-(\d{1,10})-(\d+)(?:-[0-9a-f]{8})?"  # without: of earlier versions
     return re.compile(re.escape(f".{path.name}.") + writer + re.escape(PARTIAL))
 
 

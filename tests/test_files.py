@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -110,12 +112,14 @@ def test_the_next_writer_removes_what_a_killed_one_has_left(tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, path], check=False)
     (left,) = tmp_path.iterdir()
     assert is_partial_of(path, left.name)
-    host, ended, started = left.name.removesuffix(PARTIAL).split(".")[-1].split("-")
+    host, ended, started, digits = left.name.removesuffix(PARTIAL).split(".")[-1].split("-")
     own = partial_name(path).name
-    again = own.replace(own.split("-")[-1], f"{started}0{PARTIAL}")  # its number, given again
-    (tmp_path / again).touch()
+    again = own.replace(own.split("-")[2], f"{started}0")  # its number, given again
+    former = left.name.replace(f"-{digits}", "")  # as earlier versions call it
+    for name in (again, former):
+        (tmp_path / name).touch()
     others = [
-        own,
+        own,  # of another thread
         f".out[1].csv.{'0' * 8}-{ended}-{started}{PARTIAL}",  # of a host that is not this one
         f".out1.csv.{host}-{ended}-{started}{PARTIAL}",
         f".out[1].csv.{ended}{PARTIAL}",
@@ -124,10 +128,10 @@ def test_the_next_writer_removes_what_a_killed_one_has_left(tmp_path):
         (tmp_path / name).touch()
     with written_whole(tmp_path / "another") as partial:
         partial.write_text("new")
-    assert len(list(tmp_path.iterdir())) == len(others) + 3
+    assert len(list(tmp_path.iterdir())) == len(others) + 4
     with written_whole(path) as partial:
         partial.write_text("new")
-    expected = [path.name, "another", *others[1:]]  # its own is the one that it has written
+    expected = [path.name, "another", *others]
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(expected)
 
 
@@ -144,3 +148,22 @@ def test_a_writer_that_lives_keeps_its_file(tmp_path):
         assert path.read_text() == "second"
         assert partial.read_text() == "first"
     assert path.read_text() == "first"
+
+
+def test_threads_that_write_one_file_write_one_each(tmp_path):
+    """Two writers of one process: what stands there at last is whole, and of one of them."""
+    path = tmp_path / "out.csv"
+    texts = {letter: letter * 100_000 for letter in "abcd"}
+    together = Barrier(len(texts), timeout=10)
+
+    def write(text):
+        with written_whole(path) as partial:
+            together.wait()
+            partial.write_text(text)
+            together.wait()
+            assert partial.read_text() == text
+
+    with ThreadPoolExecutor(len(texts)) as pool:
+        list(pool.map(write, texts.values()))
+    assert path.read_text() in texts.values()
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]

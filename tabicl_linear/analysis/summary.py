@@ -1,6 +1,6 @@
 """An inspection in ten lines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pandas as pd
 
@@ -145,10 +145,10 @@ def _write_rates(one: Inspection, plan: Plan) -> str:
     rates = _late_rates(one.tables["write_rates"])
     if rates.empty:
         return "none; gates only"
-    return (
-        f"late tokens from {rates.min():.3f} (layer {rates.idxmin()}) to {rates.max():.3f} "
-        f"(layer {rates.idxmax()})"
-    )
+    least, most = f"{rates.min():.3f}", f"{rates.max():.3f}"
+    if least == most:
+        return f"late tokens {least} {_all_of(rates.index)}"
+    return f"late tokens from {least} (layer {rates.idxmin()}) to {most} (layer {rates.idxmax()})"
 
 
 def _saturated(one: Inspection, plan: Plan) -> str:
@@ -166,9 +166,11 @@ def _remembers(one: Inspection, plan: Plan) -> str:
         layer: _half_life(part) for layer, part in one.tables["contribution"].groupby("layer")
     }
     short, long = min(halves, key=halves.__getitem__), max(halves, key=halves.__getitem__)
+    least, most = f"{halves[short]:,}", f"{halves[long]:,} token{'s' * (halves[long] != 1)}"
+    if halves[short] == halves[long]:
+        return f"half of a state's weight is of the last {most} {_all_of(halves)}"
     return (
-        f"half of a state's weight is of the last {halves[short]:,} (layer {short}) to "
-        f"{halves[long]:,} tokens (layer {long})"
+        f"half of a state's weight is of the last {least} (layer {short}) to {most} (layer {long})"
     )
 
 
@@ -189,6 +191,11 @@ def _order(one: Inspection, plan: Plan) -> str:
         f"moves predictions by {table['total_variation'].mean():.4f} (total variation), "
         f"{table['agreement'].mean():.1%} agree on the class"
     )
+
+
+def _all_of(layers: Collection[int]) -> str:
+    """Where a value is found that is the same in all of these layers."""
+    return f"(layer {min(layers)})" if len(layers) == 1 else f"in all {len(layers)} layers"
 
 
 def _none(one: Inspection, analysis: str, what: str) -> str:

@@ -23,8 +23,8 @@ TIMES = (
 )
 NOTES = {
     "fit": TIMES,
-    "predict": TIMES + f"A call predicts {QUERIES} rows. *refit*: without a cache, the context is "
-    "read again for every call: the sum of the measured times of fitting and predicting.",
+    "predict": TIMES + f"A call predicts {QUERIES} rows. *Context read again*: without a cache, "
+    "for every call: the sum of the measured times of fitting and predicting.",
 }
 
 

@@ -1,6 +1,5 @@
 """What commands say while they work, and whether their results can be written."""
 
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -8,14 +7,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.files import try_writing
 
 
 def check_folder(folder: Path) -> None:
     """Raise `ConfigError` if no files can be written to a folder, which need not be there."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        why = "no right to write" if there.is_dir() else f"{there} is not a folder"
-        raise ConfigError(f"--output {folder}: {why}; name another folder.")
+    if not there.is_dir():
+        raise ConfigError(f"--output {folder}: {there} is not a folder; name another folder.")
+    try:
+        try_writing(there / "output")
+    except OSError as error:
+        raise ConfigError(
+            f"--output {folder}: no file can be written in {there} ({error.strerror or error}); "
+            "name another folder."
+        ) from error
 
 
 @contextmanager

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tabicl_linear.cli.extras import BENCHMARKS, require
-from tabicl_linear.cli.outputs import say, writing_to
+from tabicl_linear.cli.outputs import check_folder, say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser
-from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import written_whole
 from tabicl_linear.signals import ended_at_once
 
@@ -23,8 +22,7 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     require(BENCHMARKS, "report")
     output: Path = arguments.output or arguments.folders[0] / "report"
-    if output.exists() and not output.is_dir():
-        raise ConfigError(f"--output {output} is a file; name a folder.")
+    check_folder(output)
     with ended_at_once():
         from tabicl_linear.report.coverage import coverage
         from tabicl_linear.report.document import document

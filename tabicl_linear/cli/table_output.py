@@ -11,7 +11,7 @@ import pandas as pd
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.rows.table_file import GZIP, PARQUET, TSV, suffix_of
-from tabicl_linear.files import check_replaceable, partial_name, written_whole
+from tabicl_linear.files import check_replaceable, try_writing, written_whole
 
 Write = Callable[[pd.DataFrame], None]
 
@@ -47,16 +47,12 @@ def check_writable(path: Path, inputs: Sequence[Path]) -> None:
             raise DataError(f"--output {path} is a folder; give a file name in it.")
         suffix_of(path)
         if not path.parent.is_dir():
-            raise DataError(f"--output {path}: folder {path.parent} does not exist; create it.")
+            raise DataError(f"--output {path}: there is no folder {path.parent}; create it.")
         for source in inputs:
             if path.exists() and source.exists() and path.samefile(source):
                 raise DataError(f"--output {path} is one of the input files; give another name.")
         check_replaceable(path)
-        partial = partial_name(path)
-        try:
-            partial.touch()
-        finally:  # also where a signal ends the command here
-            partial.unlink(missing_ok=True)
+        try_writing(path)
     except OSError as error:
         raise DataError(
             f"--output {path} cannot be written: {error.strerror or error}; name another file."

@@ -60,6 +60,11 @@ class PriorDataModule(LightningDataModule):
             )
         if device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("data.device=cuda, but no CUDA device is available; use auto or cpu.")
+        if shapes.row_range[0] < prior.fewest_rows:
+            raise ConfigError(
+                f"num_rows={shapes.row_range[0]}, in a stage or from the start: the prior "
+                f"{type(prior).__name__} needs at least {prior.fewest_rows} rows; raise it."
+            )
         self.prior = prior
         self.shapes = shapes
         self.val_batches = val_batches

@@ -128,7 +128,7 @@ def folder_benchmark(folder: Path, suite: str | None) -> Benchmark:
 def _of_suite(index: pd.DataFrame, suite: str | None, folder: Path) -> tuple[pd.DataFrame, str]:
     """The tables of the suite that was asked for, or of the only one; and the benchmark's name."""
     suites = list(dict.fromkeys(index["suite"].dropna())) if "suite" in index else []
-    listed = ", ".join(suites) or "none"
+    listed = ", ".join(suites) or "none: leave the option out"
     if suite is not None:
         if suite not in suites:
             raise ConfigError(f"--suite {suite}: {folder / INDEX} has no such suite ({listed}).")

@@ -37,14 +37,13 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
                 f"--output {folder} holds another run, with {different[0]} {there} and not {here}: "
                 "name another folder, or repeat its options to go on."
             )
-        return
-    if folder.is_dir() and not _is_begun(folder):
+    elif folder.is_dir() and not _is_begun(folder):
         if path.is_file():  # begun by another shard since
             return open_folder(folder, settings)
         raise ConfigError(f"--output {folder} holds other files; name another folder.")
     try:
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as partial:
+        with written_whole(path) as partial:  # the same again of a former run: it can be written
             partial.write_text(json.dumps(settings, indent=1) + "\n")
     except OSError as error:
         reason = f"--output {folder}: {error.strerror}; name another folder."

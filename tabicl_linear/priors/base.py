@@ -64,7 +64,13 @@ class Tasks(NamedTuple):
 
 
 class Prior(ABC):
-    """A distribution over tasks. Draws depend on the generator alone and never on global RNGs."""
+    """A distribution over tasks. Draws depend on the generator alone and never on global RNGs.
+
+    Attributes:
+        fewest_rows: Rows below which it draws no task.
+    """
+
+    fewest_rows: int = 3
 
     @abstractmethod
     def sample_tasks(self, shape: TaskShape, generator: torch.Generator) -> Tasks:

@@ -21,6 +21,8 @@ HEAVY_SHARE, FLIPPED_SHARE, NOMINAL_SHARE = 0.2, 0.2, 0.3
 DISTANCES = (0.8, 8.0)
 """Mean distance of two centres, log-uniform, where clusters have deviations of about one."""
 MOST_CATEGORIES = 20
+MOST_CLUSTERS = 10_000
+"""Of a class: a task holds several vectors of each."""
 
 
 class Parameters(NamedTuple):
@@ -193,8 +195,8 @@ class ClusterPrior(Prior):
     """
 
     def __init__(self, max_clusters: int = 8) -> None:
-        if max_clusters < 1:
-            raise ConfigError(f"max_clusters={max_clusters}: use at least 1.")
+        if not 1 <= max_clusters <= MOST_CLUSTERS:
+            raise ConfigError(f"max_clusters={max_clusters}: use 1 to {MOST_CLUSTERS}.")
         self.max_clusters = max_clusters
 
     def sample_tasks(self, shape: TaskShape, generator: torch.Generator) -> Tasks:

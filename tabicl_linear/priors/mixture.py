@@ -34,6 +34,11 @@ class Mixture(Prior):
         count = len(self.priors)
         self.weights = [1 / count] * count if weights is None else list(weights)
         self._check_weights()
+        self.fewest_rows = max(
+            prior.fewest_rows
+            for prior, weight in zip(self.priors, self.weights, strict=True)
+            if weight > 0
+        )
 
     def _check_weights(self) -> None:
         where = f"weights={self.weights}"

@@ -83,9 +83,11 @@ def test_late_write_rates_are_means_over_the_tokens_of_the_last_tenth():
     """Bins that end before 90 of 100 are early; one of ten tokens counts as ten of one."""
     bins = {(0, 79): 0.9, (80, 89): 0.8, (90, 99): 0.2, (100, 100): 1.0}
     one = seen(write_rates=pd.concat([rates(bins), rates(bins, gate="kept")]))
-    assert _write_rates(one, PLAN) == (
-        f"late tokens from {3 / 11:.3f} (layer 1) to {3 / 11:.3f} (layer 1)"
-    )
+    assert _write_rates(one, PLAN) == f"late tokens {3 / 11:.3f} (layer 1)"
+    two = pd.concat([rates({(0, 9): 0.25}), rates({(0, 9): 0.2501}, layer=2)])
+    assert _write_rates(seen(write_rates=two), PLAN) == "late tokens 0.250 in all 2 layers"
+    two.loc[two["layer"] == 2, "mean"] = 0.5
+    assert "from 0.250 (layer 1) to 0.500 (layer 2)" in _write_rates(seen(write_rates=two), PLAN)
     at_the_edge = {(0, 89): 0.0, (90, 90): 0.3, (91, 100): 0.3}
     assert saturated_layers(seen(write_rates=rates(at_the_edge)), PLAN) == {}
     with_the_edge = {(0, 80): 0.5, (81, 90): 0.01, (91, 100): 0.03}
@@ -113,6 +115,23 @@ def test_half_of_the_weight_of_a_state():
     rows = [(1, 0, 0, 3.0), (1, 1, 4, 1.0), (2, 0, 0, 0.0), (2, 1, 4, 0.0)]
     one = seen(contribution=pd.DataFrame(rows, columns=columns))
     assert "of the last 0 (layer 2) to 5 tokens (layer 1)" in _remembers(one, PLAN)
+
+
+@pytest.mark.parametrize(
+    ("layers", "lookback", "expected"),
+    [
+        (2, 1, "last 2 tokens in all 2 layers"),
+        (1, 1, "2 tokens (layer 1)"),
+        (1, 0, "last 1 token ("),
+    ],
+)
+def test_layers_that_remember_alike_are_told_once(layers, lookback, expected):
+    rows = [
+        {"layer": 1 + layer, "lookback": n, "last": n, "contribution": float(n == lookback)}
+        for layer in range(layers)
+        for n in range(3)
+    ]
+    assert expected in _remembers(seen(contribution=pd.DataFrame(rows)), PLAN)
 
 
 def test_scores_of_queries_of_one_class_are_not_defined():

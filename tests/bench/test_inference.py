@@ -1,6 +1,7 @@
 """Points of fit and predict: states, limits, power laws and tables from made-up times."""
 
 import math
+import re
 
 import pandas as pd
 import pytest
@@ -9,7 +10,7 @@ import torch
 from tabicl_linear import build_task
 from tabicl_linear.bench.cases import Options, Spread
 from tabicl_linear.bench.inference import Meter, build_models, state_growth
-from tabicl_linear.bench.inference_tables import completed, panels, power_law, slopes, table
+from tabicl_linear.bench.inference_tables import NOTES, completed, panels, power_law, slopes, table
 
 CPU = torch.device("cpu")
 SMALL = [
@@ -134,6 +135,8 @@ def test_the_table_of_predictions():
     assert delta["rows/s"] == "1,000"
     # 0.2 s, and 0.4 + 0.2 s
     assert delta.filter(like="faster").tolist() == ["2.00", "6.00"]
+    (explained,) = re.findall(r"\*(.*?)\*", NOTES["predict"])
+    assert any(column.endswith(explained.lower()) for column in delta.index)
 
 
 def test_slopes_leave_out_what_was_not_measured():

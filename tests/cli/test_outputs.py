@@ -1,8 +1,16 @@
 """What the command says beside its results."""
 
+import errno
+import os
 import warnings
+from pathlib import Path
 
-from tabicl_linear.cli.outputs import warnings_as_lines
+import pytest
+
+from tabicl_linear.cli.outputs import check_folder, warnings_as_lines
+from tabicl_linear.cli.table_output import check_writable
+from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.lengths.parts import open_folder
 
 
 def test_a_warning_is_said_once(capsys):
@@ -14,3 +22,25 @@ def test_a_warning_is_said_once(capsys):
             warnings.warn(text, UserWarning, stacklevel=1)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"tabicl-linear predict: warning: {text}" for text in ("one", "two")]
+
+
+@pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+@pytest.mark.parametrize("check", [check_folder, check_writable, open_folder])
+def test_where_nothing_can_be_written_is_found_before_the_work(tmp_path, monkeypatch, check, fault):
+    """A full disk too, on which an empty file has room, and a run that goes on in its folder."""
+    more = {check_folder: (), check_writable: ((),), open_folder: ({},)}[check]
+    path = tmp_path / ("a.csv" if check is check_writable else "folder")
+    if check is open_folder:
+        check(path, *more)
+    before = sorted(tmp_path.rglob("*"))
+    check(path, *more)
+
+    def refused(self, *_, **__):
+        self.touch()
+        raise OSError(fault, os.strerror(fault))
+
+    for name in ("write_bytes", "write_text"):
+        monkeypatch.setattr(Path, name, refused)
+    with pytest.raises((ConfigError, DataError), match=f"^--output {path}.*{os.strerror(fault)}"):
+        check(path, *more)
+    assert sorted(tmp_path.rglob("*")) == before

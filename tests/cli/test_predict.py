@@ -194,7 +194,7 @@ def test_bad_training_files(tmp_path, model, capsys, case):
         ),
         ({"test": "fake.parquet"}, "fake.parquet is not a readable parquet file"),
         ({"output": "out.xlsx"}, "out.xlsx: unknown suffix '.xlsx'"),
-        ({"output": "nowhere/out.csv"}, "nowhere does not exist; create it"),
+        ({"output": "nowhere/out.csv"}, "nowhere; create it"),
         ({"output": "folder.csv"}, "folder.csv is a folder"),
         ({"output": "pipe.csv"}, "pipe.csv cannot be written: It is a device, pipe or socket"),
         ({"output": "test.csv"}, "is one of the input files"),

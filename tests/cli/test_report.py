@@ -64,8 +64,8 @@ def test_nothing_to_compare_is_said_and_leaves_no_older_table(folder, tmp_path, 
         (["RUNS", "--name", "last=a"], ["two results"]),
         (["RUNS", "RUNS"], ["two results"]),
         (["RUNS", "--models", "b"], ["--models b", "a, last"]),
-        (["RUNS", "--output", "RUNS/results.csv"], ["--output", "is a file"]),
-        (["RUNS", "--output", "RUNS/results.csv/x"], ["--output", "cannot be written"]),
+        (["RUNS", "--output", "RUNS/results.csv"], ["--output", "is not a folder"]),
+        (["RUNS", "--output", "RUNS/results.csv/x"], ["--output", "is not a folder"]),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(folder, capsys, options, words):
@@ -78,6 +78,13 @@ def test_bad_input_is_one_line_and_leaves_nothing(folder, capsys, options, words
     for word in words:
         assert word in captured.err
     assert sorted(folder.rglob("*")) == before
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(folder, capsys, monkeypatch):
+    """Statistics of many tables take minutes."""
+    monkeypatch.setattr("tabicl_linear.report.results.read", lambda *_: pytest.fail("it was read"))
+    assert main(["report", str(folder), "--output", str(folder / "results.csv" / "x")]) == 2
+    assert "results.csv is not a folder" in capsys.readouterr().err
 
 
 def test_a_missing_library_is_named_with_its_extra(folder, capsys, monkeypatch):

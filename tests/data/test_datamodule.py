@@ -8,7 +8,12 @@ import torch
 
 from tabicl_linear.data.datamodule import PriorDataModule
 from tabicl_linear.errors import ConfigError
-from tabicl_linear.priors import GaussianUniformPrior
+from tabicl_linear.priors import (
+    GaussianUniformPrior,
+    Mixture,
+    TabPFNv1Prior,
+    WithTableEffects,
+)
 from tabicl_linear.priors.shapes import TaskShapes
 
 SHAPES = TaskShapes(batch_size=2, num_rows=40, min_context=12)
@@ -78,6 +83,18 @@ def test_another_rank_s_batch_can_be_drawn():
 def test_bad_options_are_refused(options, words):
     with pytest.raises(ConfigError, match=words):
         data(**options)
+
+
+@pytest.mark.parametrize("weights", [[0.0, 1.0], [0.01, 0.99]])
+def test_rows_of_a_late_stage_that_the_prior_cannot_draw_are_refused_at_once(weights):
+    """Not at that stage, or at the first task that a mixture takes from the prior that cannot."""
+    prior = WithTableEffects(Mixture([TabPFNv1Prior(), GaussianUniformPrior()], weights))
+    shapes = TaskShapes(num_rows=40, min_context=2, max_classes=2, stages={400_000: 3})
+    if weights[0] == 0:
+        assert PriorDataModule(prior, shapes).shapes is shapes
+    else:
+        with pytest.raises(ConfigError, match=r"num_rows=3, in a stage .*at least 4 rows"):
+            PriorDataModule(prior, shapes)
 
 
 @pytest.mark.parametrize("stage", ["val", "test"])

@@ -25,3 +25,6 @@ def test_tables_of_no_suite_are_not_those_of_the_only_one(tmp_path):
     with pytest.raises(ConfigError, match="tables of the suite only and tables of none"):
         folder_benchmark(folder, None)
     assert len(folder_benchmark(folder, "only").sources) == 1
+    index.drop(columns="suite", errors="ignore").to_csv(folder / "index.csv", index=False)
+    with pytest.raises(ConfigError, match=r"no such suite \(none: leave the option out\)"):
+        folder_benchmark(folder, "only")

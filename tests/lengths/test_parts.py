@@ -62,7 +62,7 @@ def test_a_part_that_fails_leaves_nothing_and_those_before_it(tmp_path):
 def test_what_a_killed_process_left_is_swept(tmp_path):
     open_folder(tmp_path, {})
     left = partial_name(tmp_path / "parts" / "000000.parquet").name.split("-")
-    (tmp_path / "parts" / f"{left[0]}-999999999-{left[2]}").touch()
+    (tmp_path / "parts" / f"{left[0]}-999999999-{left[2]}-{left[3]}").touch()
     run(tmp_path, range(1), part, lambda line: None)
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["000000.parquet"]
 

@@ -134,8 +134,9 @@ def test_rows_lie_on_surfaces_of_few_dimensions():
 def test_the_number_of_clusters_is_bounded():
     _, drawn, _ = drawn_clusters(max_clusters=1)
     assert drawn.owner.shape[1] == 5
-    with pytest.raises(ConfigError, match="max_clusters=0: use at least 1"):
-        ClusterPrior(max_clusters=0)
+    for wrong in (0, 10_001):
+        with pytest.raises(ConfigError, match=f"max_clusters={wrong}: use 1 to 10000"):
+            ClusterPrior(max_clusters=wrong)
 
 
 def test_a_shape_that_makes_no_task_is_refused():

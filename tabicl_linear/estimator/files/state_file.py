@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from tabicl_linear._version import __version__
 from tabicl_linear.checkpoint import checksum, identity
@@ -20,7 +20,7 @@ from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.estimator.files.records import Packer, Unpacker
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners import pretrained
-from tabicl_linear.files import give_usual_mode, written_whole
+from tabicl_linear.files import written_whole
 from tabicl_linear.model import InContextModel
 from tabicl_linear.types import Tensor
 
@@ -59,11 +59,12 @@ def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -
     metadata["checksum"] = checksum(packer.tensors, metadata)
     try:
         with written_whole(path) as partial:
-            save_file(packer.tensors, partial, metadata=metadata)
-            give_usual_mode(partial)
-    except (OSError, SafetensorError) as error:
+            # What the library writes by itself only the owner can read.
+            partial.write_bytes(save(packer.tensors, metadata=metadata))
+    except OSError as error:
         raise DataError(
-            f"{path} cannot be written: {error}; name a file in a writable folder with enough room."
+            f"{path} cannot be written: {error.strerror or error}; name a file in a writable "
+            "folder with enough room."
         ) from error
 
 

@@ -52,6 +52,7 @@ class WithTableEffects(Prior):
         informative: float = 0.5,
     ) -> None:
         self.prior = TabPFNv1Prior() if prior is None else prior
+        self.fewest_rows = self.prior.fewest_rows
         self.irrelevant = _probability("irrelevant", irrelevant)
         self.redundant = _probability("redundant", redundant)
         self.identifiers = _probability("identifiers", identifiers)

@@ -22,7 +22,6 @@ from tabicl_linear.priors.tabpfn_v1.hyperparameters import (
 from tabicl_linear.priors.tabpfn_v1.mlp import draw_networks
 from tabicl_linear.types import Float, Int, Tensor
 
-MIN_ROWS = 4
 MAX_ROUNDS = 1000
 
 
@@ -59,6 +58,8 @@ class TabPFNv1Prior(Prior):
             order of class ids; the whole batch is drawn again until all its tasks are kept.
     """
 
+    fewest_rows = 4
+
     def __init__(self, sharing: Literal["dataset", "batch"] = "dataset") -> None:
         if sharing not in ("dataset", "batch"):
             raise ConfigError(f'sharing={sharing!r}: use "dataset" or "batch".')
@@ -71,8 +72,8 @@ class TabPFNv1Prior(Prior):
             DataError: If no task can have the shape, or almost no draw is compatible at it.
         """
         _, n, num_context, _, num_classes = shape.validate()
-        if n < MIN_ROWS:
-            raise DataError(f"num_rows={n}: this prior needs at least {MIN_ROWS} rows.")
+        if n < self.fewest_rows:
+            raise DataError(f"num_rows={n}: this prior needs at least {self.fewest_rows} rows.")
         rng = draws.numpy_generator(generator)
         with torch.no_grad(), torch.autocast(generator.device.type, enabled=False):
             x, y = self._draw_kept(shape, rng, generator)

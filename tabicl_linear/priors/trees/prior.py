@@ -15,6 +15,8 @@ from tabicl_linear.priors.trees.target import draw_classes
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 LARGEST_SHARE = 0.98
+MAX_CODES = 2**24
+"""Category codes that float32, the type of all columns, can tell apart."""
 MAX_ROUNDS = 1000
 Parts = tuple[Float[Tensor, "b m n"], Int[Tensor, "b n"], Bool[Tensor, "b m"]]
 
@@ -37,8 +39,8 @@ class TreePrior(Prior):
     """
 
     def __init__(self, max_categories: int = 256) -> None:
-        if max_categories < 2:
-            raise ConfigError(f"max_categories={max_categories}: use at least 2.")
+        if not 2 <= max_categories <= MAX_CODES:
+            raise ConfigError(f"max_categories={max_categories}: use 2 to {MAX_CODES}.")
         self.max_categories = max_categories
 
     def sample_tasks(self, shape: TaskShape, generator: torch.Generator) -> Tasks:

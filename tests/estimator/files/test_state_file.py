@@ -310,6 +310,12 @@ def test_the_file_has_the_usual_permissions(saved, tmp_path):
     assert len(modes) == 1
 
 
+def test_saving_leaves_the_mask_of_permissions_alone(checkpoint, tmp_path, monkeypatch):
+    """It is the whole process's: of two threads that ask for it one may leave it open to all."""
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the mask was set"))
+    fitted(TabICLLinearClassifier, checkpoint).save(tmp_path / "s")
+
+
 def test_the_header_is_json_that_others_can_read(saved):
     with safe_open(saved, framework="pt") as file:
         metadata = file.metadata()
