@@ -39,7 +39,7 @@ _NEWER: dict[str, tuple[str, ...]] = {
 }
 """Rules newer than the paper, each with and without its decay of write rates."""
 
-_MINIMAL: dict[str, tuple[str, ...]] = {
+MINIMAL: dict[str, tuple[str, ...]] = {
     "minimal_causal": ("linear_causal", "prior/gaussian_uniform"),
     "minimal_noncausal": ("linear_noncausal", "prior/gaussian_uniform"),
     "minimal_causal_deep": ("linear_causal", "prior/gaussian_uniform"),
@@ -48,13 +48,14 @@ _MINIMAL: dict[str, tuple[str, ...]] = {
     "minimal_noncausal_long": ("linear_noncausal", "prior/gaussian_uniform"),
 }
 """Linear attention on Gaussian features and uniform labels (the authors' minimal example), with as
-many layers as theirs has, and trained for four times as many steps as the others."""
+many layers as theirs has, and trained for four times as many steps as the others. Their scores at
+many lengths are on such tables as well."""
 
 ARMS: Mapping[str, tuple[str, ...]] = {
     **{name: run.overlays for name, run in RUNS.items()},
     **_BEYOND,
     **_CONVOLVED,
     **_NEWER,
-    **_MINIMAL,
+    **MINIMAL,
 }
 """Config files of every arm, relative to `configs/` and without their suffix."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tabicl_linear.errors import ConfigError, DataError
-from tabicl_linear.priors.base import TaskShape
+from tabicl_linear.priors.base import Prior, TaskShape
 from tabicl_linear.priors.tabpfn_v1 import TabPFNv1Prior
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
@@ -111,22 +111,24 @@ class LengthDataset(NamedTuple):
         return self._replace(x=x, y=y, categorical=categorical)
 
 
-def draw_dataset(options: DatasetOptions, index: int) -> LengthDataset:
+def draw_dataset(options: DatasetOptions, index: int, prior: Prior | None = None) -> LengthDataset:
     """Dataset `index`, on the CPU.
 
-    Draws of the TabPFN v1 prior until the first rows and the queries each show all classes, as the
-    authors do. A draw has 2 to `num_classes` classes, so the datasets kept have `num_classes`.
+    Draws of the prior (TabPFN v1 if left out) until the first rows and the queries each show all
+    classes, as the authors do. A draw has 2 to `num_classes` classes, so the datasets kept have
+    `num_classes`.
 
     Raises:
         DataError: No draw of 1,000 does.
     """
+    prior = TabPFNv1Prior() if prior is None else prior
     rows = options.max_rows + options.num_queries
     # All classes are looked for here, so that the prior need not reorder rows to show them.
     shape = TaskShape(1, rows, rows - 1, options.num_features, options.num_classes)
     for attempt in range(MAX_TRIES):
         seeds = np.random.SeedSequence(options.seed, spawn_key=(index, attempt))
         generator = torch.Generator().manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
-        x, y, categorical = TabPFNv1Prior().sample_tasks(shape, generator)
+        x, y, categorical = prior.sample_tasks(shape, generator)
         parts = y[0, : options.covered_rows], y[0, options.max_rows :]
         if all(len(part.unique()) == options.num_classes for part in parts):
             return LengthDataset(x, y, categorical, options.num_queries, _checksum(x, y))

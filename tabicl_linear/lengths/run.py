@@ -20,6 +20,7 @@ from tabicl_linear.lengths.readings import (
 from tabicl_linear.lengths.scores import METRICS, score
 from tabicl_linear.model import InContextModel
 from tabicl_linear.parquet import Kind
+from tabicl_linear.priors.base import Prior
 
 COLUMNS: Mapping[str, Kind] = {
     "dataset": "whole",
@@ -102,9 +103,14 @@ class RunOptions:
 
 
 @torch.no_grad()
-def read_dataset(models: Models, options: RunOptions, index: int) -> pd.DataFrame:
-    """All readings of a dataset: `COLUMNS`, a row for each model (or way to read it) and length."""
-    on_cpu = draw_dataset(options.datasets, index)
+def read_dataset(
+    models: Models, options: RunOptions, index: int, prior: Prior | None = None
+) -> pd.DataFrame:
+    """All readings of a dataset: `COLUMNS`, a row for each model (or way to read it) and length.
+
+    The dataset is drawn from the TabPFN v1 prior, or another one.
+    """
+    on_cpu = draw_dataset(options.datasets, index, prior)
     rows = []
     for name, model in models.items():
         dataset = on_cpu.to(model.device)

@@ -7,6 +7,7 @@ import torch
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.lengths import datasets
 from tabicl_linear.lengths.datasets import LENGTHS, DatasetOptions, draw_dataset
+from tabicl_linear.priors import GaussianUniformPrior, TabPFNv1Prior
 from tabicl_linear.priors.base import Tasks
 
 SMALL = DatasetOptions(max_rows=600, lengths=(60, 250, 600), num_queries=40)
@@ -42,6 +43,16 @@ def test_a_dataset_follows_from_seed_and_index_alone():
     assert first.checksum == again.checksum
     others = draw_dataset(SMALL, 4), draw_dataset(DatasetOptions(600, (60,), 40, seed=43), 3)
     assert len({first.checksum, *(other.checksum for other in others)}) == 3
+
+
+def test_datasets_of_another_prior():
+    dataset = draw_dataset(SMALL, 3, GaussianUniformPrior())
+    assert dataset.targets.unique().tolist() == list(range(5))
+    # Classes of almost equal size, of normal features.
+    assert dataset.y[0].bincount().min() > 640 / 5 / 2
+    assert dataset.x.std().item() == pytest.approx(1.0, abs=0.05)
+    assert dataset.checksum == draw_dataset(SMALL, 3, GaussianUniformPrior()).checksum
+    assert draw_dataset(SMALL, 3, TabPFNv1Prior()).checksum == draw_dataset(SMALL, 3).checksum
 
 
 def test_lengths_in_between_do_not_change_it():

@@ -12,12 +12,13 @@ from test_checkpoint import RECIPE
 from experiments.study.measures import blocks, oracle_real, real, states
 from experiments.study.measures.lengths import measure as lengths
 from experiments.study.measures.oracle import measure as oracle
-from experiments.study.measuring import chosen
+from experiments.study.measuring import chosen, of_arm
 from experiments.study.scale import Scale
 from tabicl_linear import load_model
 from tabicl_linear import recipe as recipes
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.kernels.matrix import matrix_of
+from tabicl_linear.priors import GaussianUniformPrior
 
 SMOKE = Scale.read("smoke")
 SCALE = SMOKE._replace(
@@ -65,6 +66,15 @@ def context(rows=48):
     generator = torch.Generator().manual_seed(1)
     y = torch.randint(3, (1, rows), generator=generator)
     return torch.randn(1, rows, 4, generator=generator) + y.unsqueeze(-1), y
+
+
+def test_the_simplest_form_is_measured_on_the_datasets_that_it_is_about(delta):
+    plain, gaussian = (
+        of_arm("lengths", arm, None)(delta, SCALE, "cpu") for arm in ("deltanet", "minimal_causal")
+    )
+    pd.testing.assert_frame_equal(plain, lengths(delta, SCALE, "cpu"))
+    pd.testing.assert_frame_equal(gaussian, lengths(delta, SCALE, "cpu", GaussianUniformPrior()))
+    assert not plain["log_loss"].equals(gaussian["log_loss"])
 
 
 def test_ways_to_states_cost_what_they_say_and_once_is_the_plain_reading(delta):

@@ -9,16 +9,23 @@ from tabicl_linear import load_model
 from tabicl_linear.lengths.datasets import DatasetOptions
 from tabicl_linear.lengths.run import RunOptions, read_dataset
 from tabicl_linear.model import InContextModel
+from tabicl_linear.priors.base import Prior
 
 SCORES = ["dataset", "num_rows", "roc_auc", "accuracy", "log_loss"]
 
 
-def measure(checkpoint: Path, scale: Scale, device: str) -> pd.DataFrame:
-    """Columns dataset, num_rows, roc_auc, accuracy, log_loss; the same datasets for all units."""
+def measure(
+    checkpoint: Path, scale: Scale, device: str, prior: Prior | None = None
+) -> pd.DataFrame:
+    """Columns dataset, num_rows, roc_auc, accuracy, log_loss; the same datasets for all units.
+
+    They are of the TabPFN v1 prior, or of another one.
+    """
     model = load_model(checkpoint).to(device)
     run = RunOptions(options(scale.lengths, model))
     parts = [
-        read_dataset({"model": model}, run, index) for index in range(scale.lengths["datasets"])
+        read_dataset({"model": model}, run, index, prior)
+        for index in range(scale.lengths["datasets"])
     ]
     return pd.concat(parts, ignore_index=True)[SCORES]
 
