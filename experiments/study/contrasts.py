@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from experiments.study.arms import MINIMAL
 from experiments.study.readings import BENCHMARKS, MEASURE_OF, Missing, Reading, Source
 from tabicl_linear.errors import ConfigError
 
@@ -183,11 +184,14 @@ def _part_table(part: Part, source: Source) -> pd.DataFrame:
 def _training_variance(part: Part, source: Source) -> float:
     """Variance of an arm's part between trainings, pooled over all arms with two seeds or more.
 
-    NaN if there is none.
+    Arms of the simplest form have datasets of their own, and are pooled by themselves. NaN if there
+    is none.
     """
     squares, degrees = 0.0, 0
     seeds = source.measured.units.groupby("arm")["seed"].nunique()
     for arm in seeds.index[seeds > 1]:
+        if (arm in MINIMAL) != (part[0][1].arm in MINIMAL):
+            continue
         try:
             of_arm = [(weight, reading._replace(arm=arm)) for weight, reading in part]
             means = _part_table(of_arm, source).mean()
