@@ -2,7 +2,7 @@
 
 import hashlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -21,7 +21,6 @@ from tabicl_linear.estimator.columns.dropped import DroppedColumn
 from tabicl_linear.estimator.columns.numeric import MissingColumn
 from tabicl_linear.estimator.columns.preprocessor import (
     Column,
-    Table,
     TablePreprocessor,
     UsedColumn,
 )
@@ -92,28 +91,23 @@ class PartialPreprocessor(TablePreprocessor):
         super().__init__(pairs=pairs)
         self._parts, self._width = parts, width
 
-    def fit(
-        self,
-        table: Table,
-        labels: npt.NDArray[np.int64] | None = None,
-        *,
-        more_will_come: bool = False,
-    ) -> "PartialPreprocessor":
-        """Learn the columns as the classifier does, and leave out what its parts add.
+    def _learnt(
+        self, frame: pd.DataFrame, labels: npt.NDArray[np.int64] | None
+    ) -> tuple[Column, ...]:
+        """The columns as the classifier learns them, without what its parts add.
 
         Raises:
             Refused: No column is left.
-            DataError: The table cannot be used with all parts either.
         """
-        super().fit(table, labels, more_will_come=more_will_come)
-        self.columns = tuple(
+        every = super()._learnt(frame, labels)
+        columns = tuple(
             self._without_missing(column)
-            for column in self.columns
+            for column in every
             if not (isinstance(column, RateColumn) and RATES not in self._parts)
         )
-        if not self.used:
+        if not _num_used(columns) and _num_used(every):
             raise Refused("No column holds two values besides missing ones; give other columns.")
-        return self
+        return columns
 
     @property
     def used(self) -> tuple[UsedColumn, ...]:
@@ -138,6 +132,10 @@ class PartialPreprocessor(TablePreprocessor):
                 return DroppedColumn(column.name, column.position, reason)
             return replace(column, missing=None)
         return column
+
+
+def _num_used(columns: Sequence[Column]) -> int:
+    return sum(not isinstance(column, DroppedColumn) for column in columns)
 
 
 class PartialClassifier(ClassifierMixin, BaseEstimator):

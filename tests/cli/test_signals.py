@@ -57,11 +57,13 @@ def test_a_prediction_that_is_stopped_leaves_nothing(forked, folder, signum):
 
 
 def test_an_output_that_is_tried_while_a_signal_comes_leaves_nothing(tmp_path, monkeypatch):
-    def touch(path):
-        path.write_bytes(b"")
+    write = Path.write_bytes
+
+    def interrupted(path, content):
+        write(path, content)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "touch", touch)
+    monkeypatch.setattr(Path, "write_bytes", interrupted)
     with pytest.raises(KeyboardInterrupt):
         check_writable(tmp_path / "p.csv", ())
     assert list(tmp_path.iterdir()) == []
