@@ -143,7 +143,8 @@ def _summary(report: Report, front: Sequence[Verdict]) -> str:
         f"them; learning rates by family ([pilot](pilot.md)). {trained} ({len(units)} units, "
         f"{hours:.1f} core-hours; *Units* below names those that are not).\n\n"
         "The claims and [rules](../study.md) were committed before anything of them was measured, "
-        "but for one rule, which is named there with its reason (*near guessing*). Of "
+        "but for two rules, which are named there with their reasons (*near guessing*, and what "
+        "training varies of the simplest form, by itself). Of "
         f"{len(report.verdicts)} claims: {tally}; the {len(front)} most important ones are below."
         f"\n\n{_made(report)}"
     )
