@@ -13,7 +13,12 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.columns.category_names import text_of
-from tabicl_linear.estimator.columns.text_formats import ISO, date_format, placeholder, read_dates
+from tabicl_linear.estimator.columns.text_formats import (
+    ISO,
+    are_placeholders,
+    date_format,
+    read_dates,
+)
 from tabicl_linear.estimator.notices import brief, check_columns, listed, shown, warn_user
 from tabicl_linear.estimator.rows.labels import labels_of_file, typed_labels
 from tabicl_linear.estimator.rows.table_file import TableFile, is_text
@@ -240,7 +245,7 @@ def read_dates_of(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[p
 def _present_texts(column: pd.Series) -> pd.Series:
     """Cells as text; None where they are missing, or a placeholder such as "?"."""
     texts = pd.Series([text_of(cell).strip() for cell in column], index=column.index, dtype=object)
-    return texts.mask(column.isna() | placeholder(texts), None)
+    return texts.mask(column.isna() | are_placeholders(texts), None)
 
 
 def _in_any_format(texts: pd.Series, name: str, file: str) -> pd.Series:

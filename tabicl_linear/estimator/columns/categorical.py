@@ -19,8 +19,9 @@ from tabicl_linear.estimator.columns.category_names import (
     texts_of,
     warn_of_blanks,
 )
+from tabicl_linear.estimator.columns.cells import unlike_training
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
-from tabicl_linear.estimator.columns.reading import Reading, unlike_training
+from tabicl_linear.estimator.columns.reading import Reading
 from tabicl_linear.estimator.columns.target_rates import RateColumn, fit_rates
 from tabicl_linear.estimator.notices import brief, warn_user
 

@@ -15,7 +15,8 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray
-from tabicl_linear.estimator.columns.reading import TRUTHS, decimals, missing
+from tabicl_linear.estimator.columns.cells import TRUTHS, are_missing
+from tabicl_linear.estimator.columns.short_floats import decimals
 from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 _ESCAPE = r"\\(?:x[0-9a-f]{2}|[\\'nrt])"
@@ -28,7 +29,7 @@ def category_names(cells: pd.Series, *, boolean: bool = False) -> npt.NDArray[An
 
     So are 5.1 in float64 and in float32.
     """
-    absent = missing(cells)
+    absent = are_missing(cells)
     if dtypes.is_object_dtype(cells.dtype):  # cells may be unhashable: one by one
         names = np.array([text_of(value) for value in cells], dtype=object)
     else:

@@ -12,10 +12,11 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
+from tabicl_linear.estimator.columns.cells import are_missing, numbers
 from tabicl_linear.estimator.columns.information import judged_rows, p_value_of_rare
-from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, missing, numbers
+from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading
 from tabicl_linear.estimator.columns.target_rates import of_other_folds, shrunk
-from tabicl_linear.estimator.columns.text_formats import placeholder
+from tabicl_linear.estimator.columns.text_formats import are_placeholders
 
 FEWEST_ROWS = 50
 """Rows below which nothing can be said: numbers."""
@@ -49,8 +50,8 @@ def whole_numbers(cells: pd.Series, labels: IntArray) -> Reading | None:
     """
     if not (dtypes.is_object_dtype(cells.dtype) or dtypes.is_string_dtype(cells.dtype)):
         return None
-    present = ~missing(cells)
-    present[present] = ~placeholder(cells[present])
+    present = ~are_missing(cells)
+    present[present] = ~are_placeholders(cells[present])
     texts, labels = cells[present].astype(object), labels[present]
     if len(texts) < FEWEST_ROWS:
         return None

@@ -13,8 +13,9 @@ import pandas as pd
 from scipy.stats import chi2_contingency
 
 from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
+from tabicl_linear.estimator.columns.cells import numbers, stamps
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
-from tabicl_linear.estimator.columns.reading import Reading, numbers, stamps
+from tabicl_linear.estimator.columns.reading import Reading
 from tabicl_linear.estimator.columns.scales import Scale, in_logarithms, middle_and_spread
 
 CLIP = 100.0

@@ -11,6 +11,7 @@ import pandas as pd
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import BoolArray, Float32Array, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn, fit_categories
+from tabicl_linear.estimator.columns.cells import stamps
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.declared import CategoricalFeatures, are_declared
 from tabicl_linear.estimator.columns.dropped import DroppedColumn
@@ -19,7 +20,7 @@ from tabicl_linear.estimator.columns.joint_rates import JointRateColumn, fit_joi
 from tabicl_linear.estimator.columns.linear_scores import LinearScores, fit_scores
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
 from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
-from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as, stamps
+from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.columns.text_formats import TIMES
 from tabicl_linear.estimator.notices import brief, check_columns, listed, warn_user

@@ -4,37 +4,38 @@ A column is read by what it *holds*, not by the dtype it came with: text that is
 as numbers, and pandas' `str`, `string` and `object` columns are treated alike.
 """
 
-from collections.abc import Hashable
-from datetime import date, time
-from typing import Any, Literal, NamedTuple
+from datetime import date
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.arrays import BoolArray, FloatArray, IntArray
+from tabicl_linear.estimator.arrays import IntArray
+from tabicl_linear.estimator.columns.cells import (
+    DATE_KINDS,
+    TRUTHS,
+    are_missing,
+    parsed_numbers,
+    unusable,
+)
 from tabicl_linear.estimator.columns.text_formats import (
     ISO,
     NO_UNIT,
     TIMES,
-    are,
+    are_instances,
+    are_placeholders,
     date_format,
     dates_among,
-    placeholder,
     read_dates,
     short_year_format,
     unit_of,
     units_behind,
-    written_number,
 )
 from tabicl_linear.estimator.notices import brief, listed, warn_user
 
-MISSING_TEXT = ("", "nan")
-"""Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
 _BOOLEANS = (bool, np.bool_)
-TRUTHS = {"0": "False", "1": "True", "false": "False", "true": "True"}
-"""By what stands for truth values beside booleans, as in pieces of a table, in small letters."""
 
 MIN_FREE_TEXTS = 20
 """Fewer different texts than this are categories, however long they are."""
@@ -42,12 +43,6 @@ MIN_FREE_WORDS = 5
 """Different texts of this many words on average are free text and no categories."""
 MIN_AMOUNTS = 20
 """Fewer different numbers with a unit than this do as categories."""
-
-_SHORT_FLOATS: dict[str, Any] = {
-    **dict.fromkeys(("float16", "halffloat[pyarrow]"), np.float16),
-    **dict.fromkeys(("float32", "float[pyarrow]"), np.float32),
-}
-"""By the name of a dtype of NumPy, pandas or Arrow in small letters."""
 
 Kind = Literal["numeric", "datetime", "boolean", "categorical"]
 
@@ -73,7 +68,7 @@ PLAIN_NUMBERS = Reading("numeric", "." + NO_UNIT)
 DATES = Reading("datetime", ISO)
 _OBJECTS = {
     "boolean": Reading("boolean"),
-    **dict.fromkeys(("datetime", "datetime64", "date"), DATES),
+    **dict.fromkeys(DATE_KINDS, DATES),
     "time": Reading("datetime", TIMES[-1]),
 }
 """How objects are read that are of one kind, by what pandas calls it."""
@@ -94,9 +89,9 @@ def read_as(cells: pd.Series) -> Reading:
     if dtypes.is_datetime64_any_dtype(dtype):
         return DATES
     if isinstance(dtype, pd.PeriodDtype | pd.IntervalDtype) or dtypes.is_complex_dtype(dtype):
-        raise _unusable(cells, f"{dtype} values", "turn them into numbers or text")
+        raise unusable(cells, f"{dtype} values", "turn them into numbers or text")
     if dtypes.is_timedelta64_dtype(dtype):
-        raise _unusable(cells, "durations", "give their .dt.total_seconds()")
+        raise unusable(cells, "durations", "give their .dt.total_seconds()")
     if dtypes.is_numeric_dtype(dtype):
         return PLAIN_NUMBERS
     return _read_objects_as(cells)
@@ -104,23 +99,23 @@ def read_as(cells: pd.Series) -> Reading:
 
 def _read_objects_as(cells: pd.Series) -> Reading:
     """What a column of text or of Python's objects holds."""
-    present = cells[~missing(cells)]
+    present = cells[~are_missing(cells)]
     content = dtypes.infer_dtype(present, skipna=True)
     if content in _OBJECTS:
         return _OBJECTS[content]
     if content.startswith("mixed") and _are_truths(present):
         return Reading("boolean")
     if content in ("timedelta", "timedelta64"):
-        raise _unusable(cells, "durations", "give them as a number of seconds")
+        raise unusable(cells, "durations", "give them as a number of seconds")
     if content in ("period", "interval"):
-        raise _unusable(cells, f"{content} values", "turn them into numbers or text")
+        raise unusable(cells, f"{content} values", "turn them into numbers or text")
     # Each text once: those of a long column are few.
     values, counts = present, np.ones(len(present), dtype=np.int64)
     if content == "string":
         codes, distinct = pd.factorize(present)
         values, counts = pd.Series(distinct, dtype=object, name=cells.name), np.bincount(codes)
     # What stands for a missing number is a category like others if there are no numbers.
-    is_mark = placeholder(values)
+    is_mark = are_placeholders(values)
     marks, values, counts = values[is_mark], values[~is_mark], counts[~is_mark]
     if values.empty:
         return Reading("categorical")
@@ -139,15 +134,15 @@ def _read_objects_as(cells: pd.Series) -> Reading:
 
 
 def _read_as_numbers(values: pd.Series) -> Reading | None:
-    plain = ~np.isnan(_parsed(values, ""))
+    plain = ~np.isnan(parsed_numbers(values, ""))
     if plain.all():
         return PLAIN_NUMBERS
     # Most columns hold no numbers, which one text tells.
-    signs = [sign for sign in (".", ",") if not np.isnan(_parsed(values[:1], sign)).any()]
+    signs = [sign for sign in (".", ",") if not np.isnan(parsed_numbers(values[:1], sign)).any()]
     units = {unit_of(value) for value in values if isinstance(value, str)} if signs else set()
     if len(units - {""}) > 1 or {"%", ""} <= units:
         return None  # amounts in several currencies are not comparable, nor "5 %" and "5"
-    by_sign = {sign: _parsed(values, sign) for sign in signs}
+    by_sign = {sign: parsed_numbers(values, sign) for sign in signs}
     fitting = [sign for sign in signs if not np.isnan(by_sign[sign]).any()]
     if not fitting:
         return None
@@ -162,11 +157,11 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
 
 def _read_as_dates(values: pd.Series) -> Reading | None:
     """Dates, text in one format, or both, as pieces of a table and spreadsheets have them."""
-    are_dates = are(date, values)
+    are_dates = are_instances(values, date)
     texts = values[~are_dates]
     if texts.empty:
         return DATES
-    if not are(str, texts).all():
+    if not are_instances(texts, str).all():
         return None
     text_format = date_format(texts)
     if text_format is None or (are_dates.any() and text_format in TIMES):
@@ -175,7 +170,7 @@ def _read_as_dates(values: pd.Series) -> Reading | None:
 
 
 def _are_truths(values: pd.Series) -> bool:
-    return bool(are(_BOOLEANS, values).any()) and all(
+    return bool(are_instances(values, _BOOLEANS).any()) and all(
         str(value).lower().removesuffix(".0") in TRUTHS for value in values
     )
 
@@ -185,11 +180,11 @@ def _warn_of_mixed(values: pd.Series, counts: IntArray, content: str) -> None:
 
     `counts` says how many cells have each value.
     """
-    are_booleans = are(_BOOLEANS, values)
-    are_numbers = ~np.isnan(_parsed(values, "."))
+    are_booleans = are_instances(values, _BOOLEANS)
+    are_numbers = ~np.isnan(parsed_numbers(values, "."))
     # Most texts have no comma, which takes the least time to see.
     has_comma = ~are_numbers & [isinstance(value, str) and "," in value for value in values]
-    are_numbers[has_comma] = ~np.isnan(_parsed(values[has_comma], ","))
+    are_numbers[has_comma] = ~np.isnan(parsed_numbers(values[has_comma], ","))
     kinds = (
         ("numbers", "is numeric", are_numbers & ~are_booleans),
         ("dates", "holds dates", dates_among(values)),
@@ -214,7 +209,7 @@ def _warn_of_several(values: pd.Series, what: str) -> None:
     texts = values.astype(str)
     if what == "numbers":
         kind, remedy = "units or notations", "write all of them alike, in one unit"
-        ways = zip(texts.map(unit_of), np.isnan(_parsed(values, ".")), strict=True)
+        ways = zip(texts.map(unit_of), np.isnan(parsed_numbers(values, ".")), strict=True)
         examples = list(dict(zip(ways, values, strict=True)).values())
     else:
         kind, remedy = "formats", "convert them by pandas.to_datetime(column, format=...)"
@@ -259,165 +254,3 @@ def _refuse_free_text(present: pd.Series) -> None:
         "numbers beforehand (for example with TfidfVectorizer and TruncatedSVD of scikit-learn), "
         "or name it in categorical_features."
     )
-
-
-def _unusable(cells: pd.Series, what: str, remedy: str) -> DataError:
-    """What to raise about a column that cannot be read."""
-    return DataError(f"Column {brief(cells.name)} holds {what}; {remedy}.")
-
-
-def unlike_training(name: Hashable, held: str, holds: str, remedy: str) -> DataError:
-    """What to raise about a column of other cells than those of the training table."""
-    return DataError(
-        f"Column {brief(name)} held {held} in the training table and holds {holds}; {remedy}."
-    )
-
-
-def missing(cells: pd.Series) -> BoolArray:
-    """Which cells count as missing: None, NaN, NA, NaT, +-infinity and the texts '' and 'nan'."""
-    if dtypes.is_numeric_dtype(cells.dtype):
-        return ~np.isfinite(cells.to_numpy(dtype=np.float64, na_value=np.nan))
-    absent = cells.isna().to_numpy(dtype=bool)
-    if dtypes.is_object_dtype(cells.dtype):  # cells may be unhashable: no `isin`
-        return absent | np.array([isinstance(v, str) and v in MISSING_TEXT for v in cells], bool)
-    if dtypes.is_datetime64_any_dtype(cells.dtype):
-        return absent
-    return absent | cells.isin(MISSING_TEXT).to_numpy(dtype=bool)
-
-
-def numbers(cells: pd.Series, text_format: str) -> FloatArray:
-    """The cells of a column as float64; NaN where missing or infinite. See `Reading` for formats.
-
-    Raises:
-        DataError: A cell is not a number, or has another unit; the message names the column and the
-            first such value.
-    """
-    if dtypes.is_complex_dtype(cells.dtype):
-        raise _unusable(cells, "complex numbers", "give real numbers")
-    absent = missing(cells)
-    if not absent.all() and _holds_dates(cells):
-        other = f"dates here ({cells[~absent].iloc[0]})"
-        raise unlike_training(cells.name, "numbers", other, "convert it")
-    if dtypes.is_numeric_dtype(cells.dtype):
-        values = cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-        values = decimals(values, cells.dtype)
-    else:
-        values = _parsed(cells, text_format[:1])
-        wrong = np.isnan(values) & ~absent
-        if wrong.any():
-            wrong &= ~placeholder(cells)
-        if wrong.any():
-            other = f"{brief(cells[wrong].iloc[0])} here"
-            raise unlike_training(cells.name, "numbers", other, "give numbers or missing values")
-        if unit := text_format[1:]:
-            is_number = ~np.isnan(values)
-            if unit != "%":  # what pandas reads has no unit, and fits
-                is_number &= np.isnan(_parsed(cells, ""))
-            _refuse_other_unit(cells[is_number], unit)
-    values[~np.isfinite(values)] = np.nan
-    return values
-
-
-def _refuse_other_unit(cells: pd.Series, unit: str) -> None:
-    """Refuse text in another unit; text without one counts as in the unit, except of percent."""
-    fitting = {unit} if unit == "%" else {unit, ""}
-    of_training = "without a unit" if unit == NO_UNIT else f"in {unit}"
-    for value in cells:
-        if isinstance(value, str) and unit_of(value) not in fitting:
-            other = f"{brief(value)} here"
-            raise unlike_training(cells.name, f"numbers {of_training}", other, "convert it")
-
-
-def stamps(cells: pd.Series, text_format: str) -> pd.Series:
-    """The dates of a column as time stamps without zone, in UTC; NaT where missing.
-
-    Raises:
-        DataError: A cell is not a date; the message names the column and the first such value.
-    """
-    name = cells.name
-    if isinstance(cells.dtype, pd.CategoricalDtype):
-        cells = cells.astype(object)  # of dates or of text: what the categories are
-    try:
-        times = (_of_dates if _holds_dates(cells) else _of_texts)(cells, text_format)
-        return times.dt.tz_localize(None).dt.as_unit("us")
-    except DataError:
-        raise
-    except (ValueError, OverflowError) as error:
-        raise DataError(
-            f"Column {brief(name)} holds dates that pandas cannot read: {error}."
-        ) from error
-
-
-def _of_dates(cells: pd.Series, text_format: str) -> pd.Series:
-    if text_format in TIMES and cells.notna().any():
-        other = f"dates here ({cells.dropna().iloc[0]})"
-        raise unlike_training(cells.name, "times of day", other, "give their .dt.time")
-    return pd.to_datetime(cells, utc=True)
-
-
-def _of_texts(cells: pd.Series, text_format: str) -> pd.Series:
-    """Time stamps of text in one format, with or without objects of Python among it."""
-    objects = cells.astype(object)
-    absent = missing(cells) | placeholder(objects)
-    times = read_dates(objects.where(are(str, objects) & ~absent), text_format)
-    if text_format in TIMES:
-        texts = [value.isoformat() if isinstance(value, time) else None for value in objects]
-        of_day = pd.Series(texts, index=cells.index, dtype=object)
-        times = times.fillna(read_dates(of_day, TIMES[-1]))
-    else:
-        dates = objects.where(are(date, objects) & ~absent)
-        times = times.fillna(pd.to_datetime(dates, utc=True).dt.as_unit("us"))
-    wrong = times.isna().to_numpy() & ~absent
-    if wrong.any():
-        like = "" if text_format == ISO else f", as text in the format {text_format}"
-        other = f"no dates here ({brief(objects[wrong].iloc[0])})"
-        raise unlike_training(cells.name, "dates", other, f"give dates{like}")
-    return times
-
-
-def _holds_dates(cells: pd.Series) -> bool:
-    if dtypes.is_object_dtype(cells.dtype):
-        return _OBJECTS.get(dtypes.infer_dtype(cells, skipna=True)) == DATES
-    return bool(dtypes.is_datetime64_any_dtype(cells.dtype))
-
-
-def _parsed(cells: pd.Series, decimal: str) -> FloatArray:
-    """The numbers that texts and objects stand for; NaN where they are not numbers.
-
-    Without a decimal sign only what pandas reads counts as a number.
-    """
-    numbers = pd.to_numeric(cells.astype(object), errors="coerce")
-    if dtypes.is_complex_dtype(numbers.dtype):
-        raise _unusable(cells, "complex numbers", "give real numbers")
-    values = numbers.to_numpy(dtype=np.float64, copy=True)
-    if decimal:
-        objects = cells.to_numpy(dtype=object)
-        # "1.234" means another number where the comma is the decimal sign.
-        for row in range(len(values)) if decimal == "," else np.flatnonzero(np.isnan(values)):
-            if isinstance(objects[row], str):
-                values[row] = written_number(objects[row], decimal)
-    return values
-
-
-def decimals(values: FloatArray, dtype: Any) -> FloatArray:
-    """The decimals of few digits that values of a dtype stand for, so 5.1 in float32 is 5.1.
-
-    Learners compare values with those of the context, so that 5.0999999 and 5.1 may be told apart.
-    A float64 table and the same table in float32 would then get different predictions. Values of
-    wide dtypes stay as they are, and so do those that no decimal of so few digits (3 in float16, 6
-    in float32) is rounded to.
-    """
-    of_cells = dtype.subtype if isinstance(dtype, pd.SparseDtype) else dtype
-    kind = _SHORT_FLOATS.get(str(of_cells).lower())
-    if kind is None:
-        return values
-    present = np.isfinite(values) & (values != 0)
-    digits = np.finfo(kind).precision
-    places = np.zeros_like(values)
-    places[present] = digits - 1 - np.floor(np.log10(np.abs(values[present])))
-    # Powers of ten are exact up to 22, so dividing by them gives the float64 next to the decimal.
-    up, down = 10.0 ** places.clip(0), 10.0 ** (-places).clip(0)
-    rounded = np.rint(values * up / down) * down / up
-    with np.errstate(over="ignore", invalid="ignore"):
-        stands_for = present & (rounded.astype(kind) == values.astype(kind))
-    return np.where(stands_for, rounded, values)

@@ -55,12 +55,12 @@ _SCALES = frozenset(("", "k", "K", "m", "M", "B", "bn", "T"))
 """Thousands, millions and more, as they are written behind numbers."""
 
 
-def are(kinds: type | tuple[type, ...], cells: pd.Series) -> BoolArray:
+def are_instances(cells: pd.Series, kinds: type | tuple[type, ...]) -> BoolArray:
     """Which cells are instances of a type, or of one of several."""
     return np.array([isinstance(value, kinds) for value in cells], dtype=bool)
 
 
-def placeholder(cells: pd.Series) -> BoolArray:
+def are_placeholders(cells: pd.Series) -> BoolArray:
     """Which cells are text that stands for a missing number or date."""
     return np.array([isinstance(v, str) and v.strip().lower() in PLACEHOLDERS for v in cells], bool)
 
@@ -132,8 +132,8 @@ def dates_among(cells: pd.Series) -> BoolArray:
 
     There is at least one cell.
     """
-    are_dates = are(date, cells)
-    texts = cells.astype(object).where(are(str, cells))
+    are_dates = are_instances(cells, date)
+    texts = cells.astype(object).where(are_instances(cells, str))
     for example in {texts.iloc[0], texts.iloc[len(texts) // 2]}:
         for text_format in _formats(example) if isinstance(example, str) else ():
             are_dates |= read_dates(texts, text_format).notna().to_numpy()

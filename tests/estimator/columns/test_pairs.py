@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
+from tabicl_linear.estimator.columns import cells
 from tabicl_linear.estimator.columns import pairs as module
-from tabicl_linear.estimator.columns import reading
 from tabicl_linear.estimator.columns.pairs import PairColumn
 from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 
@@ -74,9 +74,9 @@ def test_text_of_dates_is_read_once_for_its_parts_and_comparisons(monkeypatch):
     dates = {"ordered": ordered, "shipped": ordered + pd.to_timedelta(days, unit="D")}
     frame = pd.DataFrame(dates).apply(lambda column: column.dt.strftime("%Y-%m-%d"))
     frame["at"] = [f"{hour:02}:30" for hour in rng.integers(24, size=300)]
-    labels, reads, read = (days > 30).astype(np.int64), list[str](), reading._of_texts
+    labels, reads, read = (days > 30).astype(np.int64), list[str](), cells._of_texts
     monkeypatch.setattr(
-        reading, "_of_texts", lambda cells, form: reads.append(cells.name) or read(cells, form)
+        cells, "_of_texts", lambda cells, form: reads.append(cells.name) or read(cells, form)
     )
     fitted, (pair,) = compared(frame, labels)
     # To learn the column, for all comparisons, and for the matrix; times of day once more there.
@@ -86,9 +86,9 @@ def test_text_of_dates_is_read_once_for_its_parts_and_comparisons(monkeypatch):
     assert Counter(reads) == {"ordered": 1, "shipped": 1, "at": 2}
     assert len(fitted.used) > 6
     for column, values in zip(fitted.used, matrix.T, strict=True):
-        cells = [frame.iloc[:, column.position]]
-        cells += [frame["shipped"]] if column is pair else []
-        np.testing.assert_array_equal(column.encode(*cells).astype(np.float32), values)
+        given = [frame.iloc[:, column.position]]
+        given += [frame["shipped"]] if column is pair else []
+        np.testing.assert_array_equal(column.encode(*given).astype(np.float32), values)
 
 
 def test_columns_that_tell_by_themselves_are_not_compared():

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.reading import missing, read_as
+from tabicl_linear.estimator.columns.cells import are_missing
+from tabicl_linear.estimator.columns.reading import read_as
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_kinds(values, dtype, kind):
     ids=lambda value: str(getattr(value, "dtype", "")),
 )
 def test_missing(cells, expected):
-    assert missing(cells).astype(int).tolist() == expected
+    assert are_missing(cells).astype(int).tolist() == expected
 
 
 @pytest.mark.parametrize(
