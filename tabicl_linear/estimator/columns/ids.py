@@ -5,6 +5,7 @@ better is what a column of text is taken for. A column of a numeric dtype has be
 and stays so: its owner is told.
 """
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -17,6 +18,7 @@ from tabicl_linear.estimator.columns.information import judged_rows, p_value_of_
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading
 from tabicl_linear.estimator.columns.target_rates import of_other_folds, shrunk
 from tabicl_linear.estimator.columns.text_formats import are_placeholders
+from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 FEWEST_ROWS = 50
 """Rows below which nothing can be said: numbers."""
@@ -114,6 +116,44 @@ def merged_in_float64(cells: pd.Series) -> tuple[int, int] | None:
         return None
     given, left = cells[are_large].nunique(), len(np.unique(values[are_large]))
     return (given, left) if left < given else None
+
+
+def warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
+    """Say which columns of numbers hold ids by the evidence of `ids_among`."""
+    places = [place for place, reading in enumerate(readings) if reading == PLAIN_NUMBERS]
+    names = frame.columns.tolist()  # of Python's types, as they are to be given
+    ids = {
+        names[place]: count
+        for place in places
+        if (count := ids_among(frame.iloc[:, place], labels, tried=len(places)))
+    }
+    if ids:
+        columns = [f"{brief(name)} ({count:,} different ones)" for name, count in ids.items()]
+        warn_user(
+            "Whole numbers tell more about the classes one by one than by their order, as ids do, "
+            f"in columns {listed(columns)} of {len(frame):,} rows, which are read as numbers: if "
+            f"they are ids, give categorical_features={list(ids)!r}."
+        )
+
+
+def warn_of_merged(frame: pd.DataFrame, readings: Sequence[Reading]) -> None:
+    """Say in which columns of numbers float64 tells fewer apart; see `merged_in_float64`."""
+    names = frame.columns.tolist()
+    merged = {
+        names[place]: counts
+        for place, reading in enumerate(readings)
+        if reading.kind == "numeric" and (counts := merged_in_float64(frame.iloc[:, place]))
+    }
+    if merged:
+        columns = [
+            f"{brief(name)} ({given:,} different ones become {left:,})"
+            for name, (given, left) in merged.items()
+        ]
+        warn_user(
+            "Whole numbers beyond 2**53 are rounded to float64, in which different ones become "
+            f"the same, in columns {listed(columns)}, which are read as numbers: if they are ids, "
+            f"give categorical_features={list(merged)!r}."
+        )
 
 
 def _errors(values: FloatArray, names: IntArray, labels: IntArray) -> list[float]:

@@ -17,14 +17,14 @@ from scipy.stats import norm
 
 from tabicl_linear.estimator.arrays import FloatArray, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn
-from tabicl_linear.estimator.columns.category_names import canonical, category_names
+from tabicl_linear.estimator.columns.category_names import canonical
 from tabicl_linear.estimator.columns.information import judged_rows, telling
 from tabicl_linear.estimator.columns.target_rates import (
     MIN_CATEGORIES,
     class_rates,
     cross_fitted,
     kept_rates,
-    numbered,
+    numbered_categories,
 )
 
 MOST_COLUMNS = 12
@@ -76,7 +76,7 @@ class _Categories:
 
     @classmethod
     def of(cls, cells: pd.Series) -> "_Categories":
-        codes, distinct = numbered(category_names(cells))
+        codes, distinct = numbered_categories(cells)
         spelt = [None if pd.isna(name) else canonical(name) for name in distinct]
         # Two spellings of one name are one category.
         places, once = pd.factorize(np.array(spelt, dtype=object), use_na_sentinel=False)
@@ -110,13 +110,13 @@ def _chosen(categories: dict[int, _Categories], labels: IntArray) -> list[tuple[
     rows = judged_rows(len(labels), MOST_ROWS)
     labels = labels[rows]
     places = dict[bytes, int]()  # of columns that say the same, a code and its title, the first
-    codes = {place: _renumbered(column.codes[rows]) for place, column in categories.items()}
+    codes = {place: pd.factorize(column.codes[rows])[0] for place, column in categories.items()}
     for place, each in codes.items():
         places.setdefault(each.tobytes(), place)
     alone = {place: _errors(codes[place], labels) for place in places.values()}
     pairs, gains, p_values = list[tuple[int, int]](), list[float](), list[float]()
     for first, second in combinations(places.values(), 2):
-        joint = _renumbered(codes[first] * len(categories[second].names) + codes[second])
+        joint, _ = pd.factorize(codes[first] * len(categories[second].names) + codes[second])
         if joint.max() < MIN_CATEGORIES:
             continue
         gain = min(alone[first], alone[second], key=np.mean) - _errors(joint, labels)
@@ -149,9 +149,4 @@ def _joined(first: _Categories, second: _Categories) -> tuple[IntArray, list[str
         json.dumps([first.names[one], second.names[other]], ensure_ascii=False)
         for one, other in zip(ones.tolist(), others.tolist(), strict=True)
     ]
-    return codes.astype(np.int64), names
-
-
-def _renumbered(codes: IntArray) -> IntArray:
-    """Numbers of the categories that occur, from 0."""
-    return pd.factorize(codes)[0].astype(np.int64)
+    return codes, names

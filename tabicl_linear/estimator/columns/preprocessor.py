@@ -15,7 +15,7 @@ from tabicl_linear.estimator.columns.cells import stamps
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.declared import CategoricalFeatures, are_declared
 from tabicl_linear.estimator.columns.dropped import DroppedColumn
-from tabicl_linear.estimator.columns.ids import ids_among, merged_in_float64, whole_numbers
+from tabicl_linear.estimator.columns.ids import warn_of_ids, warn_of_merged, whole_numbers
 from tabicl_linear.estimator.columns.joint_rates import JointRateColumn, fit_joint_rates
 from tabicl_linear.estimator.columns.linear_scores import LinearScores, fit_scores
 from tabicl_linear.estimator.columns.numeric import MissingColumn, NumericColumn, fit_numeric
@@ -113,14 +113,14 @@ class TablePreprocessor:
     def _learnt(self, frame: pd.DataFrame, labels: IntArray | None) -> tuple[Column, ...]:
         """The records of the columns of training rows."""
         readings = self._readings(frame, labels)
-        _warn_of_merged(frame, readings)
+        warn_of_merged(frame, readings)
         columns, absences = list[Column](), set[bytes]()
         for position, ((_, cells), reading) in enumerate(zip(frame.items(), readings, strict=True)):
             learn = fit_numeric if reading.kind in ("numeric", "datetime") else fit_categories
             records = learn(cells, position, reading, labels)
             columns += _without_repeated_absences(records, cells, absences)
         if labels is not None:
-            _warn_of_ids(frame, readings, labels)
+            warn_of_ids(frame, readings, labels)
             if self.pairs:
                 columns += fit_pairs(frame, columns, labels)
                 columns += fit_joint_rates(frame, columns, labels)
@@ -262,42 +262,6 @@ def _dates(frame: pd.DataFrame, columns: Sequence[UsedColumn]) -> dict[int, pd.S
         if column.position not in read and column.text_format not in TIMES:
             read[column.position] = stamps(frame.iloc[:, column.position], column.text_format)
     return read
-
-
-def _warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
-    numbers = [place for place, reading in enumerate(readings) if reading == PLAIN_NUMBERS]
-    names = frame.columns.tolist()  # of Python's types, as they are to be given
-    ids = {
-        names[place]: count
-        for place in numbers
-        if (count := ids_among(frame.iloc[:, place], labels, tried=len(numbers)))
-    }
-    if ids:
-        columns = [f"{brief(name)} ({count:,} different ones)" for name, count in ids.items()]
-        warn_user(
-            "Whole numbers tell more about the classes one by one than by their order, as ids do, "
-            f"in columns {listed(columns)} of {len(frame):,} rows, which are read as numbers: if "
-            f"they are ids, give categorical_features={list(ids)!r}."
-        )
-
-
-def _warn_of_merged(frame: pd.DataFrame, readings: Sequence[Reading]) -> None:
-    names = frame.columns.tolist()
-    merged = {
-        names[place]: counts
-        for place, reading in enumerate(readings)
-        if reading.kind == "numeric" and (counts := merged_in_float64(frame.iloc[:, place]))
-    }
-    if merged:
-        columns = [
-            f"{brief(name)} ({given:,} different ones become {left:,})"
-            for name, (given, left) in merged.items()
-        ]
-        warn_user(
-            "Whole numbers beyond 2**53 are rounded to float64, in which different ones become "
-            f"the same, in columns {listed(columns)}, which are read as numbers: if they are ids, "
-            f"give categorical_features={list(merged)!r}."
-        )
 
 
 def _without_repeated_absences(

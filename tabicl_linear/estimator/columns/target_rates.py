@@ -65,7 +65,7 @@ class RateColumn:
 
     def cross_fitted(self, labels: IntArray, cells: pd.Series) -> FloatArray:
         """Rates of the training rows, each without the rows of its own fold."""
-        codes, _ = numbered(category_names(cells))
+        codes, _ = numbered_categories(cells)
         return cross_fitted(codes, labels == self.label, self.mean, self.strength)
 
 
@@ -80,7 +80,7 @@ class ClassRate(NamedTuple):
 
 def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateColumn, ...]:
     """Rates of the classes in the categories of a training column; none if they say nothing."""
-    codes, distinct = numbered(category_names(cells))
+    codes, distinct = numbered_categories(cells)
     if len(distinct) <= MIN_CATEGORIES:
         return ()
     place, is_missing = (cells.name, position), pd.isna(distinct)
@@ -143,10 +143,9 @@ def of_other_folds(groups: IntArray, *weights: npt.NDArray[np.generic] | None) -
     ]
 
 
-def numbered(names: npt.NDArray[np.object_]) -> tuple[IntArray, pd.Index]:
+def numbered_categories(cells: pd.Series) -> tuple[IntArray, pd.Index]:
     """The number of the category of each row, and the categories by number, missing among them."""
-    codes, distinct = pd.factorize(pd.Series(names, dtype=object), use_na_sentinel=False)
-    return codes.astype(np.int64), distinct
+    return pd.factorize(pd.Series(category_names(cells), dtype=object), use_na_sentinel=False)
 
 
 def _strength(sums: FloatArray, counts: IntArray) -> float | None:
