@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,14 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types as dtypes
 
+from tabicl_linear.cli.date_text import read_dates_of
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.category_names import text_of
-from tabicl_linear.estimator.columns.text_formats import (
-    ISO,
-    are_placeholders,
-    date_format,
-    read_dates,
-)
 from tabicl_linear.estimator.notices import brief, check_columns, listed, shown, warn_user
 from tabicl_linear.estimator.rows.labels import labels_of_file, typed_labels
 from tabicl_linear.estimator.rows.table_file import TableFile, is_text
@@ -216,57 +209,3 @@ def _row_numbers(table: pd.DataFrame) -> list[str]:
         )
 
     return [name for name in table if UNNAMED.fullmatch(name) or are_counted(table[name])]
-
-
-def read_dates_of(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series]:
-    """Cells of one column in several files, as dates and times (UTC) in one format for all of them.
-
-    Where days and months may be told apart in two ways, the month comes first; a warning says the
-    format if it is not ISO 8601. Text in several formats is read if each text says one date only.
-    Columns are pairs of a file's name and its cells.
-
-    Raises:
-        DataError: A cell is no date, or may be one of two; the message names the first and its row.
-    """
-    texts = [_present_texts(column) for _, column in columns]
-    present = pd.concat(texts, ignore_index=True).dropna()
-    text_format = date_format(present) if len(present) else ISO
-    if text_format is None:
-        times = [
-            _in_any_format(text, name, file) for (file, _), text in zip(columns, texts, strict=True)
-        ]
-    else:
-        if text_format != ISO:
-            warn_user(f"--dates {name}: {present.iloc[0]!r} is read in the format {text_format}.")
-        times = [read_dates(text, text_format) for text in texts]
-    return [stamps.dt.tz_localize(None) for stamps in times]
-
-
-def _present_texts(column: pd.Series) -> pd.Series:
-    """Cells as text; None where they are missing, or a placeholder such as "?"."""
-    texts = pd.Series([text_of(cell).strip() for cell in column], index=column.index, dtype=object)
-    return texts.mask(column.isna() | are_placeholders(texts), None)
-
-
-def _in_any_format(texts: pd.Series, name: str, file: str) -> pd.Series:
-    plain = read_dates(texts, ISO)  # of which pandas, too, would take some with the day first
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that days come first, or do not
-        month_first, day_first = (
-            plain.fillna(
-                pd.to_datetime(texts, errors="coerce", format="mixed", utc=True, dayfirst=order)
-            )
-            for order in (False, True)
-        )
-    present = texts.notna()
-    for wrong, what in (
-        (month_first.isna() & present, "is no date"),
-        ((month_first != day_first) & present, "may be one of two dates"),
-    ):
-        if wrong.any():
-            row = int(wrong.to_numpy().argmax())
-            raise DataError(
-                f"{file}: --dates {name}: {texts.iloc[row]!r} in row {row + 1} {what}; write dates "
-                "as 2024-12-31, or leave the column out of --dates."
-            )
-    return month_first

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from tabicl_linear.cli.predict_tables import read_dates_of
+from tabicl_linear.cli.date_text import read_dates_of
 from tabicl_linear.errors import DataError
 
 
