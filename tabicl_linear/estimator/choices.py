@@ -13,9 +13,6 @@ LongContextMode = Literal["full", "blocks", "auto"]
 MODES: tuple[LongContextMode, ...] = get_args(LongContextMode)
 MAX_BLOCKS = 32
 """Each block has states of its own, so memory and the time to predict grow with their number."""
-COMPARED_FRACTION = 0.1
-MAX_COMPARED = 1000
-"""Rows that one context and several are compared on: a tenth of the table, at most 1,000."""
 STANDARD_ERRORS = 2.0
 """Blocks must be better by 2 standard errors of the mean difference: less is noise."""
 PRIOR_DEVIATION = 0.5

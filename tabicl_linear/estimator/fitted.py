@@ -89,10 +89,10 @@ class Fitted:
             warn_of_unknown(self.columns, table, matrix, self.num_rows)
             warn_of_far_off(self.columns, table, matrix)
             logs = self._scores_of(self.members, self.temperature, matrix, plan)
-            other = self.companion
-            if other is not None:
-                others = self._scores_of(other.members, other.temperature, matrix, plan)
-                logs = (1 - other.weight) * logs + other.weight * others
+            companion = self.companion
+            if companion is not None:
+                others = self._scores_of(companion.members, companion.temperature, matrix, plan)
+                logs = (1 - companion.weight) * logs + companion.weight * others
         return _with_unseen(logs, self.counts) + np.log(weights)
 
     def _scores_of(
@@ -112,10 +112,10 @@ class Fitted:
 
     def on(self, device: torch.device) -> "Fitted":
         """The same with its model and states on `device`."""
-        other = self.companion
-        if other is not None:
-            other = replace(other, members=other.members.on(device))
-        return replace(self, members=self.members.on(device), companion=other)
+        companion = self.companion
+        if companion is not None:
+            companion = replace(companion, members=companion.members.on(device))
+        return replace(self, members=self.members.on(device), companion=companion)
 
 
 def _with_unseen(logs: FloatArray, counts: IntArray) -> FloatArray:

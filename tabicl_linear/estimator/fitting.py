@@ -69,8 +69,8 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
         return fitted
     with silenced():
         other = _fit_members(encoded, plan, companion.learner)
-    beside = FittedCompanion(other.members, other.temperature, companion.weight)
-    return replace(fitted, companion=beside)
+    fitted_companion = FittedCompanion(other.members, other.temperature, companion.weight)
+    return replace(fitted, companion=fitted_companion)
 
 
 def fit_pieces(
@@ -157,12 +157,12 @@ def extended(
         scores = pd.concat([scores, score], ignore_index=True)
     if fitted.held is not None:
         fitted.columns.transform(rows.table)  # refuses what it cannot encode, before that is held
-        every = joined_rows(fitted.held, rows)
+        all_rows = joined_rows(fitted.held, rows)
         # The first fit warns of the columns, and so does the last one, by which they stay.
-        is_last = len(every.labels) >= rows_that_grow()
+        is_last = len(all_rows.labels) >= rows_that_grow()
         with nullcontext() if is_last else silenced():
-            anew = _fit_held_rows(every, fitted.classes, plan, fitted.members.model)
-        return replace(anew, prequential=scores)
+            refitted = _fit_held_rows(all_rows, fitted.classes, plan, fitted.members.model)
+        return replace(refitted, prequential=scores)
     matrix, columns = fitted.columns.read(rows.table, codes)
     encoded = Encoded(matrix, codes, columns, fitted.classes)
     with threads(plan.n_jobs):
@@ -180,9 +180,9 @@ def _fit_held_rows(
     come. Once there are enough, the first ones teach the columns and grow the trees for good, and
     those beyond them are added.
     """
-    most = rows_that_grow()
-    first = rows.part(slice(most))
-    are_enough = len(first.labels) == most
+    num_growing = rows_that_grow()
+    first = rows.part(slice(num_growing))
+    are_enough = len(first.labels) == num_growing
     codes = class_codes(first.labels, classes)
     columns = plan.new_columns(pairs=True)
     labels = codes if len(np.unique(codes)) > 1 else None  # a single class has no rates
@@ -195,8 +195,8 @@ def _fit_held_rows(
     if not are_enough:
         # A caller may fill the same arrays anew for the next piece.
         return replace(fitted, held=first.copied())
-    later = rows.part(slice(most, None))
-    return extended(fitted, later, plan) if len(later.labels) else fitted
+    others = rows.part(slice(num_growing, None))
+    return extended(fitted, others, plan) if len(others.labels) else fitted
 
 
 def _check_classes(classes: npt.NDArray[Any], remedy: str = "") -> None:
@@ -253,8 +253,8 @@ def _fit_members(
             f"y has {rows.num_classes} classes, more than a model can take that reads a table "
             "piece by piece: join classes, or fit all rows at once."
         )
-    wanted = rows.num_wanted(learner.max_columns)
-    plan = plan.suited(learner, len(rows.matrix), wanted).drawn()
+    num_columns = rows.num_wanted(learner.max_columns)
+    plan = plan.suited(learner, len(rows.matrix), num_columns).drawn()
     with threads(plan.n_jobs):
         long_context = held_out.long_context(learner, rows, plan)
         if long_context.num_blocks > 1:
@@ -272,12 +272,12 @@ def _fit_members(
 def _score(probabilities: FloatArray, codes: IntArray, rows_seen: int) -> pd.DataFrame:
     """A row of `Fitted.prequential`."""
     # A probability of 0 costs as much as the smallest step from 1, as in scikit-learn.
-    of_label = probabilities[np.arange(len(codes)), codes].clip(np.finfo(np.float64).eps)
+    of_labels = probabilities[np.arange(len(codes)), codes].clip(np.finfo(np.float64).eps)
     return pd.DataFrame(
         {
             "rows_seen": [rows_seen],
             "rows": [len(codes)],
-            "log_loss": [float(-np.log(of_label).mean())],
+            "log_loss": [float(-np.log(of_labels).mean())],
             "accuracy": [float((probabilities.argmax(axis=1) == codes).mean())],
         }
     )

@@ -17,6 +17,10 @@ from tabicl_linear.estimator.notices import silenced
 from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.estimator.refinement import refined
 
+COMPARED_FRACTION = 0.1
+MAX_COMPARED = 1000
+"""Rows that one context and several are compared on: a tenth of the table, at most 1,000."""
+
 
 def long_context(learner: ContextLearner, rows: Encoded, plan: Plan) -> LongContext:
     """In how many contexts the learner is to read the rows.
@@ -41,14 +45,13 @@ def long_context(learner: ContextLearner, rows: Encoded, plan: Plan) -> LongCont
             "long_context='auto' needs all rows at once: give 'full' or 'blocks' to fit on "
             "a table that is read in pieces."
         )
-    fraction, most = choices.COMPARED_FRACTION, choices.MAX_COMPARED
-    held_out = held_out_rows(codes, plan.seed, fraction=fraction, most=most)
-    fewer = math.ceil(np.count_nonzero(~held_out) / longest)
-    if fewer == 1:  # without the rows held out, one context is long enough
+    held_out = held_out_rows(codes, plan.seed, fraction=COMPARED_FRACTION, most=MAX_COMPARED)
+    num_compared_blocks = math.ceil(np.count_nonzero(~held_out) / longest)
+    if num_compared_blocks == 1:  # without the rows held out, one context is long enough
         return FULL
     labels, fixed, average = codes[held_out], plan.fixed_temperature, plan.average_logits
     losses = list[FloatArray]()
-    for reader in (learner, ContextBlocks(learner, fewer)):
+    for reader in (learner, ContextBlocks(learner, num_compared_blocks)):
         logits = _logits(reader, rows, plan, held_out)
         if logits is None:
             return FULL

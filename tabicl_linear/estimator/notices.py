@@ -82,9 +82,9 @@ def check_columns(
 
     Messages say `whose` the expected ones are and which are `these`, and what else can be done.
     """
-    lacking = [brief(name) for name in expected if name not in set(columns)]
+    missing = [brief(name) for name in expected if name not in set(columns)]
     extra = [brief(name) for name in columns if name not in set(expected)]
-    parts = [f"missing {listed(lacking)}"] if lacking else []
+    parts = [f"missing {listed(missing)}"] if missing else []
     parts += [f"unknown {listed(extra)}"] if extra else []
     if not parts and len(columns) != len(expected):
         parts = ["a name occurs twice"]

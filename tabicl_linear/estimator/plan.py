@@ -117,9 +117,9 @@ class Plan:
         """
         rows = rows_that_fit(self.device) if self.rows_per_batch is None else self.rows_per_batch
         # States that are refined are fitted one member at a time: each stops early on its own.
-        every = len(matrix) * (1 if self.refine else self.num_members)
+        all_rows = len(matrix) * (1 if self.refine else self.num_members)
         what = f"{doing} {len(matrix)} rows x {matrix.shape[1]} columns"
-        return retried_smaller(compute, min(rows, every, most), what=what, device=self.device)
+        return retried_smaller(compute, min(rows, all_rows, most), what=what, device=self.device)
 
     def check_pieces(self, *, in_order: bool) -> None:
         """Raise `ConfigError` if something is to be decided on all rows, which come in pieces.

@@ -66,9 +66,9 @@ class CountedRateColumn:
         is_hit = (labels == self.label).astype(np.int64)
         is_counted = places >= 0
         # Rows before a row in this piece, of its category: all that are not counted are one.
-        of_places = pd.DataFrame({"place": places, "hit": is_hit}).groupby("place")
-        rows_before = of_places.cumcount().to_numpy()
-        hits_before = of_places["hit"].cumsum().to_numpy() - is_hit
+        by_place = pd.DataFrame({"place": places, "hit": is_hit}).groupby("place")
+        rows_before = by_place.cumcount().to_numpy()
+        hits_before = by_place["hit"].cumsum().to_numpy() - is_hit
         rows = np.where(is_counted, column.rows[places] + rows_before, 0)
         hits = np.where(is_counted, column.hits[places] + hits_before, 0)
         rates = shrunk(hits, rows, self.mean, self.strength)
@@ -86,10 +86,10 @@ class CountedRateColumn:
         places[pd.isna(names)] = MISSING
         is_new = places < 0
         room = MOST_COUNTED - len(self.places)
-        fresh = pd.unique(pd.Series(names[is_new], dtype=object))[:room].tolist()
-        new_places = {name: len(self.rows) + number for number, name in enumerate(fresh)}
+        new_names = pd.unique(pd.Series(names[is_new], dtype=object))[:room].tolist()
+        new_places = {name: len(self.rows) + number for number, name in enumerate(new_names)}
         places[is_new] = [new_places.get(name, -1) for name in names[is_new]]
-        zeros = np.zeros(len(fresh), dtype=np.int64)
+        zeros = np.zeros(len(new_names), dtype=np.int64)
         column = replace(
             self,
             places={**self.places, **new_places},

@@ -31,18 +31,18 @@ def warn_of_far_off(preprocessor: TablePreprocessor, table: Table, matrix: Float
     ]
     if not suspects:  # the table need not be read again
         return
-    told, frame = list[str](), preprocessor.framed(table)
+    descriptions, frame = list[str](), preprocessor.framed(table)
     for column in suspects:
         values = values_of(frame.iloc[:, column.position], column.text_format, None)
         middle = float(np.nanmedian(values))
         if _is_far_off(column, middle):
             span = f"{column.low:.6g} to {column.high:.6g} in training"
-            told.append(f"{brief(column.name)} (about {middle:.1g} here, {span})")
-    if told:
+            descriptions.append(f"{brief(column.name)} (about {middle:.1g} here, {span})")
+    if descriptions:
         warn_user(
             f"Most numbers are more than {TIMES_AS_FAR:g} times as large, or as small, as all of "
-            f"training in columns {listed(told)}: they count as its largest, or smallest. Give "
-            "numbers in the unit and notation of the training table."
+            f"training in columns {listed(descriptions)}: they count as its largest, or smallest. "
+            "Give numbers in the unit and notation of the training table."
         )
 
 
@@ -57,5 +57,5 @@ def _are_outside(column: NumericColumn, scores: Float32Array) -> bool:
 
 def _is_far_off(column: NumericColumn, middle: float) -> bool:
     ends: FloatArray = np.abs([column.low, column.high])
-    least = ends.min() if column.low * column.high > 0 else 0.0
-    return bool(abs(middle) / TIMES_AS_FAR > ends.max() or abs(middle) * TIMES_AS_FAR < least)
+    nearest = ends.min() if column.low * column.high > 0 else 0.0
+    return bool(abs(middle) / TIMES_AS_FAR > ends.max() or abs(middle) * TIMES_AS_FAR < nearest)

@@ -114,8 +114,8 @@ def merged_in_float64(cells: pd.Series) -> tuple[int, int] | None:
     are_large = np.abs(values) >= EXACT
     if not are_large.any():
         return None
-    given, left = cells[are_large].nunique(), len(np.unique(values[are_large]))
-    return (given, left) if left < given else None
+    num_given, num_left = cells[are_large].nunique(), len(np.unique(values[are_large]))
+    return (num_given, num_left) if num_left < num_given else None
 
 
 def warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
@@ -146,8 +146,8 @@ def warn_of_merged(frame: pd.DataFrame, readings: Sequence[Reading]) -> None:
     }
     if merged:
         columns = [
-            f"{brief(name)} ({given:,} different ones become {left:,})"
-            for name, (given, left) in merged.items()
+            f"{brief(name)} ({num_given:,} different ones become {num_left:,})"
+            for name, (num_given, num_left) in merged.items()
         ]
         warn_user(
             "Whole numbers beyond 2**53 are rounded to float64, in which different ones become "
@@ -171,8 +171,8 @@ def _error(groups: IntArray, labels: IntArray) -> float:
     hits = [(labels == label).astype(np.float64) for label in frequent]
     counts, *sums = of_other_folds(groups, None, *hits)
     total = np.zeros(len(STRENGTHS))
-    for hit, of_others in zip(hits, sums, strict=True):
+    for hit, hits_of_others in zip(hits, sums, strict=True):
         for place, strength in enumerate(STRENGTHS):
-            rates = shrunk(of_others, counts, hit.mean(), strength)
+            rates = shrunk(hits_of_others, counts, hit.mean(), strength)
             total[place] += np.square(rates - hit).mean()
     return float(total.min())

@@ -79,8 +79,8 @@ class _Categories:
         codes, distinct = numbered_categories(cells)
         spelt = [None if pd.isna(name) else canonical(name) for name in distinct]
         # Two spellings of one name are one category.
-        places, once = pd.factorize(np.array(spelt, dtype=object), use_na_sentinel=False)
-        return cls([None if pd.isna(name) else name for name in once], places[codes])
+        places, names = pd.factorize(np.array(spelt, dtype=object), use_na_sentinel=False)
+        return cls([None if pd.isna(name) else name for name in names], places[codes])
 
 
 def fit_joint_rates(
@@ -92,9 +92,9 @@ def fit_joint_rates(
     categories = dict[int, _Categories]()
     for column in columns:
         if isinstance(column, CategoryColumn) and len(categories) < MOST_COLUMNS:
-            of_column = _Categories.of(frame.iloc[:, column.position])
-            if len(of_column.names) > MIN_CATEGORIES:
-                categories[column.position] = of_column
+            candidate = _Categories.of(frame.iloc[:, column.position])
+            if len(candidate.names) > MIN_CATEGORIES:
+                categories[column.position] = candidate
     records = list[JointRateColumn]()
     for first, second in _chosen(categories, labels):
         codes, names = _joined(categories[first], categories[second])
@@ -144,9 +144,9 @@ def _errors(codes: IntArray, labels: IntArray) -> FloatArray:
 def _joined(first: _Categories, second: _Categories) -> tuple[IntArray, list[str]]:
     """The number of both categories of each row, and their names by it."""
     codes, distinct = pd.factorize(first.codes * len(second.names) + second.codes)
-    ones, others = np.divmod(distinct, max(1, len(second.names)))
+    pairs = np.stack(np.divmod(distinct, max(1, len(second.names))), axis=1).tolist()
     names = [
         json.dumps([first.names[one], second.names[other]], ensure_ascii=False)
-        for one, other in zip(ones.tolist(), others.tolist(), strict=True)
+        for one, other in pairs
     ]
     return codes, names

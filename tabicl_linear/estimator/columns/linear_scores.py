@@ -73,18 +73,18 @@ def fit_scores(
     folds = torch.from_numpy(_folds(labels[rows]))
     predictions = _cross_fitted(x, y, folds, num_columns)
     errors = (y - predictions).square().mean(dim=(1, 2))
-    of_few = (y - _cross_fitted(x, y, folds, SEEN)).square().mean(dim=(1, 2))
+    errors_of_few = (y - _cross_fitted(x, y, folds, SEEN)).square().mean(dim=(1, 2))
     best = int(errors.argmin())
-    if errors[best] >= min(of_few.min(), y.square().mean()):
+    if errors[best] >= min(errors_of_few.min(), y.square().mean()):
         return None
     coefficients = np.zeros((matrix.shape[1], len(classes)))
     coefficients[are_numbers] = _ridges(x, y, PENALTIES[best : best + 1])[0].numpy()
-    of_columns = np.zeros(matrix.shape[1])
-    of_columns[are_numbers] = means
-    scores = LinearScores(of_columns, coefficients, shares)
-    of_rows = scores.of(matrix)
-    of_rows[rows] = predictions[best].numpy() + shares
-    return scores, of_rows
+    all_means = np.zeros(matrix.shape[1])
+    all_means[are_numbers] = means
+    function = LinearScores(all_means, coefficients, shares)
+    scores = function.of(matrix)
+    scores[rows] = predictions[best].numpy() + shares
+    return function, scores
 
 
 def _centred(matrix: Float32Array, means: FloatArray) -> FloatArray:

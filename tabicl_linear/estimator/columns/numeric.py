@@ -126,8 +126,8 @@ def fit_numeric(
     if absent.all():
         return (DroppedColumn(*place, EMPTY),)
     columns = list[NumericColumn | MissingColumn]()
-    for part, of_part in values.items():
-        present = of_part[~absent]
+    for part, part_values in values.items():
+        present = part_values[~absent]
         if present.max() / 2 - present.min() / 2 > 0:
             scale, logarithms = _scale(present)
             columns.append(NumericColumn(*place, *scale, reading.text_format, part, logarithms))

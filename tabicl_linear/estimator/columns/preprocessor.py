@@ -107,8 +107,8 @@ class TablePreprocessor:
         fitted = fit_scores(matrix, labels, np.array([_is_number(c) for c in self.used] or [False]))
         if fitted is None:
             return matrix
-        self.linear_scores, of_rows = fitted
-        return np.hstack([matrix, of_rows])
+        self.linear_scores, scores = fitted
+        return np.hstack([matrix, scores])
 
     def _learnt(self, frame: pd.DataFrame, labels: IntArray | None) -> tuple[Column, ...]:
         """The records of the columns of training rows."""

@@ -148,10 +148,10 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
         return None
     note = f"{values[~plain].iloc[0]!r} as numbers"
     if len(fitting) > 1:  # 1,234 is one number in the USA and another one in Germany
-        several = np.flatnonzero(by_sign["."] != by_sign[","])
-        if len(several):
-            first, other = (by_sign[sign][several[0]] for sign in fitting)
-            note = f"{values.iloc[several[0]]!r} as the number {first:g}, not {other:g}"
+        ambiguous = np.flatnonzero(by_sign["."] != by_sign[","])
+        if len(ambiguous):
+            first, other = (by_sign[sign][ambiguous[0]] for sign in fitting)
+            note = f"{values.iloc[ambiguous[0]]!r} as the number {first:g}, not {other:g}"
     return Reading("numeric", fitting[0] + ("".join(units) or NO_UNIT), note)
 
 

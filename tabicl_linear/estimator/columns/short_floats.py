@@ -22,8 +22,8 @@ def decimals(values: FloatArray, dtype: Any) -> FloatArray:
     wide dtypes stay as they are, and so do those that no decimal of so few digits (3 in float16, 6
     in float32) is rounded to.
     """
-    of_cells = dtype.subtype if isinstance(dtype, pd.SparseDtype) else dtype
-    kind = _SHORT_FLOATS.get(str(of_cells).lower())
+    dense = dtype.subtype if isinstance(dtype, pd.SparseDtype) else dtype
+    kind = _SHORT_FLOATS.get(str(dense).lower())
     if kind is None:
         return values
     present = np.isfinite(values) & (values != 0)

@@ -66,8 +66,9 @@ def _may_be_unknown(column: CategoryColumn, codes: Float32Array) -> bool:
 
 def _known(column: CategoryColumn, records: Sequence[Column]) -> Collection[str]:
     """All categories of the training rows; none where not all of them are kept."""
-    of_column = [record for record in records if record.position == column.position]
-    for record in of_column:
+    for record in records:
+        if record.position != column.position:
+            continue
         # Rows that come later add to these, and not to the codes.
         if isinstance(record, CountedRateColumn):
             return record.places if len(record.places) < MOST_COUNTED else ()

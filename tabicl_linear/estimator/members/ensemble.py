@@ -67,8 +67,8 @@ class Encoded:
 
         All where `WIDE_MEMBERS` see them; else only columns that say something make more members.
         """
-        num_columns, enough = self.matrix.shape[1], WIDE_MEMBERS * width
-        return num_columns if num_columns <= enough else max(enough, self.relevance.num_telling)
+        num_columns, num_seen = self.matrix.shape[1], WIDE_MEMBERS * width
+        return num_columns if num_columns <= num_seen else max(num_seen, self.relevance.num_telling)
 
     def are_categorical(self, views: Sequence[View]) -> Bool[Tensor, "b m"]:
         """Which of the columns that each member sees hold category codes."""
@@ -249,7 +249,7 @@ def _with_rows(
     with progress_bar("fit", work, plan.progress) as bar, torch.inference_mode():
         for views, state in ensemble.batches():
             is_first = state is None
-            after = model.fit(
+            new_state = model.fit(
                 # Without a name, so that they leave memory before those of the next batch come.
                 *as_seen(ensemble, views if is_first else _in_order(views), rows, spill),
                 categorical=rows.are_categorical(views).to(model.device) if is_first else None,
@@ -257,7 +257,7 @@ def _with_rows(
                 spill=spill,
                 state=state,
             )
-            states.append(after)
+            states.append(new_state)
             bar.update(len(views) * len(rows.matrix))
     return replace(ensemble, states=tuple(states))
 

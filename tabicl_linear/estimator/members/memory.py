@@ -73,9 +73,9 @@ def retried_smaller(
     # Outside of the handler, whose traceback would keep the tensors of the first attempt.
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    fewer = max(1, rows // SHRINK)
+    fewer_rows = max(1, rows // SHRINK)
     try:
-        return compute(fewer)
+        return compute(fewer_rows)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -83,8 +83,8 @@ def retried_smaller(
         note = "" if free is None else f" ({free / 2**20:,.0f} MiB are free)"
         raise DataError(
             f"Memory ran out on {device}{note} while {what} with rows_per_batch={rows}, and again "
-            f"with {fewer}: give fewer rows or columns at a time, close other programs, or use a "
-            "device with more memory."
+            f"with {fewer_rows}: give fewer rows or columns at a time, close other programs, or "
+            "use a device with more memory."
         ) from error
 
 

@@ -87,9 +87,9 @@ def grow(
     for allowed in _allowed(z.shape[1], seed):
         torch.softmax(scores, 1, out=shares)
         torch.sub(targets, shares, out=residuals)
-        told = _projected(residuals[:, first:], generator)
+        projections = _projected(residuals[:, first:], generator)
         heap = chosen(grown_tree)(
-            cells.numbers, told, allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
+            cells.numbers, projections, allowed, fewest=FEWEST_IN_LEAF, least=LEAST_GAIN
         )
         # A step of Newton's method for each node, with a curvature of one added.
         torch.sub(1, shares, out=curves).mul_(shares)
@@ -99,9 +99,9 @@ def grow(
         scores += torch.index_select(steps[-1], 0, heap.nodes, out=shares)
         heaps.append(heap)
     trees, is_leaf = _compact(heaps, cells)
-    of_leaves = torch.zeros(trees.num_leaves, num_classes, dtype=torch.float32)
-    of_leaves[:, classes] = torch.stack(steps)[is_leaf].float()
-    return Grown(trees, of_leaves)
+    leaf_steps = torch.zeros(trees.num_leaves, num_classes, dtype=torch.float32)
+    leaf_steps[:, classes] = torch.stack(steps)[is_leaf].float()
+    return Grown(trees, leaf_steps)
 
 
 def _allowed(num_columns: int, seed: int) -> Bool[Tensor, "t q m"]:

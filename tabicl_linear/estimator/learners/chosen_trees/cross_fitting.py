@@ -178,8 +178,8 @@ class ChosenTrees(nn.Module, OwnPreset):
         weights = torch.stack([predictor.fixed for predictor in state.predictors])
         rounds = zip(draws, weights.chunk(len(draws), dim=1), state.thresholds, strict=True)
         sums = [
-            draw.weighted(x, of_round, thresholds, state.statistics)
-            for draw, of_round, thresholds in rounds
+            draw.weighted(x, round_weights, thresholds, state.statistics)
+            for draw, round_weights, thresholds in rounds
         ]
         z = standardise(x, state.statistics).float()
         tasks = zip(state.predictors, z, torch.stack(sums).sum(0), strict=True)

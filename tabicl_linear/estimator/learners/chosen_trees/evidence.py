@@ -83,10 +83,10 @@ class OutOfFold(NamedTuple):
         A row was predicted by some of the solutions alone, whose mean varies more: by the variance
         between solutions over their number.
         """
-        mean, several = self.mean(), self.solutions > 1
+        mean, are_several = self.mean(), self.solutions > 1
         count = self.solutions.clamp(min=2)
         variance = (self.squares - self.total * mean).sum(1).clamp(min=0) / (count - 1)
-        excess = (variance * (1 / count - 1 / num_solutions)).where(several, 0.0)
+        excess = (variance * (1 / count - 1 / num_solutions)).where(are_several, 0.0)
         errors = (mean - targets).square().sum(1) - excess
         return float(errors[self.solutions > 0].mean())
 

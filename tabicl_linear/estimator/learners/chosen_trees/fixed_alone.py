@@ -39,19 +39,19 @@ def solve_alone(
     x, r = features[None], targets[None]
     moments = None if few else Moments.of([RidgeSums.of(x, r)])
     linear, predicted, chosen = [], [], list[list[float]]()
-    for part, several in zip(sets, penalties, strict=True):
+    for part, candidates in zip(sets, penalties, strict=True):
         # From products of rows where they are no more than features, else from sums.
         if moments is None:
-            rows = solve_rows(x, r, [part], several)
+            rows = solve_rows(x, r, [part], candidates)
             left_out = rows.left_out[0]
         else:
-            sums = solve_moments(moments, part, several)
+            sums = solve_moments(moments, part, candidates)
             left_out = sums.left_out(of_set(x, part), r)
         best = (left_out - r).square().sum((1, 2, 3)).argmin()
         regression = rows.choose(best[None, None])[0] if few else sums.regression.choose(best[None])
         linear.append(regression.linear())
         predicted.append(left_out[best, 0])
-        chosen.append([several[int(best)]])
+        chosen.append([candidates[int(best)]])
     residuals = (torch.stack(predicted) - targets).flatten(1)
     mixture = best_mixture((residuals @ residuals.T)[None])[0]
     assert_solved([weights for weights, _ in linear])

@@ -221,8 +221,8 @@ def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown
     """
     z, labels = rows.standardised(growing), torch.from_numpy(rows.labels[growing])
     num_classes = rows.regressions.num_classes
-    of_seeds = [grow(z.cpu(), labels, num_classes=num_classes, seed=seed) for seed in seeds]
-    return map_tensors(lambda tensor: tensor.to(z.device), _mean_boosting(of_seeds))
+    grown = [grow(z.cpu(), labels, num_classes=num_classes, seed=seed) for seed in seeds]
+    return map_tensors(lambda tensor: tensor.to(z.device), _mean_boosting(grown))
 
 
 def solve_divisions(
