@@ -63,7 +63,7 @@ def measure(
     context, queries = split
     plan = TabICLLinearClassifier()._plan()
     classes, codes = np.unique(table.y[context], return_inverse=True)
-    columns = plan.new_columns(pairs=True)
+    columns = plan.new_preprocessor(pairs=True)
     matrix = columns.fit_transform(table.x.iloc[context], codes)
     learner = Arms(network, len(classes), MAX_COLUMNS)
     members = -(-matrix.shape[1] // MAX_COLUMNS)

@@ -156,7 +156,7 @@ class PartialClassifier(ClassifierMixin, BaseEstimator):
         model = pretrained.load(whole.model)
         self.plan_ = replace(
             checked_plan(whole.get_params(deep=False)),
-            new_columns=partial(PartialPreprocessor, self.parts, model.max_columns),
+            new_preprocessor=partial(PartialPreprocessor, self.parts, model.max_columns),
         )
         rows = checked_rows(X, y)
         self.fitted_ = fitting.fit(rows, self.plan_, PretrainedLearners(model))

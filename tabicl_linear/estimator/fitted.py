@@ -43,7 +43,7 @@ class Fitted:
     There are no training rows in it, except those `held`.
 
     Attributes:
-        columns: What was learnt about the columns.
+        columns: The preprocessor, as files of all versions call it.
         members: The fitted members.
         classes: Class labels, sorted.
         counts: Training rows of each class.

@@ -59,10 +59,10 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     """
     classes, codes = np.unique(rows.labels, return_inverse=True)
     _check_classes(classes)
-    columns = plan.new_columns(pairs=learners.grow_trees)
+    preprocessor = plan.new_preprocessor(pairs=learners.grow_trees)
     with threads(plan.n_jobs):
-        matrix = columns.fit_transform(rows.table, codes)
-    encoded = Encoded(matrix, codes, columns, classes, rows.table)
+        matrix = preprocessor.fit_transform(rows.table, codes)
+    encoded = Encoded(matrix, codes, preprocessor, classes, rows.table)
     fitted = _fit_members(encoded, plan, learners.for_table(len(classes), len(codes)))
     companion = learners.companion(len(classes), len(codes))
     if companion is None:
@@ -127,10 +127,10 @@ def start(
     learner = learners.for_table(len(classes), len(rows.labels), grows=True)
     if learners.grow_trees:
         return _fit_held_rows(rows, classes, plan, learner)
-    columns = plan.new_columns()
+    preprocessor = plan.new_preprocessor()
     # Without labels, so that there are no rates of classes: the first rows alone say them poorly.
-    matrix = columns.fit_transform(rows.table)
-    encoded = Encoded(matrix, class_codes(rows.labels, classes), columns, classes)
+    matrix = preprocessor.fit_transform(rows.table)
+    encoded = Encoded(matrix, class_codes(rows.labels, classes), preprocessor, classes)
     return _fit_members(encoded, plan, learner, in_order=True)
 
 
@@ -163,12 +163,12 @@ def extended(
         with nullcontext() if is_last else silenced():
             refitted = _fit_held_rows(all_rows, fitted.classes, plan, fitted.members.model)
         return replace(refitted, prequential=scores)
-    matrix, columns = fitted.columns.read(rows.table, codes)
-    encoded = Encoded(matrix, codes, columns, fitted.classes)
+    matrix, preprocessor = fitted.columns.read(rows.table, codes)
+    encoded = Encoded(matrix, codes, preprocessor, fitted.classes)
     with threads(plan.n_jobs):
         members = extended_ensemble(fitted.members, encoded, plan)
     counts = fitted.counts + np.bincount(codes, minlength=len(fitted.classes))
-    return replace(fitted, columns=columns, members=members, counts=counts, prequential=scores)
+    return replace(fitted, columns=preprocessor, members=members, counts=counts, prequential=scores)
 
 
 def _fit_held_rows(
@@ -184,13 +184,13 @@ def _fit_held_rows(
     first = rows.part(slice(num_growing))
     are_enough = len(first.labels) == num_growing
     codes = class_codes(first.labels, classes)
-    columns = plan.new_columns(pairs=True)
+    preprocessor = plan.new_preprocessor(pairs=True)
     labels = codes if len(np.unique(codes)) > 1 else None  # a single class has no rates
     with threads(plan.n_jobs):
-        matrix = columns.fit_transform(first.table, labels, more_will_come=not are_enough)
+        matrix = preprocessor.fit_transform(first.table, labels, more_will_come=not are_enough)
     if are_enough:
-        columns = columns.counting(first.table, codes)
-    encoded = Encoded(matrix, codes, columns, classes)
+        preprocessor = preprocessor.counting(first.table, codes)
+    encoded = Encoded(matrix, codes, preprocessor, classes)
     fitted = _fit_members(encoded, plan, learner, in_order=are_enough)
     if not are_enough:
         # A caller may fill the same arrays anew for the next piece.
@@ -215,22 +215,22 @@ def _rows_in_file(
     """Rows in pieces as numbers in a temporary file."""
     # Without labels, so that there are no rates of classes: they would hold the labels of the first
     # rows, which are among those that are read.
-    columns = plan.new_columns().fit(first.table)
+    preprocessor = plan.new_preprocessor().fit(first.table)
     labels: list[npt.NDArray[Any]] = []
 
     def parts() -> Iterator[Float32Array]:
         for rows in chain([first], others):
             # The codes of a long table are smaller than its labels.
             labels.append(rows.labels if classes is None else class_codes(rows.labels, classes))
-            yield columns.transform(rows.table)
+            yield preprocessor.transform(rows.table)
 
-    matrix = stored(parts(), len(columns.used), folder)
+    matrix = stored(parts(), len(preprocessor.used), folder)
     if classes is None:
         classes, codes = np.unique(joined_labels(labels), return_inverse=True)
     else:
         codes = np.concatenate(labels)
     _check_classes(classes)
-    return Encoded(matrix, codes, columns, classes)
+    return Encoded(matrix, codes, preprocessor, classes)
 
 
 def _fit_members(
@@ -266,7 +266,9 @@ def _fit_members(
             members, passes = refined(members, rows, plan)
         # States that no row will be added to are only read from here on.
         members = members if learner.is_causal else members.halved()
-    return Fitted(rows.columns, members, rows.classes, counts, temperature, long_context, passes)
+    return Fitted(
+        rows.preprocessor, members, rows.classes, counts, temperature, long_context, passes
+    )
 
 
 def _score(probabilities: FloatArray, codes: IntArray, rows_seen: int) -> pd.DataFrame:

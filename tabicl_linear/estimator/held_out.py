@@ -84,15 +84,15 @@ def _logits(
     assert rows.table is not None, "rows in pieces cannot be read twice"
     with silenced():
         try:
-            columns = plan.new_columns(pairs=rows.columns.pairs)
+            preprocessor = plan.new_preprocessor(pairs=rows.preprocessor.pairs)
             codes = rows.codes[~held_out]
-            matrix = columns.fit_transform(rows.table[~held_out], codes)
+            matrix = preprocessor.fit_transform(rows.table[~held_out], codes)
             # The last row of a class is never held out: there are as many.
-            others = Encoded(matrix, codes, columns, rows.classes)
+            others = Encoded(matrix, codes, preprocessor, rows.classes)
             members = fit_ensemble(learner, others, plan)
             if plan.refine:
                 members, _ = refined(members, others, plan)
-            queries = columns.transform(rows.table[held_out])
+            queries = preprocessor.transform(rows.table[held_out])
         except DataError:  # where columns vary in the rows held out alone
             return None
     return members.scores(queries, lambda member_logits: member_logits, plan)

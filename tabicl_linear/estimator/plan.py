@@ -42,7 +42,7 @@ class Plan:
 
     Attributes:
         preset: Takes the place of `n_estimators` and `softmax_temperature` where they are None.
-        new_columns: Makes a `TablePreprocessor`, given whether it encodes `pairs` of columns.
+        new_preprocessor: Makes a `TablePreprocessor`, given whether it encodes `pairs` of columns.
         seed: `random_state` as it was given; in the plan of one fit (`drawn`) a number, by which
             views, rows held out and minibatches are drawn.
         progress: Whether to show progress.
@@ -53,7 +53,7 @@ class Plan:
     preset: Preset
     average_logits: bool
     class_weight: ClassWeight
-    new_columns: Callable[..., TablePreprocessor]
+    new_preprocessor: Callable[..., TablePreprocessor]
     device: torch.device
     seed: Any
     n_jobs: int | None
@@ -163,7 +163,7 @@ def checked_plan(arguments: Mapping[str, Any]) -> Plan:
         preset=PRESETS[_one_of(PRESETS, "ensemble", arguments["ensemble"])],
         average_logits=_flag(arguments, "average_logits"),
         class_weight=arguments["class_weight"],
-        new_columns=partial(TablePreprocessor, arguments["categorical_features"]),
+        new_preprocessor=partial(TablePreprocessor, arguments["categorical_features"]),
         seed=arguments["random_state"],
         n_jobs=_num_threads(arguments["n_jobs"]),
         rows_per_batch=checked_count(arguments, "rows_per_batch"),

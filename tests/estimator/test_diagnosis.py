@@ -82,7 +82,7 @@ def test_values_are_those_of_the_states(axis, rows_per_batch):
     matrix, codes = classifier.preprocessor_.transform(x), np.unique(y, return_inverse=True)[1]
     encoded = Encoded(matrix, codes, classifier.preprocessor_, classifier.classes_)
     rows, labels = as_seen(ensemble, ensemble.views, encoded)
-    mask = np.stack([encoded.columns.categorical[v.columns] for v in ensemble.views])
+    mask = np.stack([encoded.preprocessor.categorical[v.columns] for v in ensemble.views])
     states = states_at(model, rows, labels, [20, 40], categorical=torch.from_numpy(mask))
     expected = drift(states, num_tasks=3)
     expected = expected[expected["form"] == "state"].groupby(["length", "task", "layer", "head"])

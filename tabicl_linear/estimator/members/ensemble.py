@@ -41,14 +41,14 @@ class Encoded:
         matrix: The rows `[rows, columns]` as `TablePreprocessor` gives them. Those of a table in
             pieces lie in a temporary file.
         codes: Index of the class of each row.
-        columns: What encoded them.
+        preprocessor: What encoded them.
         classes: Class labels of the table, sorted.
         table: The rows as they were given; None where they came in pieces and cannot be read twice.
     """
 
     matrix: Float32Array
     codes: IntArray
-    columns: TablePreprocessor
+    preprocessor: TablePreprocessor
     classes: npt.NDArray[Any]
     table: Table | None = None
 
@@ -60,7 +60,7 @@ class Encoded:
     @cached_property
     def relevance(self) -> Relevance:
         """What each column alone says about the class, which takes a millisecond a column."""
-        return relevance(self.matrix, self.codes, self.columns.categorical)
+        return relevance(self.matrix, self.codes, self.preprocessor.categorical)
 
     def num_wanted(self, width: int) -> int:
         """Columns that should find a place in some member, each of which sees `width` of them.
@@ -72,7 +72,7 @@ class Encoded:
 
     def are_categorical(self, views: Sequence[View]) -> Bool[Tensor, "b m"]:
         """Which of the columns that each member sees hold category codes."""
-        return torch.from_numpy(np.stack([self.columns.categorical[v.columns] for v in views]))
+        return torch.from_numpy(np.stack([self.preprocessor.categorical[v.columns] for v in views]))
 
 
 @dataclass(frozen=True)
@@ -187,14 +187,14 @@ def fit_ensemble(
         columns = choose_columns(
             rows.relevance, num_members=num_members, width=width, seed=plan.seed
         )
-        _warn_of_width(rows.columns, width, num_members)
+        _warn_of_width(rows.preprocessor, width, num_members)
     views = draw_views(columns, num_classes=rows.num_classes, seed=plan.seed)
     if in_order:
         views = _in_order(views)
     power = PowerColumns()
     powered = [view.columns for view in views if view.power]
     if powered:
-        power.fit(rows.matrix, rows.columns.categorical, np.unique(np.concatenate(powered)))
+        power.fit(rows.matrix, rows.preprocessor.categorical, np.unique(np.concatenate(powered)))
 
     def fitted(rows_per_batch: int) -> FittedEnsemble:
         group_size = min(num_members, max(1, rows_per_batch // num_rows))
@@ -205,8 +205,8 @@ def fit_ensemble(
     return plan.in_memory(fitted, "fitting", rows.matrix)
 
 
-def _warn_of_width(columns: TablePreprocessor, width: int, num_members: int) -> None:
-    num_columns, has_scores = len(columns.used), columns.linear_scores is not None
+def _warn_of_width(preprocessor: TablePreprocessor, width: int, num_members: int) -> None:
+    num_columns, has_scores = len(preprocessor.used), preprocessor.linear_scores is not None
     text = (
         f"The table has {num_columns} usable columns and the model takes {width}: each of the "
         f"{num_members} ensemble members uses its own {width}, informative columns more often"
