@@ -11,7 +11,7 @@ import torch
 
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.learners.blocks import ContextBlocks
-from tabicl_linear.estimator.learners.many_classes import problems
+from tabicl_linear.estimator.learners.many_classes import Problem, problems
 from tabicl_linear.estimator.members.ensemble import Encoded, FittedEnsemble, as_seen
 from tabicl_linear.estimator.notices import progress_bar
 from tabicl_linear.model import InContextModel, InContextState
@@ -47,21 +47,29 @@ def diagnosis(
             x, y = as_seen(ensemble, views, rows)
             mask = rows.are_categorical(views).to(x.device)
             for digit, problem in enumerate(problems(ensemble.model, state, y), start=1):
-                model = problem.learner
-                parts = list(_of_states(model, problem.state, len(views)))
-                for task in range(len(views)):
-                    one = slice(task, task + 1)
-                    of_task = x[one], problem.y[one], mask[one]
-                    measured = [*_of_reading(model, *of_task)]
-                    measured.append(_of_orders(model, *of_task, row_orders))
-                    parts += [part.assign(task=task + 1) for part in measured]
-                for part in parts:
+                for part in _of_problem(problem, x, mask, row_orders):
                     tables.append(part.assign(member=part["task"] + members_before, digit=digit))
             members_before += len(views)
             bar.update(len(views) * num_rows)
     table = pd.concat(tables).reindex(columns=[*KEY, "value"])
     table = table.astype({"layer": "Int64", "head": "Int64"})
     return table.sort_values(KEY, ignore_index=True)
+
+
+def _of_problem(
+    problem: Problem,
+    x: Float[Tensor, "b c m"],
+    categorical: Bool[Tensor, "b m"],
+    row_orders: int,
+) -> Iterator[pd.DataFrame]:
+    """All measures of a batch of members, the `task` of which counts from 1."""
+    model = problem.learner
+    yield from _of_states(model, problem.state, len(x))
+    for task in range(len(x)):
+        one = slice(task, task + 1)
+        rows = x[one], problem.y[one], categorical[one]
+        yield from (part.assign(task=task + 1) for part in _of_reading(model, *rows))
+        yield _of_orders(model, *rows, row_orders).assign(task=task + 1)
 
 
 def _of_states(

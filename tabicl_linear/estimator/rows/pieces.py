@@ -143,16 +143,17 @@ def joined(tables: list[Table]) -> Table:
         return _joined_arrays([np.asarray(table) for table in tables])
     frames = [frame.copy(deep=False) for frame in frames]
     for name in frames[0].columns:
-        of_pieces = [frame[name].dtype for frame in frames]
-        if all(other == of_pieces[0] for other in of_pieces):
+        dtypes = [frame[name].dtype for frame in frames]
+        if all(dtype == dtypes[0] for dtype in dtypes):
             continue
-        are_categories = all(isinstance(other, pd.CategoricalDtype) for other in of_pieces)
-        shared = _shared(name, of_pieces) if are_categories else None
-        for frame, dtype in zip(frames, of_pieces, strict=True):
-            if shared is not None:
+        if all(isinstance(dtype, pd.CategoricalDtype) for dtype in dtypes):
+            shared = _shared(name, dtypes)
+            for frame in frames:
                 frame[name] = frame[name].astype(shared)
-            elif is_float_dtype(dtype):
-                frame[name] = numbers(frame[name], PLAIN_NUMBERS.text_format)
+        else:
+            for frame in frames:
+                if is_float_dtype(frame[name].dtype):
+                    frame[name] = numbers(frame[name], PLAIN_NUMBERS.text_format)
     return pd.concat(frames, ignore_index=True)
 
 

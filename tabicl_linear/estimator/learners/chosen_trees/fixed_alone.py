@@ -15,7 +15,7 @@ from tabicl_linear.ridge_inputs.solve import solve_moments
 from tabicl_linear.ridge_inputs.solve_rows import solve_rows
 from tabicl_linear.ridge_inputs.solved import assert_solved
 from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
-from tabicl_linear.types import Float, Tensor
+from tabicl_linear.types import Float, Int, Tensor
 
 Penalties = Sequence[Sequence[float]]
 """Penalties to choose from, for each set of fixed features."""
@@ -35,20 +35,21 @@ def solve_alone(
     Raises:
         torch.linalg.LinAlgError: A regression has no solution.
     """
-    few = features.shape[0] <= features.shape[1]
     x, r = features[None], targets[None]
-    moments = None if few else Moments.of([RidgeSums.of(x, r)])
+    # From products of rows where they are no more than features, else from sums.
+    moments = Moments.of([RidgeSums.of(x, r)]) if x.shape[1] > x.shape[2] else None
     linear, predicted, chosen = [], [], list[list[float]]()
     for part, candidates in zip(sets, penalties, strict=True):
-        # From products of rows where they are no more than features, else from sums.
         if moments is None:
             rows = solve_rows(x, r, [part], candidates)
             left_out = rows.left_out[0]
+            best = _best(left_out, r)
+            regression = rows.choose(best[None, None])[0]
         else:
             sums = solve_moments(moments, part, candidates)
             left_out = sums.left_out(of_set(x, part), r)
-        best = (left_out - r).square().sum((1, 2, 3)).argmin()
-        regression = rows.choose(best[None, None])[0] if few else sums.regression.choose(best[None])
+            best = _best(left_out, r)
+            regression = sums.regression.choose(best[None])
         linear.append(regression.linear())
         predicted.append(left_out[best, 0])
         chosen.append([candidates[int(best)]])
@@ -63,3 +64,8 @@ def solve_alone(
     offset = mixture @ torch.cat([offset[0] for _, offset in linear])
     left_out = torch.einsum("s,sny->ny", mixture, torch.stack(predicted))
     return Linear(weights[:0], weights, offset, left_out), chosen
+
+
+def _best(left_out: Float[Tensor, "p 1 n y"], targets: Float[Tensor, "1 n y"]) -> Int[Tensor, ""]:
+    """Of some penalties the one whose predictions of rows left out have the least squared error."""
+    return (left_out - targets).square().sum((1, 2, 3)).argmin()
