@@ -44,7 +44,6 @@ class Resume(NamedTuple):
     """What a checkpoint says about its run.
 
     Attributes:
-        path: Of the checkpoint.
         config: The whole config of the run, by present names of options.
         step: Optimiser steps taken.
         batches: Batches used, as counted by the training loop.

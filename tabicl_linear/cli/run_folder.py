@@ -27,7 +27,6 @@ class RunFolder:
     resumed run.
 
     Attributes:
-        path: The folder.
         is_new: Whether this run made it.
         root_is_new: Whether this run made the folder around it, too.
     """

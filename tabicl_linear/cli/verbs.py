@@ -18,7 +18,6 @@ class Verb(NamedTuple):
     Attributes:
         function: `module:name` in this package; takes the options, returns the exit code, and
             raises an error of `tabicl_linear.errors` for bad input.
-        what: Description for the help.
         extra: Optional dependencies that the module imports (`tabicl_linear.cli.extras`), if any.
     """
 

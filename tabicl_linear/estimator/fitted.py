@@ -44,7 +44,6 @@ class Fitted:
 
     Attributes:
         columns: The preprocessor, as files of all versions call it.
-        members: The fitted members.
         classes: Class labels, sorted.
         counts: Training rows of each class.
         temperature: Divides the logits: the fixed one, or as calibrated on rows held out.

@@ -45,7 +45,6 @@ class Plan:
         new_preprocessor: Makes a `TablePreprocessor`, given whether it encodes `pairs` of columns.
         seed: `random_state` as it was given; in the plan of one fit (`drawn`) a number, by which
             views, rows held out and minibatches are drawn.
-        progress: Whether to show progress.
     """
 
     n_estimators: int | None

@@ -15,8 +15,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.arrays import FloatArray
-from tabicl_linear.estimator.columns.cells import TRUTHS, are_missing
-from tabicl_linear.estimator.columns.short_floats import decimals
+from tabicl_linear.estimator.columns.cells import TRUTHS, are_missing, decimals
 from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 _ESCAPE = r"\\(?:x[0-9a-f]{2}|[\\'nrt])"

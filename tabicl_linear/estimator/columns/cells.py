@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from datetime import date, time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,6 @@ from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import BoolArray, FloatArray
-from tabicl_linear.estimator.columns.short_floats import decimals
 from tabicl_linear.estimator.columns.text_formats import (
     ISO,
     NO_UNIT,
@@ -28,6 +28,11 @@ TRUTHS = {"0": "False", "1": "True", "false": "False", "true": "True"}
 """By what stands for truth values beside booleans, as in pieces of a table, in small letters."""
 DATE_KINDS = ("datetime", "datetime64", "date")
 """What pandas calls objects that are dates."""
+_SHORT_FLOATS: dict[str, Any] = {
+    **dict.fromkeys(("float16", "halffloat[pyarrow]"), np.float16),
+    **dict.fromkeys(("float32", "float[pyarrow]"), np.float32),
+}
+"""By the name of a dtype of NumPy, pandas or Arrow in small letters."""
 
 
 def unlike_training(name: Hashable, held: str, holds: str, remedy: str) -> DataError:
@@ -168,6 +173,30 @@ def parsed_numbers(cells: pd.Series, decimal: str) -> FloatArray:
             if isinstance(objects[row], str):
                 values[row] = written_number(objects[row], decimal)
     return values
+
+
+def decimals(values: FloatArray, dtype: Any) -> FloatArray:
+    """The decimals of few digits that values of a dtype stand for, so 5.1 in float32 is 5.1.
+
+    Learners compare values with those of the context, so that 5.0999999 and 5.1 may be told apart.
+    A float64 table and the same table in float32 would then get different predictions. Values of
+    wide dtypes stay as they are, and so do those that no decimal of so few digits (3 in float16, 6
+    in float32) is rounded to.
+    """
+    dense = dtype.subtype if isinstance(dtype, pd.SparseDtype) else dtype
+    kind = _SHORT_FLOATS.get(str(dense).lower())
+    if kind is None:
+        return values
+    present = np.isfinite(values) & (values != 0)
+    digits = np.finfo(kind).precision
+    places = np.zeros_like(values)
+    places[present] = digits - 1 - np.floor(np.log10(np.abs(values[present])))
+    # Powers of ten are exact up to 22, so dividing by them gives the float64 next to the decimal.
+    up, down = 10.0 ** places.clip(0), 10.0 ** (-places).clip(0)
+    rounded = np.rint(values * up / down) * down / up
+    with np.errstate(over="ignore", invalid="ignore"):
+        stands_for = present & (rounded.astype(kind) == values.astype(kind))
+    return np.where(stands_for, rounded, values)
 
 
 def unusable(cells: pd.Series, what: str, remedy: str) -> DataError:

@@ -65,11 +65,9 @@ class TablePreprocessor:
         self.categorical_features = categorical_features
         self.pairs = pairs
 
-    def fit(
-        self, table: Table, labels: IntArray | None = None, *, more_will_come: bool = False
-    ) -> "TablePreprocessor":
+    def fit(self, table: Table, labels: IntArray | None = None) -> "TablePreprocessor":
         """Learn every column from the training rows (see `fit_transform`)."""
-        self.fit_transform(table, labels, more_will_come=more_will_come)
+        self.fit_transform(table, labels)
         return self
 
     def fit_transform(

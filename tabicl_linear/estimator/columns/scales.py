@@ -16,8 +16,7 @@ class Scale(NamedTuple):
     """Z-scores by the training values of a column.
 
     Attributes:
-        low: Smallest training value.
-        high: Largest training value.
+        low, high: Smallest and largest training value.
         mean: Mean of the training values after mapping `low..high` to 0..1.
         std: Their standard deviation (population).
     """

@@ -153,8 +153,7 @@ class Unpacker:
     """Turns JSON back into objects.
 
     Attributes:
-        tensors: The tensors that the JSON refers to.
-        model: The model that it refers to; None if it refers to none.
+        tensors, model: What the JSON refers to.
         device: Where to put tensors (arrays stay in memory).
         dtype: Of states of the models' layers; None leaves them.
     """

@@ -41,7 +41,6 @@ class Encoded:
         matrix: The rows `[rows, columns]` as `TablePreprocessor` gives them. Those of a table in
             pieces lie in a temporary file.
         codes: Index of the class of each row.
-        preprocessor: What encoded them.
         classes: Class labels of the table, sorted.
         table: The rows as they were given; None where they came in pieces and cannot be read twice.
     """
@@ -80,13 +79,11 @@ class FittedEnsemble:
     """Views of a table, and the states into which a learner has read them; no training rows.
 
     Attributes:
-        model: The learner.
         views: The members.
         power: The transforms that every second member uses.
         states: Fitted states, one for each batch of `group_size` consecutive members; `in_full`
             gives those that the model reads.
         group_size: Members of a batch, which are computed together; the last may have fewer.
-        num_classes: Classes of the table.
     """
 
     model: ContextLearner

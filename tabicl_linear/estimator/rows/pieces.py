@@ -12,10 +12,9 @@ import pandas as pd
 from pandas.api.types import is_float_dtype
 
 from tabicl_linear.errors import DataError, one_line
-from tabicl_linear.estimator.columns.cells import numbers
+from tabicl_linear.estimator.columns.cells import decimals, numbers
 from tabicl_linear.estimator.columns.preprocessor import Table, in_order
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS
-from tabicl_linear.estimator.columns.short_floats import decimals
 from tabicl_linear.estimator.notices import brief
 from tabicl_linear.estimator.rows.frames import computable
 from tabicl_linear.estimator.rows.labelled import Rows, checked_rows

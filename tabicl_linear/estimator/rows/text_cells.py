@@ -26,7 +26,6 @@ class TextFormat:
 
     Attributes:
         sep: Character between fields; None for a comma, or a tab in TSV files.
-        encoding: Of the text.
         na_values: Texts that count as missing, besides `MISSING_WORDS`.
         as_written: Columns of identifiers and labels, which stay text. Only an empty field is
             missing there, as are `na_values`.

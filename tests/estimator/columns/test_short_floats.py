@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabicl_linear.estimator.columns.cells import numbers
-from tabicl_linear.estimator.columns.short_floats import decimals
+from tabicl_linear.estimator.columns.cells import decimals, numbers
 
 WIDTHS = [(np.float16, 3, 4), (np.float32, 6, 30)]
 """Type, digits that it keeps, and powers of ten well within its range."""

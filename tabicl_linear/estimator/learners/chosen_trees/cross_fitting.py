@@ -74,8 +74,6 @@ class ChosenTrees(nn.Module, OwnPreset):
 
     Args:
         options: Fixed features and penalties.
-        max_columns: Maximum number of columns of a table.
-        num_classes: Number of classes of a table.
         grows: Whether rows will be added to states of contexts of `rows_that_grow()` rows or more:
             their first rows grow the trees.
         solves: Whether such a state predicts after each call of `fit`, which takes seconds; else

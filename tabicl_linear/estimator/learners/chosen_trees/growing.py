@@ -31,8 +31,7 @@ class TaskSums(NamedTuple):
     """Trees of one task, and sums over the rows that solve; of each division.
 
     Attributes:
-        grown: The trees.
-        growing: Which of the first rows have grown them.
+        growing: Which of the first rows have grown the trees.
         sums: Over all other rows.
         counts: Rows of each class.
     """
@@ -90,10 +89,8 @@ class Growth(NamedTuple):
     """What rows are added to; bounded in size.
 
     Attributes:
-        num_rows: Rows so far.
-        x: Those of the sample, by which penalties and logits are chosen: of all rows, numbered from
-            0, every `stride`-th one.
-        y: Their labels.
+        x, y: Rows of the sample, by which penalties and logits are chosen, and their labels: of all
+            rows, numbered from 0, every `stride`-th one.
         tasks: The trees and sums of each task.
     """
 

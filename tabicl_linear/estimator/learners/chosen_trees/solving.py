@@ -135,7 +135,6 @@ class Linear(NamedTuple):
     Attributes:
         leaves: Weights of the leaves of all trees.
         fixed: Weights of the fixed features of all rounds, side by side.
-        offset: What is added.
         left_out: Predictions of rows, each by solutions that have not seen it.
     """
 
@@ -232,7 +231,6 @@ class _DualFeatures(NamedTuple):
 
     Attributes:
         leaves: Leaf of each tree.
-        num_leaves: Leaves of the trees.
         leaf_factor: Square of what one-hot leaves are multiplied by.
         fixed: Fixed features, centred and scaled.
         factor: What they were multiplied by.

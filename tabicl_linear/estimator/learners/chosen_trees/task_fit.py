@@ -77,7 +77,6 @@ class Predictor(NamedTuple):
         leaves: Weights of their leaves, float32.
         steps: What their leaves add to the logits, float32.
         fixed: Weights of the fixed features of all rounds, float32.
-        offset: What is added.
         class_map: What makes logits of predicted shares.
         prior: Class shares of the context.
     """

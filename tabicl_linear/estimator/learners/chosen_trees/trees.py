@@ -27,7 +27,6 @@ class Trees(NamedTuple):
         leaves: Number of each leaf, counted through all trees; without meaning for other nodes.
         roots: First node of each tree.
         depth: Steps from a root to the furthest leaf.
-        num_leaves: Leaves of all trees.
     """
 
     columns: Int[Tensor, " q"]
