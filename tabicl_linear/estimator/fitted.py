@@ -97,7 +97,7 @@ class Fitted:
     def _scores_of(
         self, members: FittedEnsemble, temperature: float, matrix: Float32Array, plan: Plan
     ) -> FloatArray:
-        plan = plan.suited(members.model, self.num_rows, matrix.shape[1])
+        plan = plan.with_preset_of(members.model, self.num_rows, matrix.shape[1])
         pool = partial(
             pooled,
             temperature=temperature if plan.is_calibrated else plan.fixed_temperature,

@@ -254,7 +254,7 @@ def _fit_members(
             "piece by piece: join classes, or fit all rows at once."
         )
     num_columns = rows.num_wanted(learner.max_columns)
-    plan = plan.suited(learner, len(rows.matrix), num_columns).drawn()
+    plan = plan.with_preset_of(learner, len(rows.matrix), num_columns).drawn()
     with threads(plan.n_jobs):
         long_context = held_out.long_context(learner, rows, plan)
         if long_context.num_blocks > 1:

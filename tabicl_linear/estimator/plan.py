@@ -77,7 +77,7 @@ class Plan:
         temperature = self.softmax_temperature
         return temperature if isinstance(temperature, float) else self.preset.softmax_temperature
 
-    def suited(self, learner: ContextLearner, num_rows: int, num_columns: int) -> "Plan":
+    def with_preset_of(self, learner: ContextLearner, num_rows: int, num_columns: int) -> "Plan":
         """The plan with the preset of a learner that has its own for a matrix of this size."""
         if not isinstance(learner, OwnPreset):
             return self
@@ -98,7 +98,7 @@ class Plan:
             ) from error
         return replace(self, seed=int(generator.randint(2**31 - 1)))
 
-    def in_memory(
+    def within_memory(
         self,
         compute: Callable[[int], Result],
         doing: str,

@@ -90,7 +90,7 @@ def refined(
                 bar.update(num_rows)
         return replace(ensemble, states=tuple(states)), pd.concat(curves, ignore_index=True)
 
-    return plan.in_memory(attempt, "refining states of", rows.matrix, most=BATCH_ROWS)
+    return plan.within_memory(attempt, "refining states of", rows.matrix, most=BATCH_ROWS)
 
 
 def _refined(

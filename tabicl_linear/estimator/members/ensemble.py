@@ -152,7 +152,7 @@ class FittedEnsemble:
                     pooled.append(pool(np.concatenate(members)))
             return np.concatenate(pooled, axis=-2)
 
-        return plan.in_memory(scored, "predicting", matrix)
+        return plan.within_memory(scored, "predicting", matrix)
 
     def on(self, device: torch.device) -> "FittedEnsemble":
         """The same ensemble with its model and states on `device`."""
@@ -199,7 +199,7 @@ def fit_ensemble(
         members = FittedEnsemble(model, views, power, no_states, group_size, rows.num_classes)
         return _with_rows(members, rows, plan, rows_per_batch, spill)
 
-    return plan.in_memory(fitted, "fitting", rows.matrix)
+    return plan.within_memory(fitted, "fitting", rows.matrix)
 
 
 def _warn_of_width(preprocessor: TablePreprocessor, width: int, num_members: int) -> None:
@@ -231,7 +231,7 @@ def extended_ensemble(ensemble: FittedEnsemble, rows: Encoded, plan: Plan) -> Fi
         members = replace(ensemble, model=model, states=states)
         return _with_rows(members, rows, plan, rows_per_batch, spill=None)
 
-    return plan.in_memory(extended, "reading", rows.matrix)
+    return plan.within_memory(extended, "reading", rows.matrix)
 
 
 def _with_rows(
