@@ -9,6 +9,7 @@ from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, l
 from tabicl_linear.cli.outputs import say, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.files import written_whole
 from tabicl_linear.shards import WHOLE, Shard
 from tabicl_linear.signals import ended_at_once
 
@@ -133,7 +134,6 @@ def _options(arguments: argparse.Namespace, names: list[str]) -> "RunOptions":
 
 def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Models") -> None:
     """Write results, summary and figure of all datasets read so far, by all shards."""
-    from tabicl_linear.files import written_whole
     from tabicl_linear.lengths.cost import peak_megabytes
     from tabicl_linear.lengths.figure import draw
     from tabicl_linear.lengths.parts import results

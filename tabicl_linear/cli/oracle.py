@@ -10,6 +10,8 @@ from tabicl_linear.cli.checkpoints import add_models, add_placement, checksum, l
 from tabicl_linear.cli.outputs import say, warnings_as_lines, writing_to
 from tabicl_linear.cli.parser import OneLineArgumentParser, count
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.files import written_whole
+from tabicl_linear.pages import markdown, plus_minus
 from tabicl_linear.signals import ended_at_once
 
 if TYPE_CHECKING:
@@ -131,11 +133,9 @@ def _tasks(
 
 def _conclude(folder: Path, num_tasks: int) -> None:
     """Write and print what all datasets or folds say."""
-    from tabicl_linear.files import written_whole
     from tabicl_linear.lengths.oracle_tasks import COLUMNS
     from tabicl_linear.lengths.parts import results
     from tabicl_linear.lengths.scores import half_width
-    from tabicl_linear.pages import markdown, plus_minus
 
     scores = results(folder, COLUMNS, num_tasks)
     with writing_to(folder), written_whole(folder / RESULTS) as path:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
@@ -145,10 +145,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         Raises:
             DataError: The columns are not those of the training table, or memory ran out.
         """
-        check_is_fitted(self)
-        plan = self._plan()
-        with cpu_by_default():
-            return self.fitted_.probabilities(self._queries(X), plan)
+        return np.asarray(softmax(self._scored(X)[1], axis=1))
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Logarithms of `predict_proba`; finite also where a probability rounds to 0.
@@ -156,10 +153,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         Raises:
             DataError: The columns are not those of the training table, or memory ran out.
         """
-        check_is_fitted(self)
-        plan = self._plan()
-        with cpu_by_default():
-            return np.asarray(log_softmax(self.fitted_.scores(self._queries(X), plan), axis=1))
+        return np.asarray(log_softmax(self._scored(X)[1], axis=1))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most probable class label of each row.
@@ -167,11 +161,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         Raises:
             DataError: The columns are not those of the training table.
         """
-        check_is_fitted(self)
-        plan, fitted = self._plan(), self.fitted_
-        # Classes and probabilities of one fit, whatever another thread fits meanwhile.
-        with cpu_by_default():
-            return fitted.classes[fitted.probabilities(self._queries(X), plan).argmax(axis=1)]
+        classes, scores = self._scored(X)
+        return classes[softmax(scores, axis=1).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on labelled rows; labels of any form that `fit` takes.
@@ -231,6 +222,16 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
             ConfigError: A constructor argument is out of range.
             CheckpointError: The weights cannot be loaded.
         """
+
+    def _scored(self, X: Any) -> tuple[npt.NDArray[Any], FloatArray]:
+        """The classes, and `Fitted.scores` of rows `[rows, classes]`.
+
+        Both are of one fit, whatever another thread fits meanwhile.
+        """
+        check_is_fitted(self)
+        plan, fitted = self._plan(), self.fitted_
+        with cpu_by_default():
+            return fitted.classes, fitted.scores(self._queries(X), plan)
 
     def _queries(self, X: Any) -> Table:
         """The checked table, with its columns in the order of the training table."""
