@@ -1,13 +1,11 @@
 import datetime
 import warnings
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 from tabicl_linear.errors import DataError
-from tabicl_linear.estimator.columns.cells import are_missing
 from tabicl_linear.estimator.columns.reading import read_as
 
 
@@ -120,26 +118,6 @@ def test_text_with_some_digits_is_no_reason_to_warn(values):
 )
 def test_kinds(values, dtype, kind):
     assert read_as(pd.Series(values, dtype=dtype)).kind == kind
-
-
-@pytest.mark.parametrize(
-    ("cells", "expected"),
-    [
-        (pd.Series([1.0, np.nan, np.inf, -np.inf]), [0, 1, 1, 1]),
-        (pd.Series([1, pd.NA], dtype="Int64"), [0, 1]),
-        (
-            pd.Series([None, pd.NA, np.nan, pd.NaT, "", "nan", "NaN", 0], dtype=object),
-            [1] * 6 + [0] * 2,
-        ),
-        (pd.Series(["", "nan", "x", None]), [1, 1, 0, 1]),
-        (pd.Series(["", "nan", "x", None], dtype="category"), [1, 1, 0, 1]),
-        (pd.Series([pd.NaT, pd.Timestamp(0)]), [1, 0]),
-        (pd.Series([[1], {"a": 1}, None], dtype=object), [0, 0, 1]),
-    ],
-    ids=lambda value: str(getattr(value, "dtype", "")),
-)
-def test_missing(cells, expected):
-    assert are_missing(cells).astype(int).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabicl_linear.estimator.columns.cells import decimals, numbers
+from tabicl_linear.estimator.columns.cells import are_missing, decimals, numbers
 
 WIDTHS = [(np.float16, 3, 4), (np.float32, 6, 30)]
 """Type, digits that it keeps, and powers of ten well within its range."""
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (pd.Series([1.0, np.nan, np.inf, -np.inf]), [0, 1, 1, 1]),
+        (pd.Series([1, pd.NA], dtype="Int64"), [0, 1]),
+        (
+            pd.Series([None, pd.NA, np.nan, pd.NaT, "", "nan", "NaN", 0], dtype=object),
+            [1] * 6 + [0] * 2,
+        ),
+        (pd.Series(["", "nan", "x", None]), [1, 1, 0, 1]),
+        (pd.Series(["", "nan", "x", None], dtype="category"), [1, 1, 0, 1]),
+        (pd.Series([pd.NaT, pd.Timestamp(0)]), [1, 0]),
+        (pd.Series([[1], {"a": 1}, None], dtype=object), [0, 0, 1]),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", "")),
+)
+def test_missing(cells, expected):
+    assert are_missing(cells).astype(int).tolist() == expected
 
 
 @pytest.mark.parametrize(("kind", "digits", "power"), WIDTHS)
