@@ -120,6 +120,7 @@ class RowsWithLearned:
         self._rows, self._learned, self._part, self._side = rows, learned, part, side
         self.labels, self.counts, self.sample = rows.labels, rows.counts, rows.sample
         self.regressions, self.standardised = rows.regressions, rows.standardised
+        self.num_columns = rows.num_columns
         self.one_hot, self.chunks = rows.one_hot, rows.chunks
         start = rows.kinds[-1].stop
         self.kinds = [*rows.kinds, slice(start, start + HALVES * learned.shape[1])]

@@ -234,11 +234,12 @@ def _field_names(cls: type) -> tuple[str, ...]:
 
 def _suits(cls: type, names: tuple[str, ...], fields: Set[str]) -> bool:
     """Whether a class has the fields of a file; those with defaults older files may lack."""
-    may_lack = {
-        each.name
-        for each in (dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ())
-        if each.default is not dataclasses.MISSING
-    }
+    if dataclasses.is_dataclass(cls):
+        may_lack = {
+            each.name for each in dataclasses.fields(cls) if each.default is not dataclasses.MISSING
+        }
+    else:
+        may_lack = set(cls._field_defaults)  # type: ignore[attr-defined]
     return set(names) - may_lack <= fields <= set(names)
 
 

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 import torch
 
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import CheckpointError, DataError
 from tabicl_linear.estimator.files.records import Packer, Unpacker
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor
 
 COLUMNS = {
     "category": pd.Series(pd.Categorical(["b", "a", None], categories=["b", "c", "a"])),
@@ -43,3 +44,16 @@ def test_what_arrow_has_no_type_for_is_refused():
 def test_so_are_arrays_that_torch_has_no_type_for():
     with pytest.raises(DataError, match=r"classes holds complex128 .* at most 64 bits.* joblib"):
         Packer().pack(np.array([1j]), "classes")
+
+
+def test_named_tuples_of_older_files_lack_fields_that_have_a_default():
+    weights = torch.ones(2, 3)
+    predictor = Predictor(None, weights, weights, weights, weights[0], weights, weights[0], weights)
+    packer = Packer()
+    tree = packer.pack(predictor, "the state")
+    del tree["fields"]["columns"]
+    unpacker = Unpacker(packer.tensors, None, torch.device("cpu"), None)
+    assert unpacker.unpack(tree).columns is None
+    del tree["fields"]["prior"]
+    with pytest.raises(CheckpointError, match="does not know"):
+        unpacker.unpack(tree)

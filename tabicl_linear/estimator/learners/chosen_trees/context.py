@@ -29,6 +29,8 @@ class TaskRows:
         rows_per_chunk: Rows that `chunks` have at most.
         labels, counts: The class indices as an array, and how many rows each class has, float64.
         kinds: The columns of each kind of fixed features.
+        num_columns: Fixed features that are the columns themselves, which come first; none where
+            the options leave out the kind values.
         num_smooth: Fixed features without the leaves of fixed trees, which come last. Long contexts
             are solved with these alone: chosen trees tell what fixed ones would, and a third of a
             fit is saved.
@@ -48,6 +50,7 @@ class TaskRows:
         self.counts = torch.from_numpy(counts.astype(np.float64)).to(self.x.device)
         places = self.regressions.features.places(self.x.shape[2])
         self.kinds = list(places.values())
+        self.num_columns = self.x.shape[2] if "values" in places else 0
         self.num_smooth: int = places["trees"].start if "trees" in places else self.kinds[-1].stop
         self.sample: IntArray = np.arange(0, len(self), -(-len(self) // MOST_SAMPLED))
 

@@ -1,5 +1,6 @@
 """What rows that were left out say: which penalty, and how much of what."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ from scipy.optimize import minimize
 
 from tabicl_linear.estimator.arrays import FloatArray
 from tabicl_linear.estimator.learners.chosen_trees.divisions import HALVES
-from tabicl_linear.estimator.learners.chosen_trees.solving import Regression, Solution, Trial
+from tabicl_linear.estimator.learners.chosen_trees.solving import Solution, Solvable, Trial
 from tabicl_linear.estimator.learners.closed_form import MOST_MAPPED
 from tabicl_linear.kernels.logistic import ENOUGH
 from tabicl_linear.ridge_inputs.class_map import (
@@ -28,6 +29,8 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """To choose from, in units of the variance of a row's features."""
+PENALTIES_OF_COLUMNS = (*PENALTIES, 10.0)
+"""For regressions on the columns alone, which are solved in no time."""
 PENALTIES_OF_MANY = PENALTIES[::-2]
 """Those that contexts of more than `FEW_ROWS` try on their first division, until it gets worse.
 
@@ -43,8 +46,14 @@ STANDARD_ERRORS = 2.0
 
 STEPS_OF_MANY = 50
 """Of the search of a map of logits for more classes than `MOST_MAPPED`."""
-FACTOR_PENALTY = 30.0
-"""Of the squared distance of the factors of logits from those of solutions alone."""
+BOOSTING_PENALTY = 30.0
+"""Of the squared distance of the factors of logits from those of solutions alone, 1 and 0.
+
+Least squares measure shares and boosting measures logits, and trees that are certain of a rare
+class say more by the latter."""
+COLUMNS_PENALTY = 5.0
+"""The same for logits of the columns beside all others, times the number of classes: the map of
+many classes, which has seen the labels, has more numbers."""
 
 
 class OutOfFold(NamedTuple):
@@ -104,29 +113,36 @@ class PenaltySearch:
     Args:
         deviation: That of each kind of fixed features.
         targets: Labels of the sample, one-hot.
+        penalties: To choose from, in ascending order.
         num_solutions: How many divisions there will be.
         narrow: Whether to leave two penalties after the first division already.
     """
 
     def __init__(
-        self, deviation: float, targets: Tensor, num_solutions: int, *, narrow: bool
+        self,
+        deviation: float,
+        targets: Tensor,
+        num_solutions: int,
+        *,
+        penalties: Sequence[float] = PENALTIES,
+        narrow: bool,
     ) -> None:
         self._deviation, self._targets, self._num_solutions = deviation, targets, num_solutions
-        self._narrow, self._tried = narrow, dict[float, _Tried]()
+        self._penalties, self._narrow, self._tried = penalties, narrow, dict[float, _Tried]()
 
-    def add(self, regression: Regression, places: Tensor) -> None:
+    def add(self, regression: Solvable, places: Tensor) -> None:
         """Solve another division, which leaves out rows of the sample in some places."""
         if self._narrow and not self._tried:
             self._add_first_of_many(regression, places)
             return
-        for penalty in list(self._tried or PENALTIES):
+        for penalty in list(self._tried or self._penalties):
             self._try(penalty, regression, places)
         best = self._best()
         if len(self._tried[best].trials) == HALVES:
             smaller = sorted(penalty for penalty in self._tried if penalty <= best)
             self._tried = {penalty: self._tried[penalty] for penalty in smaller[-AFTER_A_ROUND:]}
 
-    def _add_first_of_many(self, regression: Regression, places: Tensor) -> None:
+    def _add_first_of_many(self, regression: Solvable, places: Tensor) -> None:
         for penalty in PENALTIES_OF_MANY:
             self._try(penalty, regression, places)
             if self._best() != penalty:
@@ -140,7 +156,7 @@ class PenaltySearch:
         best = self._tried[self._best()]
         return [trial.solution() for trial in best.trials], best.out_of_fold
 
-    def _try(self, penalty: float, regression: Regression, places: Tensor) -> None:
+    def _try(self, penalty: float, regression: Solvable, places: Tensor) -> None:
         nothing = _Tried([], OutOfFold.empty(self._targets))
         tried = self._tried.setdefault(penalty, nothing)
         trial = regression.solve(penalty, self._deviation)
@@ -232,24 +248,26 @@ def _map_of_many(
 
 
 def factors(
-    solved: Float[Tensor, "n y"], boosted: Float[Tensor, "n y"], targets: Float[Tensor, "n y"]
+    first: Float[Tensor, "n y"],
+    second: Float[Tensor, "n y"],
+    targets: Float[Tensor, "n y"],
+    penalty: float,
 ) -> tuple[float, float]:
-    """How much both kinds of logits count in their sum, by the log-loss of rows left out.
+    """How much two kinds of logits count in their sum, by the log-loss of rows left out.
 
-    The factors are pulled to those of solutions alone, 1 and 0. Least squares measure
-    shares and boosting measures logits, and trees that are certain of a rare class say more by the
-    latter. Logits, float64, are of solutions and of boosting that have not seen the row.
+    The factors are pulled to those of the first kind alone, 1 and 0. Logits, float64, are by
+    solutions that have not seen the row.
     """
-    both, solved_alone = torch.stack([solved, boosted]), np.array([1.0, 0.0])
+    both, first_alone = torch.stack([first, second]), np.array([1.0, 0.0])
 
     def loss(weights: FloatArray) -> tuple[float, FloatArray]:
         logits = torch.einsum("k,kny->ny", torch.from_numpy(weights).to(both), both)
         log_shares = logits.log_softmax(1)
         slope = torch.einsum("kny,ny->k", both, log_shares.exp() - targets).cpu().numpy()
-        away = weights - solved_alone
-        penalty = FACTOR_PENALTY * away @ away / 2
-        return float(-(log_shares * targets).sum()) + penalty, slope + FACTOR_PENALTY * away
+        away = weights - first_alone
+        distance = penalty * away @ away / 2
+        return float(-(log_shares * targets).sum()) + distance, slope + penalty * away
 
-    minimum = minimize(loss, solved_alone, jac=True, method="L-BFGS-B", bounds=[(0, None)] * 2)
-    of_solved, of_boosted = minimum.x.tolist()
-    return of_solved, of_boosted
+    minimum = minimize(loss, first_alone, jac=True, method="L-BFGS-B", bounds=[(0, None)] * 2)
+    of_first, of_second = minimum.x.tolist()
+    return of_first, of_second

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown
+from tabicl_linear.estimator.learners.chosen_trees.column_regression import ColumnRegression
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions, of_divisions
 from tabicl_linear.estimator.learners.chosen_trees.solving import LeafSums, SumRegression
@@ -71,8 +72,8 @@ class TaskSums(NamedTuple):
         """
         targets = sample[0].one_hot(np.arange(len(sample[0])))
         divided = self._divisions(sample, stride)
-        boosted, linear = solve_divisions(divided, targets, len(self.grown), is_short=False)
-        return fitted_task(linear, boosted, targets, self.counts).predictor
+        solved = solve_divisions(divided, targets, len(self.grown), is_short=False)
+        return fitted_task(solved, targets, self.counts).predictor
 
     def _divisions(self, sample: list[TaskRows], stride: int) -> Iterator[GrownDivision]:
         """The divisions, which leave out the rows of the sample that have not grown their trees."""
@@ -82,7 +83,9 @@ class TaskSums(NamedTuple):
             is_left_out = F.pad(~is_growing, (0, len(rows) - len(is_growing)), value=True)
             places = is_left_out.nonzero().squeeze(1)
             left_out = rows.leaf_rows(places.cpu().numpy(), grown.trees)
-            yield GrownDivision(grown, SumRegression(sums, rows.kinds, left_out), places)
+            regression = SumRegression(sums, rows.kinds, left_out)
+            columns = ColumnRegression.of_sums(sums, rows.num_columns, left_out)
+            yield GrownDivision(grown, regression, columns, places)
 
 
 class Growth(NamedTuple):

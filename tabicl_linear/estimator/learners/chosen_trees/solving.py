@@ -8,7 +8,7 @@ there are trees in which they share one. Where they are many, from sums over row
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import add
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -154,6 +154,13 @@ class Trial(NamedTuple):
 
     left_out: Float[Tensor, "s y"]
     solution: Callable[[], Solution]
+
+
+class Solvable(Protocol):
+    """What can be solved with one penalty after the other."""
+
+    def solve(self, penalty: float, deviation: float) -> Trial:
+        """Solve it as far as is needed to judge a penalty; see `RowRegression.solve`."""
 
 
 class RowRegression:
@@ -321,7 +328,7 @@ class SumRegression:
 
 
 Regression = RowRegression | SumRegression
-"""What can be solved with one penalty after the other."""
+"""On leaves and fixed features."""
 
 
 def _leaf_products(leaves: Int[Tensor, "n t"]) -> tuple[Float[Tensor, "n n"], float]:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from tabicl_linear.estimator.arrays import IntArray
 from tabicl_linear.estimator.learners.chosen_trees import evidence
 from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown, grow
+from tabicl_linear.estimator.learners.chosen_trees.column_regression import ColumnRegression
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     FEW_ROWS,
@@ -30,6 +31,7 @@ from tabicl_linear.estimator.learners.chosen_trees.solving import (
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees, side_by_side
 from tabicl_linear.kernels.state import map_tensors
 from tabicl_linear.ridge_inputs.class_map import mapped
+from tabicl_linear.ridge_inputs.features import CLIP
 from tabicl_linear.ridge_inputs.predictions import ABSENT_LOGIT
 from tabicl_linear.types import Float, Int, Tensor
 
@@ -61,11 +63,13 @@ class GrownDivision(NamedTuple):
     Attributes:
         grown: Its trees, on the device to compute on.
         regression: On the rows that have not grown them.
+        columns: The same on the columns alone.
         places: Places in the sample of the rows that it leaves out.
     """
 
     grown: Grown
     regression: Regression
+    columns: ColumnRegression
     places: Int[Tensor, " s"]
 
 
@@ -79,6 +83,8 @@ class Predictor(NamedTuple):
         fixed: Weights of the fixed features of all rounds, float32.
         class_map: What makes logits of predicted shares.
         prior: Class shares of the context.
+        columns: What standardised columns add to the logits, float32; None where they add nothing,
+            as in states of version 0.2.0.
     """
 
     trees: Trees | None
@@ -88,6 +94,7 @@ class Predictor(NamedTuple):
     offset: Float[Tensor, " y"]
     class_map: Float[Tensor, "y z"]
     prior: Float[Tensor, " y"]
+    columns: Float[Tensor, "m y"] | None = None
 
     def logits(self, z: Float[Tensor, "q m"], fixed: Float[Tensor, "q y"]) -> Float[Tensor, "q y"]:
         """Logits, float64, of standardised rows, float32, and weighted sums of fixed features."""
@@ -98,6 +105,8 @@ class Predictor(NamedTuple):
             shares = shares + F.embedding_bag(leaves, self.leaves, mode="sum")
             steps = F.embedding_bag(leaves, self.steps, mode="sum")
         logits = mapped(shares[None].to(self.class_map), self.class_map[None])[0] + steps
+        if self.columns is not None:
+            logits = logits + z.clamp(-CLIP, CLIP).to(logits) @ self.columns.to(logits)
         return logits.masked_fill(self.prior == 0, ABSENT_LOGIT)
 
 
@@ -106,6 +115,21 @@ class FittedTask(NamedTuple):
 
     predictor: Predictor
     left_out: Float[Tensor, "s y"]
+
+
+class Solved(NamedTuple):
+    """What all divisions say of a task, to be weighed.
+
+    Attributes:
+        linear: The mean of the regressions on leaves and fixed features.
+        boosted: What boosting says; None without trees.
+        columns: The mean of the regressions on the columns alone; None without trees. Where the
+            columns are no features it has no weights.
+    """
+
+    linear: Linear
+    boosted: Boosted | None = None
+    columns: Linear | None = None
 
 
 def fit_rows(rounds: Sequence[TaskRows]) -> FittedTask:
@@ -127,26 +151,26 @@ def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> Fitted
     first, rounds = rows[0], rows[::HALVES]
     targets, is_short = first.one_hot(first.sample), len(first) <= FEW_ROWS
     if not parts:
-        return fitted_task(_mean_fixed_alone(rounds), None, targets, first.counts)
+        return fitted_task(Solved(_mean_fixed_alone(rounds)), targets, first.counts)
     grown_divisions = _grown_divisions(rows, parts)
-    boosted, linear = solve_divisions(grown_divisions, targets, len(parts), is_short=is_short)
+    solved = solve_divisions(grown_divisions, targets, len(parts), is_short=is_short)
     if is_short:
+        linear = solved.linear
         # The mixture of both, part by part; fixed features alone give leaves no weight.
         fixed = _mean_fixed_alone(rounds)._replace(leaves=torch.zeros_like(linear.leaves))
         share = evidence.part_of_fixed(linear.left_out, fixed.left_out, targets, first.counts > 0)
         pairs = zip(linear, fixed, strict=True)
-        linear = Linear(*(torch.lerp(one, other.to(one), share) for one, other in pairs))
-    return fitted_task(linear, boosted, targets, first.counts)
+        mixture = Linear(*(torch.lerp(one, other.to(one), share) for one, other in pairs))
+        solved = solved._replace(linear=mixture)
+    return fitted_task(solved, targets, first.counts)
 
 
-def fitted_task(
-    linear: Linear, boosted: Boosted | None, targets: Tensor, counts: Tensor
-) -> FittedTask:
-    """What predicts, with logits of shares and of boosting weighed by the sample.
+def fitted_task(solved: Solved, targets: Tensor, counts: Tensor) -> FittedTask:
+    """What predicts, with logits of shares, of boosting and of columns weighed by the sample.
 
     `targets` are the labels of the sample, one-hot [s y], and `counts` the rows of each class [y].
-    Without trees nothing is boosted.
     """
+    linear, boosted, columns = solved
     prior, absent = counts / counts.sum(), counts == 0
     class_map = evidence.class_map(linear.left_out, targets, ~absent)
     logits = mapped(linear.left_out[None], class_map[None])[0].masked_fill(absent, ABSENT_LOGIT)
@@ -155,7 +179,8 @@ def fitted_task(
         # Boosting starts at the logarithms of class shares.
         start = prior.where(~absent, 1.0).log()
         of_trees = (boosted.left_out + start).masked_fill(absent, ABSENT_LOGIT)
-        of_solved, of_boosted = evidence.factors(logits, of_trees, targets)
+        penalty = evidence.BOOSTING_PENALTY
+        of_solved, of_boosted = evidence.factors(logits, of_trees, targets, penalty)
         logits = of_solved * logits + of_boosted * of_trees
         class_map = of_solved * class_map
         class_map[:, -1] += of_boosted * start
@@ -169,7 +194,31 @@ def fitted_task(
         class_map=class_map,
         prior=prior,
     )
-    return FittedTask(predictor, logits.masked_fill(absent, ABSENT_LOGIT))
+    task = FittedTask(predictor, logits.masked_fill(absent, ABSENT_LOGIT))
+    if columns is None or not len(columns.fixed):
+        return task
+    return _with_columns(task, columns, targets)
+
+
+def _with_columns(task: FittedTask, columns: Linear, targets: Tensor) -> FittedTask:
+    """The same with logits of regressions on the columns alone beside its own."""
+    predictor, absent = task.predictor, task.predictor.prior == 0
+    class_map = evidence.class_map(columns.left_out, targets, ~absent)
+    logits = mapped(columns.left_out[None], class_map[None])[0].masked_fill(absent, ABSENT_LOGIT)
+    penalty = evidence.COLUMNS_PENALTY * targets.shape[1]
+    of_task, of_columns = evidence.factors(task.left_out, logits, targets, penalty)
+    if of_columns == 0:
+        return task
+    offset = mapped(columns.offset[None, None], class_map[None])[0, 0]
+    together = of_task * predictor.class_map
+    together[:, -1] += of_columns * offset
+    predictor = predictor._replace(
+        class_map=together,
+        steps=of_task * predictor.steps,
+        columns=(of_columns * (columns.fixed @ class_map[:, :-1].T)).float(),
+    )
+    left_out = of_task * task.left_out + of_columns * logits
+    return FittedTask(predictor, left_out.masked_fill(absent, ABSENT_LOGIT))
 
 
 def _mean_fixed_alone(rounds: Sequence[TaskRows]) -> Linear:
@@ -200,11 +249,14 @@ def _grown_divisions(
             leaf_rows = rows.leaf_rows(part.solving, grown.trees)
             indices = torch.from_numpy(np.searchsorted(part.solving, left_out))
             regression = RowRegression(leaf_rows, grown.trees.num_leaves, rows.kinds, indices)
+            columns = ColumnRegression.of_rows(leaf_rows, rows.num_columns, indices)
         else:
             sums = leaf_sums(rows, part.solving, grown.trees, rows.num_smooth)
-            regression = SumRegression(sums, rows.kinds, rows.leaf_rows(left_out, grown.trees))
+            rows_left_out = rows.leaf_rows(left_out, grown.trees)
+            regression = SumRegression(sums, rows.kinds, rows_left_out)
+            columns = ColumnRegression.of_sums(sums, rows.num_columns, rows_left_out)
         places = torch.from_numpy(np.searchsorted(rows.sample, left_out))
-        yield GrownDivision(grown, regression, places.to(regression.leaves.device))
+        yield GrownDivision(grown, regression, columns, places.to(regression.leaves.device))
 
 
 def leaf_sums(rows: TaskRows, indices: IntArray, trees: Trees, num_fixed: int) -> LeafSums:
@@ -226,7 +278,7 @@ def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown
 
 def solve_divisions(
     divided: Iterable[GrownDivision], targets: Tensor, count: int, *, is_short: bool
-) -> tuple[Boosted, Linear]:
+) -> Solved:
     """What the trees of all divisions predict, and the solutions with the best penalties.
 
     Args:
@@ -240,6 +292,9 @@ def solve_divisions(
         evidence.PenaltySearch(deviation, targets, count, narrow=not is_short)
         for deviation in (DEVIATIONS_OF_FEW if is_short else DEVIATIONS)
     ]
+    column_search = evidence.PenaltySearch(
+        1.0, targets, count, penalties=evidence.PENALTIES_OF_COLUMNS, narrow=False
+    )
     grown, logits = list[Grown](), evidence.OutOfFold.empty(targets)
     for division in divided:
         grown.append(division.grown)
@@ -247,12 +302,18 @@ def solve_divisions(
         logits.add_(division.places, F.embedding_bag(leaves, steps, mode="sum"))
         for search in searches:
             search.add(division.regression, division.places)
+        column_search.add(division.columns, division.places)
         del division  # before the next one is grown and summed beside it
     trees, steps = _mean_boosting(grown)
     of_searches, out_of_fold = zip(*(search.best() for search in searches), strict=True)
     left_out = torch.stack([each.mean() for each in out_of_fold]).mean(0)
     solutions = [_mean(of_one) for of_one in zip(*of_searches, strict=True)]
-    return Boosted(trees, steps, logits.mean()), _joined(solutions, left_out, of_round=HALVES)
+    column_solutions, columns_left_out = column_search.best()
+    return Solved(
+        linear=_joined(solutions, left_out, of_round=HALVES),
+        boosted=Boosted(trees, steps, logits.mean()),
+        columns=Linear(*_mean(column_solutions), columns_left_out.mean()),
+    )
 
 
 def _joined(

@@ -5,6 +5,7 @@ import torch
 
 from tabicl_linear.estimator.learners.chosen_trees import evidence
 from tabicl_linear.estimator.learners.chosen_trees.evidence import (
+    BOOSTING_PENALTY,
     OutOfFold,
     PenaltySearch,
     class_map,
@@ -119,14 +120,17 @@ def losses(solved, boosted, found):
 
 def test_boosting_counts_where_it_adds_and_not_where_it_does_not():
     solved, boosted = 2 * noisy(1.0, 0), 4 * noisy(1.0, 1)
-    both = factors(solved, boosted, R)
+    both = factors(solved, boosted, R, BOOSTING_PENALTY)
     assert both[1] > 0.2
     assert losses(solved, boosted, both) < 0.9 * losses(solved, boosted, (1.0, 0.0))
-    against = factors(2 * R, -boosted, R)
+    against = factors(2 * R, -boosted, R, BOOSTING_PENALTY)
     assert against[1] == 0
 
 
 def test_few_rows_change_factors_little():
     solved, boosted = 2 * noisy(1.0, 0), noisy(1.0, 1)
-    moved = [abs(factors(solved[:count], boosted[:count], R[:count])[1]) for count in (9, 3000)]
+    moved = [
+        abs(factors(solved[:count], boosted[:count], R[:count], BOOSTING_PENALTY)[1])
+        for count in (9, 3000)
+    ]
     assert moved[0] < 0.5 * moved[1]
