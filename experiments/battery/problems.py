@@ -121,6 +121,12 @@ def few_informative(rng: np.random.Generator, rows: int) -> Drawn:
     return _frame(x), _two(_logistic(2 * x[:, 0] - 2 * x[:, 1] + 2 * x[:, 2] * (x[:, 0] > 0)))
 
 
+def weak_columns(rng: np.random.Generator, rows: int) -> Drawn:
+    """Fifty columns, each of which moves the odds a little."""
+    x = rng.normal(size=(rows, 50))
+    return _frame(x), _two(_logistic(x @ rng.normal(size=50) / 3))
+
+
 def rare_class(rng: np.random.Generator, rows: int) -> Drawn:
     """A class of about one row in fifty, in a corner."""
     x = rng.normal(size=(rows, 6))
@@ -142,6 +148,7 @@ PROBLEMS = (
     Problem("periodic", 1000, periodic),
     Problem("60 categories", 1000, many_categories),
     Problem("3 of 60 columns", 500, few_informative),
+    *(Problem(f"50 weak columns, {rows:,} rows", rows, weak_columns) for rows in (150, 1000)),
     Problem("a rare class", 1000, rare_class),
     *(Problem(f"rules, {rows:,} rows", rows, rules) for rows in (200, 2000, 20_000)),
 )

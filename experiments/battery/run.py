@@ -31,6 +31,7 @@ MODELS: dict[str, Callable[[], ClassifierMixin]] = {
     "network": lambda: TabICLLinearClassifier(trees=False),
     "random forest": lambda: BASELINES["random_forest"].make(1),
     "CatBoost": NativeCatBoost,
+    "logistic regression": lambda: BASELINES["logistic_regression"].make(1),
 }
 
 

@@ -109,8 +109,8 @@ def _how(folders: Sequence[Path], made: Made) -> str:
     return (
         "The paper's protocol on real tables ([evaluation.md](../evaluation.md)), with the "
         "statistics of [report.md](../report.md). Recipes were chosen on other tables; those "
-        "of OpenML-CC18 were looked at four times meanwhile, and four times since trees are the "
-        "default, those of TabArena twice and three times, so they are not quite unseen. A model "
+        "of OpenML-CC18 were looked at four times meanwhile, and five times since trees are the "
+        "default, those of TabArena twice and four times, so they are not quite unseen. A model "
         "is called better than another only where their letters differ, otherwise level with it. "
         "This page and its figures are written by a command, not by hand:\n\n"
         f"    {made.command}\n\n"
