@@ -150,10 +150,14 @@ def _score(
 def _cluster(place: str) -> Iterator["Client"]:
     """A client of the scheduler at an address, or of new processes."""
     from distributed import Client, LocalCluster
+    from distributed.comm import parse_address
+    from distributed.comm.registry import get_backend
 
     local = LOCAL.fullmatch(place)
     if local is None:
         try:
+            # A client of an unknown protocol is none, and stays the one that all would wait for.
+            get_backend(parse_address(place)[0])
             client = Client(place, timeout=TIMEOUT)
         except (OSError, ValueError) as error:
             raise ConfigError(

@@ -16,6 +16,7 @@ import pytest
 import tiny_model
 from dask import dataframe
 from distributed import Client, LocalCluster
+from distributed.client import _global_clients
 from distributed.utils import get_mp_context
 from pyarrow import parquet
 
@@ -226,10 +227,12 @@ def test_workers_of_another_version(folder, model, client, capsys, monkeypatch):
         ("carrier://pigeon", "--dask carrier://pigeon: no scheduler answers"),
     ],
 )
-def test_clusters_that_are_none(folder, model, cluster, message, capsys, monkeypatch):
+def test_clusters_that_are_none(folder, model, client, cluster, message, capsys, monkeypatch):
     monkeypatch.setattr(predict_dask, "TIMEOUT", 0.5)
     before = sorted(folder.iterdir())
     assert run(folder, model, "--dask", cluster) == 2
+    # One that is left would be asked for everything that Dask computes in this process.
+    assert list(_global_clients.values()) == [client]
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1
