@@ -4,10 +4,9 @@ A Lightning checkpoint holds weights, recipe and the state of training; an expor
 holds weights, recipe and provenance. Both are read without running code from the file.
 """
 
-import hashlib
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from tabicl_linear import recipe as recipes
@@ -25,6 +23,7 @@ from tabicl_linear.errors import CheckpointError, ConfigError, one_line
 from tabicl_linear.files import written_whole
 from tabicl_linear.former_options import description
 from tabicl_linear.model import InContextModel
+from tabicl_linear.tensor_file import checksum, file_bytes
 
 _FORMAT = "tabicl_linear/2"
 _WITHOUT_CHECKSUM = "tabicl_linear/1"
@@ -165,22 +164,12 @@ def export(
     try:
         with written_whole(output) as partial:
             # What the library writes by itself only the owner can read.
-            partial.write_bytes(save(weights, metadata=metadata))
+            partial.write_bytes(file_bytes(weights, metadata))
     except OSError as error:
         raise CheckpointError(
             f"The export {output} cannot be written: {error.strerror or error}; name a file in a "
             "writable folder with enough room."
         ) from error
-
-
-def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """SHA-256 of names, types, shapes and bytes of all tensors, and of texts about them."""
-    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        whole = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(whole.view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def identity(model: InContextModel) -> str:

@@ -68,6 +68,9 @@ def test_checkpoint_and_export_give_the_same_model(checkpoint, tmp_path):
     assert torch.equal(_logits(exported), _logits(model))
     assert exported.provenance == PROVENANCE
     assert sorted(p.name for p in tmp_path.iterdir()) == ["last.ckpt", "m.safetensors"]
+    export(path, tmp_path / "again.safetensors")
+    first, again = ((tmp_path / f"{name}.safetensors").read_bytes() for name in ("m", "again"))
+    assert first == again
 
 
 def test_an_export_of_the_first_version_is_the_same_model():

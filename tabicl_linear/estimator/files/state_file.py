@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 
 from tabicl_linear._version import __version__
-from tabicl_linear.checkpoint import checksum, identity
+from tabicl_linear.checkpoint import identity
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.estimator.files.records import Packer, Unpacker
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners import pretrained
 from tabicl_linear.files import written_whole
 from tabicl_linear.model import InContextModel
+from tabicl_linear.tensor_file import checksum, file_bytes
 from tabicl_linear.types import Tensor
 
 FORMAT = "tabicl_linear.state/3"
@@ -60,7 +60,7 @@ def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -
     try:
         with written_whole(path) as partial:
             # What the library writes by itself only the owner can read.
-            partial.write_bytes(save(packer.tensors, metadata=metadata))
+            partial.write_bytes(file_bytes(packer.tensors, metadata))
     except OSError as error:
         raise DataError(
             f"{path} cannot be written: {error.strerror or error}; name a file in a writable "

@@ -83,6 +83,15 @@ def test_a_loaded_classifier_is_the_saved_one(classifier, tmp_path):
         again.predict(queries.drop(columns="text"))
 
 
+def test_equal_fits_have_equal_files(checkpoint, tmp_path):
+    """Git, and caches that know a file by its hash, tell what has changed."""
+    paths = [tmp_path / f"{number}.state" for number in range(3)]
+    for path in paths[:2]:
+        fitted(TabICLLinearClassifier, checkpoint).save(path)
+    TabICLLinearClassifier.load(paths[0], model=checkpoint, device="cpu").save(paths[2])
+    assert len({path.read_bytes() for path in paths}) == 1
+
+
 def test_another_process_loads_them(checkpoint, tmp_path):
     queries = table(20, seed=1)[0]
     queries.drop(columns="void").assign(void=np.nan).to_parquet(tmp_path / "queries.parquet")

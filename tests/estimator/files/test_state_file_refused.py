@@ -7,8 +7,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
-from tabicl_linear.checkpoint import checksum
 from tabicl_linear.errors import CheckpointError, ConfigError
+from tabicl_linear.tensor_file import checksum
 
 
 @pytest.fixture
