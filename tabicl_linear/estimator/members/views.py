@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import fminbound
-from scipy.stats import yeojohnson
 from sklearn.preprocessing import StandardScaler
 
 from tabicl_linear.estimator.arrays import BoolArray, Float32Array, FloatArray, IntArray
@@ -80,8 +79,7 @@ class PowerColumn(NamedTuple):
         """Transformed and standardised values; NaN stays."""
         # A query far outside the training range may overflow; the caller clips it.
         with np.errstate(over="ignore", invalid="ignore"):
-            powered: FloatArray = yeojohnson(values, self.exponent)
-            return (powered - self.mean) / self.scale
+            return (yeo_johnson(values, self.exponent) - self.mean) / self.scale
 
 
 class PowerColumns:
@@ -138,7 +136,7 @@ def _fit_or_reason(values: FloatArray) -> PowerColumn | str:
         # Not by catching warnings, as those of all threads would be.
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             exponent = yeo_johnson_exponent(present)
-            scaled = scaler.fit_transform(yeojohnson(present, exponent)[:, None])
+            scaled = scaler.fit_transform(yeo_johnson(present, exponent)[:, None])
     except (ValueError, FloatingPointError) as error:
         return f"the power transform failed ({error})"
     if not np.isfinite(scaled).all():
@@ -146,6 +144,19 @@ def _fit_or_reason(values: FloatArray) -> PowerColumn | str:
     if scaled.std() < 0.5:
         return "the power transform makes the column constant"
     return PowerColumn(exponent, float(scaler.mean_[0]), float(scaler.scale_[0]))
+
+
+def yeo_johnson(values: FloatArray, exponent: float) -> FloatArray:
+    """The transform of float64 values (Yeo and Johnson, 2000, equation 2.1); NaN stays.
+
+    What `scipy.stats.yeojohnson` gives, without its checks of arguments, which take two thirds of
+    its time where one row is predicted.
+    """
+    is_negative = values < 0
+    powered = np.empty_like(values)
+    powered[~is_negative] = _powered(np.log1p(values[~is_negative]), exponent)
+    powered[is_negative] = -_powered(np.log1p(-values[is_negative]), 2 - exponent)
+    return powered
 
 
 def yeo_johnson_exponent(values: FloatArray) -> float:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from scipy.stats import yeojohnson_normmax
+from scipy.stats import yeojohnson, yeojohnson_normmax
 from sklearn.preprocessing import PowerTransformer
 from tolerances import SEARCHED
 
@@ -13,6 +13,7 @@ from tabicl_linear.estimator.members.views import (
     PowerColumns,
     draw_views,
     in_class_order,
+    yeo_johnson,
     yeo_johnson_exponent,
 )
 
@@ -98,6 +99,15 @@ def test_power_columns_is_yeo_johnson_on_numeric_columns_only():
     expected = PowerTransformer().fit_transform(matrix.astype(np.float64))
     np.testing.assert_allclose(out[:, [0, 2]], expected[:, [0, 2]], atol=1e-5)
     np.testing.assert_array_equal(out[:, 1], matrix[:, 1])
+
+
+@pytest.mark.parametrize("exponent", [-40.0, 0.0, 1e-17, 1e-9, 0.5, 1.0, 2.0, 2 + 1e-15, 33.0])
+def test_the_transform_is_that_of_scipy(exponent):
+    rng = np.random.default_rng(0)
+    few = [np.nan, 0.0, -0.0, 1.0, -1.0, 5e-324, -1e-300, 1e30, -1e30]
+    values = np.concatenate([rng.standard_t(2, size=200), few])
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(yeo_johnson(values, exponent), yeojohnson(values, exponent))
 
 
 @pytest.mark.parametrize("rows", [3, 400])
