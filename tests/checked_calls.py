@@ -124,6 +124,13 @@ def _function(function: Callable[..., Any], typechecker: Callable[..., Any]) -> 
 
     results = _known_results(function)
 
+    def checked_result(result: Any, outcomes: set[Any], args: Any, kwargs: Any) -> Any:
+        if (outcome := of(result)) not in outcomes:
+            own.result = result
+            check_result()(*args, **kwargs)
+            outcomes.add(outcome)
+        return result
+
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = of_all(args)
@@ -134,14 +141,19 @@ def _function(function: Callable[..., Any], typechecker: Callable[..., Any]) -> 
             result = check_call()(*args, **kwargs)
             results[given] = {of(result)}
             return result
-        result = function(*args, **kwargs)
-        if (outcome := of(result)) not in outcomes:
-            own.result = result
-            check_result()(*args, **kwargs)
-            outcomes.add(outcome)
-        return result
+        return checked_result(function(*args, **kwargs), outcomes, args, kwargs)
 
-    return call
+    @wraps(function)
+    def call_by_classes(*args: Any, **kwargs: Any) -> Any:
+        given = types = tuple(map(type, args))  # as `kinds_without_shapes`, without its call
+        if told := told_by_value(types):
+            given = (types, *[args[place] for place in told])
+        if kwargs or (outcomes := results.get(given)) is None:
+            return call(*args, **kwargs)
+        result = function(*args)
+        return result if type(result) in outcomes else checked_result(result, outcomes, args, {})
+
+    return call if has_shapes else call_by_classes
 
 
 def _known_results(function: Callable[..., Any]) -> dict[Any, set[Any]]:
