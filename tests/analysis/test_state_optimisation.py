@@ -130,6 +130,9 @@ def test_a_pass_may_draw_some_of_the_rows(monkeypatch):
     assert len(set(first)) == 10
     assert set(first) <= set(rows.tolist())
     assert first != second
+    # By another seed than that of the rows held out.
+    generator = torch.Generator().manual_seed(options.seed + 1)
+    assert first == rows[torch.randperm(len(rows), generator=generator)[:10]].tolist()
 
 
 def test_the_authors_start_is_the_state_given():
