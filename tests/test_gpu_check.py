@@ -2,17 +2,12 @@
 
 import json
 import sys
-import warnings
 import zipfile
 from pathlib import Path
-from subprocess import TimeoutExpired
-from types import SimpleNamespace
 
 import pytest
 import torch
-from forked import started
 
-from tools.gpu_check import __main__ as command_line
 from tools.gpu_check import results, units, wheels
 from tools.gpu_check.__main__ import main, run
 from tools.gpu_check.results import Result
@@ -28,22 +23,7 @@ def test_a_machine_without_a_gpu_is_told_so(capsys):
     assert capsys.readouterr().out.startswith("gpu-check: no CUDA device (")
 
 
-def main_with_warnings(arguments):
-    warnings.simplefilter("default")  # printed, and no errors as in a test
-    return main(arguments)
-
-
-def fork_worker(command, *, stdout, **_):
-    """What is asked of `subprocess.Popen`, without the imports of a new interpreter."""
-    assert command[:4] == [sys.executable, "-m", "tools.gpu_check", "--worker"]
-    process = started(Path(stdout.name), main_with_warnings, *command[3:])
-    return SimpleNamespace(pid=process.pid, poll=process.poll, wait=lambda _: process.wait())
-
-
-def test_every_row_runs_in_small_on_the_cpu(tmp_path, capsys, monkeypatch):
-    """In forked processes; other tests look at what becomes of real ones."""
-    here = SimpleNamespace(Popen=fork_worker, STDOUT=None, TimeoutExpired=TimeoutExpired)
-    monkeypatch.setattr(command_line, "subprocess", here)
+def test_every_row_runs_in_small_on_the_cpu(tmp_path, capsys):
     path = tmp_path / "new" / "table.md"
     assert main(["--device", "cpu", "--quick", "--output", str(path)]) == 0
     table = path.read_text()
