@@ -19,9 +19,7 @@ PROGRAM = """
 import json, sys, warnings
 from sklearn.utils.estimator_checks import check_estimator
 import tabicl_linear
-from tabicl_linear.estimator.learners.chosen_trees import boosting
 warnings.simplefilter("ignore")
-boosting.NUM_TREES = 8  # of 64
 outcomes = {}
 for key, (name, options) in json.loads(sys.argv[1]).items():
     classifier = getattr(tabicl_linear, name)(**options)
