@@ -57,6 +57,31 @@ def holds_shape(annotation: Any) -> bool:
     return isinstance(annotation, str) or any(map(holds_shape, get_args(annotation)))
 
 
+def kinds(values: tuple[Any, ...]) -> Any:
+    """The kind of each value; those of most values, told without another call for each."""
+    told: list[Any] = []
+    for value in values:
+        of = type(value)
+        if of is torch.Tensor:
+            told += of, value.dtype, value.shape
+        else:
+            told.append(of if of in TOLD_BY_TYPE else kind(value))
+    return tuple(told)
+
+
+def kinds_without_shapes(values: tuple[Any, ...]) -> Any:
+    """The same for annotations without shapes: classes, which are told at once, and few values."""
+    types = tuple(map(type, values))
+    told = told_by_value(types)
+    return (types, *[values[place] for place in told]) if told else types
+
+
+@cache
+def told_by_value(types: tuple[type, ...]) -> tuple[int, ...]:
+    """Where values stand that their classes alone do not tell apart."""
+    return tuple(place for place, of in enumerate(types) if told_by(of) == BY_VALUE)
+
+
 @cache
 def told_by(of: type) -> int:
     """By what values of a type are told apart."""
@@ -83,7 +108,7 @@ def checked(of: Any = None, *, typechecker: Callable[..., Any]) -> Any:
 def _function(function: Callable[..., Any], typechecker: Callable[..., Any]) -> Any:
     own = threading.local()
     has_shapes = any(map(holds_shape, function.__annotations__.values()))
-    of = kind if has_shapes else kind_without_shapes
+    of, of_all = (kind, kinds) if has_shapes else (kind_without_shapes, kinds_without_shapes)
 
     def given_again(*_: Any, **__: Any) -> Any:
         return own.__dict__.pop("result")  # not held any longer
@@ -99,24 +124,36 @@ def _function(function: Callable[..., Any], typechecker: Callable[..., Any]) -> 
 
     results = _known_results(function)
 
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        given: tuple[Any, ...] = tuple(map(of, args))
-        if kwargs:  # no kind is a string alone, as names are
-            given = *given, *kwargs, *map(of, kwargs.values())
-        outcomes = results.get(given)
-        if outcomes is None:
-            result = check_call()(*args, **kwargs)
-            results[given] = {of(result)}
-            return result
-        result = function(*args, **kwargs)
+    def checked_result(result: Any, outcomes: set[Any], args: Any, kwargs: Any) -> Any:
         if (outcome := of(result)) not in outcomes:
             own.result = result
             check_result()(*args, **kwargs)
             outcomes.add(outcome)
         return result
 
-    return call
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = of_all(args)
+        if kwargs:  # told values are no tuples, so what ends with one has names before it
+            given = given, *kwargs, of_all(tuple(kwargs.values()))
+        outcomes = results.get(given)
+        if outcomes is None:
+            result = check_call()(*args, **kwargs)
+            results[given] = {of(result)}
+            return result
+        return checked_result(function(*args, **kwargs), outcomes, args, kwargs)
+
+    @wraps(function)
+    def call_by_classes(*args: Any, **kwargs: Any) -> Any:
+        given = types = tuple(map(type, args))  # as `kinds_without_shapes`, without its call
+        if told := told_by_value(types):
+            given = (types, *[args[place] for place in told])
+        if kwargs or (outcomes := results.get(given)) is None:
+            return call(*args, **kwargs)
+        result = function(*args)
+        return result if type(result) in outcomes else checked_result(result, outcomes, args, {})
+
+    return call if has_shapes else call_by_classes
 
 
 def _known_results(function: Callable[..., Any]) -> dict[Any, set[Any]]:

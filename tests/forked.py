@@ -13,8 +13,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from subprocess import CalledProcessError, CompletedProcess
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import torch
@@ -85,6 +91,25 @@ def started(
     return Running(process, output)
 
 
+def run_program(
+    command: Sequence[str], *, check: bool = False, cwd: Path | None = None, **_: Any
+) -> CompletedProcess[str]:
+    """What is asked of `subprocess.run` for `python -m MODULE`: the module's `main`, forked."""
+    interpreter, option, name, *words = command
+    assert (interpreter, option) == (sys.executable, "-m"), command
+    is_package = find_spec(name).submodule_search_locations is not None
+    program = import_module(f"{name}.__main__" if is_package else name)
+    with TemporaryDirectory() as folder:
+        run = started(Path(folder) / "output", partial(_run_main, program.main, cwd), *words)
+        try:
+            code, said = run.wait(), "\n".join(run.said())
+        finally:
+            run.end()
+    if check and code:
+        raise CalledProcessError(code, command)
+    return CompletedProcess(command, code, stdout=said, stderr=said)
+
+
 @pytest.fixture
 def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Running]]:
     """Starts `command(arguments)` as a process of its own."""
@@ -104,6 +129,15 @@ def limit_files(size: int) -> None:
     """Files beyond so many bytes cannot be written from now on, as on a disk that is full."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def _run_main(
+    main: Callable[[], int | None], folder: Path | None, arguments: Sequence[str]
+) -> int | None:
+    if folder is not None:
+        os.chdir(folder)
+    sys.argv[1:] = arguments
+    return main()
 
 
 def _run(

@@ -3,8 +3,10 @@
 import sys
 from functools import partial
 from pathlib import Path
+from subprocess import CalledProcessError
 from types import SimpleNamespace
 
+import forked
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +18,6 @@ from experiments.development.tables import load_tables
 from experiments.sizes import run as sizes
 from experiments.stream_table import run as stream_table
 from experiments.wide_tables import run as wide_tables
-from tabicl_linear.__main__ import main as program
 
 ROOT = Path(__file__).parents[1]
 SMALLEST = [
@@ -34,6 +35,8 @@ def test_the_demo_trains_scores_draws_and_goes_on_where_it_was(tmp_path, monkeyp
     monkeypatch.setattr(scoring, "TESTED_ROWS", 300)
     forest = partial(RandomForestClassifier, 20, random_state=0)
     monkeypatch.setattr(scoring, "RandomForestClassifier", lambda **_: forest())
+    here = SimpleNamespace(run=forked.run_program, CalledProcessError=CalledProcessError)
+    monkeypatch.setattr(demo, "subprocess", here)
     assert demo.main() == 0
     printed = capsys.readouterr().out
     assert "| wine |" in printed
@@ -49,9 +52,7 @@ def test_the_demo_trains_scores_draws_and_goes_on_where_it_was(tmp_path, monkeyp
     assert others["accuracy"].min() > 0.8
     for figure in ("learning_curve.png", "context_sizes.png"):
         assert (tmp_path / "demo" / figure).read_bytes().startswith(b"\x89PNG")
-    # The same command again: there is nothing left to train, and this process has its imports.
-    here = SimpleNamespace(run=lambda command, **_: program(command[3:]))
-    monkeypatch.setattr(demo, "subprocess", here)
+    # The same command again: there is nothing left to train.
     checkpoint = tmp_path / "demo" / "version_0" / "last.ckpt"
     before = checkpoint.stat().st_mtime_ns
     assert demo.pretrain([*SMALLEST, two], tmp_path / "demo", None) == checkpoint

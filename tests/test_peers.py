@@ -4,6 +4,7 @@ import json
 import sys
 from importlib.util import find_spec
 
+import forked
 import pytest
 
 from experiments.peers import run
@@ -36,8 +37,9 @@ def test_what_takes_too_long_is_a_row_that_says_so(command, tmp_path, capsys):
     assert "more than 0.001 minutes" in capsys.readouterr().out
 
 
-def test_what_is_not_installed_is_a_row_with_the_reason(command, capsys):
+def test_what_is_not_installed_is_a_row_with_the_reason(command, capsys, monkeypatch):
     if find_spec("tabicl"):
         pytest.skip("tabicl is installed here")
+    monkeypatch.setattr(run.subprocess, "run", forked.run_program)
     assert command("--models", "TabICL v2") == 0
     assert "No module named 'tabicl'" in capsys.readouterr().out

@@ -58,9 +58,11 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
 
+FORKING = SimpleNamespace(Popen=Forked, CalledProcessError=CalledProcessError)
+"""In place of `subprocess` in the module that trains, and there alone: trainings start programs."""
+
+
 @pytest.fixture
 def fork_trainings(monkeypatch):
     """From when it is called on, legs fork their trainings."""
-    # In this module alone: trainings start programs, too.
-    forking = SimpleNamespace(Popen=Forked, CalledProcessError=CalledProcessError)
-    return lambda: monkeypatch.setattr(training, "subprocess", forking)
+    return lambda: monkeypatch.setattr(training, "subprocess", FORKING)

@@ -11,7 +11,8 @@ def initialise_(module: nn.Module) -> None:
     Norms keep their weights of one. Source: measured on the authors' freshly built models.
     """
     for layer in module.modules():
-        if isinstance(layer, nn.Linear | nn.Conv1d):
+        # Without storage, where only sizes are asked for, draws take longer than all the rest.
+        if isinstance(layer, nn.Linear | nn.Conv1d) and not layer.weight.is_meta:
             nn.init.normal_(layer.weight, std=STD)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)

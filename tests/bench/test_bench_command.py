@@ -1,15 +1,16 @@
 """`tabicl-linear bench`: every verb with --quick, and refusals in one line."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from forked import forked
 
-from tabicl_linear.__main__ import main
+from tabicl_linear.__main__ import main, run
 
+__all__ = ["forked"]
 ROOT = Path(__file__).parents[2]
 
 
@@ -244,14 +245,18 @@ def check_points(data):
     assert len({p["state_bytes"] for p in points if p["name"] == "deltanet"}) == 1
 
 
-def test_a_refusal_of_the_process_is_one_line_and_leaves_nothing(tmp_path):
-    command = [sys.executable, "-m", "tabicl_linear", "bench", "prior", "--device", "tpu"]
-    command += ["--output", str(tmp_path / "new")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("tabicl-linear bench: device='tpu' is ")
-    assert done.stderr.count("\n") == 1
+def command_line(arguments):
+    """The command as a process of its own, which it ends."""
+    sys.argv[1:] = arguments
+    run()
+
+
+def test_a_refusal_of_the_process_is_one_line_and_leaves_nothing(forked, tmp_path):
+    folder = tmp_path / "new"
+    process = forked(command_line, "bench", "prior", "--device", "tpu", "--output", folder)
+    assert process.wait() == 2
+    (line,) = process.said()
+    assert line.startswith("tabicl-linear bench: device='tpu' is ")
     assert list(tmp_path.iterdir()) == []
 
 

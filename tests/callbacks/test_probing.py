@@ -248,7 +248,7 @@ def test_references_have_cosine_one(run):
 def test_a_killed_run_leaves_whole_files(forked, tmp_path):
     """kill -9 in the middle: everything that is there can be read."""
     options = ("--trainer.max_steps", 100_000, "--trainer.default_root_dir", tmp_path)
-    run = forked(main, "fit", *TINY, *every(1), *options)
+    run = forked(main, "fit", *TINY, *every(1), *options, "--trainer.logger=false")
     folder = tmp_path / "version_0" / "metrics"
     run.wait_until(lambda: len(list(folder.glob("length_probe/step_*"))) >= 3)
     run.kill()

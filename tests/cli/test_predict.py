@@ -1,8 +1,6 @@
 """`tabicl-linear predict` on real files."""
 
 import os
-import subprocess
-import sys
 from itertools import chain
 
 import numpy as np
@@ -263,12 +261,3 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypa
         write_table(table, output)
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert output.read_text() == "old"
-
-
-def test_as_a_process(folder, model):
-    command = [sys.executable, "-m", "tabicl_linear", "predict", "train.csv", "test.csv"]
-    command += ["--target", "y", "--output", "out.csv", "--model", model, "--n-estimators", "1"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert result.stdout == ""
-    assert result.returncode == 0, result.stderr
-    assert (folder / "out.csv").exists()

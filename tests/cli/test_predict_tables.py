@@ -298,13 +298,13 @@ def test_missing_labels_among_numbers(files):
 
 
 def test_the_process_ends_when_the_file_is_there(files, model):
-    """Its exit runs nothing that was left for it, and loses no output."""
+    """Of `python -m`: its exit runs nothing that was left for it, and loses no output."""
     folder = files(train="x,z,y\n" + ROWS, test="x,z\n1,a\n")
     options = ["--target", "y", "--output", "o.csv", "--n-estimators", "1", "--model", str(model)]
     code = (
-        "import atexit, sys; atexit.register(print, 'left');"
-        "from tabicl_linear.__main__ import run;"
-        f"sys.argv[1:] = ['predict', 'train.csv', 'test.csv', *{options!r}]; run()"
+        "import atexit, runpy, sys; atexit.register(print, 'left');"
+        f"sys.argv[1:] = ['predict', 'train.csv', 'test.csv', *{options!r}];"
+        "runpy.run_module('tabicl_linear', run_name='__main__', alter_sys=True)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")

@@ -167,7 +167,9 @@ import sys
 import numpy as np
 import torch
 from tabicl_linear import TabICLLinearClassifier
+from tabicl_linear.estimator.learners.chosen_trees import boosting
 
+boosting.NUM_TREES = 8
 torch.set_num_threads(2)  # as outside of fits, on a machine of several cores
 x = np.random.default_rng(0).normal(size=(300, 4))
 y = x[:, 0] > 0

@@ -1,7 +1,6 @@
 """The model behind the interface of AutoGluon and TabArena: the real ones if they are installed."""
 
 import importlib
-import subprocess
 import sys
 from importlib.util import find_spec
 
@@ -10,9 +9,11 @@ import pandas as pd
 import pytest
 import tiny_model
 from evaluation import autogluon_stub
+from forked import forked
 
 from tabicl_linear import TabICLLinearClassifier
 
+__all__ = ["forked"]
 HOME = "tabicl_linear.evaluation.tabarena"
 
 
@@ -115,12 +116,18 @@ def test_the_registry_gets_one_configuration(interface):
     assert info.pip_extra == ("tabicl-linear",)
 
 
-def test_without_autogluon_it_says_what_to_install():
+def import_without_autogluon(_):
     # None in sys.modules makes an import fail, installed or not.
-    code = f"import sys; sys.modules['autogluon'] = None; import {HOME}.model"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "pip install 'autogluon.tabular>=1.6,<1.7'" in done.stderr.splitlines()[-1]
+    for name in [name for name in sys.modules if name.startswith(("autogluon", HOME))]:
+        del sys.modules[name]
+    sys.modules["autogluon"] = None
+    importlib.import_module(f"{HOME}.model")
+
+
+def test_without_autogluon_it_says_what_to_install(forked):
+    process = forked(import_without_autogluon)
+    assert process.wait() == 1
+    assert "pip install 'autogluon.tabular>=1.6,<1.7'" in process.said()[-1]
 
 
 @pytest.mark.skipif(find_spec("autogluon") is None, reason="AutoGluon is not installed")

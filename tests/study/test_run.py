@@ -133,9 +133,11 @@ def test_a_killed_training_goes_on_and_is_measured(tmp_path, forked, capsys):
     run.wait_until(lambda: list(tmp_path.glob("store/*/.lock")))
     run.kill()
     (folder,) = tmp_path.glob("store/*/")
-    # Measured in a process of its own, where annotations are not checked.
+    # Measured in a process of its own, where annotations are not checked. The first training was
+    # started as the command starts it; this one is forked.
     code = (
-        "import sys; import experiments.study.run as run; "
+        f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r}); import tiny_legs; "
+        "import experiments.study.run as run; tiny_legs.training.subprocess = tiny_legs.FORKING; "
         f"run.TrainingCode.of_checkout = lambda: run.TrainingCode{tuple(CODE)!r}; "
         "sys.exit(run.main())"
     )

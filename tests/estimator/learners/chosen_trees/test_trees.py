@@ -6,14 +6,17 @@ import torch
 from estimator.learners.chosen_trees.tables import ruled_table
 
 from tabicl_linear.estimator.learners.chosen_trees import boosting
-from tabicl_linear.estimator.learners.chosen_trees.boosting import (
-    NUM_TREES,
-    binned,
-    grow,
-    midway,
-)
+from tabicl_linear.estimator.learners.chosen_trees.boosting import binned, grow, midway
 from tabicl_linear.estimator.learners.chosen_trees.trees import side_by_side
 from tabicl_linear.kernels import tree_growth
+
+FEW = 7
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Trees are followed and held one by one, so that few of them tell what many would."""
+    monkeypatch.setattr(boosting, "NUM_TREES", FEW)
 
 
 def grown(rows, seed=1, **table):
@@ -36,6 +39,7 @@ def test_numbers_keep_the_order_of_values(rows, values):
     assert (cells.highest[0, numbers] >= z[order]).all()
 
 
+@pytest.mark.usefixtures("few")
 def test_rows_fall_into_the_leaves_they_fell_into_while_trees_grew(monkeypatch):
     fallen = []
     plain = boosting.grown_tree
@@ -47,19 +51,20 @@ def test_rows_fall_into_the_leaves_they_fell_into_while_trees_grew(monkeypatch):
     monkeypatch.setattr(boosting, "grown_tree", watched)
     z, trees = grown(200)
     leaves = trees.of_rows(z)
-    assert len(fallen) == len(trees.roots) == NUM_TREES
+    assert len(fallen) == len(trees.roots) == FEW
     assert leaves.unique().tolist() == list(range(trees.num_leaves))
     for tree, found in zip(leaves.T, fallen, strict=True):
         assert torch.equal(tree[:, None] == tree, found.nodes[:, None] == found.nodes)
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("at_once", [1, 7, 200])
 def test_rows_fall_alike_however_many_are_followed_together(monkeypatch, at_once):
     z, trees = grown(30)
     expected = trees.of_rows(z)
     monkeypatch.setattr(tree_growth, "ROWS_AT_ONCE", at_once)
     assert torch.equal(trees.of_rows(z), expected)
-    assert trees.of_rows(z[:0]).shape == (0, NUM_TREES)
+    assert trees.of_rows(z[:0]).shape == (0, FEW)
 
 
 def test_steps_are_those_of_boosting_and_of_lacking_classes_none():
@@ -86,6 +91,7 @@ def test_projections_of_many_classes_choose_as_good_questions(monkeypatch, most)
     assert (asked == 2).float().mean() > 0.4  # half of them may
 
 
+@pytest.mark.usefixtures("few")
 def test_steps_are_the_same_however_rows_are_added(monkeypatch):
     cells, labels = ruled_table(120)
     every = []
@@ -96,6 +102,7 @@ def test_steps_are_the_same_however_rows_are_added(monkeypatch):
     assert torch.equal(*every)
 
 
+@pytest.mark.usefixtures("few")
 def test_trees_side_by_side_are_the_same_trees():
     z, one = grown(120)
     _, other = grown(90, seed=2)
@@ -119,7 +126,8 @@ def test_a_value_next_to_a_threshold_stays_on_its_side():
         assert midway(np.float32([-1.0]), np.float32([1.0])) == 0
 
 
+@pytest.mark.usefixtures("few")
 def test_trees_without_a_question_have_one_leaf_each():
     z, trees = grown(3)
     assert trees.depth == 0
-    assert trees.of_rows(z[:2]).unique(dim=0).tolist() == [list(range(NUM_TREES))]
+    assert trees.of_rows(z[:2]).unique(dim=0).tolist() == [list(range(FEW))]
