@@ -1,18 +1,16 @@
 """Parsers of the command line are made once in a process: they took a tenth of all tests' time.
 
-Keys are divided at their dots once, too, which was a tenth of the time of commands that train.
-
 A command makes one parser and reads with it once. Tests read thousands of configs in one process,
 and each parser would be made of the same signatures and would look for every key in the same
 hundreds of options. Reading does not change a parser (`tests/test_kept_parsers.py`).
 """
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import cache, wraps
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentParser
 
 Lookups = dict[int, dict[Any, Any]]
 """What a key stands for in each kept parser, by the number of the parser."""
@@ -37,7 +35,6 @@ def install(reader: Any) -> None:
         vars(self).update(attributes[kind])
 
     reader.setup_parser = setup_parser
-    Namespace._parse_key = found(Namespace._parse_key)
     for name, module in list(sys.modules.items()):
         if name.startswith("jsonargparse.") and LOOK_UP in vars(module):
             setattr(module, LOOK_UP, remembered(vars(module)[LOOK_UP], lookups))
@@ -55,29 +52,3 @@ def remembered(look_up: Callable[..., Any], lookups: Lookups) -> Callable[..., A
         return actions[dest, exclude]
 
     return find
-
-
-def found(find: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method of namespaces; what it says of a key alone is not worked out again."""
-    empty = Namespace()
-
-    @cache
-    def divided(key: str) -> tuple[str, Sequence[str], str]:
-        leaf, _, branches = find(empty, key)
-        return leaf, branches.split(".") if branches else (), branches
-
-    @wraps(find)
-    def parse_key(self: Any, key: Any) -> tuple[str, Any, str]:
-        if type(key) is not str:
-            return find(self, key)
-        leaf, names, branches = divided(key)
-        parent = self
-        for name in names:
-            if type(parent) is not Namespace:
-                return find(self, key)
-            parent = vars(parent).get(name, empty)
-            if parent is empty or not isinstance(parent, Namespace | dict | None):
-                return leaf, None, branches
-        return leaf, parent, branches
-
-    return parse_key
