@@ -4,11 +4,13 @@ With `TABICL_LINEAR_PURE=1` in the environment it does not try: the wheel then h
 and installs everywhere, and PyTorch computes what the kernels would.
 """
 
+import copy
 import os
 import platform
 import sys
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 # Apple's compiler has no OpenMP: there the kernels run on one thread.
 OPENMP = ["-fopenmp"] if sys.platform == "linux" else []
@@ -41,11 +43,26 @@ def kernels(name: str, *arguments: str) -> Extension:
     )
 
 
+class BuildKernels(build_ext):
+    """Compiles each library in a folder of its own, since both are made of the same sources.
+
+    Side by side in one folder they would write the same object files, and a library would hold
+    what the other's arguments made: slower functions, or instructions that a processor lacks.
+    """
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile and link one library."""
+        own = copy.copy(self)  # several run at once
+        own.build_temp = os.path.join(self.build_temp, ext.name)
+        super(BuildKernels, own).build_extension(ext)
+
+
 LIBRARIES = [kernels("_library")]
 if sys.platform == "linux" and platform.machine() == "x86_64":
     # Vectors of AVX-512, which the loader takes where the processor has it.
     LIBRARIES.append(kernels("_library_wide", "-DTABICL_WIDE", "-march=x86-64-v4"))
 setup(
     ext_modules=[] if PURE == "1" else LIBRARIES,
+    cmdclass={"build_ext": BuildKernels},
     options={"build_ext": {"parallel": len(LIBRARIES)}},  # side by side
 )

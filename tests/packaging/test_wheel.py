@@ -98,6 +98,23 @@ def test_where_a_compiler_fails_the_build_goes_on(sources, tmp_path):
     assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
 
 
+def test_libraries_of_the_same_sources_share_no_object_file(sources, tmp_path):
+    """They are compiled at the same time: one would be linked with what the other has compiled."""
+    compiler, log = tmp_path / "compiler", tmp_path / "log"
+    compiler.write_text(
+        f"#!{sys.executable}\nimport sys\nto = sys.argv[sys.argv.index('-o') + 1]\n"
+        f"open(to, 'w').close()\nopen({str(log)!r}, 'a').write(to + '\\n')\n"
+    )
+    compiler.chmod(0o755)
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    build(sources, "wheel", wheels, CC=str(compiler), CXX=str(compiler))
+    written = log.read_text().splitlines()
+    csrc = ROOT / "tabicl_linear" / "backends" / "cpp" / "csrc"
+    assert len(written) >= len(list(csrc.glob("*.cpp")))
+    assert len(written) == len({*written})
+
+
 def test_an_sdist_has_all_that_the_kernels_are_built_from(sources, tmp_path):
     with tarfile.open(build(sources, "sdist", tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
