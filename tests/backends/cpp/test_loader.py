@@ -1,11 +1,14 @@
-"""Which of the two libraries is loaded."""
+"""Which of the two libraries is loaded, and that both compute the same."""
 
 import ctypes
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tabicl_linear.backends.cpp import loader
-from tabicl_linear.backends.cpp.loader import library
+from tabicl_linear.backends.cpp.loader import library, unavailable
 
 
 class Library(ctypes.CDLL):
@@ -34,3 +37,34 @@ def test_wide_vectors_are_for_processors_that_have_them(
     monkeypatch.setattr(loader, "_loaded", libraries.__getitem__)
     monkeypatch.setattr(loader, "find_spec", lambda name: name if is_built else None)
     assert library.__wrapped__() is libraries[expected]
+
+
+WITHOUT_WIDE_VECTORS = """
+import sys
+import pytest
+
+class Plain:
+    def pytest_configure(self):
+        from tabicl_linear.backends.cpp import loader
+        loader._WIDE = "not_built"
+        assert loader.library()._name == loader._loaded(loader._LIBRARY)._name
+
+sys.exit(pytest.main(sys.argv[1:], [Plain()]))
+"""
+
+
+@pytest.mark.skipif(
+    unavailable() is not None or library()._name == loader._loaded(loader._LIBRARY)._name,
+    reason="this processor has no other library than the one that all tests use",
+)
+def test_the_library_of_other_processors_computes_the_same():
+    """Where there are wide vectors all other tests use them."""
+    tests = Path(__file__).parents[2]
+    folder = tests / "backends" / "cpp"
+    files = [folder / f"test_{name}.py" for name in ("rules", "random", "cell_attention")]
+    names = "every_width or of_pytorch or values_and_gradients"
+    arguments = ["-c", WITHOUT_WIDE_VECTORS, "-p", "no:xdist", "-k", names, *files]
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=tests.parent, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,16 +1,14 @@
 // Softmax attention across the few cells of a row, forward and backward; called by
-// backends/cpp/cells.py. Rows are read in place, although their cells are far apart in memory, and
-// one row fits into the L1 cache. A vector of scores has one lane per key, so keys are transposed
-// when they are loaded. Inputs and outputs are float or bfloat16, sums are float.
-
-#define SIXTEEN_LANES
+// backends/cpp/cell_attention.py. Rows are read in place, although their cells are far apart in memory, and
+// one row fits into the L1 cache. Scores of a query have one lane per key, in one vector or in two, so keys
+// are transposed when they are loaded. Inputs and outputs are float or bfloat16, sums are float.
 
 #include "numbers.h"
 #include "share.h"
 
 namespace {
 
-constexpr int MOST_CELLS = WIDTH, MOST_DIM = 128;
+constexpr int MOST_CELLS = 16, MOST_DIM = 128;
 constexpr int TOGETHER = 4;  // cells that are summed at the same time
 #define SIDE_BY_SIDE(n) _Pragma("GCC unroll 4") for (int n = 0; n < TOGETHER; ++n)
 
@@ -53,18 +51,19 @@ INLINE void gather(Block &to, const X *from, const Head &h, float scale) {
 
 // c_ij = a_i^T b_j.
 INLINE void products(Square &c, const Block &a, const Block &b, const Head &h) {
-    alignas(64) float turned[MOST_DIM][WIDTH];
-    for (int64_t d = 0; d < h.dim; ++d) lanes_at(turned[d]) = vec{};
+    alignas(64) float turned[MOST_DIM][MOST_CELLS];
+    for (int64_t d = 0; d < h.dim * MOST_CELLS; d += WIDTH) lanes_at(turned[0] + d) = vec{};
     for (int64_t j = 0; j < h.cells; ++j)
         for (int64_t d = 0; d < h.dim; ++d) turned[d][j] = b.at[j][d];
-    for (int64_t i = 0; i < h.cells; i += TOGETHER) {
-        vec sums[TOGETHER] = {};
-        for (int64_t d = 0; d < h.dim; ++d) {
-            const vec keys = lanes_at(const_cast<const float *>(turned[d]));
-            SIDE_BY_SIDE(n) sums[n] += a.at[i + n][d] * keys;
+    for (int64_t i = 0; i < h.cells; i += TOGETHER)
+        for (int64_t j = 0; j < MOST_CELLS; j += WIDTH) {
+            vec sums[TOGETHER] = {};
+            for (int64_t d = 0; d < h.dim; ++d) {
+                const vec keys = lanes_at(&turned[d][j]);
+                SIDE_BY_SIDE(n) sums[n] += a.at[i + n][d] * keys;
+            }
+            SIDE_BY_SIDE(n) lanes_at(&c.at[i + n][j]) = sums[n];
         }
-        SIDE_BY_SIDE(n) lanes_at(c.at[i + n]) = sums[n];
-    }
 }
 
 // to_i = sum_j c_ij b_j; with c_ji instead if `turned`.
@@ -90,23 +89,39 @@ INLINE float largest(vec x) {
 
 // Turns rows of scores into weights that add up to one; lanes without a cell get zero.
 INLINE void softmax(Square &c, const Head &h) {
-    alignas(64) float numbers[WIDTH];
-    for (int j = 0; j < WIDTH; ++j) numbers[j] = j;
-    const auto cell = lanes_at(const_cast<const float *>(numbers)) < (vec{} + float(h.cells));
+    alignas(64) float numbers[MOST_CELLS];
+    for (int j = 0; j < MOST_CELLS; ++j) numbers[j] = j;
+    const auto is_cell = [&](int j) { return lanes_at(numbers + j) < vec{} + float(h.cells); };
     for (int64_t i = 0; i < h.cells; ++i) {
-        const vec x = lanes_at(const_cast<const float *>(c.at[i]));
-        const vec below = x - largest(cell ? x : vec{} - 3e38f);
-        const vec e = exponential(below < -87.0f ? vec{} - 87.0f : below);
-        const vec weights = cell ? (below == below ? e : below) : vec{};
-        lanes_at(c.at[i]) = weights * (1.0f / sum(weights));
+        float most = -3e38f;
+        for (int j = 0; j < MOST_CELLS; j += WIDTH) {
+            const vec x = lanes_at(&c.at[i][j]);
+            most = std::max(most, largest(is_cell(j) ? x : vec{} - 3e38f));
+        }
+        vec total = {};
+        for (int j = 0; j < MOST_CELLS; j += WIDTH) {
+            const vec below = lanes_at(&c.at[i][j]) - most;
+            const vec e = exponential(below < -87.0f ? vec{} - 87.0f : below);
+            const vec weights = is_cell(j) ? (below == below ? e : below) : vec{};
+            lanes_at(&c.at[i][j]) = weights;
+            total += weights;
+        }
+        const float share = 1.0f / sum(total);
+        for (int j = 0; j < MOST_CELLS; j += WIDTH) lanes_at(&c.at[i][j]) *= share;
     }
 }
 
 // Turns dc, the gradient of the weights c, into the gradient of the scores.
 INLINE void softmax_back(Square &dc, const Square &c, const Head &h) {
     for (int64_t i = 0; i < h.cells; ++i) {
-        const vec weights = lanes_at(c.at[i]), x = lanes_at(const_cast<const float *>(dc.at[i]));
-        lanes_at(dc.at[i]) = weights * (x - sum(weights * x));
+        vec total = {};
+        for (int j = 0; j < MOST_CELLS; j += WIDTH)
+            total += lanes_at(&c.at[i][j]) * lanes_at(&dc.at[i][j]);
+        const float mean = sum(total);
+        for (int j = 0; j < MOST_CELLS; j += WIDTH) {
+            const vec x = lanes_at(&dc.at[i][j]);
+            lanes_at(&dc.at[i][j]) = lanes_at(&c.at[i][j]) * (x - mean);
+        }
     }
 }
 
@@ -158,7 +173,8 @@ INLINE void rows_back(const Cells &f, int64_t first, int64_t last) {
             mix<true>(dx + wide, in.stride, dc, q, in);
             // `q` was scaled when it was loaded, so the gradients of keys have the scale already;
             // those of queries get it here.
-            for (int64_t i = 0; i < f.cells; ++i) lanes_at(dc.at[i]) *= f.scale;
+            for (int64_t i = 0; i < f.cells; ++i)
+                for (int j = 0; j < MOST_CELLS; j += WIDTH) lanes_at(&dc.at[i][j]) *= f.scale;
             mix<false>(dx, in.stride, dc, k, in);
         }
 }

@@ -6,8 +6,6 @@
 // Cephes, evaluated in PyTorch's order (aten/src/ATen/native/cpu/avx_mathfun.h). The caller compares before
 // it uses them.
 
-#define SIXTEEN_LANES
-
 #include "vectors.h"
 
 #if defined(__x86_64__)
@@ -19,7 +17,7 @@ namespace {
 typedef int32_t ints __attribute__((vector_size(4 * WIDTH)));
 typedef uint32_t words __attribute__((vector_size(4 * WIDTH)));
 
-constexpr int64_t SIZE = 624, AHEAD = 397, BLOCK = 16;
+constexpr int64_t SIZE = 624, AHEAD = 397, BLOCK = 16, BLOCKS = 2 * WIDTH / BLOCK;
 constexpr float UNIT = 1.0f / (1 << 24);
 
 // The head of what `torch.Generator.get_state` returns.
@@ -127,9 +125,9 @@ INLINE vec root(vec x) {
 #if defined(__x86_64__)
     union {
         vec whole;
-        __m128 parts[4];
+        __m128 parts[WIDTH / 4];
     } a = {x};
-    _Pragma("GCC unroll 4") for (int i = 0; i < 4; ++i) a.parts[i] = _mm_sqrt_ps(a.parts[i]);
+    _Pragma("GCC unroll 4") for (int i = 0; i < WIDTH / 4; ++i) a.parts[i] = _mm_sqrt_ps(a.parts[i]);
     return a.whole;
 #else
     for (int i = 0; i < WIDTH; ++i) x[i] = __builtin_sqrtf(x[i]);
@@ -183,37 +181,44 @@ INLINE void sine_and_cosine(vec x, vec &sine, vec &cosine) {
     cosine = (vec)((((ints)even & near) | ((ints)odd & ~near)) ^ ((~(j - 2) & 4) << 29));
 }
 
-INLINE vec joined(const float *a, const float *b) {
+// Eight numbers of each of `BLOCKS` blocks, as many as a vector holds.
+INLINE vec gathered(const float *blocks) {
     vec x;
-    std::memcpy(&x, a, sizeof(vec) / 2);
-    std::memcpy(reinterpret_cast<char *>(&x) + sizeof(vec) / 2, b, sizeof(vec) / 2);
+    for (int64_t i = 0; i < BLOCKS; ++i)
+        std::memcpy(reinterpret_cast<char *>(&x) + i * sizeof(eight), blocks + i * BLOCK, sizeof(eight));
     return x;
 }
 
-INLINE void part(vec x, float *a, float *b) {
-    std::memcpy(a, &x, sizeof(vec) / 2);
-    std::memcpy(b, reinterpret_cast<const char *>(&x) + sizeof(vec) / 2, sizeof(vec) / 2);
+INLINE void scatter(vec x, float *blocks) {
+    for (int64_t i = 0; i < BLOCKS; ++i)
+        std::memcpy(blocks + i * BLOCK, reinterpret_cast<const char *>(&x) + i * sizeof(eight), sizeof(eight));
 }
 
-// Box and Muller for two blocks: the first half of a block gives radii, the second angles.
-INLINE void transform(float *a, float *b) {
-    const vec radius = root(-2.0f * logarithm(1.0f - joined(a, b)));
+// Box and Muller: the first half of a block gives radii, the second angles.
+INLINE void transform(float *blocks) {
+    const vec radius = root(-2.0f * logarithm(1.0f - gathered(blocks)));
     vec sine, cosine;
-    sine_and_cosine(6.283185307179586f * joined(a + BLOCK / 2, b + BLOCK / 2), sine, cosine);
-    part(radius * cosine + 0.0f, a, b);
-    part(radius * sine + 0.0f, a + BLOCK / 2, b + BLOCK / 2);
+    sine_and_cosine(6.283185307179586f * gathered(blocks + BLOCK / 2), sine, cosine);
+    scatter(radius * cosine + 0.0f, blocks);
+    scatter(radius * sine + 0.0f, blocks + BLOCK / 2);
+}
+
+INLINE void transform_one(float *block) {
+    float blocks[BLOCKS * BLOCK] = {};
+    std::copy_n(block, BLOCK, blocks);
+    transform(blocks);
+    std::copy_n(blocks, BLOCK, block);
 }
 
 // At least one block. As in PyTorch, the last block is drawn again where `count` is no multiple.
 INLINE void normal(Twister &g, float *out, int64_t count) {
-    float spare[BLOCK] = {};
     uniform(g, out, count);
     int64_t i = 0;
-    for (; i + 2 * BLOCK <= count; i += 2 * BLOCK) transform(out + i, out + i + BLOCK);
-    if (i + BLOCK <= count) transform(out + i, spare);
+    for (; i + BLOCKS * BLOCK <= count; i += BLOCKS * BLOCK) transform(out + i);
+    for (; i + BLOCK <= count; i += BLOCK) transform_one(out + i);
     if (count % BLOCK) {
         uniform(g, out + count - BLOCK, BLOCK);
-        transform(out + count - BLOCK, spare);
+        transform_one(out + count - BLOCK);
     }
 }
 

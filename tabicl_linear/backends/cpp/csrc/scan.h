@@ -15,8 +15,6 @@
 
 namespace {
 
-constexpr int MAX_VECTORS = 128 / WIDTH;
-
 INLINE const float *at(const View &view, int64_t stream, int64_t heads, int64_t token) {
     return static_cast<const float *>(view.data) + (stream / heads) * view.batch +
            (stream % heads) * view.head + token * view.token;

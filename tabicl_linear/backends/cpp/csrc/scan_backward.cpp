@@ -201,44 +201,47 @@ INLINE void repeat_rule(const Backward &f, int64_t stream, int64_t end, Line *gr
     return repeat_writes<N, false, true, false>(f, stream, end, grad);
 }
 
-// Vectors in a row of the state: few numbers of them, so that few variants are compiled.
-int64_t row_vectors(const Problem &p) {
-    const int64_t needed = (p.keys + WIDTH - 1) / WIDTH;
-    for (const int64_t vectors : {1, 2, 3, 4, 5, 6, 8, 10})
-        if (needed <= vectors) return vectors;
-    return MAX_VECTORS;
-}
+// Numbers of vectors in a row of the state: few, so that few variants are compiled. Each has functions of its own:
+// GCC keeps fewer vectors in registers where one function holds them all.
+#ifdef TABICL_WIDE
+#define EACH_COUNT(do) do(1) do(2) do(3) do(4) do(5) do(6) do(8)
+#else
+#define EACH_COUNT(do) do(1) do(2) do(3) do(4) do(5) do(6) do(8) do(10) do(16)
+#endif
 
-#define EACH_NUMBER_OF_VECTORS(call)      \
-    switch (row_vectors(f.p)) {           \
-        case 1: return call(1);           \
-        case 2: return call(2);           \
-        case 3: return call(3);           \
-        case 4: return call(4);           \
-        case 5: return call(5);           \
-        case 6: return call(6);           \
-        case 8: return call(8);           \
-        case 10: return call(10);         \
-        default: return call(MAX_VECTORS); \
+#define PIECES(N)                                                                          \
+    CLONED int64_t subtract_##N(const Backward &f, int64_t stream, Line *grad) {           \
+        return subtract_rule<N>(f, stream, grad);                                          \
+    }                                                                                      \
+    CLONED void repeat_##N(const Backward &f, int64_t stream, int64_t end, Line *grad) {   \
+        repeat_rule<N>(f, stream, end, grad);                                              \
     }
+EACH_COUNT(PIECES)
 
-CLONED int64_t subtract_piece(const Backward &f, int64_t stream, Line *grad) {
-#define SUBTRACT(N) subtract_rule<N>(f, stream, grad)
-    EACH_NUMBER_OF_VECTORS(SUBTRACT)
-}
+struct Pieces {
+    int64_t vectors;
+    int64_t (*subtract)(const Backward &f, int64_t stream, Line *grad);
+    void (*repeat)(const Backward &f, int64_t stream, int64_t end, Line *grad);
+};
 
-CLONED void repeat_piece(const Backward &f, int64_t stream, int64_t end, Line *grad) {
-#define REPEAT(N) repeat_rule<N>(f, stream, end, grad)
-    EACH_NUMBER_OF_VECTORS(REPEAT)
+#define ROW(N) {N, subtract_##N, repeat_##N},
+constexpr Pieces PIECES_OF[] = {EACH_COUNT(ROW)};
+
+// Those of the fewest vectors that hold a row.
+const Pieces &pieces_for(const Problem &p) {
+    const Pieces *pieces = PIECES_OF;
+    while (pieces->vectors * WIDTH < p.keys) ++pieces;
+    return *pieces;
 }
 
 void backward_stream(const Backward &f, int64_t stream) {
     const Problem &p = f.p;
-    const int64_t vectors = row_vectors(p), matrix = stream * p.values * p.keys;
+    const Pieces &pieces = pieces_for(p);
+    const int64_t vectors = pieces.vectors, matrix = stream * p.values * p.keys;
     std::vector<Line> grad(p.values * vectors);
     if (f.final_grad) load_matrix(grad.data(), f.final_grad + matrix, p, vectors);
-    const int64_t left = p.gates > 0 ? p.tokens : subtract_piece(f, stream, grad.data());
-    if (left > 0) repeat_piece(f, stream, left, grad.data());
+    const int64_t left = p.gates > 0 ? p.tokens : pieces.subtract(f, stream, grad.data());
+    if (left > 0) pieces.repeat(f, stream, left, grad.data());
     for (int64_t j = 0; j < p.values; ++j)
         std::memcpy(f.dinitial + matrix + j * p.keys, grad.data() + j * vectors,
                     p.keys * sizeof(float));

@@ -30,11 +30,7 @@ constexpr bool MANY_REGISTERS = true;  // 32 of them; others have 16
 #else
 constexpr bool MANY_REGISTERS = false;
 #endif
-#ifdef SIXTEEN_LANES  // by a source whose rows or blocks are of sixteen numbers
-constexpr int WIDTH = 16;
-#else
 constexpr int WIDTH = MANY_REGISTERS ? 16 : 8;
-#endif
 typedef float vec __attribute__((vector_size(4 * WIDTH)));
 typedef float eight __attribute__((vector_size(32)));
 typedef float four __attribute__((vector_size(16)));
