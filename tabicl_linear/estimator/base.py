@@ -26,7 +26,13 @@ from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.notices import progress_bar
-from tabicl_linear.estimator.plan import Plan, checked_plan, cpu_by_default, resolved_device
+from tabicl_linear.estimator.plan import (
+    Plan,
+    checked_plan,
+    cpu_by_default,
+    resolved_device,
+    threads,
+)
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces, rows_of_file
@@ -190,7 +196,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
                 stored.
         """
         check_is_fitted(self)
-        state_file.write(type(self).__name__, self.get_params(deep=False), self.fitted_, Path(path))
+        arguments = self.get_params(deep=False)
+        with cpu_by_default(), threads(arguments["n_jobs"]):
+            fitted = self.fitted_.ready
+        state_file.write(type(self).__name__, arguments, fitted, Path(path))
 
     @classmethod
     def _read(

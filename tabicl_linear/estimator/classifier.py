@@ -189,7 +189,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
         first rows taught: how columns are encoded and scaled, and which are dropped because they
         do not vary. With trees these are the first 6,000 rows, which are held until then; with a
         model they are the first piece, so let it be large enough to show the columns. Only trees
-        and models that read causally have this method. See docs/growing.md.
+        and models that read causally have this method. Trees take seconds at the first prediction
+        after it, not here. See docs/growing.md.
 
         A call that fails leaves the classifier as it was.
 

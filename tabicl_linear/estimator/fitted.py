@@ -109,6 +109,11 @@ class Fitted:
         """Class probabilities `[rows, classes]`; see `scores`."""
         return np.asarray(softmax(self.scores(table, plan), axis=1))
 
+    @property
+    def ready(self) -> "Fitted":
+        """The same with states that nothing is left to be solved of."""
+        return replace(self, members=self.members.ready)
+
     def on(self, device: torch.device) -> "Fitted":
         """The same with its model and states on `device`."""
         companion = self.companion

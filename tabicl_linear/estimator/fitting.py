@@ -92,7 +92,7 @@ def fit_pieces(
         return fit(first, plan, learners)
     others = chain([second], pieces)
     if learners.grow_trees:
-        fitted = start(first, plan, learners.for_pieces(), classes)
+        fitted = start(first, plan, learners, classes)
         for rows in others:
             # Many rows at a time: each call adds to sums of all pairs of leaves.
             more = first_rows(chain([rows], others))

@@ -1,6 +1,7 @@
 """Arguments and tables that cannot be used: one line that helps, and nothing changed."""
 
 import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -154,19 +155,35 @@ def test_a_fit_that_fails_leaves_the_classifier_as_it_was(checkpoint, table, lab
 def test_a_partial_fit_that_is_interrupted_changes_nothing():
     """As by Ctrl-C, at whatever moment."""
     rng = np.random.default_rng(0)
-    table, labels = rng.normal(size=(300, 3)), rng.integers(2, size=300)
+    table, labels = rng.normal(size=(2000, 30)), rng.integers(2, size=2000)
     classifier = TabICLLinearClassifier(n_estimators=1).partial_fit(table[:100], labels[:100])
-    before, expected = classifier.fitted_, classifier.predict_proba(table)
+    before, expected = classifier.fitted_, classifier.predict_proba(table[:100])
+    for seconds in (0.002, 0.01, 0.03):
+        with interrupted(seconds):
+            classifier.partial_fit(table[100:], labels[100:])
+        assert classifier.fitted_ is before
+        np.testing.assert_array_equal(classifier.predict_proba(table[:100]), expected)
+
+
+def test_a_first_prediction_that_is_interrupted_changes_nothing():
+    """It is this one that grows the trees of rows that were added."""
+    rng = np.random.default_rng(0)
+    table, labels = rng.normal(size=(200, 3)), rng.integers(2, size=200)
+    one, other = (TabICLLinearClassifier().partial_fit(table, labels) for _ in range(2))
+    for seconds in (0.01, 0.1):
+        with interrupted(seconds):
+            one.predict_proba(table)
+    np.testing.assert_array_equal(one.predict_proba(table), other.predict_proba(table))
+
+
+@contextmanager
+def interrupted(seconds):
+    """As by Ctrl-C after so much CPU time; again, should that be lost in a callback."""
     former = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
     try:
-        for seconds in (0.002, 0.01, 0.03):  # of CPU time
-            # Again, should the first one be lost in a callback of the garbage collection.
+        with pytest.raises(KeyboardInterrupt):
             signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 0.1)
-            with pytest.raises(KeyboardInterrupt):
-                classifier.partial_fit(table[100:], labels[100:])
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            assert classifier.fitted_ is before
-            np.testing.assert_array_equal(classifier.predict_proba(table), expected)
+            yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, former)

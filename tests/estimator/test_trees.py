@@ -19,6 +19,7 @@ from tabicl_linear.estimator.learners.chosen_trees import (
     task_fit,
 )
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
+from tabicl_linear.estimator.learners.chosen_trees.growing import Growth
 from tabicl_linear.estimator.rows import pieces as rows_in_pieces
 from tabicl_linear.estimator.rows import table_file
 from tabicl_linear.model import InContextModel
@@ -212,6 +213,29 @@ def test_pieces_that_are_added_are_the_whole(arguments, table, few_rows_grow):
     assert pieces.n_samples_seen_ == 240
     np.testing.assert_allclose(pieces.predict_proba(x), whole.predict_proba(x), atol=1e-5)
     assert whole.score(x, y) > 0.75
+
+
+def test_rows_that_are_added_are_solved_once_to_predict(
+    table, few_rows_grow, monkeypatch, tmp_path
+):
+    """Which takes seconds, whatever the number of rows added."""
+    x, y = table
+    solutions = []
+
+    def predictors(growth, sample):
+        solutions.append(growth.num_rows)
+        return solve(growth, sample)
+
+    solve = Growth.predictors
+    monkeypatch.setattr(Growth, "predictors", predictors)
+    classifier = added(TabICLLinearClassifier(), x, y, 110, 120, 130)
+    assert solutions == []
+    probabilities = classifier.predict_proba(x)
+    np.testing.assert_array_equal(classifier.predict_proba(x), probabilities)
+    classifier.save(tmp_path / "state")
+    loaded = TabICLLinearClassifier.load(tmp_path / "state")
+    np.testing.assert_array_equal(loaded.predict_proba(x), probabilities)
+    assert solutions == [240]
 
 
 def test_while_rows_are_held_they_are_fitted_as_those_of_a_table(table):

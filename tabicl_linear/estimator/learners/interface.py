@@ -74,6 +74,17 @@ class OwnPreset(ABC):
         """What suits a table of so many rows, and columns that some member should see."""
 
 
+class SolvedLater(ABC):
+    """A learner to whose states rows are added at once, and that solves them to predict.
+
+    What comes of adding rows once more need not be solved between. `predict` takes both.
+    """
+
+    @abstractmethod
+    def solved(self, state: State) -> State:
+        """The state, solved once for all predictions from it; itself where it is already."""
+
+
 class Companion(NamedTuple):
     """A second learner of the same rows, and what its logits weigh; the first has the rest of 1."""
 
@@ -97,12 +108,8 @@ class Learners(ABC):
     def for_table(self, num_classes: int, num_rows: int, *, grows: bool = False) -> ContextLearner:
         """The learner of a table; with `grows` one to whose states rows will be added."""
 
-    def for_pieces(self) -> "Learners":
-        """Those of a table in pieces, whose states predict once they are `finished`."""
-        return self
-
     def finished(self, learner: Any, states: tuple[State, ...]) -> tuple[Any, tuple[State, ...]]:
-        """A learner that grew and its states, ready, without what only rows to come would need."""
+        """A learner that grew and its states, without what only rows to come would need."""
         return learner, states
 
     def companion(self, num_classes: int, num_rows: int) -> Companion | None:

@@ -14,7 +14,7 @@ import torch
 from tabicl_linear.embedding.inputs import chunk_rows
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
-from tabicl_linear.estimator.learners.interface import ContextLearner, State
+from tabicl_linear.estimator.learners.interface import ContextLearner, SolvedLater, State
 from tabicl_linear.estimator.members import half_precision
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.members.relevance import Relevance, choose_columns, relevance
@@ -93,6 +93,19 @@ class FittedEnsemble:
     group_size: int
     num_classes: int
 
+    @property
+    def ready(self) -> "FittedEnsemble":
+        """The same with states that nothing is left to be solved of; solved once, if at all."""
+        return self._solved if isinstance(self.model, SolvedLater) else self
+
+    @cached_property
+    def _solved(self) -> "FittedEnsemble":
+        learner = self.model
+        assert isinstance(learner, SolvedLater)
+        with torch.inference_mode():
+            states = map_tensors(lambda tensor: tensor.to(self.model.device), self.states)
+            return replace(self, states=tuple(map(learner.solved, states)))
+
     def halved(self) -> "FittedEnsemble":
         """The same ensemble with matrix states in half precision, for reading only.
 
@@ -106,8 +119,8 @@ class FittedEnsemble:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the states of all members."""
-        return sum(num_bytes(state) for state in self.states)
+        """Bytes of the states of all members, once they are `ready`."""
+        return sum(num_bytes(state) for state in self.ready.states)
 
     @property
     def state_bytes(self) -> int:
@@ -132,11 +145,12 @@ class FittedEnsemble:
                 `[rows, classes]`.
             plan: Says on which device to compute; model and states are moved there.
         """
+        ready = self.ready
 
         def scored(rows_per_batch: int) -> FloatArray:
             # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
             model = self.model if self.model.device == plan.device else self.model.to(plan.device)
-            batches = replace(self, states=self.in_full(plan.device)).batches()
+            batches = replace(self, states=ready.in_full(plan.device)).batches()
             work, step = len(self.views) * len(matrix), max(1, rows_per_batch // self.group_size)
             pooled = []
             with progress_bar("predict", work, plan.progress) as bar, torch.inference_mode():

@@ -31,6 +31,7 @@ from tabicl_linear.estimator.learners.interface import (
     Learners,
     OwnPreset,
     Preset,
+    SolvedLater,
 )
 from tabicl_linear.kernels.chosen import using
 from tabicl_linear.kernels.state import row_major
@@ -52,18 +53,20 @@ class ChosenTreesState(NamedTuple):
     Attributes:
         thresholds: Standardised values that fixed trees compare with, for each round.
         statistics: Column statistics, by which rows are standardised.
-        predictors: One for each task; none of a context that is only summed as yet.
+        predictors: One for each task; none of what has not been `solved` as yet.
         growth: What rows are added to; None where there are too few rows as yet, or will be no
             others.
+        rows: While they are so few, the rows and their labels; None once they are solved.
     """
 
     thresholds: tuple[Float[Tensor, "b r"], ...]
     statistics: ContextStatistics
     predictors: tuple[Predictor, ...]
     growth: Growth | None = None
+    rows: tuple[Float[Tensor, "b n m"], Int[Tensor, "b n"]] | None = None
 
 
-class ChosenTrees(nn.Module, OwnPreset):
+class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
     """Predicts rows by ridge regressions on trees that are grown on other rows of the context.
 
     The context is divided into halves several times. Trees are grown by boosting on one half, and
@@ -74,10 +77,8 @@ class ChosenTrees(nn.Module, OwnPreset):
 
     Args:
         options: Fixed features and penalties.
-        grows: Whether rows will be added to states of contexts of `rows_that_grow()` rows or more:
-            their first rows grow the trees.
-        solves: Whether such a state predicts after each call of `fit`, which takes seconds; else
-            it is that of `solved` which does.
+        grows: Whether rows will be added. The first `rows_that_grow()` rows grow the trees, and
+            later ones are added to sums. States are not `solved`, which takes seconds, by `fit`.
     """
 
     def __init__(
@@ -87,11 +88,10 @@ class ChosenTrees(nn.Module, OwnPreset):
         max_columns: int,
         num_classes: int,
         grows: bool = False,
-        solves: bool = True,
     ) -> None:
         super().__init__()
         self.options, self.max_columns, self.num_classes = options, max_columns, num_classes
-        self.grows, self.solves = grows, solves
+        self.grows = grows
         # Logits are made of the shares of all features together, so none of these alone.
         shares = replace(options, calibration="confidence")
         seeds = ((options.seed + number) % 2**32 for number in range(MOST_ROUNDS))
@@ -156,16 +156,18 @@ class ChosenTrees(nn.Module, OwnPreset):
         draws = self.draws(max(scheme(num_first).rounds, 1))
         thresholds = tuple(draw.thresholds(first, statistics, rows_per_chunk) for draw in draws)
         start = ChosenTreesState(thresholds, statistics, predictors=())
-        tasks = self._tasks(start, first, labels, rows_per_chunk)
+        if self.grows and not goes_on:
+            return start._replace(rows=(first, labels))
         with _cpu_kernels():
-            if not goes_on:
-                predictors = tuple(fit_rows(rounds).predictor for rounds in tasks)
-                return row_major(start._replace(predictors=predictors))
+            tasks = self._tasks(start, first, labels, rows_per_chunk)
+            if not self.grows:
+                return row_major(start._replace(predictors=_predictors(tasks)))
             start = start._replace(growth=Growth.of_first(first, labels, tasks))
         return self._with_more(start, x[:, num_first:], y[:, num_first:], rows_per_chunk)
 
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
         """Logits of unlabelled rows, each independent of the others."""
+        state = self.solved(state)
         with _cpu_kernels():
             parts = x.split(ROWS_AT_ONCE, dim=1)
             return torch.cat([self._predicted(state, part) for part in parts], dim=1)
@@ -196,17 +198,19 @@ class ChosenTrees(nn.Module, OwnPreset):
         if x.shape[1]:
             with _cpu_kernels():
                 growth = growth.and_then(x, y, self._tasks(state, x, y, rows_per_chunk))
-        after = state._replace(predictors=(), growth=growth)
-        return row_major(self.solved(after) if self.solves else after)
+        return row_major(state._replace(predictors=(), growth=growth))
 
     def solved(self, state: ChosenTreesState) -> ChosenTreesState:
-        """The state with the regressions solved from its sums; without sums they are already."""
-        growth = state.growth
-        if growth is None:
+        """The state with the regressions solved from its rows or sums, which takes seconds."""
+        if state.predictors:
             return state
+        growth = state.growth
+        rows = state.rows if growth is None else (growth.x, growth.y)
+        assert rows is not None, "nothing to solve"
         with _cpu_kernels():
-            sample = self._tasks(state, growth.x, growth.y, growth.x.shape[1])
-            return state._replace(predictors=growth.predictors(sample))
+            tasks = self._tasks(state, *rows, rows_per_chunk=rows[0].shape[1])
+            predictors = _predictors(tasks) if growth is None else growth.predictors(tasks)
+        return row_major(state._replace(predictors=predictors, rows=None))
 
     def _tasks(
         self,
@@ -229,6 +233,11 @@ class ChosenTrees(nn.Module, OwnPreset):
         return tasks
 
 
+def _predictors(tasks: list[list[TaskRows]]) -> tuple[Predictor, ...]:
+    """What predicts rows of each task, given as the same rows with the features of each round."""
+    return tuple(fit_rows(rounds).predictor for rounds in tasks)
+
+
 def _cpu_kernels() -> AbstractContextManager[None]:
     """Let C++ grow trees and multiply rows, where it is built: trees grow on the CPU."""
     return using(tokenwise(device=torch.device("cpu"), backend="auto"))
@@ -243,13 +252,11 @@ class ChosenTreesLearners(Learners):
         max_columns: Columns that a member sees at most.
         others: Makes the learners that read tables of fewer than `FEWEST_ROWS` rows in place of
             trees, and those of up to 400 rows beside them. None: trees read all tables alone.
-        solve: Whether states to which rows are added predict after each call; else once `finished`.
     """
 
     options: RidgeOptions = OPTIONS
     max_columns: int = MAX_COLUMNS
     others: Callable[[], Learners] | None = None
-    solve: bool = True
 
     grow_trees = True
 
@@ -263,12 +270,7 @@ class ChosenTreesLearners(Learners):
             max_columns=self.max_columns,
             num_classes=num_classes,
             grows=grows,
-            solves=self.solve,
         )
-
-    def for_pieces(self) -> "ChosenTreesLearners":
-        """The same trees, solved once, after the last piece."""
-        return replace(self, solve=False)
 
     def finished(
         self, learner: ChosenTrees, states: tuple[ChosenTreesState, ...]

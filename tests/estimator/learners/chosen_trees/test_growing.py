@@ -36,12 +36,12 @@ def few_rows_are_many():
         yield
 
 
-def learner(num_classes=3, *, grows=True, solves=True):
-    return ChosenTrees(OPTIONS, max_columns=8, num_classes=num_classes, grows=grows, solves=solves)
+def learner(num_classes=3, *, grows=True):
+    return ChosenTrees(OPTIONS, max_columns=8, num_classes=num_classes, grows=grows)
 
 
-def grown(x, y, ends, num_classes=3, members=1, *, solves=True):
-    """The state after pieces that end at `ends`, and the last rows; few are fitted anew."""
+def grown(x, y, ends, num_classes=3, members=1, *, solved_between=False):
+    """The solved state after pieces that end at `ends`, and the last rows; few are fitted anew."""
     x = torch.from_numpy(x).expand(members, -1, -1)
     y = torch.from_numpy(y).expand(members, -1)
     categorical = torch.zeros(members, x.shape[2], dtype=torch.bool)
@@ -49,14 +49,16 @@ def grown(x, y, ends, num_classes=3, members=1, *, solves=True):
     for start, end in pairwise((0, *ends, x.shape[1])):
         held = state is None or state.growth is None
         first = 0 if held else start
-        state = learner(num_classes, solves=solves).fit(
+        if state is not None and solved_between:
+            state = learner(num_classes).solved(state)
+        state = learner(num_classes).fit(
             x[:, first:end],
             y[:, first:end],
             categorical=categorical,
             rows_per_chunk=CHUNK,
             state=None if held else state,
         )
-    return state
+    return learner(num_classes).solved(state)
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +89,16 @@ def test_pieces_are_the_whole(ends, whole, queries):
 
 
 def test_pieces_that_are_solved_after_the_last_are_those_solved_each_time():
-    each_time, summed = (grown(*ruled_table(700), (450, 600), solves=s) for s in (True, False))
-    assert not summed.predictors
-    solved = learner().solved(summed)
-    pairs = zip(tensors(solved), tensors(each_time), strict=True)
+    once, each_time = (grown(*ruled_table(700), (450, 600), solved_between=s) for s in (0, 1))
+    pairs = zip(tensors(once), tensors(each_time), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
+    assert learner().solved(once) is once
+
+
+def test_sums_predict_as_what_is_solved_from_them(whole, queries):
+    sums = whole._replace(predictors=())
+    logits, expected = (learner().predict(state, queries[0]) for state in (sums, whole))
+    assert torch.equal(logits, expected)
 
 
 def test_fewer_rows_than_grow_trees_for_good_are_fitted_as_those_of_a_table(queries):
@@ -146,7 +153,7 @@ def test_states_whose_sums_have_fixed_trees_go_on_with_them(monkeypatch, queries
         state = grown(x[:450], y[:450], ())
     later, labels = torch.from_numpy(x[None, 450:]), torch.from_numpy(y[None, 450:])
     state = learner().fit(later, labels, rows_per_chunk=CHUNK, state=state)
-    for one, other in zip(tensors(state), tensors(expected), strict=True):
+    for one, other in zip(tensors(learner().solved(state)), tensors(expected), strict=True):
         assert torch.equal(one, other)
     predictions = learner().predict(state, queries[0])
     assert torch.equal(predictions, learner().predict(expected, queries[0]))
