@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jsonargparse import Namespace
 from lightning.pytorch import seed_everything
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
@@ -106,6 +107,7 @@ class ConfigCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add sections for the callbacks, the defaults, and the linked arguments."""
+        self._options_parser = parser  # that of the verb, if there is one
         # Help lists only subclasses that have been imported.
         for package in (mixers, strategies):
             for module in pkgutil.iter_modules(package.__path__):
@@ -146,7 +148,7 @@ class ConfigCLI(LightningCLI):
                     f"{text[:200]}: an alias (*) stands inside of what it stands for; write it out."
                 )
         try:
-            self.config = parser.parse_args(args)
+            self.config = self._parsed(parser, args)
         except UnicodeDecodeError as error:
             raise ConfigError(
                 f"--config {undecodable(args)}: not UTF-8 ({error.reason} at byte {error.start}); "
@@ -157,6 +159,18 @@ class ConfigCLI(LightningCLI):
                 f"{error.filename}, line {error.lineno}: {error.msg}; mend the file, Python cannot "
                 "read it."
             ) from error
+
+    def _parsed(self, parser: LightningArgumentParser, args: Any) -> Namespace:
+        """The config; that of a verb as the verb's own parser reads it.
+
+        The parser above it has no options, and would read those of the verb a second time; but it
+        is the one that prints a config.
+        """
+        prints = any(text.partition("=")[0] == "--print_config" for text in args)
+        if prints or self._options_parser is parser:
+            return parser.parse_args(args)
+        verb, *options = args
+        return Namespace(**{"subcommand": verb, verb: self._options_parser.parse_args(options)})
 
     def _parse_ckpt_path(self) -> None:
         """Do nothing: the checkpoint's config was parsed first, so that options override it."""

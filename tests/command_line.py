@@ -10,20 +10,21 @@ import torch
 from tabicl_linear.__main__ import main
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-TINY = [
-    *("--config", str(CONFIGS / "deltanet_fs_decay.yaml")),
-    *("--config", str(CONFIGS / "smoke.yaml")),
-    *("--config", str(CONFIGS / "prior" / "gaussian_uniform.yaml")),
-    *("--model.architecture.depth", "1"),
-    *("--trainer.enable_progress_bar", "false"),
-    *("--trainer.enable_model_summary", "false"),
-]
 UNSEEN = [
     option
     for name in ("write_rates", "state_norms", "cosine_drift", "length_probe")
     for option in (f"--{name}.every_n_steps", "0")
 ]
-"""Runs of many steps that nothing looks at: pictures of the looks take longer than the steps."""
+"""Nothing looks at the model: drawing the tasks, and then the pictures, takes longer than steps."""
+TINY = [
+    *("--config", str(CONFIGS / "deltanet_fs_decay.yaml")),
+    *("--config", str(CONFIGS / "smoke.yaml")),
+    *("--config", str(CONFIGS / "prior" / "gaussian_uniform.yaml")),
+    *("--model.architecture.depth", "1"),
+    *UNSEEN,
+    *("--trainer.enable_progress_bar", "false"),
+    *("--trainer.enable_model_summary", "false"),
+]
 
 
 @pytest.fixture(scope="session")

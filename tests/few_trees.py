@@ -6,10 +6,13 @@ import pytest
 
 from tabicl_linear.estimator.learners.chosen_trees import boosting
 
+FEW = 8
+"""Enough for tables of tests, which take seconds."""
+
 
 @pytest.fixture(scope="module")
 def few_trees() -> Iterator[None]:
-    """Enough for tables of tests, which take seconds."""
+    """As many for all tests of a file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boosting, "NUM_TREES", 8)
+        patch.setattr(boosting, "NUM_TREES", FEW)
         yield

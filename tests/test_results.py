@@ -16,14 +16,25 @@ from experiments.results import run as results
 from experiments.results import weak
 from tabicl_linear._version import __version__
 from tabicl_linear.estimator import random_feature_ridge
+from tabicl_linear.evaluation import benchmarks
 from tabicl_linear.evaluation.benchmarks import folder_benchmark
 from tabicl_linear.report import benchmark_figures
 from tabicl_linear.report.comparison import holm
 from tabicl_linear.shipped import DEFAULT, WEIGHTS
 
 __all__ = ["few_trees"]
-pytestmark = pytest.mark.usefixtures("few_trees")
+pytestmark = pytest.mark.usefixtures("few_trees", "few_folds")
+FOLDS = 2
+"""In place of five: what is done with the scores of a fold, each shows."""
 BASELINES = ["logistic_regression", "random_feature_ridge"]
+
+
+@pytest.fixture(scope="module")
+def few_folds():
+    with pytest.MonkeyPatch.context() as patch:
+        for name, protocol in benchmarks.BENCHMARKS.items():
+            patch.setitem(benchmarks.BENCHMARKS, name, replace(protocol, folds=FOLDS))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +56,7 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(few_trees, tables, weights, tmp_path_factory):
+def made(few_trees, few_folds, tables, weights, tmp_path_factory):
     """A finished folder and its page."""
     folder = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
@@ -172,7 +183,7 @@ class TestGoingOn:
         shutil.copytree(made, tmp_path, dirs_exist_ok=True)
         monkeypatch.setitem(WEIGHTS, DEFAULT, weights[2])
         assert call(tables, tmp_path) == 0
-        assert len(list((tmp_path / "out").glob("*/trials/*.json"))) == 3 * 7 * 5
+        assert len(list((tmp_path / "out").glob("*/trials/*.json"))) == 3 * 7 * FOLDS
         old, new = (re.search(r"`default` \(SHA-256 (\w+) ", page(x))[1] for x in (made, tmp_path))
         assert old != new
         assert "\n| demo |" not in page(tmp_path)
@@ -189,7 +200,7 @@ class TestGoingOn:
         after = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/trials/*.json")}
         assert before.items() <= after.items()
         assert {path.name.split("--")[0] for path in after.keys() - before} == {BASELINES[1]}
-        assert len(after.keys() - before) == 3 * 5
+        assert len(after.keys() - before) == 3 * FOLDS
         old, new = (re.search(r"options (\w{8})\)", page(x))[1] for x in (made, tmp_path))
         assert old != new
 
@@ -214,13 +225,14 @@ class TestUnfinished:
         shutil.copytree(made, tmp_path, dirs_exist_ok=True)
         path = tmp_path / "measured" / "cc18-logistic_regression" / "results.csv"
         frame = pd.read_csv(path)
-        gone = (frame["dataset"] == "two") & (frame["fold"] == 3)
+        gone = (frame["dataset"] == "two") & (frame["fold"] == 1)
         frame[~gone].to_csv(path, index=False)
         monkeypatch.setitem(WEIGHTS, DEFAULT, weights[0])
         assert call(tables, tmp_path, "--demo", weights[1], "--page-only") == 0
         assert "over the 1 of 2 tables that all models have" in page(tmp_path)
         missing = section(page(tmp_path), "## Missing")
-        assert f"| openml-cc18 | {BASELINES[0]} | two | 4 of 5 | not scored yet |" in missing
+        row = f"| {BASELINES[0]} | two | {FOLDS - 1} of {FOLDS} | not scored yet |"
+        assert f"| openml-cc18 {row}" in missing
 
     @pytest.mark.parametrize(
         ("options", "message"),

@@ -8,7 +8,6 @@ import sys
 import time
 
 import pytest
-from command_line import UNSEEN
 
 from tabicl_linear.__main__ import main, run
 from tabicl_linear.callbacks import run_checkpoint
@@ -183,7 +182,7 @@ def test_a_run_that_ends_by_epochs_keeps_its_last_step(
     fit, load, tmp_path, epochs, batches, accumulated, last
 ):
     options = ("--trainer.limit_train_batches", batches, "--trainer.max_epochs", epochs)
-    assert fit(*options, "--trainer.accumulate_grad_batches", accumulated, *UNSEEN) == 0
+    assert fit(*options, "--trainer.accumulate_grad_batches", accumulated) == 0
     checkpoint = load(tmp_path / "runs" / "version_0" / "last.ckpt")
     assert checkpoint["global_step"] == last
     assert checkpoint["PriorDataModule"]["next_index"] == epochs * batches

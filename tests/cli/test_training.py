@@ -6,13 +6,17 @@ import sys
 
 import pytest
 import yaml
-from command_line import CONFIGS, TINY, UNSEEN, fit, load, tiny
+from command_line import CONFIGS, TINY, fit, load, tiny
 
 from tabicl_linear import load_model
 from tabicl_linear.__main__ import main
+from tabicl_linear.cli.training import PretrainingCLI
 from tabicl_linear.config import trainer_options
 
 __all__ = ["fit", "load", "tiny"]
+
+
+GLA = "tabicl_linear.mixers.gla.GatedLinearAttention"
 
 
 class TestLoggers:
@@ -140,12 +144,32 @@ def test_scores_come_from_the_checkpoint_alone(fit, tmp_path, capsys, verb):
 def test_nothing_to_score_is_refused(fit, tmp_path, capsys, verb, stage):
     """As of a checkpoint whose training was not validated."""
     limit = f"--trainer.limit_{stage}_batches"
-    assert fit(*ONE_STEP, *UNSEEN, limit, 0) == 0
+    assert fit(*ONE_STEP, limit, 0) == 0
     options = [verb, "--ckpt_path", str(tmp_path / "runs" / "version_0" / "last.ckpt")]
     capsys.readouterr()
     assert main(options) == 2
     assert f"{limit.removeprefix('--')}=0" in capsys.readouterr().err
     assert main([*options, limit, "1.0"]) == 0
+
+
+class Read(Exception):
+    """What a verb's own parser has read, and what the one above it reads."""
+
+
+class Reading(PretrainingCLI):
+    def parse_arguments(self, parser, args):
+        super().parse_arguments(parser, args)
+        raise Read(self.config, parser.parse_args(args))
+
+
+@pytest.mark.parametrize("options", [[], TINY, [*TINY, "--model.mixer", GLA, "--ckpt_path", "a"]])
+@pytest.mark.parametrize("verb", ["fit", "test"])
+def test_options_of_a_verb_are_read_once_as_its_parser_and_the_one_above_read_them(verb, options):
+    with pytest.raises(Read) as read:
+        Reading([verb, *options], resume=None, held=None)
+    once, twice = read.value.args
+    assert once[verb] == twice[verb]
+    assert once["subcommand"] == twice["subcommand"] == verb
 
 
 def test_one_batch_is_not_all(tmp_path):
@@ -161,7 +185,7 @@ def test_training_learns(fit, tmp_path):
     """30 small steps teach which two of the ten classes occur: far below log 10 = 2.30."""
     options = ("--trainer.max_steps", 30, "--data.shapes.max_classes", 2)
     more = ("--model.optimizer.init_args.lr", 5e-3, "--trainer.val_check_interval", 60)
-    assert fit(*options, *more, *UNSEEN) == 0
+    assert fit(*options, *more) == 0
     lines = (tmp_path / "runs" / "version_0" / "metrics.csv").read_text().splitlines()
     header, last = lines[0].split(","), lines[-1].split(",")
     assert float(last[header.index("val/loss")]) < 0.75

@@ -122,11 +122,16 @@ BASES = {"mimetic": "gla", "mimetic_learning": "gla", "causal_frobenius": "linea
 
 
 def recipe_of(path):
-    """What a config makes of a small model; an overlay, laid over one."""
+    """What a config makes of a small model; an overlay, laid over one.
+
+    Of one layer, unless layers start from the one below: others run the same lines.
+    """
     sections = dict(DEFAULTS)
     base = CONFIGS / f"{BASES.get(path.stem, 'deltanet')}.yaml"
     for file in ([] if path.parent == CONFIGS else [base]) + [path, CONFIGS / "smoke.yaml"]:
         sections = laid_over(sections, expanded(file).get("model", {}))
+    if sections["architecture"].get("initial_states") != "woven":
+        sections["architecture"]["depth"] = 1
     told = sections["mixer"].get("init_args", {})
     if told.get("decay_constant") is not None:  # as the command line reads a whole number
         told["decay_constant"] = float(told["decay_constant"])

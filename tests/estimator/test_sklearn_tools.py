@@ -4,6 +4,7 @@ import pickle
 import warnings
 from contextlib import contextmanager
 
+import few_trees
 import joblib
 import numpy as np
 import pandas as pd
@@ -24,6 +25,14 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from tolerances import ROUNDING
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
+from tabicl_linear.estimator.learners.chosen_trees import boosting
+
+
+@pytest.fixture(autouse=True)
+def few_trees_in_this_process(request, monkeypatch):
+    """Processes of joblib grow as many as ever, and so does the one that they are compared with."""
+    if "own_process" not in request.keywords:
+        monkeypatch.setattr(boosting, "NUM_TREES", few_trees.FEW)
 
 
 @pytest.fixture(scope="module")

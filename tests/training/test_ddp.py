@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from command_line import CONFIGS, UNSEEN
+from command_line import CONFIGS
 from lightning.pytorch import Trainer
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from resumed_runs import assert_same
@@ -142,7 +142,7 @@ def test_a_signal_to_the_process_that_has_forked_the_others_stops_all(forked, ti
         return main(["fit", *words])
 
     options = ("--trainer.max_steps", 100_000, "--trainer.default_root_dir", tmp_path)
-    run = forked(command, *tiny, *FORKED, *UNSEEN, *options, "--checkpoint.every_n_steps", 1)
+    run = forked(command, *tiny, *FORKED, *options, "--checkpoint.every_n_steps", 1)
     last = tmp_path / "version_0" / "last.ckpt"
     run.wait_until(last.exists)
     os.kill(run.pid, signal.SIGTERM)

@@ -136,7 +136,8 @@ def test_twenty_three_classes_of_which_some_have_one_row(checkpoint):
     labels = np.concatenate([labels, np.arange(13, 23)]).astype(int)  # ten singletons
     centres = rng.normal(size=(23, 6)) * 4
     table = centres[labels] + rng.normal(size=(len(labels), 6))
-    for classifier in (TabICLLinearClassifier(checkpoint, n_estimators=2), LimitedRidge(SMALL)):
+    two = {"n_estimators": 2}
+    for classifier in (TabICLLinearClassifier(checkpoint, **two), LimitedRidge(SMALL, **two)):
         probabilities = classifier.fit(table, labels).predict_proba(table)
         assert probabilities.shape == (len(labels), 23)
         assert np.isfinite(probabilities).all()
@@ -146,8 +147,8 @@ def test_twenty_three_classes_of_which_some_have_one_row(checkpoint):
 
 def test_members_fitted_together_and_one_by_one_agree():
     train, labels = letters(200)
-    together = LimitedRidge(SMALL, n_estimators=3).fit(train, labels)
-    apart = LimitedRidge(SMALL, n_estimators=3, rows_per_batch=1).fit(train, labels)
+    together = LimitedRidge(SMALL, n_estimators=2).fit(train, labels)
+    apart = LimitedRidge(SMALL, n_estimators=2, rows_per_batch=1).fit(train, labels)
     some = train[::5]
     np.testing.assert_allclose(apart.predict_proba(some), together.predict_proba(some), atol=1e-5)
 

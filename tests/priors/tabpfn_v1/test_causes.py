@@ -58,6 +58,8 @@ def test_mixed_tasks_hold_normal_categorical_and_zipf_causes():
 def test_zipf_frequencies_follow_a_power_law():
     causes = draw([True] * 60, num_rows=20000).flatten(0, 1)
     for cause in causes:
+        if len(cause[:100].unique()) > 10:
+            continue  # normal, as most are: counting their values takes long
         values, counts = cause.unique(return_counts=True)
         if len(values) == 10 and (cause.std() - 1).abs() > 1e-3:
             exponent = (counts[0] / counts[1]).log2().item()
