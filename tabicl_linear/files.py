@@ -105,6 +105,8 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
             folder.rmdir()
         partial.rename(folder)
     except BaseException:
+        with suppress(OSError):  # others that still write into it know it by its former name
+            partial = partial.rename(partial_name(folder.absolute()))
         shutil.rmtree(partial, ignore_errors=True)
         raise
 

@@ -21,7 +21,7 @@ from tabicl_linear.errors import ConfigError, DataError, one_line
 from tabicl_linear.estimator.partitions import broadcast
 from tabicl_linear.estimator.rows.frames import WITH_GAPS
 from tabicl_linear.estimator.rows.table_file import PARQUET, TableFile
-from tabicl_linear.files import folder_written_whole, partial_name
+from tabicl_linear.files import folder_written_whole, try_writing
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -53,10 +53,8 @@ def check_cluster(options: argparse.Namespace) -> None:
         raise DataError(f"{test}: --dask reads a {PARQUET} file, or a folder of them.")
     if output.exists():
         raise DataError(f"--output {output} exists; name a new folder, which gets the parts.")
-    partial = partial_name(output.absolute())
     with writing_to(output):
-        partial.mkdir()
-        partial.rmdir()
+        try_writing(output.absolute())
 
 
 def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearClassifier") -> str:
@@ -83,6 +81,7 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
         writing_to(options.output),
         folder_written_whole(options.output) as folder,
     ):
+        _check_folder(client, folder, options.output)
         classifier.fit(train.path, options.target)
         parts = table[names].to_delayed()
         label_type = train.labels(options.target).dtype
@@ -90,6 +89,15 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
         if rows == 0:
             raise DataError(f"{options.test} has no rows; give at least one.")
     return f"{summary(options, classifier, rows)} in {len(parts)} parts"
+
+
+def why_not_writable(path: Path) -> str | None:
+    """Why this process cannot write beside a path; None if it can."""
+    try:
+        try_writing(path)
+    except OSError as error:
+        return error.strerror or one_line(error)
+    return None
 
 
 def write_part(
@@ -193,4 +201,14 @@ def _check_workers(client: "Client", place: str) -> None:
             raise ConfigError(
                 f"--dask {place}: the worker {address} has {package} {version or '(not installed)'}"
                 f", and this is {__version__}: install the same version there."
+            )
+
+
+def _check_folder(client: "Client", folder: Path, output: Path) -> None:
+    """Check, before the work, that the workers of now can write where the parts will be."""
+    for address, reason in client.run(why_not_writable, folder / "part").items():
+        if reason is not None:
+            raise DataError(
+                f"--output {output}: the worker {address} cannot write in {folder.parent} "
+                f"({reason}); name a folder with room that all workers have under this name."
             )
