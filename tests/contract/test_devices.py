@@ -127,9 +127,6 @@ def recipe_of(path):
     base = CONFIGS / f"{BASES.get(path.stem, 'deltanet')}.yaml"
     for file in ([] if path.parent == CONFIGS else [base]) + [path, CONFIGS / "smoke.yaml"]:
         sections = laid_over(sections, expanded(file).get("model", {}))
-    told = sections["mixer"].get("init_args", {})
-    if told.get("decay_constant") is not None:  # as the command line reads a whole number
-        told["decay_constant"] = float(told["decay_constant"])
     return recipe.extract(sections)
 
 
