@@ -23,7 +23,7 @@ from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.columns.text_formats import TIMES
-from tabicl_linear.estimator.columns.time_zones import differ_in_zone
+from tabicl_linear.estimator.columns.time_zones import have_zones
 from tabicl_linear.estimator.notices import brief, check_columns, listed, warn_user
 
 OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
@@ -261,12 +261,14 @@ def _dates(frame: pd.DataFrame, columns: Sequence[UsedColumn]) -> dict[int, pd.S
         if column.position not in read and column.text_format not in TIMES:
             cells = frame.iloc[:, column.position]
             read[column.position] = stamps(cells, column.text_format)
-            if differ_in_zone(cells[read[column.position].notna()]):
+            zones = have_zones(cells[read[column.position].notna()])
+            if len(zones | ({column.has_zone} - {None})) > 1:
                 mixed.append(brief(column.name))
     if mixed:
         warn_user(
-            f"Some dates have a time zone and others have none in columns {listed(mixed)}: those "
-            "without count as UTC. Give all of a column their zone, or none."
+            "Some dates have a time zone and others, perhaps those of training, have none in "
+            f"columns {listed(mixed)}: those without count as UTC. Give all of a column their "
+            "zone, or none."
         )
     return read
 
