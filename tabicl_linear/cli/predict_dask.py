@@ -34,6 +34,10 @@ TIMEOUT = 10
 """Seconds to wait for a scheduler."""
 
 
+class PartNotWritten(OSError):
+    """A worker cannot write a part, for example because the disk is full by now."""
+
+
 def check_cluster(options: argparse.Namespace) -> None:
     """Check what `--dask` needs, before anything is computed.
 
@@ -106,11 +110,21 @@ def write_part(
     """Score a partition and write the answers; return the number of rows.
 
     A part that is computed again, because its worker was lost, replaces the same file.
+
+    Raises:
+        PartNotWritten: The file cannot be written.
+        DataError: The rows cannot be used.
     """
     if len(rows):
         probabilities = classifier.predict_proba(rows)
         output = with_predictions(rows[[]], classifier.classes_, probabilities, label_type)
-        write_table(output, path)
+        try:
+            write_table(output, path)
+        except DataError as error:
+            cause = error.__cause__
+            assert isinstance(cause, OSError), "the suffix is one that can be written"
+            # What the error names is gone when it is read, and was nobody's name for the output.
+            raise PartNotWritten(cause.errno, cause.strerror) from error
     return len(rows)
 
 
@@ -146,6 +160,8 @@ def _score(
             f"A part was given up, as workers died of it repeatedly ({one_line(error)}): make "
             "smaller partitions, or give workers more memory."
         ) from error
+    except PartNotWritten:
+        raise
     except (OSError, CancelledError) as error:
         raise DataError(
             f"The cluster failed ({one_line(error)}): workers must reach the scheduler, and the "

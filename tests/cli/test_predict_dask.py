@@ -246,6 +246,27 @@ def test_workers_that_cannot_write_are_found_before_the_work(
 
 
 @pytest.mark.slow
+def test_a_disk_that_is_full_later_leaves_nothing_and_is_named_as_it_was_given(
+    folder, model, client, capsys, monkeypatch
+):
+    write = predict_dask.write_part
+
+    def write_elsewhere(rows, classifier, label_type, path):
+        at = path if path.stem == "part-000000" else Path("/nowhere") / path.name
+        return write(rows, classifier, label_type, at)
+
+    monkeypatch.setattr(predict_dask, "write_part", write_elsewhere)
+    before = sorted(folder.iterdir())
+    assert run(folder, model, "--dask", client.scheduler.address) == 2
+    error = capsys.readouterr().err
+    assert (
+        f"--output {folder / 'out'} cannot be written: No such file or directory; name a" in error
+    )
+    assert len(error.splitlines()) == 1
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.slow
 def test_workers_of_another_version(folder, model, client, capsys, monkeypatch):
     monkeypatch.setattr(predict_dask, "__version__", "99.0")
     assert run(folder, model, "--dask", client.scheduler.address) == 2
