@@ -11,10 +11,11 @@ import pandas as pd
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import BoolArray, Float32Array, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn, fit_categories
+from tabicl_linear.estimator.columns.category_names import category_names
 from tabicl_linear.estimator.columns.cells import stamps
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.declared import CategoricalFeatures, are_declared
-from tabicl_linear.estimator.columns.dropped import DroppedColumn
+from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.ids import warn_of_ids, warn_of_merged, whole_numbers
 from tabicl_linear.estimator.columns.joint_rates import JointRateColumn, fit_joint_rates
 from tabicl_linear.estimator.columns.linear_scores import LinearScores, fit_scores
@@ -165,6 +166,7 @@ class TablePreprocessor:
         row has those of the rows before it.
         """
         matrix, frame = self.transform(table), self.framed(table)
+        self._warn_of_late(frame)
         records = list(self.columns)
         places = [p for p, record in enumerate(records) if not isinstance(record, DroppedColumn)]
         for index, place in enumerate(places):
@@ -173,6 +175,21 @@ class TablePreprocessor:
                 cells = frame.iloc[:, column.position]
                 matrix[:, index], records[place] = column.read(cells, labels)
         return matrix, self._with(records)
+
+    def _warn_of_late(self, frame: pd.DataFrame) -> None:
+        """Say which columns vary in later rows, and did not in those that taught the columns."""
+        late = []
+        for column in self.columns:
+            if isinstance(column, DroppedColumn) and column.reason in (EMPTY, CONSTANT):
+                names = category_names(frame.iloc[:, column.position])
+                if len(set(names[~pd.isna(names)])) > (column.reason == CONSTANT):
+                    late.append(brief(column.name))
+        if late:
+            warn_user(
+                f"The first rows said nothing in columns {listed(late)} (constant or missing), and "
+                "these do: the columns are left out all the same, as columns are learnt on the "
+                "first rows. Fit anew, with such rows among the first, to use them."
+            )
 
     def align(self, table: Table) -> Table:
         """The table with its columns in training order, matched by name where both have names."""
