@@ -8,10 +8,14 @@ import re
 import secrets
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedRandom
 from pathlib import Path
 from typing import Any
+
+from tabicl_linear.errors import DataError
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written. Files left behind by a kill may be deleted."""
@@ -105,6 +109,8 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
             folder.rmdir()
         partial.rename(folder)
     except BaseException:
+        with suppress(OSError):  # others that still write into it know it by its former name
+            partial = partial.rename(partial_name(folder.absolute()))
         shutil.rmtree(partial, ignore_errors=True)
         raise
 
@@ -170,3 +176,40 @@ def sweep(folder: Path) -> None:
     """Delete the partial files of killed writers; no writer may be active."""
     for partial in folder.glob(f".*{PARTIAL}"):
         partial.unlink(missing_ok=True)
+
+
+def temporary_folder() -> Path:
+    """The folder of temporary files, which takes some: that of TMPDIR, or the system's.
+
+    Raises:
+        DataError: It cannot be written, or there is none.
+    """
+    try:
+        folder = Path(tempfile.gettempdir())
+    except OSError as error:  # which lists the folders that were tried
+        raise _no_temporary("", error) from error
+    try:
+        try_writing(folder / "file")
+    except OSError as error:
+        raise _no_temporary(f" in {folder}", error) from error
+    return folder
+
+
+def temporary_file(folder: Path | None = None) -> BufferedRandom:
+    """A file without a name in a folder, or in that of temporary files; closed, it is gone.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    folder = folder or temporary_folder()
+    try:
+        return tempfile.TemporaryFile(dir=folder)
+    except OSError as error:
+        raise _no_temporary(f" in {folder}", error) from error
+
+
+def _no_temporary(place: str, error: OSError) -> DataError:
+    return DataError(
+        f"No temporary file can be made{place} ({error.strerror}); set TMPDIR to a folder with "
+        "room and the right to write."
+    )

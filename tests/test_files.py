@@ -1,6 +1,7 @@
 """Files are whole or not there, whatever ends the writer."""
 
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,24 @@ def test_a_link_to_an_empty_folder_stays_one_and_the_folder_is_written(tmp_path)
     assert link.is_symlink()
     assert (tmp_path / "there" / "a.txt").read_text() == "new"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["here", "there"]
+
+
+def test_a_folder_goes_though_another_process_writes_into_it(tmp_path, monkeypatch):
+    """As a worker of a cluster does, which has not heard of the error that ended the command."""
+    remove, late = shutil.rmtree, []
+
+    def slow(path, **options):
+        for name in os.listdir(path):
+            os.unlink(path / name)
+        late.append(subprocess.run(["touch", folder / "part"], stderr=subprocess.DEVNULL))
+        os.rmdir(path)
+
+    monkeypatch.setattr(shutil, "rmtree", slow)
+    with pytest.raises(KeyError), folder_written_whole(tmp_path / "out") as folder:
+        raise KeyError((folder / "first").touch())
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    assert late[0].returncode != 0
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("through_a_link", [False, True])

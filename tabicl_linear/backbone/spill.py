@@ -1,6 +1,5 @@
 """Tensors kept in a file, for contexts whose hidden tokens do not fit into memory."""
 
-import tempfile
 import weakref
 from collections.abc import MutableSequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple, overload
 import torch
 
 from tabicl_linear.errors import ConfigError, DataError
+from tabicl_linear.files import temporary_file
 from tabicl_linear.types import Tensor
 
 
@@ -31,10 +31,13 @@ class Spilled(MutableSequence[Tensor]):
 
     Args:
         folder: Where the file is; needs room for all tensors at once.
+
+    Raises:
+        DataError: The folder cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed with the list)
+        self._file = temporary_file(folder)
         weakref.finalize(self, self._file.close)
         self._slots: list[_Slot] = []
         self._end = 0

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from tabicl_linear.backends.self_test import KernelRule, Layout, why_not
+from tabicl_linear.files import temporary_folder
 from tabicl_linear.kernels.rule import Kernel
 
 SECONDS = 600
@@ -31,7 +32,7 @@ def why_not_apart(
 
     The kernel's functions must be importable by their names.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
         question, answer = Path(folder, "question"), Path(folder, "answer")
         question.write_bytes(pickle.dumps((kernel, rule, like, device, tolerance)))
         command = [sys.executable, "-m", __name__, str(question), str(answer)]

@@ -13,13 +13,14 @@ from tabicl_linear.estimator.columns.text_formats import (
     date_format,
     read_dates,
 )
+from tabicl_linear.estimator.columns.time_zones import have_zones
 from tabicl_linear.estimator.notices import warn_user
 
 
 def read_dates_of(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[pd.Series]:
     """Cells of one column in several files, as dates and times (UTC) in one format for all of them.
 
-    Where days and months may be told apart in two ways, the month comes first; a warning says the
+    Where days and months may be told apart in two ways, `date_format` chooses; a warning says the
     format if it is not ISO 8601. Text in several formats is read if each text says one date only.
     Columns are pairs of a file's name and its cells.
 
@@ -28,6 +29,11 @@ def read_dates_of(columns: Sequence[tuple[str, pd.Series]], name: str) -> list[p
     """
     texts = [_present_texts(column) for _, column in columns]
     present = pd.concat(texts, ignore_index=True).dropna()
+    if len(have_zones(present)) > 1:
+        warn_user(
+            f"--dates {name}: some dates have a time zone and others have none, which count as "
+            "UTC; give all of them their zone, or none."
+        )
     text_format = date_format(present) if len(present) else ISO
     if text_format is None:
         times = [

@@ -48,7 +48,7 @@ def _check(options: argparse.Namespace) -> None:
             f"--output {output} cannot be replaced, as the current folder or that of a disk; name "
             f"a new one, such as {output / 'seen'}."
         )
-    check_folder(place.parent)
+    check_folder(output, replaced=True)
 
 
 def _parser() -> OneLineArgumentParser:

@@ -10,9 +10,13 @@ from tabicl_linear.errors import ConfigError
 from tabicl_linear.files import try_writing
 
 
-def check_folder(folder: Path) -> None:
-    """Raise `ConfigError` if no files can be written to a folder, which need not be there."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+def check_folder(folder: Path, *, replaced: bool = False) -> None:
+    """Raise `ConfigError` if no files can be written to a folder, which need not be there.
+
+    One that is to be replaced is written beside itself.
+    """
+    place = folder.resolve().parent if replaced else folder
+    there = next(path for path in (place, *place.absolute().parents) if path.exists())
     if not there.is_dir():
         raise ConfigError(f"--output {folder}: {there} is not a folder; name another folder.")
     try:

@@ -21,7 +21,7 @@ from tabicl_linear.errors import ConfigError, DataError, one_line
 from tabicl_linear.estimator.partitions import broadcast
 from tabicl_linear.estimator.rows.frames import WITH_GAPS
 from tabicl_linear.estimator.rows.table_file import PARQUET, TableFile
-from tabicl_linear.files import folder_written_whole, partial_name
+from tabicl_linear.files import folder_written_whole, try_writing
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -32,6 +32,10 @@ LOCAL = re.compile(r"local:([1-9]\d*)")
 ADDRESS = re.compile(r"[a-z]+://\S+")
 TIMEOUT = 10
 """Seconds to wait for a scheduler."""
+
+
+class PartNotWritten(OSError):
+    """A worker cannot write a part, for example because the disk is full by now."""
 
 
 def check_cluster(options: argparse.Namespace) -> None:
@@ -53,10 +57,8 @@ def check_cluster(options: argparse.Namespace) -> None:
         raise DataError(f"{test}: --dask reads a {PARQUET} file, or a folder of them.")
     if output.exists():
         raise DataError(f"--output {output} exists; name a new folder, which gets the parts.")
-    partial = partial_name(output.absolute())
     with writing_to(output):
-        partial.mkdir()
-        partial.rmdir()
+        try_writing(output.absolute())
 
 
 def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearClassifier") -> str:
@@ -83,6 +85,7 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
         writing_to(options.output),
         folder_written_whole(options.output) as folder,
     ):
+        _check_folder(client, folder, options.output)
         classifier.fit(train.path, options.target)
         parts = table[names].to_delayed()
         label_type = train.labels(options.target).dtype
@@ -92,17 +95,36 @@ def predict_on_cluster(options: argparse.Namespace, classifier: "TabICLLinearCla
     return f"{summary(options, classifier, rows)} in {len(parts)} parts"
 
 
+def why_not_writable(path: Path) -> str | None:
+    """Why this process cannot write beside a path; None if it can."""
+    try:
+        try_writing(path)
+    except OSError as error:
+        return error.strerror or one_line(error)
+    return None
+
+
 def write_part(
     rows: pd.DataFrame, classifier: "TabICLLinearClassifier", label_type: Any, path: Path
 ) -> int:
     """Score a partition and write the answers; return the number of rows.
 
     A part that is computed again, because its worker was lost, replaces the same file.
+
+    Raises:
+        PartNotWritten: The file cannot be written.
+        DataError: The rows cannot be used.
     """
     if len(rows):
         probabilities = classifier.predict_proba(rows)
         output = with_predictions(rows[[]], classifier.classes_, probabilities, label_type)
-        write_table(output, path)
+        try:
+            write_table(output, path)
+        except DataError as error:
+            cause = error.__cause__
+            assert isinstance(cause, OSError), "the suffix is one that can be written"
+            # What the error names is gone when it is read, and was nobody's name for the output.
+            raise PartNotWritten(cause.errno, cause.strerror) from error
     return len(rows)
 
 
@@ -138,6 +160,8 @@ def _score(
             f"A part was given up, as workers died of it repeatedly ({one_line(error)}): make "
             "smaller partitions, or give workers more memory."
         ) from error
+    except PartNotWritten:
+        raise
     except (OSError, CancelledError) as error:
         raise DataError(
             f"The cluster failed ({one_line(error)}): workers must reach the scheduler, and the "
@@ -193,4 +217,14 @@ def _check_workers(client: "Client", place: str) -> None:
             raise ConfigError(
                 f"--dask {place}: the worker {address} has {package} {version or '(not installed)'}"
                 f", and this is {__version__}: install the same version there."
+            )
+
+
+def _check_folder(client: "Client", folder: Path, output: Path) -> None:
+    """Check, before the work, that the workers of now can write where the parts will be."""
+    for address, reason in client.run(why_not_writable, folder / "part").items():
+        if reason is not None:
+            raise DataError(
+                f"--output {output}: the worker {address} cannot write in {folder.parent} "
+                f"({reason}); name a folder with room that all workers have under this name."
             )

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from torch.multiprocessing import ProcessExitedException
 
 from tabicl_linear.callbacks.run_checkpoint import StoppedBySignal
 from tabicl_linear.checkpoint_file import load_checkpoint
+from tabicl_linear.files import temporary_file
 from tabicl_linear.signals import STOP_SIGNALS
 
 STDERR = 2
@@ -55,7 +55,7 @@ def stderr_dropped_on(kind: type[Exception]) -> Iterator[None]:
     """
     sys.stderr.flush()
     before = os.dup(STDERR)
-    with tempfile.TemporaryFile() as held:
+    with temporary_file() as held:
         os.dup2(held.fileno(), STDERR)
         try:
             yield

@@ -6,7 +6,6 @@ first ones teach the columns, and the numbers of all are kept in a temporary fil
 can be added to what has been fitted, each piece is read and let go.
 """
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -41,6 +40,7 @@ from tabicl_linear.estimator.rows.pieces import (
     joined_labels,
     joined_rows,
 )
+from tabicl_linear.files import temporary_folder
 
 IN_FIRST_ROWS = (
     f"of an iterator the first {FIRST_ROWS:,} rows name the classes; let a row of each be among "
@@ -102,7 +102,7 @@ def fit_pieces(
             model, states = learners.finished(members.model, members.states)
         return replace(fitted, members=replace(members, model=model, states=states))
     plan.check_pieces(in_order=False)
-    folder = Path(tempfile.gettempdir())
+    folder = temporary_folder()
     encoded = _rows_in_file(first, others, plan, classes, folder)
     learner = learners.for_table(encoded.num_classes, len(encoded.codes))
     return _fit_members(encoded, plan, learner, spill=folder)

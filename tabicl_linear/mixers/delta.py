@@ -34,7 +34,7 @@ class DeltaNet(SequenceMixer):
         dim: int,
         num_heads: int,
         *,
-        decay_constant: float | None = None,
+        decay_constant: float | int | None = None,
         conv_size: int | None = None,
         norm_eps: float = 1e-6,
     ) -> None:

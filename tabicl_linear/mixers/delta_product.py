@@ -104,7 +104,7 @@ class DeltaProduct(SequenceMixer):
         num_heads: int,
         *,
         num_writes: int = 2,
-        decay_constant: float | None = None,
+        decay_constant: float | int | None = None,
         norm_eps: float = 1e-6,
     ) -> None:
         if num_writes < 1:

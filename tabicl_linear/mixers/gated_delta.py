@@ -37,7 +37,7 @@ class GatedDeltaNet(SequenceMixer):
         num_heads: int,
         *,
         head_dim: int = 64,
-        decay_constant: float | None = None,
+        decay_constant: float | int | None = None,
         conv_size: int | None = None,
         mimetic: bool = False,
         norm_eps: float = 1e-6,

@@ -44,7 +44,7 @@ class KimiDelta(SequenceMixer):
         dim: int,
         num_heads: int,
         *,
-        decay_constant: float | None = None,
+        decay_constant: float | int | None = None,
         gate_rank: int | None = None,
         conv_size: int | None = None,
         norm_eps: float = 1e-6,

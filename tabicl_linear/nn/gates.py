@@ -17,7 +17,7 @@ class WriteRate(nn.Module):
     a decay constant, eta is always one. Source: section 4.4.
     """
 
-    def __init__(self, dim: int, num_heads: int, decay_constant: float | None = None) -> None:
+    def __init__(self, dim: int, num_heads: int, decay_constant: float | int | None = None) -> None:
         super().__init__()
         if decay_constant is not None and not decay_constant > 0:
             raise ConfigError(

@@ -9,6 +9,9 @@ from tabicl_linear.errors import ConfigError
 from tabicl_linear.priors.base import TaskShape
 from tabicl_linear.priors.rows import FixedRows, RowDistribution
 
+MOST_CELLS = 2**30
+"""Numbers in the tables of a batch, 4 GiB in float32: no network could train on more."""
+
 
 @dataclass(frozen=True)
 class TaskShapes:
@@ -73,6 +76,7 @@ class TaskShapes:
         else:
             self._check_batch_sizes(self.batch_size)
         self._check_split()
+        self._check_cells()
 
     @property
     def row_range(self) -> tuple[int, int]:
@@ -195,6 +199,24 @@ class TaskShapes:
                     f"num_rows={num_rows}, fewer than min_context={self.min_context}; raise "
                     "max_context or lower min_context."
                 )
+
+    def _check_cells(self) -> None:
+        """Refuse batches for which no memory has room, and not at the first draw of one."""
+        limits = self.batch_size if isinstance(self.batch_size, dict) else {}
+        fewest, most = self.row_range
+        lengths = [fewest, most, *(limit for limit in limits if fewest < limit < most)]
+        sizes = [
+            (self.num_tasks(rows, columns), rows, columns)
+            for rows in lengths
+            for columns in (self.min_features, self.max_features)
+        ]
+        tasks, rows, columns = max(sizes, key=math.prod)
+        if math.prod((tasks, rows, columns)) > MOST_CELLS:
+            name = "batch_size" if self.tokens_per_batch is None else "tokens_per_batch"
+            raise ConfigError(
+                f"A batch may have {tasks} tasks of num_rows={rows} and {columns} columns, more "
+                f"than {MOST_CELLS:,} cells together; lower num_rows, max_features or {name}."
+            )
 
     def _check_bound(self, name: str, bound: int | float) -> None:
         if not (0 <= bound < 1 or (bound >= 1 and bound % 1 == 0)):

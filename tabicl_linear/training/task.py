@@ -1,5 +1,6 @@
 """The training task: a model with its loss, optimiser and scores."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,7 +70,10 @@ class InContextTask(LightningModule):
         compile_dense: bool = False,
     ) -> None:
         super().__init__()
-        self.save_hyperparameters(logger=False)
+        with warnings.catch_warnings():
+            # Of a config these are plain data; where Python makes the task, a strategy is a module.
+            warnings.filterwarnings("ignore", "Attribute 'strategy' is an instance", UserWarning)
+            self.save_hyperparameters(logger=False)
         check(backend)
         self.model = InContextModel.from_parts(
             mixer, readout, strategy=strategy, architecture=architecture, backend=backend

@@ -69,6 +69,11 @@ def test_gradients_are_refused(tmp_path):
         model.fit(batch.x, batch.y, rows_per_chunk=7, spill=tmp_path)
 
 
+def test_a_folder_that_is_none_is_named(tmp_path):
+    with pytest.raises(DataError, match=f"{tmp_path}/none .No such file.*TMPDIR"):
+        Spilled(tmp_path / "none")
+
+
 def test_a_full_disk_is_named(tmp_path):
     class Full:
         def seek(self, place):

@@ -23,11 +23,18 @@ def test_dates():
 
 def test_dates_have_one_format_in_both_files():
     """Read one by one, the first would be the second of January."""
-    train, test = pd.Series(["01.02.2024", "05.03.2024"]), pd.Series(["13.02.2024"])
-    with pytest.warns(UserWarning, match=r"in the format %d\.%m\.%Y"):
+    train, test = pd.Series(["01/02/2024", "05/03/2024"]), pd.Series(["13/02/2024"])
+    with pytest.warns(UserWarning, match="in the format %d/%m/%Y"):
         read = read_dates_of([("a.csv", train), ("b.csv", test)], "when")
     assert read[0].tolist() == [pd.Timestamp(2024, 2, 1), pd.Timestamp(2024, 3, 5)]
     assert read[1].tolist() == [pd.Timestamp(2024, 2, 13)]
+
+
+def test_zones_in_one_of_both_files_are_told_of():
+    train, test = pd.Series(["2024-01-02 10:00+02:00"]), pd.Series(["2024-01-02 10:00"])
+    with pytest.warns(UserWarning, match="--dates when: some dates have a time zone and others"):
+        (zoned,), (naive,) = read_dates_of([("a.csv", train), ("b.csv", test)], "when")
+    assert naive - zoned == pd.Timedelta(hours=2)
 
 
 def test_several_formats_that_leave_no_doubt():

@@ -230,6 +230,17 @@ def test_the_current_folder_is_refused_before_the_work(tmp_path, monkeypatch, ca
     assert "--output . cannot be replaced, as the current folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", ["file/out", "file/deeper/out"])
+def test_an_output_that_cannot_be_written_is_named_as_it_was_given(
+    place, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert main(["inspect", "/nowhere.ckpt", "--output", place]) == 2
+    error = capsys.readouterr().err
+    assert f"--output {place}: {tmp_path / 'file'} is not a folder; name another" in error
+
+
 def test_what_a_model_does_not_have_is_refused_by_name():
     plan = noise_plan(20)
     with pytest.raises(DataError, match="softmax attention"):

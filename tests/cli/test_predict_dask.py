@@ -1,5 +1,6 @@
 """`tabicl-linear predict --dask`, and what is left of a table when a worker dies."""
 
+import errno
 import logging
 import os
 import signal
@@ -206,6 +207,63 @@ def test_ids_with_gaps_keep_their_digits(folder, model, client):
     assert run(folder, model, *options, test="test.parquet") == 0
     probabilities = pd.read_parquet(folder / "out").iloc[:3, 1:]
     assert not probabilities.duplicated().any()  # as floats, all ids would be one category
+
+
+def test_a_full_disk_is_found_before_the_work(folder, model, capsys, monkeypatch):
+    """An empty folder has room on it, and a byte has none."""
+
+    def full(self, *_):
+        self.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(TabICLLinearClassifier, "fit", None)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    before = sorted(folder.iterdir())
+    assert run(folder, model, "--dask", "local:1") == 2
+    error = capsys.readouterr().err
+    assert f"--output {folder / 'out'} cannot be written: No space left on device" in error
+    assert len(error.splitlines()) == 1
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.slow
+def test_workers_that_cannot_write_are_found_before_the_work(
+    folder, model, client, capsys, monkeypatch
+):
+    def elsewhere(path):
+        return predict_dask.why_not_writable(Path("/nowhere") / path.name)
+
+    monkeypatch.setattr(TabICLLinearClassifier, "fit", None)
+    monkeypatch.setattr(predict_dask, "why_not_writable", elsewhere)
+    before = sorted(folder.iterdir())
+    address = client.scheduler.address
+    assert run(folder, model, "--dask", address) == 2
+    error = capsys.readouterr().err
+    assert f"--output {folder / 'out'}: the worker tcp://" in error
+    assert f"cannot write in {folder} (No such file or directory); name a folder" in error
+    assert len(error.splitlines()) == 1
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_later_leaves_nothing_and_is_named_as_it_was_given(
+    folder, model, client, capsys, monkeypatch
+):
+    write = predict_dask.write_part
+
+    def write_elsewhere(rows, classifier, label_type, path):
+        at = path if path.stem == "part-000000" else Path("/nowhere") / path.name
+        return write(rows, classifier, label_type, at)
+
+    monkeypatch.setattr(predict_dask, "write_part", write_elsewhere)
+    before = sorted(folder.iterdir())
+    assert run(folder, model, "--dask", client.scheduler.address) == 2
+    error = capsys.readouterr().err
+    assert (
+        f"--output {folder / 'out'} cannot be written: No such file or directory; name a" in error
+    )
+    assert len(error.splitlines()) == 1
+    assert sorted(folder.iterdir()) == before
 
 
 @pytest.mark.slow

@@ -132,9 +132,6 @@ def recipe_of(path):
         sections = laid_over(sections, expanded(file).get("model", {}))
     if sections["architecture"].get("initial_states") != "woven":
         sections["architecture"]["depth"] = 1
-    told = sections["mixer"].get("init_args", {})
-    if told.get("decay_constant") is not None:  # as the command line reads a whole number
-        told["decay_constant"] = float(told["decay_constant"])
     return recipe.extract(sections)
 
 

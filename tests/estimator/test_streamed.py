@@ -179,6 +179,20 @@ def test_bad_pieces_leave_the_former_fit(make_call, message, checkpoint, small, 
     assert vars(classifier) == before
 
 
+@pytest.mark.parametrize("folder", ["none", None])
+def test_a_temporary_folder_that_cannot_be_written_is_named(
+    folder, checkpoint, small, tmp_path, monkeypatch
+):
+    """One that a person has named, and where Python finds none."""
+    named = None if folder is None else str(tmp_path / folder)
+    monkeypatch.setattr("tempfile.tempdir", named)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: [str(tmp_path / "void")])
+    x, y = table(90)
+    said = named or r"\['.*void'\]"
+    with pytest.raises(DataError, match=rf"^No temporary file .*{said}.*; set TMPDIR to a folder"):
+        make(TabICLLinearClassifier, checkpoint).fit(cut(x, y, 50))
+
+
 def test_nothing_is_left_in_the_temporary_folder(checkpoint, small, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     x, y = table(90)

@@ -213,6 +213,28 @@ def test_the_range_of_context_rows_is_exact(options, expected):
     assert (min(context), max(context)) == pytest.approx(expected, abs=4)
 
 
+TOO_LARGE = [
+    ({"max_features": 10**9}, (8, 1000, 10**9)),
+    ({"batch_size": 2**30}, (2**30, 1000, 20)),
+    ({"num_rows": UniformRows(100, 7 * 10**6)}, (8, 7 * 10**6, 20)),
+    ({"num_rows": LogUniformRows(100, 10**30)}, (8, 10**30, 20)),
+    ({"num_rows": ShiftedLogNormalRows(max_rows=10**12)}, (8, 10**12, 20)),
+    ({"stages": {9: 10**8}}, (8, 10**8, 20)),
+    ({"batch_size": {100: 10**9, 1000: 1}, "num_rows": UniformRows(90, 999)}, (10**9, 100, 20)),
+    ({"batch_size": None, "tokens_per_batch": 10**9}, (10**6, 1000, 20)),
+]
+"""Batches of more cells than memory has, and the largest of them: tasks, rows, columns."""
+
+
+def test_the_largest_batch_that_is_not_refused():
+    """1,000 rows of 2**18 columns, and the paper's longest tables by far."""
+    shapes = TaskShapes(batch_size=4, num_rows=1024, min_features=1, max_features=2**18)
+    assert shapes.sample(np.random.default_rng(0)).num_rows == 1024
+    with pytest.raises(ConfigError, match="4 tasks of num_rows=1024 and 262145 columns"):
+        replace(shapes, max_features=2**18 + 1)
+    TaskShapes(batch_size=1, num_rows=10**6, max_features=1000)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -256,6 +278,10 @@ def test_the_range_of_context_rows_is_exact(options, expected):
         ({"columns_per_cell": 2}, "columns_per_cell=2"),
         ({"stages": {0: 500}}, "entry for batch 0"),
         ({"stages": {9: 60}}, "num_rows=60 leaves no query"),
+        *(
+            (options, f"{tasks} tasks of num_rows={rows} and {columns} columns, more than")
+            for options, (tasks, rows, columns) in TOO_LARGE
+        ),
     ],
 )
 def test_impossible_bounds_are_refused_at_construction(options, message):

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -9,7 +10,11 @@ import torch
 from tabicl_linear import build_task
 from tabicl_linear.config import build_data
 from tabicl_linear.errors import ConfigError
+from tabicl_linear.mixers.delta import DeltaNet
+from tabicl_linear.readouts import Causal
+from tabicl_linear.strategies.combined import Combined
 from tabicl_linear.training.scores import cross_entropy, score
+from tabicl_linear.training.task import InContextTask
 
 
 @pytest.fixture
@@ -42,6 +47,21 @@ def test_hyper_parameters_are_plain_data(build):
     assert hparams["mixer"]["init_args"]["decay_constant"] == 256
     assert hparams["architecture"]["num_classes"] == 10
     assert ast.literal_eval(repr(hparams)) == hparams
+
+
+def test_a_task_of_python_s_own_objects_says_nothing(build):
+    """Warnings are errors here: Lightning has one about modules among the hyper-parameters."""
+    task = build()[0]
+    again = InContextTask(
+        partial(DeltaNet, decay_constant=256),
+        Causal,
+        Combined(),
+        task.model.architecture,
+        task.optimizer,
+        task.schedule,
+    )
+    again.model.load_state_dict(task.model.state_dict())
+    assert again.hparams["strategy"].target == "single"
 
 
 def test_the_training_loss_is_a_mean_over_tasks_of_a_mean_over_queries(build):

@@ -17,6 +17,7 @@ from tabicl_linear.estimator.columns.cells import numbers, stamps
 from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.reading import Reading
 from tabicl_linear.estimator.columns.scales import Scale, in_logarithms, middle_and_spread
+from tabicl_linear.estimator.columns.time_zones import have_zones
 
 CLIP = 100.0
 """Largest z-score."""
@@ -58,6 +59,8 @@ class NumericColumn:
         part: Part of the dates; None for numbers.
         logarithms: Middle and spread of the training values, where distances from the middle are
             read in logarithms (`in_logarithms`); the scale is then that of the logarithms.
+        has_zone: Whether the training dates had a time zone; None of numbers, where dates differed,
+            and in files of earlier versions.
     """
 
     name: Hashable
@@ -69,6 +72,7 @@ class NumericColumn:
     text_format: str
     part: Part | None
     logarithms: tuple[float, float] | None = None
+    has_zone: bool | None = None
 
     @property
     def kind(self) -> Literal["numeric", "datetime"]:
@@ -117,11 +121,14 @@ def fit_numeric(
     """
     assert reading.kind in ("numeric", "datetime")
     place = cells.name, position
+    has_zone = None
     if reading.kind == "numeric":
         values: dict[Part | None, Any] = {None: numbers(cells, reading.text_format)}
     else:
         dates = stamps(cells, reading.text_format)
         values = {part: date_part(dates, part) for part in PARTS}
+        zones = have_zones(cells[dates.notna()])
+        has_zone = True in zones if len(zones) == 1 else None
     absent = np.isnan(next(iter(values.values())))  # all parts of a date are missing together
     if absent.all():
         return (DroppedColumn(*place, EMPTY),)
@@ -130,7 +137,8 @@ def fit_numeric(
         present = part_values[~absent]
         if present.max() / 2 - present.min() / 2 > 0:
             scale, logarithms = _scale(present)
-            columns.append(NumericColumn(*place, *scale, reading.text_format, part, logarithms))
+            text_format = reading.text_format
+            columns.append(NumericColumn(*place, *scale, text_format, part, logarithms, has_zone))
     if absent.any() and (not columns or _absence_tells(absent, labels)):
         columns.append(MissingColumn(*place, reading.kind, reading.text_format))
     return tuple(columns) or (DroppedColumn(*place, CONSTANT),)

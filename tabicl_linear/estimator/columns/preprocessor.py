@@ -11,10 +11,11 @@ import pandas as pd
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import BoolArray, Float32Array, IntArray
 from tabicl_linear.estimator.columns.categorical import CategoryColumn, fit_categories
+from tabicl_linear.estimator.columns.category_names import category_names
 from tabicl_linear.estimator.columns.cells import stamps
 from tabicl_linear.estimator.columns.counted_rates import CountedRateColumn
 from tabicl_linear.estimator.columns.declared import CategoricalFeatures, are_declared
-from tabicl_linear.estimator.columns.dropped import DroppedColumn
+from tabicl_linear.estimator.columns.dropped import CONSTANT, EMPTY, DroppedColumn
 from tabicl_linear.estimator.columns.ids import warn_of_ids, warn_of_merged, whole_numbers
 from tabicl_linear.estimator.columns.joint_rates import JointRateColumn, fit_joint_rates
 from tabicl_linear.estimator.columns.linear_scores import LinearScores, fit_scores
@@ -23,6 +24,7 @@ from tabicl_linear.estimator.columns.pairs import PairColumn, fit_pairs
 from tabicl_linear.estimator.columns.reading import PLAIN_NUMBERS, Reading, read_as
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.columns.text_formats import TIMES
+from tabicl_linear.estimator.columns.time_zones import have_zones
 from tabicl_linear.estimator.notices import brief, check_columns, listed, warn_user
 
 OVERRULE = " A numeric dtype makes numbers of names, and categorical_features names of numbers."
@@ -164,6 +166,7 @@ class TablePreprocessor:
         row has those of the rows before it.
         """
         matrix, frame = self.transform(table), self.framed(table)
+        self._warn_of_late(frame)
         records = list(self.columns)
         places = [p for p, record in enumerate(records) if not isinstance(record, DroppedColumn)]
         for index, place in enumerate(places):
@@ -172,6 +175,21 @@ class TablePreprocessor:
                 cells = frame.iloc[:, column.position]
                 matrix[:, index], records[place] = column.read(cells, labels)
         return matrix, self._with(records)
+
+    def _warn_of_late(self, frame: pd.DataFrame) -> None:
+        """Say which columns vary in later rows, and did not in those that taught the columns."""
+        late = []
+        for column in self.columns:
+            if isinstance(column, DroppedColumn) and column.reason in (EMPTY, CONSTANT):
+                names = category_names(frame.iloc[:, column.position])
+                if len(set(names[~pd.isna(names)])) > (column.reason == CONSTANT):
+                    late.append(brief(column.name))
+        if late:
+            warn_user(
+                f"The first rows said nothing in columns {listed(late)} (constant or missing), and "
+                "these do: the columns are left out all the same, as columns are learnt on the "
+                "first rows. Fit anew, with such rows among the first, to use them."
+            )
 
     def align(self, table: Table) -> Table:
         """The table with its columns in training order, matched by name where both have names."""
@@ -253,12 +271,22 @@ def _dates(frame: pd.DataFrame, columns: Sequence[UsedColumn]) -> dict[int, pd.S
 
     Times of day are read where they are encoded, as a column of them takes no dates.
     """
-    read = dict[int, pd.Series]()
+    read, mixed = dict[int, pd.Series](), list[str]()
     for column in columns:
         if not isinstance(column, NumericColumn) or column.kind != "datetime":
             continue
         if column.position not in read and column.text_format not in TIMES:
-            read[column.position] = stamps(frame.iloc[:, column.position], column.text_format)
+            cells = frame.iloc[:, column.position]
+            read[column.position] = stamps(cells, column.text_format)
+            zones = have_zones(cells[read[column.position].notna()])
+            if len(zones | ({column.has_zone} - {None})) > 1:
+                mixed.append(brief(column.name))
+    if mixed:
+        warn_user(
+            "Some dates have a time zone and others, perhaps those of training, have none in "
+            f"columns {listed(mixed)}: those without count as UTC. Give all of a column their "
+            "zone, or none."
+        )
     return read
 
 

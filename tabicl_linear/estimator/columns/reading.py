@@ -136,7 +136,7 @@ def _read_objects_as(cells: pd.Series) -> Reading:
 def _read_as_numbers(values: pd.Series) -> Reading | None:
     plain = ~np.isnan(parsed_numbers(values, ""))
     if plain.all():
-        return PLAIN_NUMBERS
+        return PLAIN_NUMBERS._replace(note=_note_of_points(values))
     # Most columns hold no numbers, which one text tells.
     signs = [sign for sign in (".", ",") if not np.isnan(parsed_numbers(values[:1], sign)).any()]
     units = {unit_of(value) for value in values if isinstance(value, str)} if signs else set()
@@ -153,6 +153,19 @@ def _read_as_numbers(values: pd.Series) -> Reading | None:
             first, other = (by_sign[sign][ambiguous[0]] for sign in fitting)
             note = f"{values.iloc[ambiguous[0]]!r} as the number {first:g}, not {other:g}"
     return Reading("numeric", fitting[0] + ("".join(units) or NO_UNIT), note)
+
+
+def _note_of_points(values: pd.Series) -> str:
+    """What is worth telling where 1.234 is a number in the USA and another one in Germany."""
+    pointed = values[[isinstance(value, str) and "." in value for value in values]]
+    # Most numbers cannot be read so, which one tells.
+    if not len(pointed) or np.isnan(parsed_numbers(pointed[:1], ",")).any():
+        return ""
+    by_comma = parsed_numbers(values, ",")
+    if np.isnan(by_comma).any():
+        return ""
+    first, other = parsed_numbers(pointed[:1], "")[0], parsed_numbers(pointed[:1], ",")[0]
+    return f"{pointed.iloc[0]!r} as the number {first:g}, not {other:g}"
 
 
 def _read_as_dates(values: pd.Series) -> Reading | None:

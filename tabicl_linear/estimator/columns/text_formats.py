@@ -21,6 +21,8 @@ _SHORT_YEARS = (
     *("%d.%m.%y", "%m-%d-%y", "%d-%m-%y", "%y-%m-%d"),
 )
 """Formats of other years of two digits, which are only guessed at; the likelier ones first."""
+_WITH_POINTS = re.compile(r"\d{1,2}\.\d{1,2}\.")
+"""How a date begins that has points between its parts."""
 _HALF_OF_DAY = re.compile(r"(\s?)[AaPp][Mm]$")
 _LETTER = re.compile("[A-Za-z]")
 NO_UNIT = "#"
@@ -42,6 +44,8 @@ _NUMBER = {
     ),
     ",": re.compile(r"(?P<whole>[-+]?(?:\d+|[1-9]\d{0,2}(?:[. '\u2019]\d{3})+))(?P<part>,\d*)?"),
 }
+_WITH_EXPONENT = re.compile(r"[-+]?\d+(?:,\d*)?[Ee][-+]?\d+")
+"""With a decimal comma, as pandas writes it; with a point, pandas reads it."""
 _LOSS = re.compile(r"\((\s?[\d.][^()]*)\)")
 """A negative amount as accountants write it."""
 # Codes of currencies are listed: in "LOT 5" the letters mean something else.
@@ -69,11 +73,12 @@ def written_number(text: str, decimal: str) -> float:
     """The number that text such as "$1,200.50", "-3 000 EUR", "(7.5)" or "5 %" is; NaN if none.
 
     A number in parentheses is negative, and thousands may be separated as in India, "1,23,456".
-    The decimal sign is "." or ",".
+    The decimal sign is "." or ",". With a comma the number may have an exponent.
     """
     bare = _UNIT.sub("", text.strip(), count=1)
     if _LETTER.search(bare):  # most texts that are none, in the least time
-        return float("nan")
+        is_one = decimal == "," and _WITH_EXPONENT.fullmatch(bare)
+        return float(bare.replace(",", ".")) if is_one else float("nan")
     # No-break spaces separate thousands and currencies too.
     bare = re.sub("[\u2012\u2013\u2212]", "-", re.sub(r"\s", " ", bare).strip())
     if losses := _LOSS.fullmatch(bare):
@@ -109,7 +114,8 @@ def units_behind(texts: pd.Series) -> list[str]:
 def date_format(texts: pd.Series) -> str | None:
     """The format in which pandas reads all of some texts as dates or times of day, or None.
 
-    The month comes first where both orders are possible. There is at least one text.
+    Where both orders are possible the month comes first, but the day between points, as in Europe.
+    There is at least one text.
     """
     formats = _formats(str(texts.iloc[0]))
     return next((each for each in formats if read_dates(texts, each).notna().all()), None)
@@ -146,9 +152,11 @@ def _formats(text: str) -> tuple[str, ...]:
         return ()
     half = _HALF_OF_DAY.search(text)  # which pandas does not guess
     bare = text if half is None else text[: half.start()]
+    day_first = _WITH_POINTS.match(bare) is not None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that the other order is tried too
-        guesses = [guess_datetime_format(bare, dayfirst=last) for last in (False, True)]
+        orders = (day_first, not day_first)
+        guesses = [guess_datetime_format(bare, dayfirst=order) for order in orders]
     # A date has a year and a day; "3-5" is rather a range.
     dates = [guess for guess in guesses if guess and "%Y" in guess.upper() and "%d" in guess]
     if half is not None:

@@ -10,6 +10,7 @@ from tabicl_linear.estimator.arrays import Float32Array
 from tabicl_linear.estimator.columns.categorical import UNSEEN, CategoryColumn
 from tabicl_linear.estimator.columns.category_names import category_names, looked_up
 from tabicl_linear.estimator.columns.counted_rates import MOST_COUNTED, CountedRateColumn
+from tabicl_linear.estimator.columns.ids import MOST_DISTINCT
 from tabicl_linear.estimator.columns.preprocessor import Column, Table, TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import MAX_RATES, RateColumn
 from tabicl_linear.estimator.notices import brief, listed, warn_user
@@ -27,7 +28,8 @@ def warn_of_unknown(
 
     A new row has an unknown category with a chance of about (categories that one row has) / (rows),
     by Good and Turing, so at most (categories) / (rows). There is no warning where all cells may be
-    unknown by that chance, as in columns of identifiers.
+    unknown by that chance, nor of identifiers, which are those of columns of nearly as many
+    categories as rows.
 
     `matrix` is what the preprocessor makes of the table, whose rows are to be predicted, and
     `num_rows` counts those of training.
@@ -45,7 +47,9 @@ def warn_of_unknown(
         categories = _known(column, preprocessor.columns)
         names = category_names(frame.iloc[:, column.position], boolean=column.kind == "boolean")
         present = names[~pd.isna(names)]
-        chance = min(1.0, len(categories) / num_rows) ** len(present) if categories else 1.0
+        share = len(categories) / num_rows
+        # Ids go on where those of training end, though a few of these may occur twice.
+        chance = share ** len(present) if 0 < share <= MOST_DISTINCT else 1.0
         is_unknown = np.isnan(looked_up(present, dict.fromkeys(categories, 0.0)))
         if chance <= MOST_CHANCE and is_unknown.all():
             nearest = get_close_matches(present[0], list(categories), n=1, cutoff=0.0)[0]

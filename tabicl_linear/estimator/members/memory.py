@@ -1,6 +1,5 @@
 """How many rows memory has room for, and where the others are held meanwhile."""
 
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
@@ -10,6 +9,7 @@ import torch
 
 from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.arrays import Float32Array
+from tabicl_linear.files import temporary_file
 
 MIN_ROWS, MAX_ROWS = 256, 16384
 """Rows to have in a network at a time, as far as memory allows."""
@@ -101,9 +101,9 @@ def stored(parts: Iterable[Float32Array], width: int, folder: Path) -> Float32Ar
     """Rows that come in parts as one array, in a temporary file that is gone once the array is.
 
     Raises:
-        DataError: The folder has no room.
+        DataError: The folder has no room, or cannot be written.
     """
-    with tempfile.TemporaryFile(dir=folder) as file:
+    with temporary_file(folder) as file:
         for part in parts:
             try:
                 file.write(np.ascontiguousarray(part).data)

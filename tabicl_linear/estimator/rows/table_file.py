@@ -18,7 +18,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.errors import DataError, one_line
-from tabicl_linear.estimator.notices import brief, shown
+from tabicl_linear.estimator.notices import brief, listed, shown, warn_user
 from tabicl_linear.estimator.rows.labels import labels_of_file
 from tabicl_linear.estimator.rows.text_cells import TextCells, TextFormat
 
@@ -119,7 +119,26 @@ class TableFile:
         # Closed here: a signal while Python drops the iterator would be lost.
         with closing(self.pieces(texts=())) as pieces:
             first = next(pieces, None)
-        return [] if first is None else [name for name in self.columns if is_text(first[name])]
+        if first is None:
+            return []
+        self._warn_of_thousands(first)
+        return [name for name in self.columns if is_text(first[name])]
+
+    def _warn_of_thousands(self, first: pd.DataFrame) -> None:
+        """Say where text such as 1.234, in Germany more than a thousand, was read as about one.
+
+        `first` are all rows, or the first ones.
+        """
+        if not isinstance(self._cells, TextCells):
+            return
+        with self._faults():
+            found = self._cells.thousands(first)
+        if found:
+            columns = listed([f"{brief(name)} ({text})" for name, text in found.items()])
+            warn_user(
+                f"{self.name}: points are read as decimal signs, and may stand between thousands, "
+                f"in columns {columns}. If they do, leave them out."
+            )
 
     def frame(self, texts: Sequence[str] = ()) -> pd.DataFrame:
         """All rows, of which there must be one.
@@ -129,6 +148,7 @@ class TableFile:
         with self._faults():
             frame = self._cells.frame(texts)
         self.check_rows(len(frame))
+        self._warn_of_thousands(frame)
         return frame
 
     def pieces(

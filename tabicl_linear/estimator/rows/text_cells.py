@@ -16,6 +16,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from tabicl_linear.estimator.rows.labels import MISSING_WORDS, typed_labels
+from tabicl_linear.estimator.rows.thousands import columns_of_thousands
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -70,6 +71,19 @@ class TextCells:
             for name in rounded:
                 frame[name] = _all_digits(columns[name])
         return frame
+
+    def thousands(self, frame: pd.DataFrame) -> dict[str, str]:
+        """Columns of the first rows, read as `frame`, whose points may stand between thousands.
+
+        See `columns_of_thousands`.
+        """
+        assert self._text.sep is not None
+
+        def texts_of(names: Sequence[str]) -> pd.DataFrame:
+            columns: pd.DataFrame = self._read(names, (), usecols=names, nrows=len(frame))
+            return columns
+
+        return columns_of_thousands(frame, texts_of, self._text.sep)
 
     def pieces(
         self, names: Sequence[str], texts: Sequence[str], rows_per_piece: int

@@ -93,6 +93,19 @@ def test_queries_do_not_move_what_was_learnt():
     np.testing.assert_array_equal(alone, preprocessor.transform(FRAME)[:1])
 
 
+def test_columns_that_vary_in_later_rows_alone_are_told_of():
+    """As one that a growing table has not had from the first day."""
+    first = {"empty": [None] * 3, "same": [7] * 3, "also": ["a"] * 3, "number": [1, 2, 3]}
+    columns, labels = TablePreprocessor().fit(pd.DataFrame(first)), np.array([0, 1, 1])
+    late = {"empty": ["x", None, None], "same": [7, 8, 7], "also": ["b"] * 3}
+    with pytest.warns(UserWarning, match=r"said nothing in columns 'empty', 'same' \(constant or"):
+        columns.read(pd.DataFrame(first | late), labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        columns.read(pd.DataFrame(first), labels)
+        columns.transform(pd.DataFrame(first | late))
+
+
 def test_columns_of_a_frame_are_matched_by_name():
     preprocessor = TablePreprocessor().fit(FRAME)
     shuffled = FRAME[["void", "town", "age", "member", "same"]]

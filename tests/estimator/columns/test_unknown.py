@@ -23,6 +23,7 @@ def told(training, cells):
         return [str(one.message) for one in caught[before:]]
 
 
+IDS = [f"id {number}" for number in range(400)]
 ANSWERS = ["yes", "no"] * 30
 CODES = [f"code {number % 20}" for number in range(600)]
 MANY = [f"code {number // 2}" for number in range(800)]  # each of 400 in one class and the other
@@ -52,7 +53,8 @@ def test_cells_that_are_written_otherwise(training, cells, named):
         (ANSWERS, [" yes"] * 10),  # found again
         (ANSWERS, [None] * 20),
         ([*ANSWERS, None], [None] * 20),
-        ([f"id {number}" for number in range(100)], [f"id {number}" for number in range(100, 200)]),
+        (IDS[:100], IDS[100:200]),
+        ([*IDS[:100], *IDS[:5]], IDS[100:400]),  # some rows of training stand there twice
         ([*"abcdefgh", "a", "b"], ["x"] * 10),  # a category in one row of those there were: chance
         (MANY, ["new"] * 50),  # not all are kept, and there are no rates
         (TELLING, ["code 799"] * 10),  # joined with others, but known by its rate
