@@ -181,8 +181,8 @@ def interrupted(seconds):
     """As by Ctrl-C after so much CPU time; again, should that be lost in a callback."""
     former = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
     try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 0.1)
         with pytest.raises(KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 0.1)
             yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
