@@ -46,8 +46,9 @@ import pytest
 class Plain:
     def pytest_configure(self):
         from tabicl_linear.backends.cpp import loader
+        from tabicl_linear.backends.cpp.loader import library
         loader._WIDE = "not_built"
-        assert loader.library()._name == loader._loaded(loader._LIBRARY)._name
+        assert library()._name == loader._loaded(loader._LIBRARY)._name
 
 sys.exit(pytest.main(sys.argv[1:], [Plain()]))
 """
