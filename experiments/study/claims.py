@@ -1,5 +1,6 @@
 """The claims of the study (claims.csv) and their verdicts, by the rules of docs/study.md."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -71,6 +72,8 @@ class Verdict(NamedTuple):
         missing: What was not measured; empty if nothing.
         unguarded: What the verdict would be if the model were not near guessing; empty if it is
             not, or if that makes no difference.
+        by_own_arms: The verdict if what varies from training to training is that of its own arms
+            alone; empty if that is not known, or has no part in it.
     """
 
     claim: Claim
@@ -80,6 +83,12 @@ class Verdict(NamedTuple):
     family_size: int
     missing: str = ""
     unguarded: str = ""
+    by_own_arms: str = ""
+
+    @property
+    def hangs_on_pool(self) -> bool:
+        """Whether its own arms alone would give another verdict."""
+        return self.by_own_arms not in ("", self.verdict)
 
 
 def read(path: Path = TABLE) -> list[Claim]:
@@ -133,32 +142,37 @@ def _unknown(claim: Claim) -> str | None:
 def verdicts(claims: Sequence[Claim], measured: Tables, trained_rows: int) -> list[Verdict]:
     """The verdict of every claim, in their order."""
     estimates: dict[str, Estimate] = {}
+    of_own_arms: dict[str, Estimate] = {}
     missing: dict[str, str] = {}
+    guarded: set[str] = set()
     for claim in claims:
+        source = Source(measured, trained_rows, claim.metric)
         try:
-            source = Source(measured, trained_rows, claim.metric)
             estimates[claim.name] = estimate(claim.contrast, source)
         except Missing as reason:
             missing[claim.name] = str(reason)
-    adjusted = _adjusted(claims, estimates)
-    sizes = Counter(claim.family for claim in claims)
-    verdicts = []
-    for claim, p in zip(claims, adjusted, strict=True):
-        size = sizes[claim.family]
-        if absent := missing.get(claim.name):
-            verdicts.append(Verdict(claim, NOT_MEASURED, None, float("nan"), size, absent))
             continue
-        result = estimates[claim.name]
-        verdict = decide(claim, result, p)
-        guarded = verdict != UNDECIDED and _has_nothing_to_lose(
-            claim, Source(measured, trained_rows, claim.metric)
-        )
-        verdicts.append(
-            Verdict(claim, UNDECIDED, result, p, size, unguarded=verdict)
-            if guarded
-            else Verdict(claim, verdict, result, p, size)
-        )
-    return verdicts
+        by_few = estimate(claim.contrast, source, own_arms=True)
+        if not math.isnan(by_few.training):
+            of_own_arms[claim.name] = by_few
+        if _has_nothing_to_lose(claim, source):
+            guarded.add(claim.name)
+    decided = _decided(claims, estimates)
+    by_own_arms = _decided(claims, estimates | of_own_arms)
+    sizes = Counter(claim.family for claim in claims)
+    judged = []
+    for claim in claims:
+        name, size = claim.name, sizes[claim.family]
+        if name in missing:
+            judged.append(Verdict(claim, NOT_MEASURED, None, math.nan, size, missing[name]))
+            continue
+        verdict, p = decided[name]
+        own = by_own_arms[name][0] if name in of_own_arms else ""
+        result = Verdict(claim, verdict, estimates[name], p, size, by_own_arms=own)
+        if name in guarded and verdict != UNDECIDED:
+            result = result._replace(verdict=UNDECIDED, unguarded=verdict, by_own_arms="")
+        judged.append(result)
+    return judged
 
 
 def _has_nothing_to_lose(claim: Claim, source: Source) -> bool:
@@ -185,13 +199,18 @@ def decide(claim: Claim, estimate: Estimate, adjusted: float) -> str:
     return NOT_SEEN if claim.rule == "above" and within else UNDECIDED
 
 
-def _adjusted(claims: Sequence[Claim], estimates: Mapping[str, Estimate]) -> list[float]:
-    """p of every claim after Holm's correction in its family; 1 stands for what is not measured."""
-    p = pd.Series(
-        [
-            estimates[claim.name].p(claim.threshold) if claim.name in estimates else 1.0
-            for claim in claims
-        ]
-    )
+def _decided(
+    claims: Sequence[Claim], estimates: Mapping[str, Estimate]
+) -> dict[str, tuple[str, float]]:
+    """Verdict and p of each claim that has an estimate, p after Holm's correction in its family.
+
+    A claim without an estimate counts in its family with p = 1.
+    """
+    p = [estimates[x.name].p(x.threshold) if x.name in estimates else 1.0 for x in claims]
     families = pd.Series([claim.family for claim in claims])
-    return p.groupby(families).transform(lambda family: holm(list(family))).tolist()
+    adjusted = pd.Series(p).groupby(families).transform(lambda family: holm(list(family)))
+    return {
+        claim.name: (decide(claim, estimates[claim.name], p), p)
+        for claim, p in zip(claims, adjusted.tolist(), strict=True)
+        if claim.name in estimates
+    }

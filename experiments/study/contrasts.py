@@ -4,8 +4,9 @@ A contrast is a sum such as `deltanet@4 - deltanet@64`; docs/study.md says what 
 how the interval comes about.
 """
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +85,7 @@ class Estimate(NamedTuple):
         training: The part of it from one training to the next; NaN if it is not known.
         datasets: How many.
         seeds: Fewest seeds of an arm in it.
+        training_degrees: Of freedom, of the training's part; infinite where it counts as known.
     """
 
     value: float
@@ -91,13 +93,23 @@ class Estimate(NamedTuple):
     training: float
     datasets: int
     seeds: int
+    training_degrees: float = math.inf
+
+    @property
+    def degrees(self) -> float:
+        """Of freedom, of t: of the datasets, or of both parts (Welch and Satterthwaite)."""
+        if math.isinf(self.training_degrees) or self.training == 0:
+            return self.datasets - 1
+        of_datasets = max(self.error**2 - self.training**2, 0.0)
+        parts = of_datasets**2 / (self.datasets - 1), self.training**4 / self.training_degrees
+        return self.error**4 / sum(parts)
 
     @property
     def half_width(self) -> float:
         """Of the 95 % interval; NaN for a single dataset."""
         if self.datasets < 2:
             return float("nan")
-        return float(stats.t.ppf((1 + LEVEL) / 2, self.datasets - 1) * self.error)
+        return float(stats.t.ppf((1 + LEVEL) / 2, self.degrees) * self.error)
 
     @property
     def low(self) -> float:
@@ -116,11 +128,17 @@ class Estimate(NamedTuple):
             return 1.0
         if self.error == 0:
             return 0.0 if distance > 0 else 1.0
-        return float(2 * stats.t.sf(distance / self.error, self.datasets - 1))
+        return float(2 * stats.t.sf(distance / self.error, self.degrees))
 
 
-def estimate(contrast: Contrast, source: Source) -> Estimate:
+def estimate(contrast: Contrast, source: Source, *, own_arms: bool = False) -> Estimate:
     """Estimate a contrast from what was measured.
+
+    Args:
+        contrast: What to estimate.
+        source: The measurements.
+        own_arms: Whether what varies from training to training is that of the contrast's own arms,
+            known from so few trainings as they have, in place of that of all arms of the study.
 
     Raises:
         Missing: Something it needs was not; the text names all of it.
@@ -133,10 +151,12 @@ def estimate(contrast: Contrast, source: Source) -> Estimate:
     tables = {arm: table.loc[common] for arm, table in tables.items()}
     values = contrast.constant + sum(table.mean(axis="columns") for table in tables.values())
     of_datasets = float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.nan
-    variances = [
-        _training_variance(part, source) / tables[arm].shape[1] for arm, part in parts.items()
-    ]
-    training = float(np.sqrt(sum(variances)))
+    units = source.measured.units
+    again = units.groupby("arm")["seed"].nunique().loc[lambda seeds: seeds > 1].index
+    pool = again.intersection([*parts]) if own_arms else again
+    varying = {arm: _between_trainings(part, source, pool) for arm, part in parts.items()}
+    shares = [variance / tables[arm].shape[1] for arm, (variance, _) in varying.items()]
+    training = float(np.sqrt(sum(shares)))
     of_training = 0.0 if np.isnan(training) else training
     return Estimate(
         value=float(values.mean()),
@@ -144,6 +164,7 @@ def estimate(contrast: Contrast, source: Source) -> Estimate:
         training=training,
         datasets=len(values),
         seeds=min(table.shape[1] for table in tables.values()),
+        training_degrees=min(n for _, n in varying.values()) if own_arms else math.inf,
     )
 
 
@@ -181,15 +202,14 @@ def _part_table(part: Part, source: Source) -> pd.DataFrame:
     return total
 
 
-def _training_variance(part: Part, source: Source) -> float:
-    """Variance of an arm's part between trainings, pooled over all arms with two seeds or more.
+def _between_trainings(part: Part, source: Source, pool: Collection[str]) -> tuple[float, int]:
+    """Variance of an arm's part between trainings, pooled over arms, and its degrees of freedom.
 
-    Arms of the simplest form have datasets of their own, and are pooled by themselves. NaN if there
-    is none.
+    Arms of the simplest form have datasets of their own, and are pooled by themselves. NaN and 0 if
+    no arm of the pool was trained twice and measured so.
     """
     squares, degrees = 0.0, 0
-    seeds = source.measured.units.groupby("arm")["seed"].nunique()
-    for arm in seeds.index[seeds > 1]:
+    for arm in pool:
         if (arm in MINIMAL) != (part[0][1].arm in MINIMAL):
             continue
         try:
@@ -200,4 +220,4 @@ def _training_variance(part: Part, source: Source) -> float:
         if len(means) > 1:
             squares += float(((means - means.mean()) ** 2).sum())
             degrees += len(means) - 1
-    return squares / degrees if degrees else float("nan")
+    return (squares / degrees if degrees else float("nan")), degrees

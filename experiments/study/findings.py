@@ -7,6 +7,7 @@ from typing import NamedTuple
 import yaml
 
 from experiments.study.claims import VERDICTS, Verdict
+from experiments.study.verdict_table import POOLED
 from tabicl_linear.errors import ConfigError
 
 FINDINGS = Path(__file__).parent / "findings.yaml"
@@ -28,10 +29,12 @@ class Finding(NamedTuple):
         return all(verdicts[claim].verdict == verdict for claim, verdict in self.rests_on.items())
 
     def text(self, verdicts: Mapping[str, Verdict]) -> str:
-        """The sentence with its numbers."""
+        """The sentence with its numbers, marked if a verdict hangs on what all arms vary."""
         estimates = {name: verdicts[name].estimate for name in self.rests_on}
         numbers = {name: f"{x.value:.3f}" for name, x in estimates.items() if x is not None}
-        return self.says.format_map(numbers)
+        text = self.says.format_map(numbers)
+        hangs = any(verdicts[name].hangs_on_pool for name in self.rests_on)
+        return f"{text} {POOLED}" if hangs else text
 
 
 def read(claims: Sequence[str], path: Path = FINDINGS) -> list[Finding]:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import pandas as pd
 
 from experiments.study import drawing
-from experiments.study.claims import VERDICTS, Verdict
+from experiments.study.claims import SEEN, VERDICTS, Verdict
 from experiments.study.findings import in_short
 from experiments.study.items import Item, items
 from experiments.study.parts import PARTS, Study
 from experiments.study.sections import parameters_of
-from experiments.study.verdict_table import how_to_read, near_guessing, verdict_table
+from experiments.study.verdict_table import POOLED, how_to_read, near_guessing, verdict_table
 from tabicl_linear.report.layout import Cell, Table, markdown
 
 FRONT = ("length_gap", "update_dynamics", "mitigations")
@@ -145,8 +145,22 @@ def _summary(report: Report, front: Sequence[Verdict]) -> str:
         "The claims and [rules](../study.md) were committed before anything of them was measured, "
         "but for two rules, which are named there with their reasons (*near guessing*, and what "
         "training varies of the simplest form, by itself). Of "
-        f"{len(report.verdicts)} claims: {tally}; the {len(front)} most important ones are below."
+        f"{len(report.verdicts)} claims: {tally}; the {len(front)} most important ones are below. "
+        f"{_reliable(report.verdicts)}"
         f"\n\n{_made(report)}"
+    )
+
+
+def _reliable(verdicts: Sequence[Verdict]) -> str:
+    """How many verdicts the claims' own arms alone would give as well."""
+    seen = [x for x in verdicts if x.verdict == SEEN]
+    both, known = (
+        [x for x in some if x.by_own_arms and not x.hangs_on_pool] for some in (seen, verdicts)
+    )
+    tested = [x for x in verdicts if x.by_own_arms]
+    return (
+        f"{len(known)} of {len(tested)} verdicts, {len(both)} of *seen* among them, are the same "
+        f"if only a claim's own arms say how much trainings vary; the others are marked {POOLED}."
     )
 
 

@@ -10,6 +10,8 @@ from tabicl_linear.report.layout import Cell, Table, markdown
 ONE_SEED = "one seed"
 GUESSING = "\N{DAGGER}"
 """Marks a verdict in which an arm is near guessing."""
+POOLED = "\N{DOUBLE DAGGER}"
+"""Marks a verdict that its own arms alone would not give."""
 ON_REAL = " on real tables"
 
 
@@ -33,6 +35,12 @@ def verdict_table(verdicts: Sequence[Verdict], guessing: Sequence[str]) -> str:
         texts.append(
             "Not decidable here. The verdict that would come of more, and the least that it takes, "
             "if the estimate stayed where it is:\n\n" + "\n".join(undecided)
+        )
+    pooled = [f"- {x.claim.claim}: {x.by_own_arms}" for x in measured if x.hangs_on_pool]
+    if pooled:
+        texts.append(
+            f"{POOLED} By what varies between trainings of a claim's own arms alone the verdict "
+            "would be another:\n\n" + "\n".join(pooled)
         )
     absent = [
         f"- {x.claim.claim} ({x.claim.section}): {', '.join(x.missing.split(', '))}"
@@ -64,6 +72,11 @@ def how_to_read(guessing: Sequence[str], scores: dict[str, float]) -> str:
         "of a model in it. Intervals hold what varies from training to training if any models were "
         f"trained twice and measured so. *{ONE_SEED.capitalize()}*: none was, so that the "
         "verdict holds for these trained models.",
+        f"{POOLED} The verdict hangs on what all arms together say of how much trainings vary, as "
+        "the rule wants it. The claim's own arms alone, which are few trainings (degrees of "
+        "freedom by Welch and Satterthwaite), would give the verdict in the list below the table. "
+        "This was computed when all verdicts were known, and changes none of them: it says which "
+        "ones to rely on.",
     ]
     if guessing:
         named = ", ".join(f"{arm} ({scores[arm]:.2f})" for arm in guessing)
@@ -105,6 +118,8 @@ def _row(x: Verdict, guessing: Sequence[str]) -> list[Cell]:
         verdict = f"{verdict}: near guessing (otherwise: {x.unguarded})"
     elif any(_scored(reading) in guessing for reading in readings):
         verdict = f"{verdict} {GUESSING}"
+    if x.hangs_on_pool:
+        verdict = f"{verdict} {POOLED}"
     return [
         Cell(f"{x.claim.claim}."),
         Cell(verdict, mark="bold" if x.verdict == SEEN else ""),

@@ -77,7 +77,7 @@ def test_the_examples_run(folder, capsys):
     np.testing.assert_array_equal(names["loaded"].predict_proba(names["test"]), expected)
     assert names["growing"].prequential_["rows_seen"].tolist() == [100]
     assert names["streamed"].n_samples_seen_ == 200
-    assert set(names["found"]["measure"]) > {"norm", "effective_rank"}
+    assert set(names["measures"]["measure"]) > {"norm", "effective_rank"}
     assert (folder / "churn.state").stat().st_size > 0
 
 

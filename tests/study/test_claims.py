@@ -7,6 +7,7 @@ from experiments.study import claims
 from experiments.study.contrasts import Contrast, Estimate
 from experiments.study.measurements import load
 from experiments.study.readings import Tables
+from experiments.study.verdict_table import verdict_table
 
 HEADER = "id,item,family,section,headline,claim,published,metric,contrast,rule,margin\n"
 
@@ -83,6 +84,29 @@ def test_verdicts_of_made_up_effects(tmp_path):
         claims.OPPOSITE,
     ]
     assert result[0].estimate.value == pytest.approx(0.02 * 4, abs=0.02)
+
+
+def test_a_verdict_that_hangs_on_how_much_other_arms_vary_is_known(tmp_path):
+    for seed, level in ((0, 0.5), (1, 0.9)):
+        made_up.lengths(made_up.unit(tmp_path, "wild", seed), made_up.flat(level, noise=0.002))
+        ahead = made_up.flat(0.72, noise=0.002, seed=seed)
+        made_up.lengths(made_up.unit(tmp_path, "ahead", seed), ahead)
+        behind = made_up.flat(0.7, noise=0.002, seed=2 + seed)
+        made_up.lengths(made_up.unit(tmp_path, "behind", seed), behind)
+    made_up.lengths(made_up.unit(tmp_path, "once"), made_up.flat(0.7, noise=0.002))
+    asked = [
+        claim("leads", "ahead@1 - behind@1"),
+        claim("far", "ahead@1 - behind@1 + 9", family="two"),
+        claim("alone", "once@1", family="three"),
+    ]
+    leads, far, alone = claims.verdicts(asked, Tables(load("small", tmp_path)), made_up.TRAINED)
+    assert (leads.verdict, leads.by_own_arms) == (claims.UNDECIDED, claims.SEEN)
+    assert (far.verdict, far.by_own_arms) == (claims.SEEN, claims.SEEN)
+    assert alone.by_own_arms == ""
+    assert [x.hangs_on_pool for x in (leads, far, alone)] == [True, False, False]
+    table = verdict_table([leads, far, alone], [])
+    assert table.count("\N{DOUBLE DAGGER}") == 2  # in its row, and above the list
+    assert table.endswith("another:\n\n- Claim leads.: seen")
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,28 @@ def test_training_noise_is_pooled_over_arms_with_two_seeds(tmp_path):
     assert result.seeds == 1
 
 
+def test_training_noise_of_own_arms_has_their_degrees_of_freedom(tmp_path):
+    for seed, score in ((0, 0.70), (1, 0.72)):
+        scores = exactly(score - 0.03, score, score + 0.03)
+        made_up.lengths(made_up.unit(tmp_path, "a", seed), scores, datasets=3)
+    for seed, score in ((0, 0.5), (1, 0.6), (2, 0.7)):
+        other = exactly(score, score, score)
+        made_up.lengths(made_up.unit(tmp_path, "other", seed), other, datasets=3)
+    made_up.lengths(made_up.unit(tmp_path, "b"), exactly(0.6, 0.6, 0.6), datasets=3)
+    contrast, measured = Contrast.parse("a@1 - b@1"), source(tmp_path)
+    own = estimate(contrast, measured, own_arms=True)
+    variance = 2 * 0.01**2  # of a, with one degree of freedom; b was trained once
+    of_training, of_datasets = variance / 2 + variance / 1, 0.03**2 / 3
+    total = of_training + of_datasets
+    degrees = total**2 / (of_datasets**2 / 2 + of_training**2 / 1)
+    assert own.value == pytest.approx(estimate(contrast, measured).value)
+    assert own.error == pytest.approx(total**0.5)
+    assert own.degrees == pytest.approx(degrees)
+    assert own.half_width == pytest.approx(stats.t.ppf(0.975, degrees) * total**0.5)
+    assert own.p() == pytest.approx(2 * stats.t.sf(own.value / total**0.5, degrees))
+    assert np.isnan(estimate(Contrast.parse("b@1"), measured, own_arms=True).training)
+
+
 def test_multiples_stand_for_lengths_near_to_them(tmp_path):
     made_up.lengths(made_up.unit(tmp_path, "a"), lambda rows, n: rows / 1e5 + 0 * n)
     for multiple, rows in (("1", 128), ("4", 512), ("8", 1000), ("64", 8000), ("last", 8000)):

@@ -26,8 +26,8 @@ def verdicts(**changed):
 
 def test_numbers_of_the_claims_stand_in_the_sentence():
     text = findings.in_short(verdicts())
-    assert text.startswith("In short:\n\n- Causal Delta holds up to four times")
-    assert "falls beyond (by 0.062 of ROC-AUC" in text
+    assert text.startswith("In short:\n\n- Causal Delta falls beyond four times")
+    assert "trained with (by 0.062 of ROC-AUC" in text
     assert not re.search(r"[{}]", text)
 
 
@@ -35,7 +35,22 @@ def test_numbers_of_the_claims_stand_in_the_sentence():
 def test_a_finding_goes_with_any_verdict_that_it_rests_on(verdict):
     whole = findings.in_short(verdicts()).splitlines()
     without = findings.in_short(verdicts(delta_holds_to_4x=verdict)).splitlines()
-    assert without == [line for line in whole if not line.startswith("- Causal Delta holds")]
+    assert without == [line for line in whole if not line.startswith("- Up to four times")]
+
+
+def test_a_finding_is_marked_where_a_verdict_hangs_on_what_all_arms_vary():
+    whole = verdicts()
+    hanging = [
+        x._replace(by_own_arms=UNDECIDED) if x.claim.name == "ridge_holds" else x for x in whole
+    ]
+    marked = [
+        line
+        for line in findings.in_short(hanging).splitlines()
+        if line.endswith("\N{DOUBLE DAGGER}")
+    ]
+    assert len(marked) == 1
+    assert "layer-local ridge" in marked[0]
+    assert "\N{DOUBLE DAGGER}" not in findings.in_short(whole)
 
 
 def test_nothing_is_said_where_nothing_holds():

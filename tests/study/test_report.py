@@ -18,7 +18,7 @@ from experiments.study.sections import of_arms
 
 RATE = {1: 0.9, 2: 0.5, 3: 0.2}
 TABLES = {"cc18": [0.8, 0.9, 0.7, 0.6], "tabarena": [0.7, 0.8]}
-OTHER_PAGES = ("benchmarks.md", "pilot.md", "study.md")
+OTHER_PAGES = ("benchmarks.md", "pilot.md", "study.md", "trainings.md")
 """Pages of docs/ that the report does not write."""
 
 
