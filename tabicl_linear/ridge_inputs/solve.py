@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import torch
 
-from tabicl_linear.kernels.cholesky import factored_, shifted, solved
 from tabicl_linear.kernels.chosen import chosen
 from tabicl_linear.kernels.triangular import squared_lengths
 from tabicl_linear.ridge_inputs.devices import has_slow_float64
@@ -33,6 +32,8 @@ A lower bound on 1 - h would let rows see their own labels: short contexts have 
 """
 SURE_LEVERAGE = 0.5
 """Up to here float32 is enough: 1 - h is off by 2e-4 of itself with a million rows."""
+STEPS_OF_GOOD_FACTORS = 2
+"""Where so many corrections make solutions exact, to 1e-8, they were off by at most 1e-4 before."""
 
 
 class Regression(NamedTuple):
@@ -66,7 +67,8 @@ class OfSums(NamedTuple):
     Attributes:
         regression: On all rows.
         rows: How many.
-        factors: Lower Cholesky factors of F'F + c I, one for each penalty.
+        factors: Lower Cholesky factors of F'F + c I, one for each penalty; float32 if solutions
+            were refined from them (`refined`).
     """
 
     regression: Regression
@@ -78,7 +80,7 @@ class OfSums(NamedTuple):
     ) -> Float[Tensor, "p b n y"]:
         """Predictions of context rows, each from all others, from their features and labels."""
         features = self._scaled(features, self.rows.dtype)
-        leverage = self._leverage(features, self.factors)
+        leverage = self._leverage(features)
         # Weights side by side: features would be copied for each penalty otherwise.
         predicted = torch.einsum("bnf,pbfy->pbny", features, self.regression.weights)
         return without_own(predicted, leverage, targets, self.regression.shares[:, None])
@@ -90,11 +92,12 @@ class OfSums(NamedTuple):
         an error of float32 would let a row see its own label. Leverages of all rows together are
         fewer than the features, so that rows above it are few.
         """
-        scaled = self._scaled(features, features.dtype)
-        leverage = self._leverage(scaled, self.factors.to(features.dtype)).to(self.rows.dtype)
+        leverage = self._leverage(self._scaled(features, features.dtype)).to(self.rows.dtype)
         high = (leverage > SURE_LEVERAGE).squeeze(-1).flatten(0, 1).any(0).nonzero().squeeze(-1)
+        if not len(high):  # factors would be converted for nothing
+            return leverage
         again = self._scaled(features[:, high], self.rows.dtype)
-        return leverage.index_copy(2, high, self._leverage(again, self.factors))
+        return leverage.index_copy(2, high, self._leverage(again))
 
     def _scaled(self, features: Float[Tensor, "b n f"], dtype: torch.dtype) -> Tensor:
         mean, scale, *_ = self.regression
@@ -102,11 +105,9 @@ class OfSums(NamedTuple):
         features = features.to(dtype, copy=True)
         return features.sub_(mean[:, None].to(dtype)).mul_(scale[:, None].to(dtype))
 
-    def _leverage(
-        self, features: Float[Tensor, "b n f"], factors: Float[Tensor, "p b f f"]
-    ) -> Float[Tensor, "p b n 1"]:
-        own = (1 / self.rows.unsqueeze(-1)).to(factors.dtype)
-        return _squared_lengths(factors, features.transpose(1, 2)) + own
+    def _leverage(self, features: Float[Tensor, "b n f"]) -> Float[Tensor, "p b n 1"]:
+        factors, own = self.factors.to(features.dtype), 1 / self.rows.unsqueeze(-1)
+        return _squared_lengths(factors, features.transpose(1, 2)) + own.to(features.dtype)
 
     def choose(self, penalty: Int[Tensor, " b"]) -> "OfSums":
         """The regression with one penalty for each task, given by its index."""
@@ -139,7 +140,8 @@ def solve_weights(
     """
     system = System.of(moments, feature_set)
     solver = refined if has_slow_float64(system.gram.device) else exact
-    return system.regression(solver(system.gram, system.added(penalties), system.cross))
+    solutions = solver(system.gram, system.added(penalties), system.cross).solutions
+    return system.regression(solutions)
 
 
 class System(NamedTuple):
@@ -187,8 +189,17 @@ class System(NamedTuple):
         In float64 on every device: each row that is left out takes as many operations as a
         refinement of its leverage from float32 would.
         """
-        factors = factored_(shifted(self.gram, self.added(penalties)))
-        return OfSums(self.regression(solved(factors, self.cross)), self.rows, factors)
+        solutions, factors = exact(self.gram, self.added(penalties), self.cross)
+        return OfSums(self.regression(solutions), self.rows, factors)
+
+    def leaving_out_refined(self, penalties: Sequence[float]) -> OfSums:
+        """The same by float32 factors where these are good enough: for thousands of features.
+
+        Weights are those of float64. So are leverages, but for 1e-4 of themselves.
+        """
+        steps = STEPS_OF_GOOD_FACTORS
+        solutions, factors = refined(self.gram, self.added(penalties), self.cross, steps=steps)
+        return OfSums(self.regression(solutions), self.rows, factors)
 
 
 def _squared_lengths(

@@ -18,7 +18,12 @@ from tolerances import CONTRACT, RMS, assert_close, relative_rms
 
 from tabicl_linear.kernels.state import tensors
 from tabicl_linear.ridge_inputs.feature_sets import of_set
-from tabicl_linear.ridge_inputs.solve import LARGEST_LEVERAGE, Regression, solve_moments
+from tabicl_linear.ridge_inputs.solve import (
+    LARGEST_LEVERAGE,
+    Regression,
+    System,
+    solve_moments,
+)
 from tabicl_linear.ridge_inputs.solve_rows import solve_rows
 from tabicl_linear.ridge_inputs.sums import Moments, RidgeSums
 
@@ -251,6 +256,32 @@ def test_many_float32_rows_of_equal_features_have_a_solution():
     solved = solve_moments(Moments.of([sums]), KINDS, (0.01,))
     predicted = solved.left_out(of_set(f[:, :50], KINDS), r[:, :50])
     assert_close(predicted[0], r[:, :50], 1e-5)
+
+
+def test_float32_factors_leave_rows_out_as_float64_does():
+    """Of a row far from all others as well, whose leverage is nearly one."""
+    f, r = table(200)
+    f[:, 7] *= 300
+    system = System.of(Moments.of([RidgeSums.of(f, r)]), KINDS)
+    exact, refined = system.leaving_out(PENALTIES), system.leaving_out_refined(PENALTIES)
+    assert refined.factors.dtype == torch.float32
+    assert_close(refined.regression.weights, exact.regression.weights, EXACT)
+    features = of_set(f, KINDS)
+    unseen = 1 - exact.leverages(features)
+    assert unseen[0, :, 7].max() < 1e-3
+    for rows in (slice(7, 8), slice(8, None)):
+        part = features[:, rows].float()
+        assert_close(1 - refined.leverages(part), unseen[..., rows, :], RMS[torch.float32])
+
+
+def test_factors_that_float32_spoils_are_float64():
+    g = torch.Generator().manual_seed(0)
+    f = torch.randn(1, 5000, 1, generator=g).double() + 1e-5 * torch.randn(1, 5000, 9, generator=g)
+    r = torch.nn.functional.one_hot((f[..., 0] > 0).long(), 2).double()
+    system = System.of(Moments.of([RidgeSums.of(f, r)]), KINDS)
+    exact, refined = system.leaving_out((1e-6,)), system.leaving_out_refined((1e-6,))
+    assert refined.factors.dtype == torch.float64
+    assert torch.equal(refined.regression.weights, exact.regression.weights)
 
 
 def test_many_float32_rows_of_constant_features_have_no_variance():

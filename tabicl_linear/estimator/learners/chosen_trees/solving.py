@@ -306,7 +306,7 @@ class SumRegression:
     def solve(self, penalty: float, deviation: float) -> Trial:
         """Solve it with a penalty; see `RowRegression.solve` for both arguments."""
         rows, cut = self._rows, self._num_leaves
-        regression = self._system(deviation).leaving_out([penalty])
+        regression = self._system(deviation).leaving_out_refined([penalty])
         weights, offset = (part[0, 0] for part in regression.regression.linear())
         assert_solved([weights])
         of_leaves, of_fixed = weights[:cut], weights[cut:]
