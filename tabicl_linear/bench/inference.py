@@ -43,10 +43,8 @@ def build_models(configs: Sequence[Path], overrides: Sequence[str], device: torc
     sizes |= {"depth": round(a.depth * 5 / 4), "decoder_dim": a.decoder_dim}
     same = [f"model.architecture.{name}={size}" for name, size in sizes.items()]
     # Both models get tables of the same size (`Meter`).
-    same += [
-        f"data.shapes.max_features={a.num_features}",
-        f"data.shapes.max_classes={a.num_classes}",
-    ]
+    shapes = {"max_features": a.num_features, "max_classes": a.num_classes}
+    same += [f"data.shapes.{name}={size}" for name, size in shapes.items()]
     base = build_task(path, overrides=same)
     models = {configs[-1].stem: ours, SOFTMAX: base.model}
     return {name: model.to(device).eval() for name, model in models.items()}
@@ -131,10 +129,10 @@ class Meter:
                 warmup=int(what == "predict" or rows <= 4096),
                 least=0,
             )
-            for key in (case.key for case in measured.cases):
-                spread, peak = measured.spread(key), measured.peaks[key]
+            for (group, name), peak in measured.peaks.items():
+                spread = measured.spread((group, name))
                 took = {what: spread.median, f"{what}_spread": spread, f"{what}_peak": peak}
-                points[key[1]] |= took
+                points[name] |= took
         return list(points.values())
 
     def _reason(self, point: Point, per_row: int, last: Point | None = None) -> str | None:

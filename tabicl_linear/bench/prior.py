@@ -88,9 +88,8 @@ def cases(shape: TaskShape, num_features: int, batches: int, device: torch.devic
     wider = priors.TreePrior(), priors.Mixture(), priors.WithTableEffects(priors.TreePrior())
     priors_by_name: dict[str, priors.Prior] = {type(prior).__name__: prior for prior in wider}
     priors_by_name |= {"prior/mixture": of_default_weights()}
-    priors_by_name |= {
-        f"sharing={name}": priors.TabPFNv1Prior(name) for name in ("dataset", "batch")
-    }
+    for sharing in ("dataset", "batch"):
+        priors_by_name[f"sharing={sharing}"] = priors.TabPFNv1Prior(sharing)
     return [
         make(name, partial(_repeat, batches, prior.sample_tasks, shape, generator))
         for name, prior in priors_by_name.items()
