@@ -24,9 +24,11 @@ def factored_(matrices: Float[Tensor, "*b k k"]) -> Float[Tensor, "*b k k"]:
     return factors
 
 
-def shifted(gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"]) -> Float[Tensor, "p b k k"]:
-    """A copy for each number, which is added to the diagonal."""
-    sums = gram.expand(len(added), -1, -1, -1).clone()
+def shifted(
+    gram: Float[Tensor, "b k k"], added: Float[Tensor, "p 1"], dtype: torch.dtype | None = None
+) -> Float[Tensor, "p b k k"]:
+    """A copy for each number, which is added to the diagonal; in the dtype of `gram` by default."""
+    sums = gram.expand(len(added), -1, -1, -1).to(dtype or gram.dtype, copy=True)
     sums.diagonal(dim1=-2, dim2=-1).add_(added.unsqueeze(-1))
     return sums
 

@@ -56,7 +56,7 @@ def refined(
     good that what else is computed with them is right to about the root, of that degree, of
     `ENOUGH`.
     """
-    factors = factored_(shifted(gram.float(), added.float()))
+    factors = factored_(shifted(gram, added, torch.float32))
     solutions = solved(factors, right.float()).double()
     has_converged = False
     for step in range(1, steps + 1):
