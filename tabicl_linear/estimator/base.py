@@ -29,9 +29,8 @@ from tabicl_linear.estimator.notices import progress_bar
 from tabicl_linear.estimator.plan import (
     Plan,
     checked_plan,
-    cpu_by_default,
+    computing,
     resolved_device,
-    threads,
 )
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
@@ -135,10 +134,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
                 raise DataError("An iterator gives pairs (X, y) of pieces: leave y out.")
             pieces, classes, num_rows = checked_pieces(X), None, None
         else:
-            with cpu_by_default():
+            with computing(plan.n_jobs):
                 self.fitted_ = fitting.fit(checked_rows(X, y), plan, self._learners())
             return self
-        with cpu_by_default(), progress_bar("read", num_rows, plan.progress) as bar:
+        with computing(plan.n_jobs), progress_bar("read", num_rows, plan.progress) as bar:
             pieces = _with_progress(pieces, bar)
             self.fitted_ = fitting.fit_pieces(pieces, plan, self._learners(), classes)
         return self
@@ -197,7 +196,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         arguments = self.get_params(deep=False)
-        with cpu_by_default(), threads(arguments["n_jobs"]):
+        with computing(arguments["n_jobs"]):
             fitted = self.fitted_.ready
         state_file.write(type(self).__name__, arguments, fitted, Path(path))
 
@@ -211,7 +210,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         dtype: torch.dtype | None = None,
     ) -> Self:
         """A classifier from a file; see `state_file.read`."""
-        with cpu_by_default():
+        with computing(n_jobs=None):
             parameters, fitted = state_file.read(
                 Path(path), cls.__name__, model, device=resolved_device(device), dtype=dtype
             )
@@ -239,7 +238,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         plan, fitted = self._plan(), self.fitted_
-        with cpu_by_default():
+        with computing(plan.n_jobs):
             return fitted.classes, fitted.scores(self._queries(X), plan)
 
     def _queries(self, X: Any) -> Table:

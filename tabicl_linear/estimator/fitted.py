@@ -18,7 +18,7 @@ from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocesso
 from tabicl_linear.estimator.columns.unknown import warn_of_unknown
 from tabicl_linear.estimator.members.ensemble import FittedEnsemble
 from tabicl_linear.estimator.members.pooling import pooled
-from tabicl_linear.estimator.plan import Plan, threads
+from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.estimator.rows.labelled import Rows
 
 NO_SCORES = pd.DataFrame(
@@ -83,15 +83,14 @@ class Fitted:
         and not that of the fit; so do its class weights.
         """
         weights = class_weights(plan.class_weight, self.classes, self.counts)
-        with threads(plan.n_jobs):
-            matrix = self.columns.transform(table)
-            warn_of_unknown(self.columns, table, matrix, self.num_rows)
-            warn_of_far_off(self.columns, table, matrix)
-            logs = self._scores_of(self.members, self.temperature, matrix, plan)
-            companion = self.companion
-            if companion is not None:
-                others = self._scores_of(companion.members, companion.temperature, matrix, plan)
-                logs = (1 - companion.weight) * logs + companion.weight * others
+        matrix = self.columns.transform(table)
+        warn_of_unknown(self.columns, table, matrix, self.num_rows)
+        warn_of_far_off(self.columns, table, matrix)
+        logs = self._scores_of(self.members, self.temperature, matrix, plan)
+        companion = self.companion
+        if companion is not None:
+            others = self._scores_of(companion.members, companion.temperature, matrix, plan)
+            logs = (1 - companion.weight) * logs + companion.weight * others
         return _with_unseen(logs, self.counts) + np.log(weights)
 
     def _scores_of(
