@@ -1,4 +1,4 @@
-"""One file for each trial: a model on a fold of a table."""
+"""Trials, each a model on a fold of a table: run, scored, and kept in a file of its own."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,20 +12,24 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from tabicl_linear.errors import DamagedFile
-from tabicl_linear.evaluation import trial_file
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
 from tabicl_linear.evaluation.candidates import Candidate
 from tabicl_linear.evaluation.metrics import (
     METRICS,
     as_distributions,
+    fault_of,
     mean_log_loss,
     score,
     try_out,
 )
 from tabicl_linear.evaluation.protocol import BenchmarkTable, folds
-from tabicl_linear.evaluation.trial_file import AGAIN, TIMES
-from tabicl_linear.evaluation_file import COLUMNS
-from tabicl_linear.files import write_sealed
+from tabicl_linear.evaluation_file import COLUMNS, is_count
+from tabicl_linear.files import read_sealed, write_sealed
+
+TIMES = ("fit_seconds", "predict_seconds", "fit_cpu_seconds", "predict_cpu_seconds")
+AGAIN = "repeat the command that scored it, which scores it again"
+TEXTS = ("model", "identity", "benchmark", "dataset", "error")
+"""Fields of a `Result`."""
 
 
 def file_name(model: str, dataset: str, fold: int) -> str:
@@ -154,9 +158,12 @@ def read(path: Path, content: Mapping[str, Any]) -> Result | None:
     Raises:
         DamagedFile: It is not what was written, or the result of another trial.
     """
-    stored = trial_file.read(path)
+    stored = read_sealed(path, AGAIN)
     if stored is None:
         return None
+    fault = _fault(stored)
+    if fault is not None:
+        raise DamagedFile(path, fault, AGAIN)
     result = Result(**stored)
     folds = content["protocol"]["folds"]
     listed = {table["name"]: table["openml_id"] for table in content["datasets"]}
@@ -172,6 +179,27 @@ def read(path: Path, content: Mapping[str, Any]) -> Result | None:
     if path.name != file_name(result.model, result.dataset, result.fold):
         raise DamagedFile(path, "it is another trial under this name", AGAIN)
     return result
+
+
+def _fault(content: Mapping[str, Any]) -> str | None:
+    """What is wrong with the types or values of a trial; None if nothing is."""
+    keys = {*TEXTS, "openml_id", "fold", "values", "unread"}
+    if set(content) != keys:
+        return f"it has the keys {', '.join(content)}"
+    values = content["values"]
+    for key, is_right in {
+        **{name: isinstance(content[name], str) for name in TEXTS},
+        "openml_id": content["openml_id"] is None or is_count(content["openml_id"]),
+        "fold": is_count(content["fold"]),
+        "unread": isinstance(content["unread"], bool),
+        "values": isinstance(values, dict),
+    }.items():
+        if not is_right:
+            return f"its {key} is {content[key]!r}"
+    if set(values) != (set() if content["error"] else {*METRICS, *TIMES}):
+        return f"it has the values {', '.join(values) or 'of nothing'}"
+    faults = (fault_of(name, value) for name, value in values.items())
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def frame(results: Iterable[Result], order: Sequence[str]) -> pd.DataFrame:
