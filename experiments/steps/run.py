@@ -60,8 +60,8 @@ def candidates(base: Candidate, model: InContextModel, table: Table) -> list[Can
 
 def _is_longer(table: Table, model: InContextModel) -> bool:
     """Whether contexts of the table are longer than those of pretraining."""
-    trained = model.provenance.get("trained_rows")
-    return trained is None or len(table.splits()[0][0]) > trained[1]
+    longest = model.longest_context
+    return longest is None or len(table.splits()[0][0]) > longest
 
 
 def scored(
