@@ -197,7 +197,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         arguments = self.get_params(deep=False)
         with computing(arguments["n_jobs"]):
-            fitted = self.fitted_.ready
+            fitted = self.fitted_.solved()
         state_file.write(type(self).__name__, arguments, fitted, Path(path))
 
     @classmethod

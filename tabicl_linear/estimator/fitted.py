@@ -108,10 +108,9 @@ class Fitted:
         """Class probabilities `[rows, classes]`; see `scores`."""
         return np.asarray(softmax(self.scores(table, plan), axis=1))
 
-    @property
-    def ready(self) -> "Fitted":
-        """The same with states that nothing is left to be solved of."""
-        return replace(self, members=self.members.ready)
+    def solved(self) -> "Fitted":
+        """The same with all states solved, as predictions read them."""
+        return replace(self, members=replace(self.members, states=self.members.solved_states))
 
     def on(self, device: torch.device) -> "Fitted":
         """The same with its model and states on `device`."""
