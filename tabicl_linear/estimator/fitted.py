@@ -13,9 +13,8 @@ from scipy.special import log_softmax, softmax
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.choices import FULL, LongContext
 from tabicl_linear.estimator.class_weights import class_weights
-from tabicl_linear.estimator.columns.far_off import warn_of_far_off
 from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
-from tabicl_linear.estimator.columns.unknown import warn_of_unknown
+from tabicl_linear.estimator.columns.query_warnings import warn_of_queries
 from tabicl_linear.estimator.members.ensemble import FittedEnsemble
 from tabicl_linear.estimator.members.pooling import pooled
 from tabicl_linear.estimator.plan import Plan
@@ -84,8 +83,7 @@ class Fitted:
         """
         weights = class_weights(plan.class_weight, self.classes, self.counts)
         matrix = self.columns.transform(table)
-        warn_of_unknown(self.columns, table, matrix, self.num_rows)
-        warn_of_far_off(self.columns, table, matrix)
+        warn_of_queries(self.columns, table, matrix, self.num_rows)
         logs = self._scores_of(self.members, self.temperature, matrix, plan)
         companion = self.companion
         if companion is not None:
