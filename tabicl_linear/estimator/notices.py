@@ -3,7 +3,7 @@
 import inspect
 import reprlib
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -61,11 +61,12 @@ def shown(names: Sequence[Any]) -> str:
     def is_plain(text: str) -> bool:
         return text == text.strip() and text.isprintable() and len(text) <= MOST_LETTERS
 
-    return listed([text if is_plain(text) else brief(text) for text in map(str, names)])
+    return listed(text if is_plain(text) else brief(text) for text in map(str, names))
 
 
-def listed(texts: Sequence[str]) -> str:
+def listed(texts: Iterable[str]) -> str:
     """The first texts, and how many more there are."""
+    texts = list(texts)
     first = ", ".join(texts[:MOST_SHOWN])
     return first if len(texts) <= MOST_SHOWN else f"{first} and {len(texts) - MOST_SHOWN} more"
 

@@ -230,7 +230,7 @@ def _warn_of_several(values: pd.Series, what: str) -> None:
         examples = [values.iloc[0], *values[others][:1]]
     warn_user(
         f"Column {brief(values.name)} mixes {what} in several {kind}, such as "
-        f"{listed(list(map(brief, examples)))}: it is read as categories; {remedy}."
+        f"{listed(map(brief, examples))}: it is read as categories; {remedy}."
     )
 
 
@@ -251,7 +251,7 @@ def _warn_of_unit_behind(values: pd.Series) -> None:
     if len(values) >= MIN_AMOUNTS and (units := units_behind(values)):
         warn_user(
             f"Column {brief(values.name)} has {len(values)} different values such as "
-            f"{brief(values.iloc[0])}, numbers with {listed(list(map(brief, units)))} behind them: "
+            f"{brief(values.iloc[0])}, numbers with {listed(map(brief, units))} behind them: "
             "it is read as categories. If they are amounts, give the numbers alone."
         )
 
