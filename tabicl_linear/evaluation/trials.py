@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,11 @@ from tabicl_linear.files import read_sealed, write_sealed
 TIMES = ("fit_seconds", "predict_seconds", "fit_cpu_seconds", "predict_cpu_seconds")
 AGAIN = "repeat the command that scored it, which scores it again"
 TEXTS = ("model", "identity", "benchmark", "dataset", "error")
-"""Fields of a `Result`."""
+"""Fields of a `Result` that are texts."""
 
 
 def file_name(model: str, dataset: str, fold: int) -> str:
-    """Of the file of a trial: no two trials share one, also where names hold hyphens."""
+    """Name of the file of a trial: no two trials share one, also where names hold hyphens."""
     parts = (quote(part, safe=" ") for part in (model, dataset, str(fold)))
     # Single hyphens within a name stay, so that files of earlier runs keep theirs.
     return "--".join(re.sub("^-|-(?=-|$)", "%2D", part) for part in parts) + ".json"
@@ -82,7 +82,7 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """Of fitting and predicting; 0 if it failed."""
+        """Seconds of fitting and predicting; 0 if it failed."""
         return sum(self.values[name] for name in TIMES[:2]) if self.values else 0.0
 
     def write(self, path: Path) -> None:
@@ -183,8 +183,7 @@ def read(path: Path, content: Mapping[str, Any]) -> Result | None:
 
 def _fault(content: Mapping[str, Any]) -> str | None:
     """What is wrong with the types or values of a trial; None if nothing is."""
-    keys = {*TEXTS, "openml_id", "fold", "values", "unread"}
-    if set(content) != keys:
+    if set(content) != {field.name for field in fields(Result)}:
         return f"it has the keys {', '.join(content)}"
     values = content["values"]
     for key, is_right in {
