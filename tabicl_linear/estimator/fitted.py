@@ -1,4 +1,4 @@
-"""A fitted classifier as a value: what was learnt from rows, and what it says about others."""
+"""A fitted classifier as a value: what was learnt from rows, and how it predicts others."""
 
 from dataclasses import dataclass, field, replace
 from functools import partial

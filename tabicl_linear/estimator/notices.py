@@ -13,9 +13,9 @@ from tqdm import tqdm
 from tabicl_linear.errors import DataError
 
 MOST_SHOWN = 10
-"""Columns in a message."""
+"""Most columns that a message names."""
 MOST_LETTERS = 60
-"""Of a cell, or of a name, in a message."""
+"""Most letters of a cell, or of a name, in a message."""
 
 _PACKAGE = __name__.partition(".")[0]
 _IS_SILENT = ContextVar("_IS_SILENT", default=False)
@@ -34,9 +34,9 @@ def warn_user(text: str) -> None:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Leave out the warnings of a fit on rows about which another fit has warned already.
+    """Leave out warnings, for a second fit of rows about which a first one has warned.
 
-    Not by Python's filters of warnings, which all threads share.
+    Python's filters of warnings would not do: all threads share them.
     """
     token = _IS_SILENT.set(True)
     try:

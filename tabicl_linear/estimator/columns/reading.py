@@ -42,7 +42,7 @@ MIN_FREE_TEXTS = 20
 MIN_FREE_WORDS = 5
 """Different texts of this many words on average are free text and no categories."""
 MIN_AMOUNTS = 20
-"""Fewer different numbers with a unit than this do as categories."""
+"""With fewer different numbers with a unit than this, no warning says that they are categories."""
 
 Kind = Literal["numeric", "datetime", "boolean", "categorical"]
 

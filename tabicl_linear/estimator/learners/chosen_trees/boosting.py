@@ -19,9 +19,9 @@ SHARE_OF_COLUMNS = 0.5
 """Columns that a node chooses from."""
 LEARNING_RATE = 0.2
 LARGEST_STEP = 4.0
-"""Of a leaf, in units of logits, before the learning rate."""
+"""Largest step of a leaf, in units of logits, before the learning rate."""
 LEAST_GAIN = 1e-9
-"""Of a question, in squared residuals: less is rounding."""
+"""Least gain of a question, in squared residuals: less is rounding."""
 MOST_RESIDUALS = 20
 """Questions of more classes are chosen by as many random projections of the residuals."""
 

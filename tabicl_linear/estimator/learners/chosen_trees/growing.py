@@ -89,11 +89,12 @@ class TaskSums(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """What rows are added to; bounded in size.
+    """Trees and sums, to which rows are added; bounded in size.
 
     Attributes:
-        x, y: Rows of the sample, by which penalties and logits are chosen, and their labels: of all
-            rows, numbered from 0, every `stride`-th one.
+        num_rows: All rows so far.
+        x, y: The sample, by which penalties and logits are chosen: every `stride`-th row, from the
+            first on, and its label.
         tasks: The trees and sums of each task.
     """
 
