@@ -26,12 +26,7 @@ from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.notices import progress_bar
-from tabicl_linear.estimator.plan import (
-    Plan,
-    checked_plan,
-    computing,
-    resolved_device,
-)
+from tabicl_linear.estimator.plan import Plan, checked_plan, computing, resolved_device
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces, rows_of_file
