@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from tabicl_linear import recipe as recipes
+from tabicl_linear import tensor_file
 from tabicl_linear.backends.choice import Backend, check
 from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError, ConfigError, one_line
-from tabicl_linear.files import written_whole
 from tabicl_linear.former_options import description
 from tabicl_linear.model import InContextModel
-from tabicl_linear.tensor_file import checksum, file_bytes
+from tabicl_linear.tensor_file import checksum
 
 _FORMAT = "tabicl_linear/2"
 _WITHOUT_CHECKSUM = "tabicl_linear/1"
@@ -160,11 +160,8 @@ def export(
         name: tensor.to(dtype if tensor.is_floating_point() else None).contiguous()
         for name, tensor in contents.weights.items()
     }
-    metadata["checksum"] = checksum(weights, metadata)
     try:
-        with written_whole(output) as partial:
-            # What the library writes by itself only the owner can read.
-            partial.write_bytes(file_bytes(weights, metadata))
+        tensor_file.write(output, weights, metadata)
     except OSError as error:
         raise CheckpointError(
             f"The export {output} cannot be written: {error.strerror or error}; name a file in a "
@@ -208,9 +205,7 @@ def _generators_kept() -> Iterator[None]:
 
 def _read_export(path: Path) -> Contents:
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        weights, metadata = tensor_file.read(path)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is not a readable safetensors file: {error}.") from error
     if metadata.get("format") not in (_FORMAT, _WITHOUT_CHECKSUM):
@@ -218,9 +213,7 @@ def _read_export(path: Path) -> Contents:
             f"{path} was not written by `tabicl-linear export` of this version: format "
             f"{metadata.get('format')!r}, expected {_FORMAT!r}."
         )
-    described = {key: text for key, text in metadata.items() if key != "checksum"}
-    checked = metadata["format"] == _FORMAT
-    if checked and metadata.get("checksum") != checksum(weights, described):
+    if metadata["format"] == _FORMAT and not tensor_file.is_whole(weights, metadata):
         raise CheckpointError(
             f"{path} is damaged: its checksum does not match its content; export again."
         )

@@ -15,7 +15,7 @@ from io import BufferedRandom
 from pathlib import Path
 from typing import Any
 
-from tabicl_linear.errors import DataError
+from tabicl_linear.errors import DamagedFile, DataError
 
 PARTIAL = ".partial"
 """Suffix of a file that is being written. Files left behind by a kill may be deleted."""
@@ -36,6 +36,25 @@ def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
     """Write plain data with its digest as JSON, whole or not at all."""
     with written_whole(path) as partial:
         partial.write_text(json.dumps({**content, DIGEST: digest_of(content)}, indent=1) + "\n")
+
+
+def read_sealed(path: Path, remedy: str) -> dict[str, Any] | None:
+    """What `write_sealed` was given; None where there is no file.
+
+    Raises:
+        DamagedFile: It is not what was written. The message ends with the remedy.
+    """
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedFile(path, f"it is no JSON: {error}", remedy) from error
+    if not isinstance(content, dict) or DIGEST not in content:
+        raise DamagedFile(path, "it has no digest", remedy)
+    if content.pop(DIGEST) != digest_of(content):
+        raise DamagedFile(path, "its digest is another", remedy)
+    return content
 
 
 @contextmanager

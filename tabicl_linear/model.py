@@ -101,6 +101,12 @@ class InContextModel(PlacedModule):
         """Whether no row depends on later ones, so that a fitted state can be extended."""
         return self.backbone.is_causal and (self.ridge is None or self.ridge.is_causal)
 
+    @property
+    def longest_context(self) -> int | None:
+        """Rows of the longest context of its training; None where its file does not say."""
+        rows = self.provenance.get("trained_rows")
+        return None if rows is None else int(rows[1])
+
     def check_extensible(self) -> None:
         """Raise `UnsupportedReadout` if a fitted state cannot be extended by more rows."""
         self.backbone.check_extensible()

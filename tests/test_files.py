@@ -10,12 +10,15 @@ from threading import Barrier
 
 import pytest
 
+from tabicl_linear.errors import DamagedFile
 from tabicl_linear.files import (
     PARTIAL,
     folder_written_whole,
     is_partial_of,
     partial_name,
+    read_sealed,
     sweep,
+    write_sealed,
     written_whole,
 )
 
@@ -186,3 +189,26 @@ def test_threads_that_write_one_file_write_one_each(tmp_path):
         list(pool.map(write, texts.values()))
     assert path.read_text() in texts.values()
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_sealed_data_come_back(tmp_path):
+    path, content = tmp_path / "a.json", {"a": [1, None], "b": "ü"}
+    assert read_sealed(path, "repeat") is None
+    write_sealed(path, content)
+    assert read_sealed(path, "repeat") == content
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "it is no JSON"),
+        ("[1]", "it has no digest"),
+        ('{"a": 1}', "it has no digest"),
+        ('{"a": 1, "digest": "0"}', "its digest is another"),
+    ],
+)
+def test_data_that_are_not_as_they_were_sealed_are_refused(tmp_path, text, reason):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(DamagedFile, match=rf"a\.json is damaged \({reason}.*\): repeat\."):
+        read_sealed(path, "repeat")

@@ -129,4 +129,4 @@ def test_tables_are_measured_once_and_compared(tmp_path, whole, capsys):
     assert "| trees+learned |" in first
     assert "| trees & trees+learned (gate) |" in first
     assert development.main(command) == 0
-    assert capsys.readouterr().out.strip() == first[first.index("| |") :].strip()
+    assert capsys.readouterr().out.strip() == first[first.index("|  |") :].strip()

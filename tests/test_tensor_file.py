@@ -5,6 +5,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load, save
 
+from tabicl_linear import tensor_file
 from tabicl_linear.tensor_file import file_bytes
 
 TENSORS = {
@@ -45,3 +46,15 @@ def test_tensors_begin_where_the_library_puts_them():
     header, expected_header = (int.from_bytes(data[:8], "little") for data in (written, expected))
     assert header % 8 == 0
     assert written[8 + header :] == expected[8 + expected_header :]
+
+
+def test_a_file_that_was_changed_is_not_whole(tmp_path):
+    path = tmp_path / "file.safetensors"
+    tensor_file.write(path, TENSORS, METADATA)
+    tensors, metadata = tensor_file.read(path)
+    assert tensors.keys() == TENSORS.keys()
+    assert METADATA.items() <= metadata.items()
+    assert tensor_file.is_whole(tensors, metadata)
+    assert not tensor_file.is_whole(tensors | {"counts": torch.tensor(8)}, metadata)
+    assert not tensor_file.is_whole(tensors, metadata | {"marks": ""})
+    assert not tensor_file.is_whole(tensors, METADATA)

@@ -21,6 +21,7 @@ from experiments.development.comparison import markdown as compare
 from experiments.pretrain_default import legs
 from experiments.pretrain_default.conclude import DEVELOPMENT
 from experiments.pretrain_default.run import check, make_parser, run_leg
+from tabicl_linear import pages
 from tabicl_linear.files import written_whole
 
 ARMS = "arms.csv"
@@ -75,14 +76,11 @@ def append(row: dict[str, object], path: Path) -> pd.DataFrame:
 def markdown(rows: pd.DataFrame) -> str:
     """A row for each arm, in the order of training."""
     names = [*KEY, *SHOWN]
-    lines = ["| " + " | ".join(name.replace("_", " ") for name in names) + " |"]
-    lines.append("|" + "---|" * len(names))
-    for _, row in rows.iterrows():
-        cells = [
-            f"{row[name]:.4f}" if isinstance(row[name], float) else f"{row[name]}" for name in names
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    cells = [
+        [f"{row[name]:.4f}" if isinstance(row[name], float) else f"{row[name]}" for name in names]
+        for _, row in rows.iterrows()
+    ]
+    return pages.markdown([name.replace("_", " ") for name in names], cells)
 
 
 def _folder(arm: Arm, arguments: argparse.Namespace) -> Path:

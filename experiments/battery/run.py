@@ -20,7 +20,7 @@ from tqdm import tqdm
 from experiments.battery.problems import PROBLEMS, Problem, Sample, sample
 from experiments.development.baselines import NativeCatBoost
 from experiments.development.rows import completed
-from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
+from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier, pages
 from tabicl_linear.evaluation.baselines import BASELINES
 from tabicl_linear.evaluation.metrics import mean_log_loss, try_out
 from tabicl_linear.files import written_whole
@@ -48,12 +48,10 @@ def markdown(scores: pd.DataFrame) -> str:
     """A row for each problem, a column for each model; CPU seconds of all problems below."""
     wide = scores.pivot(index="problem", columns="model", values="excess")
     wide = wide.reindex(index=scores["problem"].unique(), columns=scores["model"].unique())
-    lines = [f"| problem | {' | '.join(wide)} |", "|---|" + "---|" * wide.shape[1]]
-    for name, row in wide.iterrows():
-        lines.append(f"| {name} | {' | '.join(f'{value:+.3f}' for value in row)} |")
+    rows = [[str(name), *(f"{value:+.3f}" for value in row)] for name, row in wide.iterrows()]
     seconds = scores.groupby("model")["seconds"].sum()
-    lines.append(f"| CPU seconds | {' | '.join(f'{seconds[name]:.1f}' for name in wide)} |")
-    return "\n".join(lines)
+    rows.append(["CPU seconds", *(f"{seconds[name]:.1f}" for name in wide)])
+    return pages.markdown(["problem", *wide], rows)
 
 
 def _work(

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from tqdm import tqdm
 
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier, load_model
+from tabicl_linear.pages import markdown
 
 # The demo uses more rows and columns than the small model was made for, to show what happens; the
 # classifier's warnings about them are correct, but would bury the result.
@@ -100,13 +101,11 @@ def summary(scores: pd.DataFrame) -> str:
     wide.loc["mean"] = wide.mean()
     models = list(dict.fromkeys(scores["model"]))
     header = ["", *(f"{model} {metric}" for metric in ("AUC", "acc") for model in models)]
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    for name, row in wide.iterrows():
-        cells = [
-            f"{row[metric, model]:.3f}" for metric in ("roc_auc", "accuracy") for model in models
-        ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    columns = [(metric, model) for metric in ("roc_auc", "accuracy") for model in models]
+    rows = [
+        [str(name), *(f"{row[column]:.3f}" for column in columns)] for name, row in wide.iterrows()
+    ]
+    return markdown(header, rows)
 
 
 def _scores(classifier: Any, x: np.ndarray, y: np.ndarray) -> dict[str, float]:

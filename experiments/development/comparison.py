@@ -7,6 +7,7 @@ import pandas as pd
 from scipy import stats
 
 from experiments.development.scoring import METRICS, Scores
+from tabicl_linear import pages
 
 TITLES = {"roc_auc": "ROC-AUC", "accuracy": "accuracy", "log_loss": "log-loss"}
 LOWER_IS_BETTER = ("log_loss",)
@@ -76,24 +77,21 @@ def _compared(scores: pd.DataFrame, against: str) -> str:
     models = list(dict.fromkeys(scores["model"]))
     seconds = tables["fit_seconds"] + tables["predict_seconds"]
     kinds = " and ".join(dict.fromkeys(scores["protocol"]))
-    lines = [
-        f"| {len(tables)} tables ({kinds}) | {' | '.join(TITLES.values())} | CPU seconds a split |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for model in models:
-        means = " | ".join(f"{tables[metric, model].mean():.4f}" for metric in METRICS)
+        means = [f"{tables[metric, model].mean():.4f}" for metric in METRICS]
         mean_seconds = f"{seconds[model].mean():.2f}" if seconds[model].notna().all() else ""
-        lines.append(f"| {model} | {means} | {mean_seconds} |")
-    others = [model for model in models if model != against]
-    if others:
-        lines += [
-            "",
+        rows.append([model, *means, mean_seconds])
+    header = [f"{len(tables)} tables ({kinds})", *TITLES.values(), "CPU seconds a split"]
+    parts = [pages.markdown(header, rows)]
+    differences = [
+        [model, *(str(difference(tables, metric, model, against)) for metric in METRICS)]
+        for model in models
+        if model != against
+    ]
+    if differences:
+        parts += [
             f"Minus {against}: mean over tables [95 % interval] wins:losses, p of Wilcoxon's test",
-            "",
-            f"| | {' | '.join(TITLES.values())} |",
-            "|---|---|---|---|",
+            pages.markdown(["", *TITLES.values()], differences),
         ]
-    for model in others:
-        cells = " | ".join(str(difference(tables, metric, model, against)) for metric in METRICS)
-        lines.append(f"| {model} | {cells} |")
-    return "\n".join(lines)
+    return "\n\n".join(parts)

@@ -20,6 +20,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from experiments.peers.trial import MODELS
+from tabicl_linear import pages
 from tabicl_linear.files import written_whole
 
 NUMBERS = ["fit_seconds", "predict_seconds", "added_megabytes", "saved_megabytes"]
@@ -44,14 +45,12 @@ def trial(model: str, rows: int, minutes: float) -> dict[str, object]:
 
 def markdown(table: pd.DataFrame) -> str:
     """A row for each model and number of rows."""
-    lines = [
-        "| model | rows | fit (CPU s) | predict 100 rows (CPU s) | memory (MB) | saved (MB) |",
-        "|---|---|---|---|---|---|",
-    ]
+    times = ["fit (CPU s)", "predict 100 rows (CPU s)"]
+    rows = []
     for row in table.to_dict("records"):
         numbers = [row["error"] or f"{row[name]:,.2f}" for name in NUMBERS]
-        lines.append(f"| {row['model']} | {row['rows']:,} | " + " | ".join(numbers) + " |")
-    return "\n".join(lines)
+        rows.append([row["model"], f"{row['rows']:,}", *numbers])
+    return pages.markdown(["model", "rows", *times, "memory (MB)", "saved (MB)"], rows)
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ from experiments.development.comparison import markdown
 from experiments.development.results import Candidate, Results
 from experiments.development.tables import VARIABLE, load_tables
 from experiments.pretrain_default.evaluate import CONTEXT_ROWS, SCORES, TASKS, evaluate
-from tabicl_linear import TabICLLinearClassifier, load_model
+from tabicl_linear import TabICLLinearClassifier, load_model, pages
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.files import written_whole
 from tabicl_linear.model import InContextModel
@@ -47,11 +47,11 @@ def variants(path: Path) -> dict[str, InContextModel]:
 
 def synthetic(models: dict[str, InContextModel], tasks: int, lengths: tuple[int, ...]) -> str:
     """Mean scores over the synthetic validation tasks, as markdown."""
-    lines = [f"| synthetic tasks | {' | '.join(SCORES)} |", "|---|" + "---|" * len(SCORES)]
+    rows = []
     for name, model in models.items():
         means = evaluate(model, lengths=lengths, tasks=tasks).loc["mean"]
-        lines.append(f"| {name} | " + " | ".join(f"{means[score]:.4f}" for score in SCORES) + " |")
-    return "\n".join(lines)
+        rows.append([name, *(f"{means[score]:.4f}" for score in SCORES)])
+    return pages.markdown(["synthetic tasks", *SCORES], rows)
 
 
 def development(

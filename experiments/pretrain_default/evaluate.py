@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from tabicl_linear import load_model
+from tabicl_linear import load_model, pages
 from tabicl_linear.config import build_data
 from tabicl_linear.errors import CheckpointError
 from tabicl_linear.files import written_whole
@@ -74,12 +74,11 @@ def _score_length(
 
 def markdown(table: pd.DataFrame) -> str:
     """The table as markdown."""
-    lines = ["| context rows | " + " | ".join(table.columns) + " |", "|---|" + "---|" * len(SCORES)]
-    lines += [
-        f"| {name} | " + " | ".join(f"{value:.4f}" for value in row) + " |"
+    rows = [
+        [str(name), *(f"{value:.4f}" for value in row)]
         for name, row in zip(table.index, table.to_numpy(), strict=True)
     ]
-    return "\n".join(lines)
+    return pages.markdown(["context rows", *table.columns], rows)
 
 
 def main(argv: list[str] | None = None) -> int:

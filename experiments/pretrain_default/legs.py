@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 import torch
 
+from tabicl_linear import pages
 from tabicl_linear.cli.resume import Resume
 from tabicl_linear.config import build_data
 from tabicl_linear.errors import DataError
@@ -90,18 +91,18 @@ def append(leg: Leg, output: Path) -> None:
 def markdown(legs: pd.DataFrame) -> str:
     """The legs as a table; core-hours count trunk and decay of the weights."""
     names = ("hardware", "minutes", "core_hours", *COUNTS, *SCORES)
-    titles = [name.replace("_", " ") for name in names]
-    lines = ["| leg | " + " | ".join(titles) + " |", "|---|" + "---|" * len(names)]
-    for number, (_, row) in enumerate(legs.iterrows(), start=1):
-        cells = [
+    rows = [
+        [
+            str(number),
             row["hardware"],
             f"{row['minutes']:.1f}",
             f"{row['core_hours']:.2f}",
             *(f"{row[name]:,}" for name in COUNTS),
             *("" if math.isnan(row[name]) else f"{row[name]:.4f}" for name in SCORES),
         ]
-        lines.append(f"| {number} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        for number, (_, row) in enumerate(legs.iterrows(), start=1)
+    ]
+    return pages.markdown(["leg", *(name.replace("_", " ") for name in names)], rows)
 
 
 def seen(checkpoint: Path) -> dict[str, int]:

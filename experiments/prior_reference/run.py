@@ -15,6 +15,7 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from tabicl_linear.pages import markdown
 from tabicl_linear.priors import TabPFNv1Prior, TaskShape
 
 NUM_ROWS = 1000
@@ -129,8 +130,7 @@ def relations(ours: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
 def to_markdown(table: pd.DataFrame) -> str:
     """Return a table as markdown, three decimals."""
     cells = table.map(lambda v: f"{v:.3f}" if isinstance(v, float) else str(v)).to_numpy()
-    lines = [list(table.columns), ["---"] * len(table.columns), *cells.tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown(list(table.columns), cells.tolist())
 
 
 def main() -> None:

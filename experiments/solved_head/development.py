@@ -43,6 +43,7 @@ from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import MAX_COLU
 from tabicl_linear.estimator.members.ensemble import Encoded, fit_ensemble
 from tabicl_linear.evaluation import metrics
 from tabicl_linear.files import written_whole
+from tabicl_linear.pages import markdown
 
 PARTS = 8
 """Steps in which the part of the arm with learned features is tried."""
@@ -161,8 +162,7 @@ def scored(
 
 def compared(scores: pd.DataFrame) -> str:
     """Means of all arms for each protocol, and differences over all tables."""
-    lines = ["| | 18 tables | 10 larger tables | " + " | ".join(METRICS) + " |", "|---" * 6 + "|"]
-    tables = by_table(scores)
+    rows, tables = [], by_table(scores)
     for name in dict.fromkeys(scores["model"]):
         cells = []
         for protocol in dict.fromkeys(scores["protocol"]):
@@ -170,8 +170,8 @@ def compared(scores: pd.DataFrame) -> str:
             cells.append(" / ".join(f"{of_protocol[s, name].mean():.4f}" for s in METRICS))
         against = "closed" if name.startswith("closed") else "trees"
         cells += [str(difference(tables, s, name, against)) for s in METRICS]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append([name, *cells])
+    return markdown(["", "18 tables", "10 larger tables", *METRICS], rows)
 
 
 def run(arguments: argparse.Namespace) -> str:

@@ -30,7 +30,7 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
 from tabicl_linear.estimator.learners.chosen_trees.fixed_alone import Penalties
 from tabicl_linear.estimator.learners.chosen_trees.solving import LeafRows, Linear
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
-    Predictor,
+    TreePredictor,
     fit_divisions,
     fit_rows,
 )
@@ -213,7 +213,7 @@ class ArmsState(NamedTuple):
     statistics: ContextStatistics
     learned: list[LearnedContext]
     closed: list[SolvedForm]
-    trees: Predictor
+    trees: TreePredictor
     honest: dict[str, Honest]
     seconds: dict[str, float]
 

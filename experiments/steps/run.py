@@ -25,6 +25,7 @@ from experiments.development.run import baseline_candidate, model_candidate, wit
 from experiments.development.scoring import METRICS
 from experiments.development.tables import VARIABLE, Table, load_tables
 from experiments.steps.classifiers import STEPS, PartialClassifier, Refused, seen
+from tabicl_linear import pages
 from tabicl_linear.checkpoint import load_model
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.files import written_whole
@@ -60,8 +61,8 @@ def candidates(base: Candidate, model: InContextModel, table: Table) -> list[Can
 
 def _is_longer(table: Table, model: InContextModel) -> bool:
     """Whether contexts of the table are longer than those of pretraining."""
-    trained = model.provenance.get("trained_rows")
-    return trained is None or len(table.splits()[0][0]) > trained[1]
+    longest = model.longest_context
+    return longest is None or len(table.splits()[0][0]) > longest
 
 
 def scored(
@@ -98,22 +99,19 @@ def markdown(scores: pd.DataFrame, acts: dict[str, int]) -> str:
     """A row for each step, with its paired difference from the one before, and for baselines."""
     wide = by_table(scores)
     seconds = wide["fit_seconds"] + wide["predict_seconds"]
-    lines = [
-        f"| {len(wide)} tables | {' | '.join(TITLES.values())} | CPU seconds a split | changes | "
-        "ROC-AUC minus the row before [95 % interval] wins:losses |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    before = ""
+    header = [f"{len(wide)} tables", *TITLES.values(), "CPU seconds a split", "changes"]
+    header.append("ROC-AUC minus the row before [95 % interval] wins:losses")
+    rows, before = [], ""
     for model in dict.fromkeys(scores["model"]):
-        means = " | ".join(f"{wide[metric, model].mean():.4f}" for metric in METRICS)
+        means = [f"{wide[metric, model].mean():.4f}" for metric in METRICS]
         gain = tables = ""
         if before and acts.get(model):
             gain = str(difference(wide, "roc_auc", model, before))
         if before and model in acts:
             tables = f"{acts[model]} table{'s' * (acts[model] != 1)}"
-        lines.append(f"| {model} | {means} | {seconds[model].mean():.2f} | {tables} | {gain} |")
+        rows.append([model, *means, f"{seconds[model].mean():.2f}", tables, gain])
         before = model
-    return "\n".join(lines)
+    return pages.markdown(header, rows)
 
 
 def run(arguments: argparse.Namespace) -> str:

@@ -53,12 +53,6 @@ class Plan(NamedTuple):
     reference: int
 
 
-def trained_rows(model: InContextModel) -> int | None:
-    """Most context rows that a model has met in training; None where its file does not say."""
-    rows = model.provenance.get("trained_rows")
-    return None if rows is None else int(rows[1])
-
-
 def plan_lengths(
     models: Sequence[InContextModel], most: int | None = None
 ) -> tuple[list[int], int]:
@@ -68,7 +62,7 @@ def plan_lengths(
         models: All that are to be compared.
         most: Rows that there are; no limit if None.
     """
-    trained = max((trained_rows(model) or REFERENCE) for model in models)
+    trained = max((model.longest_context or REFERENCE) for model in models)
     lengths = [n for n in default_lengths(trained) if most is None or n <= most]
     if most is not None and (not lengths or most < trained):
         lengths.append(most)

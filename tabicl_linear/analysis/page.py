@@ -8,7 +8,7 @@ import pandas as pd
 
 from tabicl_linear.analysis import figures
 from tabicl_linear.analysis.contributions import contribution_ratio
-from tabicl_linear.analysis.inspection import Inspection, trained_rows
+from tabicl_linear.analysis.inspection import Inspection
 from tabicl_linear.pages import render
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def page(inspections: Sequence[Inspection], summary: Sequence[str], title: str) 
         summary: Lines to begin with.
         title: Of the page.
     """
-    trained = max((trained_rows(one.model) or 0 for one in inspections), default=0) or None
+    trained = max((one.model.longest_context or 0 for one in inspections), default=0) or None
     sections = []
     for name, (heading, text) in SECTIONS.items():
         tables = {one.name: one.tables[name] for one in inspections if name in one.tables}

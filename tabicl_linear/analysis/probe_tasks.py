@@ -12,7 +12,7 @@ from tabicl_linear.priors.base import Prior, TaskShape, drawn
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 SEED = 2718
-"""Of the probe tasks of every run, whatever its own seed."""
+"""Seed of the probe tasks of every run, whatever its own seed."""
 NUM_FEATURES, NUM_CLASSES = 10, 5
 """Sizes of probe tasks, where a model takes them: those of the paper's length generalisation."""
 NUM_QUERIES = 100

@@ -31,7 +31,7 @@ class ContextRows:
         self.ridge_predictions = self._ridge_predictions()
 
     def _ridge_predictions(self) -> RidgePredictions | None:
-        """Of every row from other rows: a row's own label shows in what the state would say."""
+        """Predictions of every row from the others, as a query has them: without its own label."""
         ridge = self.tables.open(self.x, self.y, None, self.size)
         if ridge is None:
             return None

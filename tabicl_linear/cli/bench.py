@@ -157,7 +157,7 @@ def save(report: "Report", folder: Path) -> list[Path]:
 
 
 def _plain(verb: str, options: "Options", _: argparse.Namespace) -> "Report":
-    """Of a module that needs nothing else."""
+    """Measure by the module of a verb that has no options of its own."""
     report: Report = resolve_name(f"tabicl_linear.bench.{verb}:run")(options)
     return report
 

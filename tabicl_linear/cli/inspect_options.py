@@ -14,7 +14,7 @@ NAMES = (
     *("scores", "drift", "write_rates", "contribution"),
     *("ridge_target", "order_sensitivity"),
 )
-"""Those of `tabicl_linear.analysis.inspection.ANALYSES`."""
+"""Names of the analyses, the keys of `tabicl_linear.analysis.inspection.ANALYSES`."""
 
 
 def main(argv: list[str]) -> int:

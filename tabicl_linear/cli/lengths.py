@@ -154,12 +154,13 @@ def _conclude(arguments: argparse.Namespace, reference: "Reference", models: "Mo
     else:
         say(f"no normalised scores: the reference set has no context of {SHORT_ROWS} rows")
     summary = summarise(scores)
-    trained = {name: model.provenance.get("trained_rows") for name, model in models.items()}
+    lengths = {name: model.longest_context for name, model in models.items()}
+    trained = {name: rows for name, rows in lengths.items() if rows is not None}
     with writing_to(folder):
         write_table(folder / RESULTS, scores)
         with written_whole(folder / SUMMARY) as path:
             summary.to_csv(path, index=False)
-        draw(summary, {name: rows[1] for name, rows in trained.items() if rows}, folder / FIGURE)
+        draw(summary, trained, folder / FIGURE)
     say(f"peak memory {peak_megabytes():,.0f} MB")
     for metric in metrics:
         print(f"{metric}, mean over {scores['dataset'].nunique()} datasets ± 95 % interval\n")

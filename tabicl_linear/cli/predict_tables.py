@@ -95,7 +95,7 @@ def read_tables(
     if suspects:
         warn_user(
             f"{train_file.name} has columns that look like row numbers: "
-            f"{listed(list(map(brief, suspects)))}; name such columns in --id-columns or --drop."
+            f"{listed(map(brief, suspects))}; name such columns in --id-columns or --drop."
         )
     return PredictionTables(train, labels, test, ids)
 
@@ -115,7 +115,7 @@ def _without_blank_columns(table: pd.DataFrame, file: str) -> pd.DataFrame:
     if blank:
         warn_user(
             f"{file} has columns without a name and a value, as if lines ended with a comma, which "
-            f"are left out: {listed(list(map(brief, blank)))}."
+            f"are left out: {listed(map(brief, blank))}."
         )
     return table.drop(columns=blank)
 

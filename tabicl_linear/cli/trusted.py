@@ -119,7 +119,7 @@ OUR_CALLBACKS: Group = (
     "tabicl_linear.callbacks.initial_weights",
     {"InitialWeights": {"path": FOLDER}},
 )
-"""Those with texts for arguments; the others need no list."""
+"""Our callbacks that take texts; the others need no list."""
 GROUPS = (OPTIMISERS, SCHEDULES, CALLBACKS, OUR_CALLBACKS, LOGGERS, STRATEGIES, PROFILERS, PLUGINS)
 PRECISIONS = (
     *("64", "32", "16", "bf16", "64-true", "32-true", "16-true", "bf16-true"),

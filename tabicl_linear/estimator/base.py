@@ -26,13 +26,7 @@ from tabicl_linear.estimator.files import state_file
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners.interface import Learners
 from tabicl_linear.estimator.notices import progress_bar
-from tabicl_linear.estimator.plan import (
-    Plan,
-    checked_plan,
-    cpu_by_default,
-    resolved_device,
-    threads,
-)
+from tabicl_linear.estimator.plan import Plan, checked_plan, computing, resolved_device
 from tabicl_linear.estimator.rows.labelled import checked_rows, checked_table
 from tabicl_linear.estimator.rows.labels import checked_labels
 from tabicl_linear.estimator.rows.pieces import Pieces, checked_pieces, rows_of_file
@@ -135,10 +129,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
                 raise DataError("An iterator gives pairs (X, y) of pieces: leave y out.")
             pieces, classes, num_rows = checked_pieces(X), None, None
         else:
-            with cpu_by_default():
+            with computing(plan.n_jobs):
                 self.fitted_ = fitting.fit(checked_rows(X, y), plan, self._learners())
             return self
-        with cpu_by_default(), progress_bar("read", num_rows, plan.progress) as bar:
+        with computing(plan.n_jobs), progress_bar("read", num_rows, plan.progress) as bar:
             pieces = _with_progress(pieces, bar)
             self.fitted_ = fitting.fit_pieces(pieces, plan, self._learners(), classes)
         return self
@@ -197,8 +191,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         arguments = self.get_params(deep=False)
-        with cpu_by_default(), threads(arguments["n_jobs"]):
-            fitted = self.fitted_.ready
+        with computing(arguments["n_jobs"]):
+            fitted = self.fitted_.solved()
         state_file.write(type(self).__name__, arguments, fitted, Path(path))
 
     @classmethod
@@ -211,7 +205,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         dtype: torch.dtype | None = None,
     ) -> Self:
         """A classifier from a file; see `state_file.read`."""
-        with cpu_by_default():
+        with computing(n_jobs=None):
             parameters, fitted = state_file.read(
                 Path(path), cls.__name__, model, device=resolved_device(device), dtype=dtype
             )
@@ -239,7 +233,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         plan, fitted = self._plan(), self.fitted_
-        with cpu_by_default():
+        with computing(plan.n_jobs):
             return fitted.classes, fitted.scores(self._queries(X), plan)
 
     def _queries(self, X: Any) -> Table:

@@ -1,4 +1,4 @@
-"""What evidence decides: pure functions of logits and labels of rows that were held out."""
+"""Decisions by rows that were held out: pure functions of their logits and labels."""
 
 from typing import Literal, NamedTuple, get_args
 

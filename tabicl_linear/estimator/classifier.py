@@ -22,7 +22,7 @@ from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTr
 from tabicl_linear.estimator.learners.interface import ComposedLearner, Learners
 from tabicl_linear.estimator.learners.pretrained import PretrainedLearners
 from tabicl_linear.estimator.members.ensemble import Encoded
-from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, cpu_by_default, threads
+from tabicl_linear.estimator.plan import EnsembleName, TreesArgument, computing
 from tabicl_linear.estimator.refinement import check_refinable
 from tabicl_linear.estimator.rows.labelled import checked_rows, with_labels
 from tabicl_linear.estimator.rows.labels import announced_classes, as_objects, class_codes
@@ -212,7 +212,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
         announced = None if classes is None else announced_classes(classes)
         if not self.__sklearn_is_fitted__():
             rows = checked_rows(X, y)
-            with cpu_by_default():
+            with computing(plan.n_jobs):
                 self.fitted_ = fitting.start(rows, plan, self._learners(), announced)
             return self
         if announced is not None and not np.array_equal(announced, self.classes_):
@@ -221,7 +221,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
                 f"{as_objects(self.classes_)}: leave them out, or fit anew to change them."
             )
         rows = with_labels(self._queries(X), y)
-        with cpu_by_default():
+        with computing(plan.n_jobs):
             self.fitted_ = fitting.extended(self.fitted_, rows, plan, prequential=prequential)
         return self
 
@@ -255,7 +255,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
             )
         table, labels = with_labels(self._queries(X), y)
         fitted = self.fitted_.on(plan.device)
-        with cpu_by_default(), threads(plan.n_jobs):
+        with computing(plan.n_jobs):
             matrix = fitted.columns.transform(table)
             codes = class_codes(labels, fitted.classes, "leave out rows of other classes")
             rows = Encoded(matrix, codes, fitted.columns, fitted.classes)
@@ -275,8 +275,7 @@ class TabICLLinearClassifier(EnsembleClassifier):
         return ChosenTreesLearners()
 
     def _of_model(self) -> PretrainedLearners:
-        with threads(self.n_jobs):  # kernels are tried on loading, and a forked process has one
-            model = pretrained.load(self.model)
+        model = pretrained.load(self.model)
         if self.refine:
             check_refinable(model)
         return PretrainedLearners(model)

@@ -1,4 +1,4 @@
-"""A fitted classifier as a value: what was learnt from rows, and what it says about others."""
+"""A fitted classifier as a value: what was learnt from rows, and how it predicts others."""
 
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,12 +13,11 @@ from scipy.special import log_softmax, softmax
 from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 from tabicl_linear.estimator.choices import FULL, LongContext
 from tabicl_linear.estimator.class_weights import class_weights
-from tabicl_linear.estimator.columns.far_off import warn_of_far_off
 from tabicl_linear.estimator.columns.preprocessor import Table, TablePreprocessor
-from tabicl_linear.estimator.columns.unknown import warn_of_unknown
+from tabicl_linear.estimator.columns.query_warnings import warn_of_queries
 from tabicl_linear.estimator.members.ensemble import FittedEnsemble
 from tabicl_linear.estimator.members.pooling import pooled
-from tabicl_linear.estimator.plan import Plan, threads
+from tabicl_linear.estimator.plan import Plan
 from tabicl_linear.estimator.rows.labelled import Rows
 
 NO_SCORES = pd.DataFrame(
@@ -83,15 +82,13 @@ class Fitted:
         and not that of the fit; so do its class weights.
         """
         weights = class_weights(plan.class_weight, self.classes, self.counts)
-        with threads(plan.n_jobs):
-            matrix = self.columns.transform(table)
-            warn_of_unknown(self.columns, table, matrix, self.num_rows)
-            warn_of_far_off(self.columns, table, matrix)
-            logs = self._scores_of(self.members, self.temperature, matrix, plan)
-            companion = self.companion
-            if companion is not None:
-                others = self._scores_of(companion.members, companion.temperature, matrix, plan)
-                logs = (1 - companion.weight) * logs + companion.weight * others
+        matrix = self.columns.transform(table)
+        warn_of_queries(self.columns, table, matrix, self.num_rows)
+        logs = self._scores_of(self.members, self.temperature, matrix, plan)
+        companion = self.companion
+        if companion is not None:
+            others = self._scores_of(companion.members, companion.temperature, matrix, plan)
+            logs = (1 - companion.weight) * logs + companion.weight * others
         return _with_unseen(logs, self.counts) + np.log(weights)
 
     def _scores_of(
@@ -109,10 +106,9 @@ class Fitted:
         """Class probabilities `[rows, classes]`; see `scores`."""
         return np.asarray(softmax(self.scores(table, plan), axis=1))
 
-    @property
-    def ready(self) -> "Fitted":
-        """The same with states that nothing is left to be solved of."""
-        return replace(self, members=self.members.ready)
+    def solved(self) -> "Fitted":
+        """The same with all states solved, as predictions read them."""
+        return replace(self, members=replace(self.members, states=self.members.solved_states))
 
     def on(self, device: torch.device) -> "Fitted":
         """The same with its model and states on `device`."""

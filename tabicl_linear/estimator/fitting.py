@@ -3,7 +3,8 @@
 There is one recipe, `_fit_members`, for all sources of rows. They differ in how rows become
 numbers: those of a table in memory teach the rates of classes as well; of a table in pieces the
 first ones teach the columns, and the numbers of all are kept in a temporary file, or, where rows
-can be added to what has been fitted, each piece is read and let go.
+can be added to what has been fitted, each piece is read and let go. Callers set torch up
+(`plan.computing`).
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from tabicl_linear.estimator.learners.interface import ContextLearner, Learners
 from tabicl_linear.estimator.members.ensemble import Encoded, extended_ensemble, fit_ensemble
 from tabicl_linear.estimator.members.memory import stored
 from tabicl_linear.estimator.notices import silenced
-from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan, threads
+from tabicl_linear.estimator.plan import REFINED_AT_ONCE, Plan
 from tabicl_linear.estimator.refinement import refined
 from tabicl_linear.estimator.rows.labelled import Rows
 from tabicl_linear.estimator.rows.labels import ANNOUNCE, as_objects, class_codes
@@ -60,8 +61,7 @@ def fit(rows: Rows, plan: Plan, learners: Learners) -> Fitted:
     classes, codes = np.unique(rows.labels, return_inverse=True)
     _check_classes(classes)
     preprocessor = plan.new_preprocessor(pairs=learners.grow_trees)
-    with threads(plan.n_jobs):
-        matrix = preprocessor.fit_transform(rows.table, codes)
+    matrix = preprocessor.fit_transform(rows.table, codes)
     encoded = Encoded(matrix, codes, preprocessor, classes, rows.table)
     fitted = _fit_members(encoded, plan, learners.for_table(len(classes), len(codes)))
     companion = learners.companion(len(classes), len(codes))
@@ -98,8 +98,7 @@ def fit_pieces(
             more = first_rows(chain([rows], others))
             fitted = extended(fitted, more, plan, remedy=IN_FIRST_ROWS)
         members = fitted.members
-        with threads(plan.n_jobs):
-            model, states = learners.finished(members.model, members.states)
+        model, states = learners.finished(members.model, members.states)
         return replace(fitted, members=replace(members, model=model, states=states))
     plan.check_pieces(in_order=False)
     folder = temporary_folder()
@@ -165,8 +164,7 @@ def extended(
         return replace(refitted, prequential=scores)
     matrix, preprocessor = fitted.columns.read(rows.table, codes)
     encoded = Encoded(matrix, codes, preprocessor, fitted.classes)
-    with threads(plan.n_jobs):
-        members = extended_ensemble(fitted.members, encoded, plan)
+    members = extended_ensemble(fitted.members, encoded, plan)
     counts = fitted.counts + np.bincount(codes, minlength=len(fitted.classes))
     return replace(fitted, columns=preprocessor, members=members, counts=counts, prequential=scores)
 
@@ -186,8 +184,7 @@ def _fit_held_rows(
     codes = class_codes(first.labels, classes)
     preprocessor = plan.new_preprocessor(pairs=True)
     labels = codes if len(np.unique(codes)) > 1 else None  # a single class has no rates
-    with threads(plan.n_jobs):
-        matrix = preprocessor.fit_transform(first.table, labels, more_will_come=not are_enough)
+    matrix = preprocessor.fit_transform(first.table, labels, more_will_come=not are_enough)
     if are_enough:
         preprocessor = preprocessor.counting(first.table, codes)
     encoded = Encoded(matrix, codes, preprocessor, classes)
@@ -255,17 +252,16 @@ def _fit_members(
         )
     num_columns = rows.num_wanted(learner.max_columns)
     plan = plan.with_preset_of(learner, len(rows.matrix), num_columns).drawn()
-    with threads(plan.n_jobs):
-        long_context = held_out.long_context(learner, rows, plan)
-        if long_context.num_blocks > 1:
-            learner = ContextBlocks(learner, long_context.num_blocks)
-        temperature = held_out.temperature(learner, rows, plan)
-        members = fit_ensemble(learner, rows, plan, in_order=in_order, spill=spill)
-        passes = None
-        if plan.refine:
-            members, passes = refined(members, rows, plan)
-        # States that no row will be added to are only read from here on.
-        members = members if learner.is_causal else members.halved()
+    long_context = held_out.long_context(learner, rows, plan)
+    if long_context.num_blocks > 1:
+        learner = ContextBlocks(learner, long_context.num_blocks)
+    temperature = held_out.temperature(learner, rows, plan)
+    members = fit_ensemble(learner, rows, plan, in_order=in_order, spill=spill)
+    passes = None
+    if plan.refine:
+        members, passes = refined(members, rows, plan)
+    # States that no row will be added to are only read from here on.
+    members = members if learner.is_causal else members.halved()
     return Fitted(
         rows.preprocessor, members, rows.classes, counts, temperature, long_context, passes
     )

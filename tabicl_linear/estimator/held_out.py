@@ -1,4 +1,4 @@
-"""Evidence of rows that are held out from a first fit: a temperature, and one context or blocks."""
+"""What rows held out of a first fit decide: the temperature, and one context or blocks."""
 
 import math
 

@@ -3,7 +3,7 @@
 import inspect
 import reprlib
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -13,9 +13,9 @@ from tqdm import tqdm
 from tabicl_linear.errors import DataError
 
 MOST_SHOWN = 10
-"""Columns in a message."""
+"""Most columns that a message names."""
 MOST_LETTERS = 60
-"""Of a cell, or of a name, in a message."""
+"""Most letters of a cell, or of a name, in a message."""
 
 _PACKAGE = __name__.partition(".")[0]
 _IS_SILENT = ContextVar("_IS_SILENT", default=False)
@@ -34,9 +34,9 @@ def warn_user(text: str) -> None:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Leave out the warnings of a fit on rows about which another fit has warned already.
+    """Leave out warnings, for a second fit of rows about which a first one has warned.
 
-    Not by Python's filters of warnings, which all threads share.
+    Python's filters of warnings would not do: all threads share them.
     """
     token = _IS_SILENT.set(True)
     try:
@@ -61,11 +61,12 @@ def shown(names: Sequence[Any]) -> str:
     def is_plain(text: str) -> bool:
         return text == text.strip() and text.isprintable() and len(text) <= MOST_LETTERS
 
-    return listed([text if is_plain(text) else brief(text) for text in map(str, names)])
+    return listed(text if is_plain(text) else brief(text) for text in map(str, names))
 
 
-def listed(texts: Sequence[str]) -> str:
+def listed(texts: Iterable[str]) -> str:
     """The first texts, and how many more there are."""
+    texts = list(texts)
     first = ", ".join(texts[:MOST_SHOWN])
     return first if len(texts) <= MOST_SHOWN else f"{first} and {len(texts) - MOST_SHOWN} more"
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
@@ -250,33 +250,25 @@ def resolved_device(given: str | torch.device | None) -> torch.device:
 
 
 @contextmanager
-def cpu_by_default() -> Iterator[None]:
-    """Make tensors on the CPU that name no device, whatever `torch.set_default_device` says.
+def computing(n_jobs: int | None) -> Iterator[None]:
+    """Set torch up for the work of a classifier, and restore the caller's settings afterwards.
 
-    C++ and NumPy read some of them.
-    """
-    if torch.get_default_device().type == "cpu":
-        yield
-    else:
-        with torch.device("cpu"):
-            yield
+    It has `n_jobs` CPU threads. None leaves their number, up to the cores that this process may
+    use. Torch does not know of the share that a container has of them, and threads that wait for
+    each other for a core take many times as long.
 
-
-@contextmanager
-def threads(n_jobs: int | None) -> Iterator[None]:
-    """Set torch's CPU threads, and restore them afterwards.
-
-    None leaves torch's setting, up to the cores that this process may use. Torch does not know of
-    the share that a container has of them, and threads that wait for each other for a core take
-    many times as long.
+    Tensors that name no device are on the CPU, whatever `torch.set_default_device` says: C++ and
+    NumPy read some of them.
     """
     before, cores = torch.get_num_threads(), joblib.cpu_count()
     if n_jobs is None:
         count = min(before, cores)
     else:
         count = n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+    is_on_cpu = torch.get_default_device().type == "cpu"
     torch.set_num_threads(count)
     try:
-        yield
+        with nullcontext() if is_on_cpu else torch.device("cpu"):
+            yield
     finally:
         torch.set_num_threads(before)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tabicl_linear.analysis.state_optimisation import Epoch
 
 HELD_OUT_FRACTION = 0.1
-"""Of the rows, which a starting state has not read; `choices.MAX_HELD_OUT` at most."""
+"""Share of the rows that a starting state has not read; at most `choices.MAX_HELD_OUT` rows."""
 LEARNING_RATE = 0.01
 """How far a step moves a matrix, in units of its size: the best are a dozen steps away."""
 BATCH_ROWS = 512

@@ -31,7 +31,7 @@ NUMBERS = make_column_selector(dtype_include="number")
 CATEGORIES = make_column_selector(dtype_include=["category", "object", "string"])
 OURS = "tabicl_linear"
 SEED = 42
-"""Of the baselines that the paper has, as in its authors' code."""
+"""Seed of the baselines that the paper has, as in its authors' code."""
 
 
 def _one_hot() -> ColumnTransformer:

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from tabicl_linear.errors import ConfigError, DamagedFile, DataError
 from tabicl_linear.evaluation.benchmarks import Source
 from tabicl_linear.evaluation.openml_lists import FETCHED, METADATA, TABLES
-from tabicl_linear.files import DIGEST, digest_of, write_sealed
-from tabicl_linear.parquet import check_file
+from tabicl_linear.files import read_sealed, write_sealed
+from tabicl_linear.parquet import DELETE, check_file
 
 PAUSES: tuple[float, ...] = (2.0, 10.0)
 """Seconds before a request is repeated; the last time without OpenML's parquet files, which have no
@@ -142,18 +142,14 @@ class OpenMLCache:
 
     def _read_suite(self, path: Path) -> dict[str, str] | None:
         """The list of tables as it was written; None if there is none, or it is damaged."""
-        if not path.exists():
-            return None
         try:
-            content = json.loads(path.read_bytes())
-        except (ValueError, RecursionError):
-            content = None
-        is_whole = isinstance(content, dict) and content.get(DIGEST) == digest_of(content)
-        if not is_whole or not isinstance(content.get("tables"), dict):
-            self._say(f"{path} is damaged (its digest is another)")
+            content = read_sealed(path, DELETE)
+            if content is not None and not isinstance(content.get("tables"), dict):
+                raise DamagedFile(path, "it lists no tables", DELETE)
+        except DamagedFile as error:
+            self._say(f"{path} is damaged ({error.reason})")
             return None
-        tables: dict[str, str] = content["tables"]
-        return tables
+        return None if content is None else content["tables"]
 
     def _fetch_table(self, number: int) -> None:
         with self._scratch() as scratch:

@@ -1,8 +1,8 @@
-"""One file for each trial: a model on a fold of a table."""
+"""Trials, each a model on a fold of a table: run, scored, and kept in a file of its own."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,24 +12,28 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from tabicl_linear.errors import DamagedFile
-from tabicl_linear.evaluation import trial_file
 from tabicl_linear.evaluation.benchmarks import Benchmark, Source
 from tabicl_linear.evaluation.candidates import Candidate
 from tabicl_linear.evaluation.metrics import (
     METRICS,
     as_distributions,
+    fault_of,
     mean_log_loss,
     score,
     try_out,
 )
 from tabicl_linear.evaluation.protocol import BenchmarkTable, folds
-from tabicl_linear.evaluation.trial_file import AGAIN, TIMES
-from tabicl_linear.evaluation_file import COLUMNS
-from tabicl_linear.files import write_sealed
+from tabicl_linear.evaluation_file import COLUMNS, is_count
+from tabicl_linear.files import read_sealed, write_sealed
+
+TIMES = ("fit_seconds", "predict_seconds", "fit_cpu_seconds", "predict_cpu_seconds")
+AGAIN = "repeat the command that scored it, which scores it again"
+TEXTS = ("model", "identity", "benchmark", "dataset", "error")
+"""Fields of a `Result` that are texts."""
 
 
 def file_name(model: str, dataset: str, fold: int) -> str:
-    """Of the file of a trial: no two trials share one, also where names hold hyphens."""
+    """Name of the file of a trial: no two trials share one, also where names hold hyphens."""
     parts = (quote(part, safe=" ") for part in (model, dataset, str(fold)))
     # Single hyphens within a name stay, so that files of earlier runs keep theirs.
     return "--".join(re.sub("^-|-(?=-|$)", "%2D", part) for part in parts) + ".json"
@@ -78,7 +82,7 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """Of fitting and predicting; 0 if it failed."""
+        """Seconds of fitting and predicting; 0 if it failed."""
         return sum(self.values[name] for name in TIMES[:2]) if self.values else 0.0
 
     def write(self, path: Path) -> None:
@@ -154,9 +158,12 @@ def read(path: Path, content: Mapping[str, Any]) -> Result | None:
     Raises:
         DamagedFile: It is not what was written, or the result of another trial.
     """
-    stored = trial_file.read(path)
+    stored = read_sealed(path, AGAIN)
     if stored is None:
         return None
+    fault = _fault(stored)
+    if fault is not None:
+        raise DamagedFile(path, fault, AGAIN)
     result = Result(**stored)
     folds = content["protocol"]["folds"]
     listed = {table["name"]: table["openml_id"] for table in content["datasets"]}
@@ -172,6 +179,26 @@ def read(path: Path, content: Mapping[str, Any]) -> Result | None:
     if path.name != file_name(result.model, result.dataset, result.fold):
         raise DamagedFile(path, "it is another trial under this name", AGAIN)
     return result
+
+
+def _fault(content: Mapping[str, Any]) -> str | None:
+    """What is wrong with the types or values of a trial; None if nothing is."""
+    if set(content) != {field.name for field in fields(Result)}:
+        return f"it has the keys {', '.join(content)}"
+    values = content["values"]
+    for key, is_right in {
+        **{name: isinstance(content[name], str) for name in TEXTS},
+        "openml_id": content["openml_id"] is None or is_count(content["openml_id"]),
+        "fold": is_count(content["fold"]),
+        "unread": isinstance(content["unread"], bool),
+        "values": isinstance(values, dict),
+    }.items():
+        if not is_right:
+            return f"its {key} is {content[key]!r}"
+    if set(values) != (set() if content["error"] else {*METRICS, *TIMES}):
+        return f"it has the values {', '.join(values) or 'of nothing'}"
+    faults = (fault_of(name, value) for name, value in values.items())
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def frame(results: Iterable[Result], order: Sequence[str]) -> pd.DataFrame:

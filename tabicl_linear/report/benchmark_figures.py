@@ -19,7 +19,7 @@ from tabicl_linear.report.layout import signed
 from tabicl_linear.report.metric_order import Metric
 
 BANDWIDTH = 0.1
-"""Of the Gaussian kernel that smooths ranks, in decades of rows (figure 6 of the paper)."""
+"""Width of the Gaussian kernel that smooths ranks, in decades of rows (figure 6 of the paper)."""
 REACH = 3
 """Bandwidths to the nearest table beyond which no smoothed rank is drawn."""
 

@@ -265,30 +265,7 @@ def _page(content: Content) -> str:
     return render(
         "report",
         **content.header,
-        means=hypertext(content.means),
-        benchmarks=[
-            {
-                "title": chapter.one.title,
-                "name": chapter.one.coverage.benchmark,
-                "protocol": content.header["protocols"][chapter.one.coverage.benchmark],
-                "tables": list(map(hypertext, chapter.tables.values())),
-                "metrics": [
-                    {
-                        "title": section.title,
-                        "table": hypertext(section.table),
-                        "figures": [
-                            {
-                                "caption": x.caption,
-                                "data": base64.b64encode(x.svg.encode()).decode(),
-                            }
-                            for x in section.drawings
-                        ],
-                    }
-                    for section in chapter.sections
-                ],
-            }
-            for chapter in content.chapters
-        ],
-        paper=list(map(hypertext, content.paper.values())),
-        missing=hypertext(content.missing) if content.missing.rows() else "",
+        content=content,
+        hypertext=hypertext,
+        base64=lambda text: base64.b64encode(text.encode()).decode(),
     )

@@ -58,7 +58,7 @@ class Table(NamedTuple):
     text_columns: int = 1
 
     def rows(self) -> list[Sequence[Cell]]:
-        """Those of all blocks."""
+        """The rows of all blocks."""
         return list(chain.from_iterable(self.blocks))
 
     def headings(self) -> list[str]:
@@ -193,7 +193,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     "tex": latex,
     "csv": comma_separated,
 }
-"""By the suffix of their files."""
+"""What writes a table in each format, by the suffix of its files."""
 
 
 def _one_line(text: str) -> str:

@@ -26,7 +26,7 @@ METRICS = {
     "log_loss": Metric("log-loss", False),
     "ece": Metric("ECE", False),
 }
-"""In the order in which tables show them; the paper has the first two."""
+"""All metrics, in the order in which tables show them; the paper has the first two."""
 
 TIMES = {
     "fit_seconds": "fit",

@@ -24,7 +24,7 @@ from tabicl_linear.report.report_tables import (
 )
 
 FAMILIES = ("gla", "deltanet", "gated_deltanet", "mamba2")
-"""Of Table 1; a family's run with combined labels and a single target has its bare name."""
+"""Families of Table 1, each named as its run with combined labels and a single target."""
 
 COMPARED = 2
 """Models of a table that must have been scored here for a table of its own."""

@@ -18,6 +18,7 @@ from tabicl_linear.ridge_inputs.predictions import (
     offset_shares,
 )
 from tabicl_linear.ridge_inputs.recent_rows import RecentRows
+from tabicl_linear.ridge_inputs.solve import chosen_penalties
 from tabicl_linear.types import Bool, Float, Tensor
 
 
@@ -190,9 +191,7 @@ def least_wrong(
     shares: Float[Tensor, "s p b n y"], errors: Float[Tensor, "s p b"]
 ) -> Float[Tensor, "b n s y"]:
     """Shares by the penalty with the smallest errors, for each set and task."""
-    best = errors.argmin(1)  # [s b]
-    sets, tasks = (torch.arange(n, device=best.device) for n in best.shape)
-    return shares[sets[:, None], best, tasks].movedim(0, 2)
+    return chosen_penalties(shares, errors.argmin(1)).movedim(0, 2)
 
 
 def mixed(

@@ -1,6 +1,7 @@
 """Sums over the rows of a context, from which regressions on them are solved."""
 
 from collections.abc import Sequence
+from operator import add
 from typing import NamedTuple
 
 import torch
@@ -43,13 +44,7 @@ class RidgeSums(NamedTuple):
 
     def plus(self, other: "RidgeSums") -> "RidgeSums":
         """Sums over the rows of both."""
-        return RidgeSums(
-            self.rows + other.rows,
-            self.features + other.features,
-            self.gram + other.gram,
-            self.cross + other.cross,
-            self.labels + other.labels,
-        )
+        return RidgeSums(*map(add, self, other))
 
 
 class Moments(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 from tabicl_linear import RandomFeatureRidge, TabICLLinearClassifier
 from tabicl_linear.errors import ConfigError, DataError
 from tabicl_linear.estimator.columns.target_rates import RateColumn
-from tabicl_linear.estimator.plan import threads
+from tabicl_linear.estimator.plan import computing
 from tabicl_linear.estimator.rows import pieces as rows_in_pieces
 from tabicl_linear.ridge_inputs import RidgeOptions
 
@@ -170,7 +170,7 @@ def test_threads_are_at_most_the_cores_at_hand_unless_asked_for(monkeypatch, n_j
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        with threads(n_jobs):
+        with computing(n_jobs):
             assert torch.get_num_threads() == count
         assert torch.get_num_threads() == 4
     finally:

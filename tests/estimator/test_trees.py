@@ -19,7 +19,7 @@ from tabicl_linear.estimator.learners.chosen_trees import (
     task_fit,
 )
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import ChosenTrees
-from tabicl_linear.estimator.learners.chosen_trees.growing import Growth
+from tabicl_linear.estimator.learners.chosen_trees.growing import TreeGrowth
 from tabicl_linear.estimator.rows import pieces as rows_in_pieces
 from tabicl_linear.estimator.rows import table_file
 from tabicl_linear.model import InContextModel
@@ -226,8 +226,8 @@ def test_rows_that_are_added_are_solved_once_to_predict(
         solutions.append(growth.num_rows)
         return solve(growth, sample)
 
-    solve = Growth.predictors
-    monkeypatch.setattr(Growth, "predictors", predictors)
+    solve = TreeGrowth.predictors
+    monkeypatch.setattr(TreeGrowth, "predictors", predictors)
     classifier = added(TabICLLinearClassifier(), x, y, 110, 120, 130)
     assert solutions == []
     probabilities = classifier.predict_proba(x)

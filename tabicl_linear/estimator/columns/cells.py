@@ -25,18 +25,19 @@ from tabicl_linear.estimator.notices import brief
 MISSING_TEXT = ("", "nan")
 """Text that counts as missing: 'nan' is what numpy writes for NaN in an array of strings."""
 TRUTHS = {"0": "False", "1": "True", "false": "False", "true": "True"}
-"""By what stands for truth values beside booleans, as in pieces of a table, in small letters."""
+"""Names of truth values, by the texts and numbers (in small letters) that stand for them beside
+booleans, as in pieces of a table."""
 DATE_KINDS = ("datetime", "datetime64", "date")
 """What pandas calls objects that are dates."""
 _SHORT_FLOATS: dict[str, Any] = {
     **dict.fromkeys(("float16", "halffloat[pyarrow]"), np.float16),
     **dict.fromkeys(("float32", "float[pyarrow]"), np.float32),
 }
-"""By the name of a dtype of NumPy, pandas or Arrow in small letters."""
+"""Floats of few digits, by the names (in small letters) that NumPy, pandas and Arrow give them."""
 
 
 def unlike_training(name: Hashable, held: str, holds: str, remedy: str) -> DataError:
-    """What to raise about a column of other cells than those of the training table."""
+    """The error for a column whose cells are not of the kind that they were in training."""
     return DataError(
         f"Column {brief(name)} held {held} in the training table and holds {holds}; {remedy}."
     )
@@ -200,5 +201,5 @@ def decimals(values: FloatArray, dtype: Any) -> FloatArray:
 
 
 def unusable(cells: pd.Series, what: str, remedy: str) -> DataError:
-    """What to raise about a column that cannot be read."""
+    """The error for a column that cannot be read."""
     return DataError(f"Column {brief(cells.name)} holds {what}; {remedy}.")

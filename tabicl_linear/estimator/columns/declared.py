@@ -45,11 +45,11 @@ def are_declared(
 
 
 def _position(feature: object, names: Sequence[Hashable], width: int) -> int:
-    """Of the column that a name or a position stands for."""
+    """The position of the column that is declared by its name or position."""
     position = names.index(feature) if feature in names else feature
     if isinstance(position, int | np.integer) and 0 <= position < width:
         return int(position)
-    names_or = f"names ({listed(list(map(brief, names)))}) or " if names else ""
+    names_or = f"names ({listed(map(brief, names))}) or " if names else ""
     raise DataError(
         f"categorical_features has {brief(feature)}, which is not a column: give {names_or}"
         f"positions from 0 to {width - 1}."

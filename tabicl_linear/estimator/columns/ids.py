@@ -21,21 +21,21 @@ from tabicl_linear.estimator.columns.text_formats import are_placeholders
 from tabicl_linear.estimator.notices import brief, listed, warn_user
 
 FEWEST_ROWS = 50
-"""Rows below which nothing can be said: numbers."""
+"""Fewer rows tell nothing, and the column is read as numbers."""
 MOST_ROWS = 20_000
 MOST_DISTINCT = 0.9
-"""Of the rows: more different values than this say nothing one by one, and are numbers."""
+"""Different values per row; with more, they tell nothing one by one, and are read as numbers."""
 NUM_BINS = 16
 STRENGTHS = (1.0, 10.0, 100.0)
-"""Rows of the mean that are added to those of a bin or a name: what predicts best of these."""
+"""Rows of the mean rate that are added to those of a bin or a name; the best of these counts."""
 MOST_CLASSES = 8
 FEWEST_IDS = 50
-"""Different numbers of a column that may be ids."""
+"""Columns with fewer different numbers are not taken for ids."""
 TIMES_AS_MUCH, LEAST_GAIN = 3.0, 0.01
 """Ids explain three times as much one by one as by their order, and at least a hundredth of the
 squared error."""
 SIGNIFICANCE = 0.05
-"""Chance that any column of a table is taken for ids where none says anything (Bonferroni)."""
+"""Chance that a column of a table in which none tells anything is taken for ids (Bonferroni)."""
 MOST_COMMON = 0.5
 """Share of rows with the most frequent number: with more it is a count or an amount, mostly 0."""
 

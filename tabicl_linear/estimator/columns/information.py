@@ -18,7 +18,7 @@ FALSE_DISCOVERIES = 0.05
 1995); where none says anything, the chance that any is kept."""
 
 FEWEST_ROWS = 4
-"""Fewer have no variance of Pearson's statistic over all orders."""
+"""With fewer rows, Pearson's statistic has no variance over all orders."""
 ROUNDING = 1e-12
 
 Item = TypeVar("Item")

@@ -32,7 +32,7 @@ MOST_COLUMNS = 12
 MOST_RATES = 20
 """Columns of joint rates that are kept: those of the pairs that gain most."""
 FEWEST_ROWS, MOST_ROWS = 1_000, 10_000
-"""By which pairs are chosen. Of fewer rows hardly any two have both categories in common."""
+"""Rows by which pairs are chosen. In fewer hardly any two have both categories in common."""
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,16 @@ from tabicl_linear.estimator.columns.target_rates import NUM_FOLDS, rated_classe
 from tabicl_linear.types import Float, Int, Tensor
 
 FEWEST_COLUMNS = 150
-"""Of fewer columns most are seen by every member (docs/training_log.md)."""
+"""With fewer columns there are no scores: every member sees most (docs/training_log.md)."""
 SEEN = 100
 """Columns that one member of the default sees."""
 MAX_CELLS = 10_000_000
-"""Of the rows that the regression is fitted to, which takes seconds; the scores of other rows are
-honest without folds."""
+"""Most cells of the rows that the regression is fitted to, which takes seconds. The scores of other
+rows are honest without folds."""
 TINY = 1e-30
-"""Less than what columns that vary have."""
+"""Less than the sum of squares of any column that varies."""
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
-"""In units of the mean of the diagonal of the matrix that is solved."""
+"""Penalties to choose from, in units of the mean diagonal of the matrix that is solved."""
 
 
 @dataclass(frozen=True)

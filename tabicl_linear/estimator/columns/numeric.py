@@ -24,7 +24,7 @@ CLIP = 100.0
 MIN_MISSING = 0.05
 """Share of missing values from which on another column always says where they are."""
 SIGNIFICANCE = 0.01
-"""Of the test by which fewer missing values get such a column: its chance if they say nothing."""
+"""Chance that fewer missing values get such a column where the classes do not depend on them."""
 
 Part: TypeAlias = Literal["days", "year", "month", "weekday", "hour"]
 

@@ -32,7 +32,7 @@ FEWEST_VALUES, MOST_VALUES = 3, 256
 """Different values of a column that is compared. Two columns of two values trees compare by
 themselves, in two steps."""
 LEAST_SHARED = 0.5
-"""Of the values of the column that has more."""
+"""Least share of the values of the column with more that a column compared with it must have."""
 MOST_COMMON = 0.8
 """Share of rows with the same value in a column that is compared. Where nearly all cells are the
 same, comparing says where they are not, as the columns do."""
@@ -42,7 +42,7 @@ MOST_PAIRS = 20
 """Comparisons that are kept: those that tell most."""
 MOST_ROWS = 10_000
 FEWEST_ROWS = 5
-"""Of a value, in the mean: of fewer, information and its chance are not what they are of many."""
+"""Mean number of rows of a value. With fewer, neither information nor its chance is as of many."""
 
 Says = Literal["equality", "difference"]
 Values: TypeAlias = npt.NDArray[Any]

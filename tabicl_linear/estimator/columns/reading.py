@@ -42,7 +42,7 @@ MIN_FREE_TEXTS = 20
 MIN_FREE_WORDS = 5
 """Different texts of this many words on average are free text and no categories."""
 MIN_AMOUNTS = 20
-"""Fewer different numbers with a unit than this do as categories."""
+"""With fewer different numbers with a unit than this, no warning says that they are categories."""
 
 Kind = Literal["numeric", "datetime", "boolean", "categorical"]
 
@@ -230,7 +230,7 @@ def _warn_of_several(values: pd.Series, what: str) -> None:
         examples = [values.iloc[0], *values[others][:1]]
     warn_user(
         f"Column {brief(values.name)} mixes {what} in several {kind}, such as "
-        f"{listed(list(map(brief, examples)))}: it is read as categories; {remedy}."
+        f"{listed(map(brief, examples))}: it is read as categories; {remedy}."
     )
 
 
@@ -251,7 +251,7 @@ def _warn_of_unit_behind(values: pd.Series) -> None:
     if len(values) >= MIN_AMOUNTS and (units := units_behind(values)):
         warn_user(
             f"Column {brief(values.name)} has {len(values)} different values such as "
-            f"{brief(values.iloc[0])}, numbers with {listed(list(map(brief, units)))} behind them: "
+            f"{brief(values.iloc[0])}, numbers with {listed(map(brief, units))} behind them: "
             "it is read as categories. If they are amounts, give the numbers alone."
         )
 

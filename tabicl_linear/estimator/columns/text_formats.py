@@ -45,7 +45,7 @@ _NUMBER = {
     ",": re.compile(r"(?P<whole>[-+]?(?:\d+|[1-9]\d{0,2}(?:[. '\u2019]\d{3})+))(?P<part>,\d*)?"),
 }
 _WITH_EXPONENT = re.compile(r"[-+]?\d+(?:,\d*)?[Ee][-+]?\d+")
-"""With a decimal comma, as pandas writes it; with a point, pandas reads it."""
+"""A number with an exponent and a decimal comma; pandas itself reads those with a point."""
 _LOSS = re.compile(r"\((\s?[\d.][^()]*)\)")
 """A negative amount as accountants write it."""
 # Codes of currencies are listed: in "LOT 5" the letters mean something else.

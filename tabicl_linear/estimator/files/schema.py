@@ -15,14 +15,14 @@ from tabicl_linear.estimator.columns.preprocessor import TablePreprocessor
 from tabicl_linear.estimator.columns.target_rates import RateColumn
 from tabicl_linear.estimator.fitted import Fitted, FittedCompanion
 from tabicl_linear.estimator.learners.blocks import BlockStates, ContextBlocks
-from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown
+from tabicl_linear.estimator.learners.chosen_trees.boosting import GrownTrees
 from tabicl_linear.estimator.learners.chosen_trees.cross_fitting import (
     ChosenTrees,
     ChosenTreesState,
 )
-from tabicl_linear.estimator.learners.chosen_trees.growing import Growth, TaskSums
+from tabicl_linear.estimator.learners.chosen_trees.growing import TreeGrowth, TreeSums
 from tabicl_linear.estimator.learners.chosen_trees.solving import LeafSums
-from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import TreePredictor
 from tabicl_linear.estimator.learners.chosen_trees.trees import Trees
 from tabicl_linear.estimator.learners.closed_form import ClosedForm, ClosedFormState
 from tabicl_linear.estimator.learners.many_classes import DigitStates, ManyClasses
@@ -57,7 +57,7 @@ RECORDS: Mapping[str, type] = {
     "FittedCompanion": FittedCompanion,
     "FittedEnsemble": FittedEnsemble,
     "GramState": GramState,
-    "GrownTrees": Grown,
+    "GrownTrees": GrownTrees,
     "HalfMatrix": HalfMatrix,
     "HeldTable": Rows,
     "InContextState": InContextState,
@@ -80,9 +80,9 @@ RECORDS: Mapping[str, type] = {
     "RidgeSums": RidgeSums,
     "Solution": Solution,
     "TablePreprocessor": TablePreprocessor,
-    "TreeGrowth": Growth,
-    "TreePredictor": Predictor,
-    "TreeSums": TaskSums,
+    "TreeGrowth": TreeGrowth,
+    "TreePredictor": TreePredictor,
+    "TreeSums": TreeSums,
     "Trees": Trees,
     "View": View,
 }

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
+from tabicl_linear import tensor_file
 from tabicl_linear._version import __version__
 from tabicl_linear.checkpoint import identity
 from tabicl_linear.errors import CheckpointError, ConfigError, DataError
 from tabicl_linear.estimator.files.records import Packer, Unpacker
 from tabicl_linear.estimator.fitted import Fitted
 from tabicl_linear.estimator.learners import pretrained
-from tabicl_linear.files import written_whole
 from tabicl_linear.model import InContextModel
-from tabicl_linear.tensor_file import checksum, file_bytes
 from tabicl_linear.types import Tensor
 
 FORMAT = "tabicl_linear.state/3"
@@ -56,11 +55,8 @@ def write(kind: str, arguments: Mapping[str, Any], fitted: Fitted, path: Path) -
         "model_dtype": _dtype(packer.model) if packer.model else "",
         "content": json.dumps(content),
     }
-    metadata["checksum"] = checksum(packer.tensors, metadata)
     try:
-        with written_whole(path) as partial:
-            # What the library writes by itself only the owner can read.
-            partial.write_bytes(file_bytes(packer.tensors, metadata))
+        tensor_file.write(path, packer.tensors, metadata)
     except OSError as error:
         raise DataError(
             f"{path} cannot be written: {error.strerror or error}; name a file in a writable "
@@ -96,7 +92,7 @@ def read(
     """
     if dtype is not None and dtype not in DTYPES:
         raise ConfigError(f"dtype={dtype}: give torch.float32 or torch.float64, or leave it out.")
-    metadata, tensors = _read(path)
+    tensors, metadata = _read(path)
     _check(path, kind, metadata, tensors)
     of_states = _model_of_states(path, metadata, model)
     if of_states is not None:
@@ -113,18 +109,17 @@ def read(
     return parameters, fitted
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     if not path.is_file():
         raise CheckpointError(f"There is no file {path}; name a file that `save` has written.")
     try:
-        with safe_open(path, framework="pt") as file:
-            names = file.keys()
-            # Copies: tensors of the file lie at any byte of its map, and would change with it.
-            return file.metadata() or {}, {name: file.get_tensor(name).clone() for name in names}
+        tensors, metadata = tensor_file.read(path)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
             f"{path} is damaged or not a file that `save` has written ({error}); save again."
         ) from error
+    # Copies: tensors of the file lie at any byte of its map, and would change with it.
+    return {name: tensor.clone() for name, tensor in tensors.items()}, metadata
 
 
 def _model_of_states(
@@ -189,8 +184,7 @@ def _check(
             f"{path} has format {tag}, written by tabicl-linear {metadata.get('version')}, and "
             f"this version reads {FORMAT}: load it with that version, or fit and save again."
         )
-    fields = {key: text for key, text in metadata.items() if key != "checksum"}
-    if metadata.get("checksum") != checksum(tensors, fields):
+    if not tensor_file.is_whole(tensors, metadata):
         raise CheckpointError(
             f"{path} is damaged: its checksum does not match its content; save again, or copy it "
             "again."

@@ -16,14 +16,14 @@ from tabicl_linear.ridge_inputs import RidgeOptions, RidgeRegressions, RidgeStat
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 MOST_MAPPED = 50
-"""Most classes for which Newton's method fits what makes logits of all shares, in 52 MB; for twice
-as many it would take 16 times that. For more, one factor makes logits of shares, or with chosen
-trees the fit does without curvature."""
+"""Most classes for which Newton's method fits the map from shares to logits. It takes 52 MB then,
+and for twice as many classes 16 times that. Of more classes, logits are shares times one factor, or
+with chosen trees the map is fitted without second derivatives."""
 
 DOUBLE, FLOAT = 8, 4
 """Bytes of a number."""
 HELD = 2
-"""How many copies a solution holds of the features of all rows, or of their sums of products."""
+"""Copies of the features of all rows, or of their sums of products, that a solution holds."""
 
 
 class ClosedFormState(NamedTuple):
@@ -94,7 +94,7 @@ class ClosedForms(Learners):
 
 
 def check_budget(options: RidgeOptions, *, num_columns: int, num_rows: int) -> None:
-    """Raise `ConfigError` if even the least that a fit holds at a time is more than is free."""
+    """Raise `ConfigError` if less memory is free than any fit with these options takes."""
     leaves = options.num_trees * 2**options.tree_depth
     num_projections = options.num_tanh + options.num_cosine
     num_features = num_projections + leaves

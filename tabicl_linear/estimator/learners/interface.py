@@ -57,10 +57,7 @@ class ContextLearner(Protocol):
 
 
 class Preset(NamedTuple):
-    """What a classifier takes for arguments of the same names that are None.
-
-    In what its members differ is said by `tabicl_linear.estimator.members.views`.
-    """
+    """What a classifier takes for arguments of the same names that are None."""
 
     n_estimators: int
     softmax_temperature: float
@@ -75,9 +72,10 @@ class OwnPreset(ABC):
 
 
 class SolvedLater(ABC):
-    """A learner to whose states rows are added at once, and that solves them to predict.
+    """A learner that only sums rows up when they are added, and solves the sums to predict.
 
-    What comes of adding rows once more need not be solved between. `predict` takes both.
+    So rows can be added several times in a row for one solution. `predict` takes states of both
+    kinds.
     """
 
     @abstractmethod
@@ -86,18 +84,18 @@ class SolvedLater(ABC):
 
 
 class Companion(NamedTuple):
-    """A second learner of the same rows, and what its logits weigh; the first has the rest of 1."""
+    """A second learner of the same rows, and the weight of its logits; the first has the rest."""
 
     learner: ContextLearner
     weight: float
 
 
 class Learners(ABC):
-    """What a classifier's arguments come to: it makes the learner that suits a table."""
+    """Makes the learner that suits a table, as the arguments of a classifier say."""
 
     grow_trees = False
     """Whether trees are chosen on the table. They gain by columns that compare others
-    (`columns/pairs.py`); a table in pieces grows them by its first rows, held till then."""
+    (`columns/pairs.py`). In a table in pieces the first rows grow them, and are held until then."""
 
     @property
     def is_causal(self) -> bool:
@@ -109,11 +107,11 @@ class Learners(ABC):
         """The learner of a table; with `grows` one to whose states rows will be added."""
 
     def finished(self, learner: Any, states: tuple[State, ...]) -> tuple[Any, tuple[State, ...]]:
-        """A learner that grew and its states, without what only rows to come would need."""
+        """The learner and its states once no more rows will come: without what only these need."""
         return learner, states
 
     def companion(self, num_classes: int, num_rows: int) -> Companion | None:
-        """What is fitted beside the learner of a table to which no rows will be added, if any."""
+        """A learner to fit beside that of a table, if no rows will be added and one helps."""
         return None
 
 

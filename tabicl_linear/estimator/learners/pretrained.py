@@ -62,10 +62,9 @@ def longest_context(learner: ContextLearner, long_context: str) -> int:
     """
     model = learner.learner if isinstance(learner, ManyClasses) else learner
     assert isinstance(model, InContextModel)
-    trained = model.provenance.get("trained_rows")
-    if trained is None:
+    if model.longest_context is None:
         raise ConfigError(
             f"long_context={long_context!r}: the model's file does not say how many rows "
             "it was pretrained on; give 'full', or a checkpoint of `tabicl-linear fit`."
         )
-    return int(trained[1])
+    return model.longest_context

@@ -93,18 +93,14 @@ class FittedEnsemble:
     group_size: int
     num_classes: int
 
-    @property
-    def ready(self) -> "FittedEnsemble":
-        """The same with states that nothing is left to be solved of; solved once, if at all."""
-        return self._solved if isinstance(self.model, SolvedLater) else self
-
     @cached_property
-    def _solved(self) -> "FittedEnsemble":
-        learner = self.model
-        assert isinstance(learner, SolvedLater)
+    def solved_states(self) -> tuple[State, ...]:
+        """The states that predictions read: solved, once, if the learner left that for later."""
+        if not isinstance(self.model, SolvedLater):
+            return self.states
         with torch.inference_mode():
             states = map_tensors(lambda tensor: tensor.to(self.model.device), self.states)
-            return replace(self, states=tuple(map(learner.solved, states)))
+            return tuple(map(self.model.solved, states))
 
     def halved(self) -> "FittedEnsemble":
         """The same ensemble with matrix states in half precision, for reading only.
@@ -115,12 +111,13 @@ class FittedEnsemble:
 
     def in_full(self, device: torch.device) -> tuple[State, ...]:
         """The states on `device`, as the model reads them."""
-        return half_precision.in_full(map_tensors(lambda tensor: tensor.to(device), self.states))
+        states = map_tensors(lambda tensor: tensor.to(device), self.solved_states)
+        return half_precision.in_full(states)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the states of all members, once they are `ready`."""
-        return sum(num_bytes(state) for state in self.ready.states)
+        """Bytes of the states of all members, as predictions read them."""
+        return sum(map(num_bytes, self.solved_states))
 
     @property
     def state_bytes(self) -> int:
@@ -145,12 +142,11 @@ class FittedEnsemble:
                 `[rows, classes]`.
             plan: Says on which device to compute; model and states are moved there.
         """
-        ready = self.ready
 
         def scored(rows_per_batch: int) -> FloatArray:
             # Even where nothing moves, `to` visits every parameter: a tenth of the time of one row.
             model = self.model if self.model.device == plan.device else self.model.to(plan.device)
-            batches = replace(self, states=ready.in_full(plan.device)).batches()
+            batches = replace(self, states=self.in_full(plan.device)).batches()
             work, step = len(self.views) * len(matrix), max(1, rows_per_batch // self.group_size)
             pooled = []
             with progress_bar("predict", work, plan.progress) as bar, torch.inference_mode():

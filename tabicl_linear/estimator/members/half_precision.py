@@ -9,7 +9,7 @@ from tabicl_linear.types import Float, Tensor
 
 Tree = TypeVar("Tree")
 SMALLEST_SCALE = 1e-30
-"""Of a matrix of zeros."""
+"""The scale of a matrix of zeros."""
 
 
 class HalfMatrix(NamedTuple):

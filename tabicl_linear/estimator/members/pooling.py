@@ -1,4 +1,4 @@
-"""From the members' logits to one distribution of classes."""
+"""Makes one distribution of classes of the members' logits."""
 
 import numpy as np
 from scipy.special import log_softmax, logsumexp

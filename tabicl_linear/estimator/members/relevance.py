@@ -17,7 +17,8 @@ from tabicl_linear.estimator.columns.information import (
 MAX_ROWS = 10_000
 """Rows that columns are judged by, so that the cost for a column does not grow with the table."""
 FEW_COLUMNS = 100
-"""With so many columns of noise the number that tell is estimated with a standard error of 10."""
+"""In tables of no more columns, all count as telling: with 100 columns of noise the number of those
+that tell is estimated with a standard error of 10."""
 
 
 class Relevance(NamedTuple):

@@ -97,7 +97,7 @@ class TableFile:
             )
 
     def labels(self, name: str) -> "pd.Series[Any]":
-        """The column of the labels; in text of the type that `typed_labels` says."""
+        """The column of the labels; of a text file in the type that `typed_labels` finds."""
         self.require(name)
         with self._faults():
             return self._cells.labels(name)

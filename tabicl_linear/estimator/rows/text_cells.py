@@ -42,8 +42,8 @@ class TextCells:
     """The cells of a file of text; errors are those of pandas and gzip.
 
     Args:
-        source: Where the file is, or what is in it.
-        text: How it is read, with the character between fields.
+        source: The path of the file, or its content.
+        text: How it is read; it names the character between fields.
 
     Attributes:
         columns: Names of its columns, as the header has them; one without a name has its place.
@@ -59,7 +59,7 @@ class TextCells:
         self.columns = self._names()
 
     def labels(self, name: str) -> "pd.Series[Any]":
-        """A column of the type that `typed_labels` says."""
+        """A column in the type that `typed_labels` finds."""
         return typed_labels(self._read((), as_written=(name,), usecols=[name])[name])
 
     def frame(self, texts: Sequence[str]) -> pd.DataFrame:

@@ -22,13 +22,13 @@ except ImportError as error:
 
 # Upper bounds for the default weights on a CPU.
 LIBRARY_BYTES = 10**9
-"""Of a process that has imported torch and AutoGluon."""
+"""Memory of a process that has imported torch and AutoGluon."""
 TABLE_COPIES = 4
-"""Of a table, in its own types and in float32, while it is fitted."""
+"""Copies of a table, in its own types and in float32, while it is fitted."""
 HIDDEN_BYTES = 1024
-"""Of a cell of a long table, of which one member's hidden tokens are kept to its end."""
+"""Memory for a cell of a long table, whose hidden tokens one member keeps to its end."""
 MEMBERS, MOST_COLUMNS = 10, 40
-"""Of an ensemble, and of the table as one of its members sees it."""
+"""Members of an ensemble, and columns of the table that one of them sees."""
 
 
 class TabICLLinearModel(AbstractTorchModel):

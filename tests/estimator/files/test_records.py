@@ -7,7 +7,7 @@ import torch
 
 from tabicl_linear.errors import CheckpointError, DataError
 from tabicl_linear.estimator.files.records import Packer, Unpacker
-from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import TreePredictor
 
 COLUMNS = {
     "category": pd.Series(pd.Categorical(["b", "a", None], categories=["b", "c", "a"])),
@@ -48,7 +48,9 @@ def test_so_are_arrays_that_torch_has_no_type_for():
 
 def test_named_tuples_of_older_files_lack_fields_that_have_a_default():
     weights = torch.ones(2, 3)
-    predictor = Predictor(None, weights, weights, weights, weights[0], weights, weights[0], weights)
+    predictor = TreePredictor(
+        None, weights, weights, weights, weights[0], weights, weights[0], weights
+    )
     packer = Packer()
     tree = packer.pack(predictor, "the state")
     del tree["fields"]["columns"]

@@ -19,21 +19,21 @@ SHARE_OF_COLUMNS = 0.5
 """Columns that a node chooses from."""
 LEARNING_RATE = 0.2
 LARGEST_STEP = 4.0
-"""Of a leaf, in units of logits, before the learning rate."""
+"""Largest step of a leaf, in units of logits, before the learning rate."""
 LEAST_GAIN = 1e-9
-"""Of a question, in squared residuals: less is rounding."""
+"""Least gain of a question, in squared residuals: less is rounding."""
 MOST_RESIDUALS = 20
 """Questions of more classes are chosen by as many random projections of the residuals."""
 
 
-class Grown(NamedTuple):
+class GrownTrees(NamedTuple):
     """Trees, and what each leaf adds to the logits: zero for classes that no row had."""
 
     trees: Trees
     steps: Float[Tensor, "l y"]
 
 
-class Binned(NamedTuple):
+class BinnedCells(NamedTuple):
     """Cells as numbers that keep their order: one for each value, or for neighbours.
 
     Attributes:
@@ -47,7 +47,7 @@ class Binned(NamedTuple):
     highest: Float[Tensor, "m b"]
 
 
-def binned(z: Float[Tensor, "n m"]) -> Binned:
+def binned(z: Float[Tensor, "n m"]) -> BinnedCells:
     """Cells as numbers: those of as many rows each where there are more values than numbers."""
     # Of each column, its rows in the order of their values, [m, n].
     values, order = z.T.sort(dim=1, stable=True)
@@ -61,12 +61,12 @@ def binned(z: Float[Tensor, "n m"]) -> Binned:
     lowest = values.new_full(shape, torch.inf).scatter_reduce_(1, number, values, "amin")
     highest = values.new_full(shape, -torch.inf).scatter_reduce_(1, number, values, "amax")
     numbers = torch.empty_like(number, dtype=torch.uint8)
-    return Binned(numbers.scatter_(1, order, number.to(torch.uint8)), lowest, highest)
+    return BinnedCells(numbers.scatter_(1, order, number.to(torch.uint8)), lowest, highest)
 
 
 def grow(
     z: Float[Tensor, "n m"], labels: Int[Tensor, " n"], *, num_classes: int, seed: int
-) -> Grown:
+) -> GrownTrees:
     """Trees by gradient boosting of the log-loss of all classes at once (Friedman, 2001).
 
     Of many classes, questions are chosen by random projections of the residuals, new ones for each
@@ -101,7 +101,7 @@ def grow(
     trees, is_leaf = _compact(heaps, cells)
     leaf_steps = torch.zeros(trees.num_leaves, num_classes, dtype=torch.float32)
     leaf_steps[:, classes] = torch.stack(steps)[is_leaf].float()
-    return Grown(trees, leaf_steps)
+    return GrownTrees(trees, leaf_steps)
 
 
 def _allowed(num_columns: int, seed: int) -> Bool[Tensor, "t q m"]:
@@ -136,7 +136,7 @@ def _sums(nodes: Int[Tensor, " n"], of_rows: Float[Tensor, "n k"]) -> Float[Tens
     return torch.from_numpy(np.stack(sums, axis=1))
 
 
-def _compact(heaps: Sequence[Questions], cells: Binned) -> tuple[Trees, Bool[Tensor, "t q"]]:
+def _compact(heaps: Sequence[Questions], cells: BinnedCells) -> tuple[Trees, Bool[Tensor, "t q"]]:
     """The nodes of all trees side by side, and which places of the heaps hold a leaf.
 
     Below a leaf a heap has places without a node: there is one where the node above asks.

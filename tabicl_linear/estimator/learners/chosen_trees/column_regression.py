@@ -37,14 +37,14 @@ class ColumnRegression:
     def of_rows(
         cls, rows: LeafRows, num_columns: int, places: Int[Tensor, " s"]
     ) -> "ColumnRegression":
-        """From the rows to solve on, of which those in some places are left out."""
+        """The regression on these rows, each of those in `places` left out in its turn."""
         x, targets = rows.fixed[:, :num_columns], rows.targets.double()
         moments = Moments.of([RidgeSums.of(x[None], targets[None])])
         return cls(moments, x[places], targets[places])
 
     @classmethod
     def of_sums(cls, sums: LeafSums, num_columns: int, left_out: LeafRows) -> "ColumnRegression":
-        """From sums over the rows to solve on, and the rows that are left out."""
+        """The regression from sums over rows, each of `left_out` left out in its turn."""
         columns = slice(0, num_columns)
         gram, cross = sums.gram[columns, columns].clone(), sums.cross[columns].clone()
         totals = (sums.fixed[columns], gram, cross, sums.labels)

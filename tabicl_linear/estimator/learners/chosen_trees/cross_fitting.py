@@ -22,8 +22,8 @@ from tabicl_linear.estimator.learners.chosen_trees.divisions import (
     rows_that_grow,
     scheme,
 )
-from tabicl_linear.estimator.learners.chosen_trees.growing import Growth
-from tabicl_linear.estimator.learners.chosen_trees.task_fit import Predictor, fit_rows
+from tabicl_linear.estimator.learners.chosen_trees.growing import TreeGrowth
+from tabicl_linear.estimator.learners.chosen_trees.task_fit import TreePredictor, fit_rows
 from tabicl_linear.estimator.learners.closed_form import check_budget
 from tabicl_linear.estimator.learners.interface import (
     Companion,
@@ -61,8 +61,8 @@ class ChosenTreesState(NamedTuple):
 
     thresholds: tuple[Float[Tensor, "b r"], ...]
     statistics: ContextStatistics
-    predictors: tuple[Predictor, ...]
-    growth: Growth | None = None
+    predictors: tuple[TreePredictor, ...]
+    growth: TreeGrowth | None = None
     rows: tuple[Float[Tensor, "b n m"], Int[Tensor, "b n"]] | None = None
 
 
@@ -162,7 +162,7 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
             tasks = self._tasks(start, first, labels, rows_per_chunk)
             if not self.grows:
                 return row_major(start._replace(predictors=_predictors(tasks)))
-            start = start._replace(growth=Growth.of_first(first, labels, tasks))
+            start = start._replace(growth=TreeGrowth.of_first(first, labels, tasks))
         return self._with_more(start, x[:, num_first:], y[:, num_first:], rows_per_chunk)
 
     def predict(self, state: ChosenTreesState, x: Float[Tensor, "b q m"]) -> Float[Tensor, "b q y"]:
@@ -233,7 +233,7 @@ class ChosenTrees(nn.Module, OwnPreset, SolvedLater):
         return tasks
 
 
-def _predictors(tasks: list[list[TaskRows]]) -> tuple[Predictor, ...]:
+def _predictors(tasks: list[list[TaskRows]]) -> tuple[TreePredictor, ...]:
     """What predicts rows of each task, given as the same rows with the features of each round."""
     return tuple(fit_rows(rounds).predictor for rounds in tasks)
 

@@ -12,7 +12,7 @@ LEAST_GROWING, MOST_GROWING = 3000, 25_000
 
 All others are solved. Of rows that come in pieces the first ones grow, `rows_that_grow`."""
 FEWEST_ROWS = 50
-"""Rows of a context in which trees are grown at all."""
+"""In contexts of fewer rows no trees are grown."""
 FEW_ROWS = 2000
 """A fit of no more rows takes little time: more divisions are cheap, and features that are fixed
 beforehand help most."""
@@ -65,12 +65,12 @@ def scheme(num_rows: int) -> Scheme:
 
 
 def rows_that_grow() -> int:
-    """How many first rows grow trees where rows come in pieces, in both halves together."""
+    """Of a table in pieces, how many of the first rows grow trees, both halves together."""
     return 2 * LEAST_GROWING
 
 
 def of_divisions(of_rounds: Sequence[_Item]) -> list[_Item]:
-    """What each round has, for each of its divisions."""
+    """The items of the rounds, each once for every division of its round."""
     return [item for item in of_rounds for _ in range(HALVES)]
 
 

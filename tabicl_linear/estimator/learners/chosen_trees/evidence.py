@@ -32,28 +32,28 @@ PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 PENALTIES_OF_COLUMNS = (*PENALTIES, 10.0)
 """For regressions on the columns alone, which are solved in no time."""
 PENALTIES_OF_MANY = PENALTIES[::-2]
-"""Those that contexts of more than `FEW_ROWS` try on their first division, until it gets worse.
+"""Penalties that contexts of more than `FEW_ROWS` try on their first division, until one is worse.
 
-On all divisions they try the best of these and a quarter of it: the mean of solutions varies less
-than one of them, so that a smaller penalty suits it."""
+On the other divisions they try the best of these and a quarter of it: the mean of solutions varies
+less than one of them, so that a smaller penalty suits it."""
 AFTER_A_ROUND = 3
 """Penalties that are left after the first round: the best so far, and the next smaller ones, as
 smaller penalties suit the mean of more solutions."""
 PARTS = 8
 """Steps from 0 to 1 in which the part of the fixed features is tried."""
 STANDARD_ERRORS = 2.0
-"""By how many the part of the fixed features may be worse than the best, to be smaller."""
+"""A smaller part of the fixed features is taken if its loss is above the best by no more."""
 
 STEPS_OF_MANY = 50
-"""Of the search of a map of logits for more classes than `MOST_MAPPED`."""
+"""Most steps of the search of a map of logits for more classes than `MOST_MAPPED`."""
 BOOSTING_PENALTY = 30.0
-"""Of the squared distance of the factors of logits from those of solutions alone, 1 and 0.
+"""Penalty on the squared distance of the factors of logits from 1 and 0, those of solutions alone.
 
 Least squares measure shares and boosting measures logits, and trees that are certain of a rare
 class say more by the latter."""
 COLUMNS_PENALTY = 5.0
-"""The same for logits of the columns beside all others, times the number of classes: the map of
-many classes, which has seen the labels, has more numbers."""
+"""The same for logits of the columns beside all others. It is multiplied by the number of classes:
+the map of many classes, which has seen the labels, has more numbers."""
 
 
 class OutOfFold(NamedTuple):

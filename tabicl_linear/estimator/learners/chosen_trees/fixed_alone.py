@@ -67,5 +67,5 @@ def solve_alone(
 
 
 def _best(left_out: Float[Tensor, "p 1 n y"], targets: Float[Tensor, "1 n y"]) -> Int[Tensor, ""]:
-    """Of some penalties the one whose predictions of rows left out have the least squared error."""
+    """Index of the penalty whose predictions of rows left out have the least squared error."""
     return (left_out - targets).square().sum((1, 2, 3)).argmin()

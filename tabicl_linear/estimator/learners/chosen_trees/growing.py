@@ -12,14 +12,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown
+from tabicl_linear.estimator.learners.chosen_trees.boosting import GrownTrees
 from tabicl_linear.estimator.learners.chosen_trees.column_regression import ColumnRegression
 from tabicl_linear.estimator.learners.chosen_trees.context import MOST_SAMPLED, TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import divisions, of_divisions
 from tabicl_linear.estimator.learners.chosen_trees.solving import LeafSums, SumRegression
 from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
     GrownDivision,
-    Predictor,
+    TreePredictor,
     fitted_task,
     grow_on,
     leaf_sums,
@@ -28,7 +28,7 @@ from tabicl_linear.estimator.learners.chosen_trees.task_fit import (
 from tabicl_linear.types import Bool, Float, Int, Tensor
 
 
-class TaskSums(NamedTuple):
+class TreeSums(NamedTuple):
     """Trees of one task, and sums over the rows that solve; of each division.
 
     Attributes:
@@ -37,17 +37,17 @@ class TaskSums(NamedTuple):
         counts: Rows of each class.
     """
 
-    grown: tuple[Grown, ...]
+    grown: tuple[GrownTrees, ...]
     growing: Bool[Tensor, "d g"]
     sums: tuple[LeafSums, ...]
     counts: Float[Tensor, " y"]
 
     @classmethod
-    def of_first(cls, rounds: list[TaskRows]) -> "TaskSums":
+    def of_first(cls, rounds: list[TaskRows]) -> "TreeSums":
         """Trees grown on the first rows, with the fixed features of each round, and their sums."""
         first = rounds[0]
         parts = divisions(first.labels, len(rounds), seed=first.regressions.options.seed)
-        grown, sums = list[Grown](), list[LeafSums]()
+        grown, sums = list[GrownTrees](), list[LeafSums]()
         for number, (rows, part) in enumerate(zip(of_divisions(rounds), parts, strict=True)):
             grown.append(grow_on(rows, part.growing, seeds=[number]))
             sums.append(leaf_sums(rows, part.solving, grown[-1].trees, rows.num_smooth))
@@ -55,7 +55,7 @@ class TaskSums(NamedTuple):
         growing = torch.from_numpy(np.stack([np.isin(every, part.growing) for part in parts]))
         return cls(tuple(grown), growing.to(first.counts.device), tuple(sums), first.counts)
 
-    def and_then(self, rounds: list[TaskRows]) -> "TaskSums":
+    def and_then(self, rounds: list[TaskRows]) -> "TreeSums":
         """The same after more rows, which have grown no tree."""
         every = np.arange(len(rounds[0]))
         parts = zip(of_divisions(rounds), self.sums, self.grown, strict=True)
@@ -65,7 +65,7 @@ class TaskSums(NamedTuple):
         )
         return self._replace(sums=sums, counts=self.counts + rounds[0].counts)
 
-    def predictor(self, sample: list[TaskRows], stride: int) -> Predictor:
+    def predictor(self, sample: list[TaskRows], stride: int) -> TreePredictor:
         """What predicts, chosen by the rows of the sample that each division leaves out.
 
         The sample is one of every `stride` rows, from the first on, in each round.
@@ -88,39 +88,40 @@ class TaskSums(NamedTuple):
             yield GrownDivision(grown, regression, columns, places)
 
 
-class Growth(NamedTuple):
-    """What rows are added to; bounded in size.
+class TreeGrowth(NamedTuple):
+    """Trees and sums, to which rows are added; bounded in size.
 
     Attributes:
-        x, y: Rows of the sample, by which penalties and logits are chosen, and their labels: of all
-            rows, numbered from 0, every `stride`-th one.
+        num_rows: All rows so far.
+        x, y: The sample, by which penalties and logits are chosen: every `stride`-th row, from the
+            first on, and its label.
         tasks: The trees and sums of each task.
     """
 
     num_rows: int
     x: Float[Tensor, "b s m"]
     y: Int[Tensor, "b s"]
-    tasks: tuple[TaskSums, ...]
+    tasks: tuple[TreeSums, ...]
 
     @classmethod
     def of_first(
         cls, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"], tasks: list[list[TaskRows]]
-    ) -> "Growth":
+    ) -> "TreeGrowth":
         """Trees grown on the first rows.
 
         `tasks` are the same rows once more, of each task with the fixed features of each round.
         """
         empty = cls(0, x[:, :0], y[:, :0], ())
-        return empty._sampled(x, y)._replace(tasks=tuple(map(TaskSums.of_first, tasks)))
+        return empty._sampled(x, y)._replace(tasks=tuple(map(TreeSums.of_first, tasks)))
 
     def and_then(
         self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"], tasks: list[list[TaskRows]]
-    ) -> "Growth":
+    ) -> "TreeGrowth":
         """The same after more rows; arguments as of `of_first`."""
-        sums = tuple(map(TaskSums.and_then, self.tasks, tasks))
+        sums = tuple(map(TreeSums.and_then, self.tasks, tasks))
         return self._sampled(x, y)._replace(tasks=sums)
 
-    def predictors(self, sample: list[list[TaskRows]]) -> tuple[Predictor, ...]:
+    def predictors(self, sample: list[list[TaskRows]]) -> tuple[TreePredictor, ...]:
         """What predicts rows of each task, chosen by the rows of the sample."""
         pairs = zip(self.tasks, sample, strict=True)
         return tuple(task.predictor(rounds, self.stride) for task, rounds in pairs)
@@ -136,7 +137,7 @@ class Growth(NamedTuple):
             stride *= 2
         return stride
 
-    def _sampled(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> "Growth":
+    def _sampled(self, x: Float[Tensor, "b n m"], y: Int[Tensor, "b n"]) -> "TreeGrowth":
         """The same with the sample of all rows up to these; the sums do not have them yet."""
         after = self._replace(num_rows=self.num_rows + x.shape[1])
         thinning = after.stride // self.stride

@@ -26,7 +26,7 @@ from tabicl_linear.types import Float, Int, Tensor
 
 ROWS_OF_PRODUCTS = 320
 ROWS_COUNTED = 16_384
-"""Whose pairs of leaves are counted together: of all pairs, few occur in a chunk of rows."""
+"""Rows whose pairs of leaves are counted together: few of all pairs occur in a chunk of rows."""
 SMALLEST_UNSEEN = 1e-4
 """A row of which less is left for others to explain is predicted by the class shares: rounding."""
 
@@ -332,7 +332,7 @@ Regression = RowRegression | SumRegression
 
 
 def _leaf_products(leaves: Int[Tensor, "n t"]) -> tuple[Float[Tensor, "n n"], float]:
-    """Of centred one-hot leaves of any two rows, scaled to rows of variance one; and that scale."""
+    """Products of centred one-hot leaves of any two rows, scaled to variance one; and the scale."""
     products = chosen(shared_leaves)(leaves)
     mean = products.mean(0)
     products.sub_(mean).sub_(mean.unsqueeze(1)).add_(mean.mean())
@@ -341,7 +341,7 @@ def _leaf_products(leaves: Int[Tensor, "n t"]) -> tuple[Float[Tensor, "n n"], fl
 
 
 def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
-    """Of any two rows, from the diagonal on and somewhat before: factors need no more."""
+    """Products of any two rows, from the diagonal on and somewhat before: factors need no more."""
     products = rows.new_zeros(len(rows), len(rows))
     for first in range(0, len(rows), ROWS_OF_PRODUCTS):
         last = first + ROWS_OF_PRODUCTS
@@ -350,5 +350,5 @@ def _products(rows: Float[Tensor, "n f"]) -> Float[Tensor, "n n"]:
 
 
 def _reciprocal(variance: Tensor) -> float:
-    """Zero where nothing varies."""
+    """Its reciprocal, or zero where nothing varies."""
     return 1 / float(variance) if float(variance) > SMALLEST_VARIANCE else 0.0

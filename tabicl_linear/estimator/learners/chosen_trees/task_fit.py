@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from tabicl_linear.estimator.arrays import IntArray
 from tabicl_linear.estimator.learners.chosen_trees import evidence
-from tabicl_linear.estimator.learners.chosen_trees.boosting import Grown, grow
+from tabicl_linear.estimator.learners.chosen_trees.boosting import GrownTrees, grow
 from tabicl_linear.estimator.learners.chosen_trees.column_regression import ColumnRegression
 from tabicl_linear.estimator.learners.chosen_trees.context import TaskRows
 from tabicl_linear.estimator.learners.chosen_trees.divisions import (
@@ -67,13 +67,13 @@ class GrownDivision(NamedTuple):
         places: Places in the sample of the rows that it leaves out.
     """
 
-    grown: Grown
+    grown: GrownTrees
     regression: Regression
     columns: ColumnRegression
     places: Int[Tensor, " s"]
 
 
-class Predictor(NamedTuple):
+class TreePredictor(NamedTuple):
     """What predicts rows of one task: class shares, linear in leaves and fixed features.
 
     Attributes:
@@ -113,11 +113,11 @@ class Predictor(NamedTuple):
 class FittedTask(NamedTuple):
     """What predicts rows of one task; logits of the sample, by solutions that have not seen it."""
 
-    predictor: Predictor
+    predictor: TreePredictor
     left_out: Float[Tensor, "s y"]
 
 
-class Solved(NamedTuple):
+class TaskSolutions(NamedTuple):
     """What all divisions say of a task, to be weighed.
 
     Attributes:
@@ -151,7 +151,7 @@ def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> Fitted
     first, rounds = rows[0], rows[::HALVES]
     targets, is_short = first.one_hot(first.sample), len(first) <= FEW_ROWS
     if not parts:
-        return fitted_task(Solved(_mean_fixed_alone(rounds)), targets, first.counts)
+        return fitted_task(TaskSolutions(_mean_fixed_alone(rounds)), targets, first.counts)
     grown_divisions = _grown_divisions(rows, parts)
     solved = solve_divisions(grown_divisions, targets, len(parts), is_short=is_short)
     if is_short:
@@ -165,7 +165,7 @@ def fit_divisions(rows: Sequence[TaskRows], parts: Sequence[Division]) -> Fitted
     return fitted_task(solved, targets, first.counts)
 
 
-def fitted_task(solved: Solved, targets: Tensor, counts: Tensor) -> FittedTask:
+def fitted_task(solved: TaskSolutions, targets: Tensor, counts: Tensor) -> FittedTask:
     """What predicts, with logits of shares, of boosting and of columns weighed by the sample.
 
     `targets` are the labels of the sample, one-hot [s y], and `counts` the rows of each class [y].
@@ -185,7 +185,7 @@ def fitted_task(solved: Solved, targets: Tensor, counts: Tensor) -> FittedTask:
         class_map = of_solved * class_map
         class_map[:, -1] += of_boosted * start
         trees, steps = boosted.trees, of_boosted * boosted.steps
-    predictor = Predictor(
+    predictor = TreePredictor(
         trees=trees,
         leaves=linear.leaves.float(),
         steps=steps.float(),
@@ -265,7 +265,7 @@ def leaf_sums(rows: TaskRows, indices: IntArray, trees: Trees, num_fixed: int) -
     return LeafSums.of(chunks, trees.num_leaves)
 
 
-def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown:
+def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> GrownTrees:
     """Trees that are grown on some rows with each seed, and steps of the mean of their logits.
 
     They are on the device of the rows.
@@ -278,7 +278,7 @@ def grow_on(rows: TaskRows, growing: IntArray, *, seeds: Sequence[int]) -> Grown
 
 def solve_divisions(
     divided: Iterable[GrownDivision], targets: Tensor, count: int, *, is_short: bool
-) -> Solved:
+) -> TaskSolutions:
     """What the trees of all divisions predict, and the solutions with the best penalties.
 
     Args:
@@ -295,7 +295,7 @@ def solve_divisions(
     column_search = evidence.PenaltySearch(
         1.0, targets, count, penalties=evidence.PENALTIES_OF_COLUMNS, narrow=False
     )
-    grown, logits = list[Grown](), evidence.OutOfFold.empty(targets)
+    grown, logits = list[GrownTrees](), evidence.OutOfFold.empty(targets)
     for division in divided:
         grown.append(division.grown)
         leaves, steps = division.regression.leaves, division.grown.steps
@@ -309,7 +309,7 @@ def solve_divisions(
     left_out = torch.stack([each.mean() for each in out_of_fold]).mean(0)
     solutions = [_mean(of_one) for of_one in zip(*of_searches, strict=True)]
     column_solutions, columns_left_out = column_search.best()
-    return Solved(
+    return TaskSolutions(
         linear=_joined(solutions, left_out, of_round=HALVES),
         boosted=Boosted(trees, steps, logits.mean()),
         columns=Linear(*_mean(column_solutions), columns_left_out.mean()),
@@ -334,10 +334,10 @@ def _joined(
     )
 
 
-def _mean_boosting(grown: Sequence[Grown]) -> Grown:
+def _mean_boosting(grown: Sequence[GrownTrees]) -> GrownTrees:
     """All trees side by side, with the steps of the mean of their logits."""
     steps = torch.cat([each.steps for each in grown]) / len(grown)
-    return Grown(side_by_side([each.trees for each in grown]), steps)
+    return GrownTrees(side_by_side([each.trees for each in grown]), steps)
 
 
 def _mean(solutions: Sequence[Solution]) -> Solution:

@@ -117,7 +117,7 @@ def test_trees_that_are_grown_twice_are_solved_together(monkeypatch, queries):
     """Boosting is the mean of both, and neither is the other."""
     monkeypatch.setattr(divisions_module, "FEW_ROWS", 200)
     monkeypatch.setattr(task_fit, "FEW_ROWS", 200)
-    grown = list[boosting.Grown]()
+    grown = list[boosting.GrownTrees]()
 
     def grow(*arguments, **options):
         grown.append(boosting.grow(*arguments, **options))
