@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from safetensors.torch import save
@@ -26,6 +27,15 @@ def file_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     header = json.dumps(places, separators=(",", ":"), ensure_ascii=False).encode()
     header += b" " * (-len(header) % _LENGTH)
     return b"".join((len(header).to_bytes(_LENGTH, "little"), header, written[end:]))
+
+
+def holds_tensors(path: Path) -> bool:
+    """Whether a file begins as one of named tensors does, whatever its name is."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_LENGTH + 1)[_LENGTH:] == b"{"
+    except OSError:  # whoever reads it says why it cannot be
+        return False
 
 
 def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
