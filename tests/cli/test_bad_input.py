@@ -243,7 +243,7 @@ class TestFilesThatCannotBeUsed:
     def test_a_config_that_is_not_utf_8(self, tiny, tmp_path, capfd):
         path = tmp_path / "latin.yaml"
         path.write_bytes("name: Größe".encode("latin-1"))
-        self.refused(capfd, ["fit", *tiny, "--config", path], str(path), "UTF-8")
+        self.refused(capfd, ["fit", *tiny, "--config", path], str(path), "UTF-8", "--ckpt_path")
 
     def test_an_export_to_where_nothing_can_be_written(self, fit, capfd, tmp_path):
         assert fit("--trainer.max_steps", 1) == 0
