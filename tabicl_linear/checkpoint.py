@@ -23,8 +23,10 @@ from tabicl_linear.checkpoint_file import load_checkpoint
 from tabicl_linear.errors import CheckpointError, ConfigError, one_line
 from tabicl_linear.former_options import description
 from tabicl_linear.model import InContextModel
-from tabicl_linear.tensor_file import checksum
+from tabicl_linear.tensor_file import checksum, holds_tensors
 
+_OF_STATES = "tabicl_linear.state/"
+"""How the format of files that `save` of a classifier writes begins."""
 _FORMAT = "tabicl_linear/2"
 _WITHOUT_CHECKSUM = "tabicl_linear/1"
 """Format of exports without a checksum; they are read unchecked."""
@@ -101,7 +103,8 @@ def read(path: str | Path) -> Contents:
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"There is no checkpoint file {path}; {_REMEDY}.")
-    return _read_export(path) if path.suffix == ".safetensors" else _read_lightning(path)
+    is_export = path.suffix == ".safetensors" or holds_tensors(path)
+    return _read_export(path) if is_export else _read_lightning(path)
 
 
 def _trusted(path: str | Path, trust_code: bool) -> Contents:
@@ -208,6 +211,11 @@ def _read_export(path: Path) -> Contents:
         weights, metadata = tensor_file.read(path)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is not a readable safetensors file: {error}.") from error
+    if metadata.get("format", "").startswith(_OF_STATES):
+        raise CheckpointError(
+            f"{path} holds a fitted classifier and no model: load it as "
+            "TabICLLinearClassifier.load(path), and predict."
+        )
     if metadata.get("format") not in (_FORMAT, _WITHOUT_CHECKSUM):
         raise CheckpointError(
             f"{path} was not written by `tabicl-linear export` of this version: format "

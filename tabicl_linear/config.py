@@ -152,7 +152,7 @@ class ConfigCLI(LightningCLI):
         except UnicodeDecodeError as error:
             raise ConfigError(
                 f"--config {undecodable(args)}: not UTF-8 ({error.reason} at byte {error.start}); "
-                "save it as UTF-8."
+                "save it as UTF-8. To resume, give a checkpoint as --ckpt_path."
             ) from error
         except SyntaxError as error:  # of a module with a class that the config names
             raise ConfigError(

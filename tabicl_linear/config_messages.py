@@ -263,6 +263,8 @@ def _unknown(option: str, parser: ArgumentParser) -> str:
     if place == "model.architecture" and name in former_options.REMEDIES:
         return former_options.remedy(name)
     names = [name.lstrip("-") for name in parser._option_string_actions]
+    # Who misspells a class path does not ask for help.
+    names = [name for name in names if not name.endswith(".help")]
     close = difflib.get_close_matches(key, names, n=1)
     hint = f"did you mean {close[0]}?" if close and ".init_args." not in key else f"{HELP}."
     return f"Unknown option or config key {option!r}; {hint}"

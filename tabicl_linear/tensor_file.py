@@ -62,6 +62,15 @@ def file_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     return b"".join((len(header).to_bytes(_LENGTH, "little"), header, written[end:]))
 
 
+def holds_tensors(path: Path) -> bool:
+    """Whether a file begins as one of named tensors does, whatever its name is."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_LENGTH + 1)[_LENGTH:] == b"{"
+    except OSError:  # whoever reads it says why it cannot be
+        return False
+
+
 def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     """SHA-256 of names, types, shapes and bytes of all tensors, and of texts about them."""
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())

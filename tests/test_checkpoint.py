@@ -10,6 +10,7 @@ from contract.variants import SMALL
 from safetensors.torch import save_file
 from tolerances import RMS, assert_close
 
+from tabicl_linear import RandomFeatureRidge
 from tabicl_linear import recipe as recipes
 from tabicl_linear.checkpoint import export, load_model
 from tabicl_linear.errors import CheckpointError, ConfigError
@@ -55,6 +56,19 @@ def _logits(model):
     x, y = torch.randn(1, 20, 5, generator=g), torch.arange(20)[None] % 3
     with torch.no_grad():
         return model.predict(model.fit(x, y), x)
+
+
+def test_an_export_is_known_whatever_its_name(checkpoint, tmp_path):
+    export(checkpoint[0], tmp_path / "model.safetensors")
+    renamed = (tmp_path / "model.safetensors").rename(tmp_path / "model.bin")
+    assert torch.equal(_logits(load_model(renamed)), _logits(load_model(checkpoint[0])))
+
+
+@pytest.mark.parametrize("name", ["churn.state", "churn.safetensors"])
+def test_a_fitted_classifier_is_no_model(tmp_path, name):
+    RandomFeatureRidge(trees=False).fit([[1], [2], [3]], [0, 1, 1]).save(tmp_path / name)
+    with pytest.raises(CheckpointError, match=r"holds a fitted classifier .*Classifier.load\("):
+        load_model(tmp_path / name)
 
 
 def test_checkpoint_and_export_give_the_same_model(checkpoint, tmp_path):

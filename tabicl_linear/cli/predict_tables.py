@@ -3,6 +3,8 @@
 import argparse
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -91,12 +93,7 @@ def read_tables(
         columns = [(train_file.name, train[name]), (test_file.name, test[name])]
         if not all(dtypes.is_datetime64_any_dtype(column.dtype) for _, column in columns):
             train[name], test[name] = read_dates_of(columns, name)
-    suspects = _row_numbers(train)
-    if suspects:
-        warn_user(
-            f"{train_file.name} has columns that look like row numbers: "
-            f"{listed(map(brief, suspects))}; name such columns in --id-columns or --drop."
-        )
+    _warn_of_row_numbers(train, train_file.name, "name such columns in --id-columns or --drop")
     return PredictionTables(train, labels, test, ids)
 
 
@@ -123,6 +120,8 @@ def _without_blank_columns(table: pd.DataFrame, file: str) -> pd.DataFrame:
 def feature_names(train: TableFile, target: str, columns: Iterable[str], name: str) -> list[str]:
     """Columns of a table to predict, but for a target; `name` is what messages call the table.
 
+    Warns of columns that look like row numbers in the first rows of TRAIN.
+
     Raises:
         DataError: They are not those of TRAIN, or TRAIN has no target.
     """
@@ -133,6 +132,9 @@ def feature_names(train: TableFile, target: str, columns: Iterable[str], name: s
     hint = "; a comma at the end of each line makes a column without a name" if is_unnamed else ""
     these = f"The columns of {name}"
     check_columns(names, features, whose=train.name, these=these, hint=hint)
+    with closing(train.pieces(features, texts=())) as pieces:
+        for first in islice(pieces, 1):
+            _warn_of_row_numbers(first, train.name, "leave such columns out of both tables")
     return names
 
 
@@ -195,6 +197,13 @@ def _require(names: Sequence[str], table: pd.DataFrame, file: TableFile, option:
                 f"{option} {name}: {file.name} has no such column; it has "
                 f"{shown(list(table.columns))}."
             )
+
+
+def _warn_of_row_numbers(table: pd.DataFrame, name: str, remedy: str) -> None:
+    suspects = _row_numbers(table)
+    if suspects:
+        columns = listed(map(brief, suspects))
+        warn_user(f"{name} has columns that look like row numbers: {columns}; {remedy}.")
 
 
 def _row_numbers(table: pd.DataFrame) -> list[str]:

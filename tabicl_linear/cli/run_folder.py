@@ -44,7 +44,8 @@ class RunFolder:
         removed. `locks` receives the folder's lock.
 
         Raises:
-            ConfigError: Another process trains in that folder, or `root` is a file.
+            ConfigError: Another process trains in that folder, or `root` is a file, or its
+                name is not UTF-8.
             OSError: The folder cannot be written to.
         """
         first = is_first_process()
@@ -92,6 +93,13 @@ class RunFolder:
 
 def _make_next(root: Path) -> Path:
     """Make `version_<n>`, with n one above the largest in use."""
+    try:
+        str(root).encode()
+    except UnicodeEncodeError as error:  # TensorBoard's files could not be named
+        raise ConfigError(
+            f"trainer.default_root_dir={root}: the name is not UTF-8; rename the folder, or name "
+            "another."
+        ) from error
     if root.exists() and not root.is_dir():
         raise ConfigError(f"trainer.default_root_dir={root} is a file; name a folder.")
     names = (re.fullmatch(r"version_(\d+)", path.name) for path in root.glob("version_*"))

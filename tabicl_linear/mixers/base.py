@@ -7,7 +7,7 @@ strategies, readouts or priors.
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -141,14 +141,23 @@ def check_shapes(mixer: SequenceMixer, dim: int) -> None:
         dim: Width of a token.
 
     Raises:
-        ConfigError: The state has another shape than the mixer says, or is no matrix where the rule
-            says so, or its output has not the shape of the tokens.
+        ConfigError: The mixer projects to streams alone, the state has another shape than the mixer
+            says, or is no matrix where the rule says so, or its output has not the shape of the
+            tokens.
     """
     name = f"{type(mixer).__module__}.{type(mixer).__qualname__}"
     rule = type(mixer.rule)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         tokens, positions = torch.zeros(1, 2, dim), torch.arange(2)
-        streams, _ = mixer.project(tokens, positions, None, independent=False)
+        projected: Any = mixer.project(tokens, positions, None, independent=False)
+        if isinstance(projected, Streams) or not (
+            isinstance(projected, tuple) and len(projected) == 2
+        ):
+            raise ConfigError(
+                f"{name}: its project returns {type(projected).__name__}; it must return a pair, "
+                "Streams and the last inputs of its convolution, None without one."
+            )
+        streams: Streams = projected[0]
         state = mixer.rule.fold(streams)
         shape = state_shape(state)
         if shape != tuple(mixer.state_shape):

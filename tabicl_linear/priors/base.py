@@ -63,6 +63,10 @@ class Tasks(NamedTuple):
     categorical: Bool[Tensor, "b m"]
 
 
+DTYPES = {"x": torch.float32, "categorical": torch.bool}
+"""Of what a prior draws beside labels, whose own check names their range too."""
+
+
 class Prior(ABC):
     """A distribution over tasks. Draws depend on the generator alone and never on global RNGs.
 
@@ -92,8 +96,9 @@ def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
     """What a prior, which may be somebody else's, draws; of the shape that was asked for.
 
     Raises:
-        DataError: It is not, or labels are no classes; deep in a model neither would say so. Or the
-            draw depends on more than the generator, so that no run could be repeated.
+        DataError: It is not, or of another type, labels are no classes, or cells infinite; deep in
+            a model none of it would say so, or a run would learn what no table has. Or the draw
+            depends on more than the generator, so that no run could be repeated.
     """
     before = _global_generators()
     tasks = prior.sample_tasks(shape, generator)
@@ -112,15 +117,41 @@ def drawn(prior: Prior, shape: TaskShape, generator: torch.Generator) -> Tasks:
         given = tuple(z.shape) if isinstance(z, torch.Tensor) else type(z).__name__
         if given != size:
             raise DataError(f"{name} gives {part} of {given}, not {size}; {where}.")
-    are_classes = tasks.y.dtype == torch.int64
-    if tasks.y.device.type == "cpu":  # elsewhere every batch would wait for the answer
-        are_classes &= bool(((tasks.y >= 0) & (tasks.y < shape.num_classes)).all())
-    if not are_classes:
-        raise DataError(
-            f"{name} gives labels from {tasks.y.min()} to {tasks.y.max()} in {tasks.y.dtype}; they "
-            f"have to be 0 to {shape.num_classes - 1} at most, in torch.int64; {where}."
-        )
+        if part != "y" and z.dtype != DTYPES[part]:
+            raise DataError(f"{name} gives {part} in {z.dtype}, not {DTYPES[part]}; {where}.")
+    fault = _fault_of_values(tasks, shape)
+    if fault is not None:
+        raise DataError(f"{name} gives {fault}; {where}.")
     return tasks
+
+
+def _fault_of_values(tasks: Tasks, shape: TaskShape) -> str | None:
+    """What is wrong with labels or cells of the right shapes; None if nothing is.
+
+    Values are looked at on a CPU alone: elsewhere every batch would wait for the answer.
+    """
+    y, on_cpu = tasks.y, tasks.y.device.type == "cpu"
+    if y.dtype != torch.int64 or (on_cpu and not ((y >= 0) & (y < shape.num_classes)).all()):
+        return (
+            f"labels from {y.min()} to {y.max()} in {y.dtype}; they have to be 0 to "
+            f"{shape.num_classes - 1} at most, in torch.int64"
+        )
+    if not on_cpu:
+        return None
+    in_context = y.new_zeros((len(y), shape.num_classes), dtype=torch.bool)
+    in_context.scatter_(1, y[:, : shape.num_context], True)
+    wanted = (y.amax(1) + 1).clamp(min=2)
+    faulty = (in_context.sum(1) != wanted).nonzero().flatten()
+    if len(faulty):
+        task = int(faulty[0])
+        return (
+            f"a task whose context has the classes {in_context[task].nonzero().flatten().tolist()},"
+            f" and labels to {y[task].max()}; classes are numbered from 0, there are two at least, "
+            "and each is in the context"
+        )
+    if tasks.x.isinf().any():
+        return "x with infinities; missing cells are NaN"
+    return None
 
 
 def _global_generators() -> tuple[bytes, bytes, int]:

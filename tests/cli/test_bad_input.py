@@ -1,6 +1,7 @@
 """What cannot be used is one line and exit code 2, and leaves nothing behind."""
 
 import errno
+import os
 
 import pytest
 import torch
@@ -226,6 +227,11 @@ class TestFilesThatCannotBeUsed:
         """Nobody may make folders there, not even root."""
         self.refused(capfd, ["fit", *tiny, "--trainer.default_root_dir", "/proc/runs"], "/proc")
 
+    def test_a_root_whose_name_is_no_text(self, tiny, tmp_path, capfd):
+        path = tmp_path / os.fsdecode(b"caf\xe9")  # as an archive of another encoding has it
+        self.refused(capfd, ["fit", *tiny, "--trainer.default_root_dir", path], "not UTF-8")
+        assert not path.exists()
+
     def test_a_run_folder_that_cannot_be_written_to(self, fit, tmp_path, capfd):
         assert fit("--trainer.max_steps", 1) == 0
         last = tmp_path / "runs" / "version_0" / "last.ckpt"
@@ -237,7 +243,7 @@ class TestFilesThatCannotBeUsed:
     def test_a_config_that_is_not_utf_8(self, tiny, tmp_path, capfd):
         path = tmp_path / "latin.yaml"
         path.write_bytes("name: Größe".encode("latin-1"))
-        self.refused(capfd, ["fit", *tiny, "--config", path], str(path), "UTF-8")
+        self.refused(capfd, ["fit", *tiny, "--config", path], str(path), "UTF-8", "--ckpt_path")
 
     def test_an_export_to_where_nothing_can_be_written(self, fit, capfd, tmp_path):
         assert fit("--trainer.max_steps", 1) == 0

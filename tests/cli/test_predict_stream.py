@@ -256,3 +256,14 @@ def test_ensembles_by_name(folder, model, monkeypatch):
     arguments += ["--output", folder / "out.csv", "--stream", "--ensemble", "paper"]
     assert main(["predict", *map(str, arguments)]) == 0
     assert len(seen[0].views) == 10
+
+
+def test_it_warns_of_row_numbers_as_without(folder, model, capsys, monkeypatch):
+    monkeypatch.setattr(predict_tables, "MIN_ROW_NUMBERS", 10)
+    for name in ("train", "test"):
+        pd.read_csv(folder / f"{name}.csv").to_csv(folder / f"{name}.csv", index_label="n")
+    assert run(folder, model, "--stream") == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "row numbers" in line]
+    assert [line.partition("columns that ")[2] for line in lines] == [
+        "look like row numbers: 'n'; leave such columns out of both tables."
+    ]

@@ -87,6 +87,7 @@ def test_a_verb_refuses_an_unknown_option_in_one_line(verb, capsys):
         (["fit", "--ckpt", "last.ckpt"], "ckpt_path"),
         (["fit", "--trust=true"], "trust_code"),
         (["fit", "--data.shapes.num_row=3"], "data.shapes.num_rows"),
+        (["fit", "--model.readot.class_path=mine.Mine"], "model.readout"),
         (["predict", "a.csv", "b.csv", "--target", "y", "--out", "c.csv"], "--output"),
         (["export", "a.ckpt", "b.safetensors", "--trust_code"], "--trust-code"),
         (["models", "--config=configs"], "--configs"),

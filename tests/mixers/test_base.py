@@ -43,6 +43,17 @@ def test_a_state_of_another_shape_than_said_is_refused():
         check_shapes(Wider(8, 2), 8)
 
 
+def test_streams_without_what_a_convolution_keeps_are_refused():
+    """They are a tuple, too, of which the block would take two."""
+
+    class Alone(FixedDecay):
+        def project(self, *args, **kwargs):
+            return super().project(*args, **kwargs)[0]
+
+    with pytest.raises(ConfigError, match=r"Alone: its project returns Streams; .* a pair"):
+        check_shapes(Alone(8, 2), 8)
+
+
 def test_a_state_that_is_no_matrix_where_the_rule_says_so_is_refused():
     """Readouts and initial states would take it for one, and fail in the first step."""
 

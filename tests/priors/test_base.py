@@ -53,6 +53,12 @@ X, Y, KINDS = torch.zeros(2, 9, 3), torch.arange(9).remainder(4).expand(2, 9), t
         (Tasks(X, Y + 1, KINDS), "labels from 1 to 4 .* 0 to 3"),
         (Tasks(X, Y - 1, KINDS), "labels from -1"),
         (Tasks(X, Y.int(), KINDS), "torch.int32"),
+        (Tasks(X.double(), Y, KINDS), "x in torch.float64, not torch.float32"),
+        (Tasks(X, Y, KINDS.float()), "categorical in torch.float32, not torch.bool"),
+        (Tasks(X, Y.clamp(min=1), KINDS), r"context has the classes \[1, 2, 3\]"),
+        (Tasks(X, Y * 0, KINDS), r"context has the classes \[0\]"),
+        (Tasks(X, Y.sort().values, KINDS), r"classes \[0, 1\], and labels to 3"),
+        (Tasks(X.masked_fill(Y.unsqueeze(-1) == 2, torch.inf), Y, KINDS), "x with infinities"),
     ],
 )
 def test_tasks_that_are_not_what_was_asked_for_are_refused(tasks, message):

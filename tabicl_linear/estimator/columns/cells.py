@@ -138,6 +138,7 @@ def _of_texts(cells: pd.Series, text_format: str) -> pd.Series:
     absent = are_missing(cells) | are_placeholders(objects)
     times = read_dates(objects.where(are_instances(objects, str) & ~absent), text_format)
     if text_format in TIMES:
+        _refuse_zones(objects)
         texts = [value.isoformat() if isinstance(value, time) else None for value in objects]
         of_day = pd.Series(texts, index=cells.index, dtype=object)
         times = times.fillna(read_dates(of_day, TIMES[-1]))
@@ -150,6 +151,15 @@ def _of_texts(cells: pd.Series, text_format: str) -> pd.Series:
         other = f"no dates here ({brief(objects[wrong].iloc[0])})"
         raise unlike_training(cells.name, "dates", other, f"give dates{like}")
     return times
+
+
+def _refuse_zones(objects: pd.Series) -> None:
+    """Refuse times of day in a time zone: without a day, those of two zones have no order."""
+    zoned = [v for v in objects if isinstance(v, time) and v.utcoffset() is not None]
+    if zoned:
+        what = f"times of day with a time zone ({zoned[0]})"
+        remedy = "give them in one zone and without it, as time.replace(tzinfo=None)"
+        raise unusable(objects, what, remedy)
 
 
 def _holds_dates(cells: pd.Series) -> bool:

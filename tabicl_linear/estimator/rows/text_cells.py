@@ -15,10 +15,17 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as dtypes
 
+from tabicl_linear.errors import DataError
 from tabicl_linear.estimator.rows.labels import MISSING_WORDS, typed_labels
 from tabicl_linear.estimator.rows.thousands import columns_of_thousands
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_NO_TEXT = {
+    b"PAR1\x15": "holds a Parquet table; name it .parquet, and give its name",
+    b"PK\x03\x04": "is an archive, as Excel's workbooks are; save the table in it as CSV",
+    b"ARROW1\0\0": "holds an Arrow table; save it as Parquet, or pass it in Python",
+}
+"""What files that are no text are, by their first bytes, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class TextFormat:
 
 
 class TextCells:
-    """The cells of a file of text; errors are those of pandas and gzip.
+    """The cells of a file of text; errors are those of pandas and gzip, and `DataError`.
 
     Args:
         source: The path of the file, or its content.
@@ -54,8 +61,11 @@ class TextCells:
     def __init__(self, source: Path | bytes, text: TextFormat) -> None:
         self._source, self._text = source, text
         with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as stream:
-            is_compressed = stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-        self._compression = "gzip" if is_compressed else None
+            start = stream.read(max(map(len, _NO_TEXT)))
+        for magic, fault in _NO_TEXT.items():
+            if start.startswith(magic):
+                raise DataError(f"This is no text: the file {fault}.")
+        self._compression = "gzip" if start.startswith(_GZIP_MAGIC) else None
         self.columns = self._names()
 
     def labels(self, name: str) -> "pd.Series[Any]":

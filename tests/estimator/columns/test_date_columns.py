@@ -120,6 +120,15 @@ def test_times_of_day_are_the_same_as_text(fraction):
             np.testing.assert_array_equal(column.encode(cells), same.encode(cells))
 
 
+def test_times_of_day_with_a_time_zone_are_refused_with_the_remedy():
+    column = fit_column(pd.Series(TIMES, name="when"), "when", 0)
+    zoned = pd.Series([datetime.time(6, 30), datetime.time(7, tzinfo=datetime.UTC)], name="when")
+    message = r"'when' holds times of day with a time zone \(07:00:00\+00:00\); .*replace"
+    for read in (column.encode, lambda cells: fit_all(cells, "when")):
+        with pytest.raises(DataError, match=message):
+            read(zoned)
+
+
 def test_a_table_of_times_of_day_has_what_its_columns_say():
     table = pd.DataFrame({"when": TIMES})
     columns = TablePreprocessor().fit(table)

@@ -258,6 +258,8 @@ def test_text_columns_are_read_as_written(tmp_path):
         (b"\x1f\x8bno", "not a whole gzip file"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0)[:10] + b"\xff" * 20, "not a whole gzip file"),
         (b'a,b\n"1,2\n', "not a readable table"),
+        (b"PK\x03\x04\x14\0", "no text: the file is an archive, as Excel's"),
+        (b"ARROW1\0\0\xff", "holds an Arrow table; save it as Parquet"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -267,6 +269,14 @@ def test_files_that_cannot_be_read(tmp_path, content, message):
         TableFile(tmp_path / "t.csv").frame()
     assert "\n" not in str(refusal.value)
     assert "t.csv" in str(refusal.value)
+
+
+def test_parquet_by_the_name_of_text(tmp_path):
+    pd.DataFrame({"a": [1, 2]}).to_parquet(tmp_path / "t.csv")
+    with pytest.raises(DataError, match=r"t.csv: This is no text: .*Parquet table; name it"):
+        TableFile(tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text("PAR1,b\n1,2\n")
+    assert TableFile(tmp_path / "t.csv").columns == ["PAR1", "b"]
 
 
 def test_text_of_another_encoding(tmp_path):
