@@ -9,6 +9,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from threading import RLock
 
 import kept_parsers
 import pytest
@@ -16,6 +17,7 @@ import torch
 import torch.distributed
 from checked_calls import install
 from jaxtyping import install_import_hook
+from tqdm import tqdm
 
 from tabicl_linear.__main__ import OBJECTS
 
@@ -46,6 +48,9 @@ CHECKED = [
 ]
 # What is imported and collected stays: looking through it for garbage took a sixth of the time.
 gc.disable()
+# Else forked processes share a lock of progress bars, and one that is killed while it has it would
+# leave all others waiting.
+tqdm.set_lock(RLock())
 install()
 install_import_hook([f"tabicl_linear.{name}" for name in CHECKED], "beartype.beartype")
 

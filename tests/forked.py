@@ -20,10 +20,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from subprocess import CalledProcessError, CompletedProcess
 from tempfile import TemporaryDirectory
+from threading import RLock
 from typing import Any
 
 import pytest
 import torch
+from tqdm import tqdm
 
 # A process that uses CUDA must not be forked.
 CONTEXT = multiprocessing.get_context("spawn" if torch.cuda.is_available() else "fork")
@@ -144,8 +146,10 @@ def _run(
     output: Path, command: Callable[[Sequence[str]], int | None], arguments: Sequence[str]
 ) -> None:
     os.setsid()
-    # Threads of the other process are not here, and OpenMP would wait for them.
+    # Threads of the other process are not here, and OpenMP would wait for them; and a lock that one
+    # of them held, of progress bars, would not be released.
     torch.set_num_threads(1)
+    tqdm.set_lock(RLock())
     sys.stdout = sys.stderr = output.open("w", buffering=1)  # closed with the process
     for stream in (1, 2):
         os.dup2(sys.stdout.fileno(), stream)
