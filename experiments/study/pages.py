@@ -1,4 +1,4 @@
-"""The pages of the study: the first page, one for all claims, and one for each item."""
+"""The pages of the study: the first page, one for all claims, one for all units, one per item."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,12 +7,18 @@ from typing import NamedTuple
 import pandas as pd
 
 from experiments.study import drawing
-from experiments.study.claims import SEEN, VERDICTS, Verdict
+from experiments.study.claims import NEAR_GUESSING, SEEN, VERDICTS, Verdict
 from experiments.study.findings import in_short
 from experiments.study.items import Item, items
 from experiments.study.parts import PARTS, Study
 from experiments.study.sections import parameters_of
-from experiments.study.verdict_table import POOLED, how_to_read, near_guessing, verdict_table
+from experiments.study.verdict_table import (
+    GUESSING,
+    POOLED,
+    how_to_read,
+    near_guessing,
+    verdict_table,
+)
 from tabicl_linear.report.layout import Cell, Table, markdown
 
 FRONT = ("length_gap", "update_dynamics", "mitigations")
@@ -22,6 +28,14 @@ BACK = "../README.md"
 SHARED = (
     "*Core-hours* are those of training; a unit counts in each item that shows it. That an arm is "
     "trained does not say that every part of a page was measured of it."
+)
+UNITS = (
+    "A unit is an arm (a model and how it is trained) that was trained with one seed. Every number "
+    "of the study is of one of these."
+)
+GUESSING_SCORES = (
+    f"the mean ROC-AUC of their units is below {NEAR_GUESSING:g}, of synthetic datasets at the "
+    "trained length unless real tables are named."
 )
 HOW = f"Columns and words are explained on the [first page]({BACK})."
 
@@ -55,6 +69,7 @@ def pages(report: Report) -> dict[str, str]:
     for item in items().values():
         files |= _item_page(report, item)
     files["study/claims.md"] = _claims_page(report)
+    files["study/units.md"] = _units_page(report)
     files["README.md"] = _front_page(report)
     return files
 
@@ -105,12 +120,24 @@ def _claims_page(report: Report) -> str:
     return _joined([*texts, markdown(Table("", header, [rows], text_columns=6))])
 
 
+def _units_page(report: Report) -> str:
+    others = sorted({*report.study.tables.units["arm"]}.difference(report.order))
+    texts = ["# Units", f"[All results]({BACK}). {UNITS} {_made(report)}"]
+    texts.append(_units(report, [*report.order, *others]))
+    if guessing := report.guessing:
+        texts += ["## Near guessing", f"Marked {GUESSING} in tables of claims; {GUESSING_SCORES}"]
+        header = ["Arm", "Mean ROC-AUC"]
+        rows = [[Cell(arm), Cell(f"{score:.2f}", score)] for arm, score in guessing.items()]
+        texts.append(markdown(Table("", header, [rows], text_columns=1)))
+    return _joined(texts)
+
+
 def _front_page(report: Report) -> str:
     front = [x for x in report.verdicts if x.claim.headline]
-    guessing = report.guessing
     texts = ["# Results of the study", _summary(report, front)]
     texts += [in_short(report.verdicts)] if report.scale != "smoke" else []
-    texts += [how_to_read([*guessing], guessing), verdict_table(front, [*guessing])]
+    guessing = [*report.guessing]
+    texts += [how_to_read(has_guessing=bool(guessing)), verdict_table(front, guessing)]
     texts.append(
         "[All claims](study/claims.md). How the default weights do on real tables is another page "
         "([benchmarks](benchmarks.md))."
@@ -122,9 +149,7 @@ def _front_page(report: Report) -> str:
             continue
         texts += [f"## {item.title} ({item.shown_in})", f"**In the paper.** {item.paper.strip()}"]
         texts += [f"![{item.title}](study/{name}-lengths.svg)", section.texts[-1]]
-    others = sorted({*report.study.tables.units["arm"]}.difference(report.order))
-    texts += ["## Pages", _contents(report), "## Units", _units(report, [*report.order, *others])]
-    return _joined(texts)
+    return _joined([*texts, "## Pages", _contents(report)])
 
 
 def _summary(report: Report, front: Sequence[Verdict]) -> str:
@@ -141,7 +166,7 @@ def _summary(report: Report, front: Sequence[Verdict]) -> str:
         f"and how it is trained) of the same size, scale `{report.scale}`: tables of "
         f"{report.study.trained} rows, the same prior, steps and datasets unless the arm is about "
         f"them; learning rates by family ([pilot](pilot.md)). {trained} ({len(units)} units, "
-        f"{hours:.1f} core-hours; *Units* below names those that are not).\n\n"
+        f"{hours:.1f} core-hours; all [units](study/units.md)).\n\n"
         "The claims and [rules](../study.md) were committed before anything of them was measured, "
         "but for two rules, which are named there with their reasons (*near guessing*, and what "
         "training varies of the simplest form, by itself). Of "
@@ -165,10 +190,7 @@ def _reliable(verdicts: Sequence[Verdict]) -> str:
 
 
 def _made(report: Report) -> str:
-    return (
-        f"Made from the kept measurements by `{report.command}`; where each number comes from "
-        "stands under *Units*."
-    )
+    return f"Made from the kept measurements by `{report.command}`."
 
 
 def _contents(report: Report) -> str:

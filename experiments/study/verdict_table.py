@@ -52,13 +52,8 @@ def verdict_table(verdicts: Sequence[Verdict], guessing: Sequence[str]) -> str:
     return "\n\n".join(texts)
 
 
-def how_to_read(guessing: Sequence[str], scores: dict[str, float]) -> str:
-    """The columns and words of the table.
-
-    Args:
-        guessing: Arms that are near guessing.
-        scores: Their mean ROC-AUC at the trained length.
-    """
+def how_to_read(*, has_guessing: bool) -> str:
+    """The columns and words of the table; `has_guessing` if an arm is near guessing."""
     lines = [
         "*Here* is a paired difference, signed so that more of it speaks for the claim, with its "
         "95 % interval. It is in ROC-AUC unless the claim names something else. *In the paper* a "
@@ -78,14 +73,13 @@ def how_to_read(guessing: Sequence[str], scores: dict[str, float]) -> str:
         "This was computed when all verdicts were known, and changes none of them: it says which "
         "ones to rely on.",
     ]
-    if guessing:
-        named = ", ".join(f"{arm} ({scores[arm]:.2f})" for arm in guessing)
+    if has_guessing:
         lines.append(
             f"{GUESSING} A model in it is near guessing where it was measured: ROC-AUC below "
             f"{NEAR_GUESSING:g}, on synthetic datasets at the trained length, where 0.5 is "
             "guessing. It has hardly learnt to use its context, and the verdict says little about "
-            "its architecture. These "
-            f"are {named}. The [pilot](pilot.md) weighs such verdicts."
+            "its architecture. Which arms these are stands under [units](study/units.md), and the "
+            "[pilot](pilot.md) weighs such verdicts."
         )
     return "How to read it:\n\n" + "\n".join(f"- {line}" for line in lines)
 

@@ -74,7 +74,7 @@ def written(measured, tmp_path_factory):
 
 def test_every_item_has_a_page_and_every_link_leads_somewhere(written):
     pages = sorted(written.rglob("*.md"))
-    assert {path.stem for path in pages} == {"README", "claims", *items()}
+    assert {path.stem for path in pages} == {"README", "claims", "units", *items()}
     for path in pages:
         links = re.findall(r"\]\(([^)]+)\)", path.read_text())
         assert links
@@ -88,7 +88,7 @@ def test_every_item_has_a_page_and_every_link_leads_somewhere(written):
 
 def test_the_first_page_has_verdicts_first(written):
     page = (written / "README.md").read_text()
-    assert page.index("| Claim |") < page.index("![") < page.index("## Units")
+    assert page.index("| Claim |") < page.index("![") < page.index("## Pages")
     row = next(x for x in page.splitlines() if x.startswith("| Causal Delta degrades beyond"))
     assert re.search(r"\+0\.\d{4} \[\+0\.\d{4}, \+0\.\d{4}\]", row)
     assert "| **seen** |" in row
@@ -100,7 +100,7 @@ def test_the_first_page_has_verdicts_first(written):
 
 
 def test_units_are_named_with_what_is_missing_and_what_failed(written, measured):
-    page = (written / "README.md").read_text()
+    page = (written / "study" / "units.md").read_text()
     identities = {path.name for path in (measured / "small").iterdir()}
     failed = next(
         x for x in identities if "nan" in (measured / "small" / x / "unit.json").read_text()

@@ -53,9 +53,8 @@ def test_verdicts_of_models_near_guessing_are_marked(tables):
     guessing = near_guessing(tables, made_up.TRAINED)
     assert guessing == {"guess": pytest.approx(0.52, abs=0.02)}
     assert row(tables, "a@1 - guess@1")[1] == "**seen †**"
-    assert "†" in how_to_read([*guessing], guessing)
-    assert "guess (0.5" in how_to_read([*guessing], guessing)
-    assert "†" not in how_to_read([], {})
+    assert "†" in how_to_read(has_guessing=True)
+    assert "†" not in how_to_read(has_guessing=False)
 
 
 def test_on_real_tables_an_arm_is_near_guessing_by_its_scores_there(tmp_path):
