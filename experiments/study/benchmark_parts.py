@@ -20,9 +20,9 @@ SIZES = (4, 8)
 """Multiples of the trained length that part small, middling and large tables."""
 STRATEGIES = ("int_mt", "comb_st", "int_st", "comb_mt")
 HOW = (
-    "Means over tables, each the mean over its folds and over seeds. Models of a column that share "
-    "a letter do not differ significantly (Wilcoxon's signed-rank test, Holm's correction over all "
-    "pairs)."
+    "Means over tables; each table is the mean over its folds and seeds. Models of a column that "
+    "share a letter do not differ significantly (Wilcoxon's signed-rank test, Holm's correction "
+    "over all pairs)."
 )
 
 

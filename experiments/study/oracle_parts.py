@@ -23,7 +23,7 @@ def oracle(tables: Tables, item: Item) -> Section | None:
         gain = _gain(wide[ORACLE] - wide[PLAIN])
         rows.append([Cell(arm), Cell(f"{length:,}"), Cell(str(len(wide))), *cells, gain])
     header = ["Arm", "Rows", "Datasets", "As fitted", "Optimised", "Gain"]
-    caption = "ROC-AUC with states as fitted, and optimised on their context."
+    caption = "ROC-AUC with the states as fitted, and with states optimised on their context."
     return Section("The oracle", [markdown(Table(caption, header, [rows]))], {})
 
 
@@ -51,8 +51,9 @@ def oracle_real(tables: Tables, item: Item) -> Section | None:
         for arm, quantity in [key]
     ]
     caption = (
-        "ROC-AUC of the five largest tables that are at hand, some of them not among the paper's: "
-        "*mean* is over five others there. Compare columns table by table, and means of one column."
+        "ROC-AUC on the five largest tables at hand. Some are not among the paper's five, so its "
+        "*mean* is over other tables: compare the two columns table by table, and means only "
+        "within a column."
     )
     table = Table(caption, ["Arm", "Reading, table", "Paper", "Here"], [rows], text_columns=2)
     return Section("The oracle on large tables", [markdown(table)], {})
@@ -87,8 +88,8 @@ def states(tables: Tables, item: Item) -> Section | None:
     header = ["Arm", "State", "Rows", "Datasets", "ROC-AUC", "Gain", "Of the oracle's gain"]
     header += ["Passes", "Seconds"]
     caption = (
-        "One pass, and cheap ways to better states. The share of the oracle's gain is that on the "
-        "datasets on which the oracle was run, too; seconds depend on the machine."
+        "One pass over the rows, and cheap ways to better states. The share of the oracle's gain "
+        "is taken on the datasets that the oracle was run on too. Seconds depend on the machine."
     )
     text = markdown(Table(caption, header, [rows], text_columns=2))
     return Section("Better states without gradients", [text], {})

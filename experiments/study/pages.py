@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import pandas as pd
-
 from experiments.study import drawing
 from experiments.study.claims import NEAR_GUESSING, SEEN, VERDICTS, Verdict
 from experiments.study.findings import in_short
 from experiments.study.items import Item, items
 from experiments.study.parts import PARTS, Study
-from experiments.study.sections import parameters_of
+from experiments.study.units import units_section
 from experiments.study.verdict_table import (
     GUESSING,
     POOLED,
@@ -26,16 +24,16 @@ FRONT = ("length_gap", "update_dynamics", "mitigations")
 NO_RESULT = "Nothing on these pages is a result: scale smoke shows that everything runs."
 BACK = "../README.md"
 SHARED = (
-    "*Core-hours* are those of training; a unit counts in each item that shows it. That an arm is "
-    "trained does not say that every part of a page was measured of it."
+    "*Core-hours* are those of training. A unit counts in every item that shows it. An arm may "
+    "have been trained without every part of a page having been measured on it."
 )
 UNITS = (
-    "A unit is an arm (a model and how it is trained) that was trained with one seed. Every number "
-    "of the study is of one of these."
+    "A unit is one training of an arm (a model and how it is trained), with one seed. Every number "
+    "of the study comes from these."
 )
 GUESSING_SCORES = (
-    f"the mean ROC-AUC of their units is below {NEAR_GUESSING:g}, of synthetic datasets at the "
-    "trained length unless real tables are named."
+    f"their mean ROC-AUC is below {NEAR_GUESSING:g}, on synthetic datasets at the trained length "
+    "unless real tables are named."
 )
 HOW = f"Columns and words are explained on the [first page]({BACK})."
 
@@ -139,8 +137,8 @@ def _front_page(report: Report) -> str:
     guessing = [*report.guessing]
     texts += [how_to_read(has_guessing=bool(guessing)), verdict_table(front, guessing)]
     texts.append(
-        "[All claims](study/claims.md). How the default weights do on real tables is another page "
-        "([benchmarks](benchmarks.md))."
+        "[All claims](study/claims.md). How the classifier that ships does on real tables is "
+        "another page: [benchmarks](benchmarks.md)."
     )
     for name in FRONT:
         item = items()[name]
@@ -160,18 +158,18 @@ def _summary(report: Report, front: Sequence[Verdict]) -> str:
     arms = {*units["arm"]}
     planned = len(arms.intersection(report.order))
     others = f" and {len(arms) - planned} others" if len(arms) > planned else ""
-    trained = f"{planned} of {len(report.order)} planned arms{others} are trained"
+    trained = f"{planned} of {len(report.order)} planned arms{others} have been trained"
     return (
-        f"{warning}What the paper claims, and what models trained here show: every arm (a model "
-        f"and how it is trained) of the same size, scale `{report.scale}`: tables of "
-        f"{report.study.trained} rows, the same prior, steps and datasets unless the arm is about "
-        f"them; learning rates by family ([pilot](pilot.md)). {trained} ({len(units)} units, "
-        f"{hours:.1f} core-hours; all [units](study/units.md)).\n\n"
-        "The claims and [rules](../study.md) were committed before anything of them was measured, "
-        "but for two rules, which are named there with their reasons (*near guessing*, and what "
-        "training varies of the simplest form, by itself). Of "
-        f"{len(report.verdicts)} claims: {tally}; the {len(front)} most important ones are below. "
-        f"{_reliable(report.verdicts)}"
+        f"{warning}Which claims of the paper hold for models that were trained here? All models "
+        f"have the same size (scale `{report.scale}`) and were trained on tables of "
+        f"{report.study.trained} rows, from the same prior, for the same number of steps, unless "
+        f"an arm is about one of these; learning rates are set by family ([pilot](pilot.md)). "
+        f"{trained}: {len(units)} [units](study/units.md), {hours:.1f} core-hours.\n\n"
+        f"Of {len(report.verdicts)} claims: {tally}. The {len(front)} most important ones are in "
+        "the table below, [all of them](study/claims.md) on another page. "
+        f"{_reliable(report.verdicts)} The claims and the [rules](../study.md) for verdicts were "
+        "committed before anything was measured, except for two rules, which are named there with "
+        "the reasons."
         f"\n\n{_made(report)}"
     )
 
@@ -184,8 +182,8 @@ def _reliable(verdicts: Sequence[Verdict]) -> str:
     )
     tested = [x for x in verdicts if x.by_own_arms]
     return (
-        f"{len(known)} of {len(tested)} verdicts, {len(both)} of *seen* among them, are the same "
-        f"if only a claim's own arms say how much trainings vary; the others are marked {POOLED}."
+        f"{len(known)} of {len(tested)} verdicts ({len(both)} of them *seen*) stay the same when "
+        f"only a claim's own arms say how much trainings vary; the others are marked {POOLED}."
     )
 
 
@@ -207,42 +205,7 @@ def _contents(report: Report) -> str:
 
 
 def _units(report: Report, arms: Sequence[str]) -> str:
-    """The units of some arms, and which are missing or failed."""
-    tables = report.study.tables
-    units = pd.concat(
-        [tables.units[tables.units["arm"] == arm].sort_values("seed") for arm in arms]
-    )
-    header = [
-        "Arm",
-        "Seed",
-        "Identity",
-        "Commit",
-        "Parameters",
-        "Steps",
-        "Core-minutes",
-        "Val. loss",
-    ]
-    rows = [
-        [
-            Cell(unit.arm),
-            Cell(str(unit.seed)),
-            Cell(unit.identity),
-            Cell(unit.commit[:12]),
-            parameters_of(tables, unit.arm),
-            Cell(f"{unit.steps:,}"),
-            Cell(f"{unit.train_seconds / 60:.1f}"),
-            Cell(f"{unit.val_loss:.4f}"),
-        ]
-        for unit in units.itertuples()
-    ]
-    place = f"Kept under `experiments/study/measured/`, scale {report.scale}, by identity."
-    texts = [place, markdown(Table("", header, [rows], text_columns=4)).strip()]
-    failed = tables.failed[tables.failed["arm"].isin(arms)]
-    texts += [f"- failed: {x.arm}, seed {x.seed} ({x.reason})" for x in failed.itertuples()]
-    absent = [arm for arm in arms if arm not in {*units["arm"], *failed["arm"]}]
-    if absent:
-        texts.append(f"Not trained: {', '.join(absent)}.")
-    return "\n\n".join(texts)
+    return units_section(report.study.tables, arms, report.study.trained, report.scale)
 
 
 def _joined(texts: Sequence[str]) -> str:

@@ -26,9 +26,9 @@ PAPER_ROWS = 1000
 MEASURED_IN = {"roc_auc": "lengths", "state_bytes": "cost"}
 """The measurement that holds a quantity of the paper's numbers."""
 CURVES = (
-    "In the figure the dashed line is the trained length, and shades are 95 % intervals over "
-    "datasets. All arms read the same datasets, so that differences between arms are surer than "
-    "shades suggest; 0.5 is guessing."
+    "In the figure the dashed line marks the trained length, and shading shows 95 % intervals over "
+    "datasets. All arms read the same datasets, so differences between them are more certain than "
+    "the shading suggests. 0.5 is guessing."
 )
 
 
@@ -166,7 +166,7 @@ def write_rates(study: Study, item: Item) -> Section | None:
             high=profile["mean"] + half,
         )
     figure = write_rates_figure(profiles, trained=study.trained, gate="write_rate")
-    text = "A panel for each layer; means over datasets and heads with 95 % intervals."
+    text = "One panel per layer; means over datasets and heads with 95 % intervals."
     return Section("Write rates", [text], {"write_rates": figure})
 
 
@@ -186,8 +186,8 @@ def contributions(study: Study, item: Item) -> Section | None:
     ]
     header = ["Arm", "Layer", *(f"{n:,}" for n in shown)]
     caption = (
-        "Logarithm (base 10) of C_s, the least weight of a token in the state of the longest "
-        "context, by how many tokens it lies back."
+        "Base-10 logarithm of C_s, the smallest weight of a token in the state of the longest "
+        "context, by how many tokens back it was read."
     )
     text = markdown(Table(caption, header, [rows], text_columns=2))
     return Section("Contributions to the final state", [text], {})
@@ -221,7 +221,7 @@ def norms(study: Study, item: Item) -> Section | None:
     tables = _quantity(study, item, "frobenius")
     if not tables:
         return None
-    text = "Where lines stay parallel, layers keep their scale relative to each other."
+    text = "Where lines stay parallel, layers keep their relative scale."
     return Section("Norms of states", [text], {"norms": drawing.norms(tables, study.trained)})
 
 
@@ -251,7 +251,7 @@ def cost(study: Study, item: Item) -> Section | None:
         for row in means.itertuples()
     ]
     header = ["Arm", "Rows", "Fit (s)", "Predict 100 rows (s)", "State (bytes)"]
-    caption = "Seconds depend on the machine and on what else it did; their growth hardly does."
+    caption = "Seconds depend on the machine and its load; how they grow hardly does."
     text = markdown(Table(caption, header, [rows]))
     return Section("Times and bytes", [text], {"cost": drawing.costs(means)})
 

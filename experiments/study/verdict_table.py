@@ -33,14 +33,14 @@ def verdict_table(verdicts: Sequence[Verdict], guessing: Sequence[str]) -> str:
     ]
     if undecided:
         texts.append(
-            "Not decidable here. The verdict that would come of more, and the least that it takes, "
+            "Not decidable here. With more trainings or data, the verdict would be the following "
             "if the estimate stayed where it is:\n\n" + "\n".join(undecided)
         )
     pooled = [f"- {x.claim.claim}: {x.by_own_arms}" for x in measured if x.hangs_on_pool]
     if pooled:
         texts.append(
-            f"{POOLED} By what varies between trainings of a claim's own arms alone the verdict "
-            "would be another:\n\n" + "\n".join(pooled)
+            f"{POOLED} Judged by the variation between trainings of its own arms alone, the "
+            "verdict would be:\n\n" + "\n".join(pooled)
         )
     absent = [
         f"- {x.claim.claim} ({x.claim.section}): {', '.join(x.missing.split(', '))}"
@@ -55,31 +55,32 @@ def verdict_table(verdicts: Sequence[Verdict], guessing: Sequence[str]) -> str:
 def how_to_read(*, has_guessing: bool) -> str:
     """The columns and words of the table; `has_guessing` if an arm is near guessing."""
     lines = [
-        "*Here* is a paired difference, signed so that more of it speaks for the claim, with its "
-        "95 % interval. It is in ROC-AUC unless the claim names something else. *In the paper* a "
-        "difference keeps its own sign: what trails there has a minus.",
-        "*Seen*: above *Needed*, p at most 0.05. *Opposite*: below it, p at most 0.05. *Not seen*: "
-        "the interval lies within the claim's margin around 0, so that there is next to nothing. "
-        "*Not decidable at this size*: none of these, which is no evidence against the claim.",
-        "*Needed* is 0, or minus a margin where the claim says that something does not fall. p is "
-        "against it, corrected by Holm's method within the claim's family.",
-        "*Data* is what differences were taken over; each is paired. *Seeds*: the fewest trainings "
-        "of a model in it. Intervals hold what varies from training to training if any models were "
-        f"trained twice and measured so. *{ONE_SEED.capitalize()}*: none was, so that the "
-        "verdict holds for these trained models.",
-        f"{POOLED} The verdict hangs on what all arms together say of how much trainings vary, as "
-        "the rule wants it. The claim's own arms alone, which are few trainings (degrees of "
-        "freedom by Welch and Satterthwaite), would give the verdict in the list below the table. "
-        "This was computed when all verdicts were known, and changes none of them: it says which "
-        "ones to rely on.",
+        "*Here* is a paired difference with its 95 % interval, in ROC-AUC unless the claim names "
+        "another measure. Positive values support the claim. *In the paper* keeps the paper's own "
+        "sign: whatever trails there has a minus.",
+        "*Needed* is what the difference must exceed: 0, or minus a margin where the claim says "
+        "that something does not fall. *p* tests against it, with Holm's correction over the "
+        "claim's family.",
+        "*Seen*: above *Needed* with p at most 0.05. *Opposite*: below it with p at most 0.05. "
+        "*Not seen*: the interval lies within the claim's margin around 0, so there is next to "
+        "nothing. *Not decidable at this size*: none of these, which is no evidence "
+        "against the claim.",
+        "*Data* is what was paired. *Seeds* is the smallest number of trainings of any model in "
+        "the claim. The interval includes the variation between trainings wherever models were "
+        f"trained more than once. *{ONE_SEED.capitalize()}* marks a verdict without it, which "
+        "holds for these trained models only.",
+        f"{POOLED} The rule pools the variation between trainings over all models, and this "
+        "verdict hangs on that. From the claim's own models alone, which are few trainings "
+        "(degrees of freedom by Welch and Satterthwaite), the verdict would be the one in the "
+        "list below the table. This check was added when all verdicts were known and changes none "
+        "of them: it says which ones to rely on.",
     ]
     if has_guessing:
         lines.append(
-            f"{GUESSING} A model in it is near guessing where it was measured: ROC-AUC below "
-            f"{NEAR_GUESSING:g}, on synthetic datasets at the trained length, where 0.5 is "
-            "guessing. It has hardly learnt to use its context, and the verdict says little about "
-            "its architecture. Which arms these are stands under [units](study/units.md), and the "
-            "[pilot](pilot.md) weighs such verdicts."
+            f"{GUESSING} A model in the claim is near guessing where it was measured: its ROC-AUC "
+            f"is below {NEAR_GUESSING:g}, where 0.5 is guessing. It has hardly learnt to use its "
+            "context, so the verdict says little about its architecture. These models are listed "
+            "under [units](study/units.md); the [pilot](pilot.md) discusses such verdicts."
         )
     return "How to read it:\n\n" + "\n".join(f"- {line}" for line in lines)
 
