@@ -82,6 +82,10 @@ LIMITS = tuple(f"trainer.limit_{stage}_batches" for stage in ("train", "val", "t
 """Numbers of batches, or shares of all."""
 
 
+_PARSERS: dict[type, LightningArgumentParser] = {}
+"""Those without verbs, by the class of their reader."""
+
+
 class ConfigCLI(LightningCLI):
     """Reads a config and builds module and data; a subclass in `tabicl_linear.cli` trains.
 
@@ -104,6 +108,20 @@ class ConfigCLI(LightningCLI):
             run=run,
             auto_configure_optimizers=False,
         )
+
+    def setup_parser(self, add_subcommands: bool, *options: Any) -> None:
+        """Make the parser; without verbs once in a process, since reading does not change it.
+
+        Whoever builds many models spent half of the time on it.
+        """
+        if add_subcommands:
+            super().setup_parser(add_subcommands, *options)
+            return
+        if (kept := _PARSERS.get(type(self))) is None:
+            super().setup_parser(add_subcommands, *options)
+            _PARSERS[type(self)] = self.parser
+        else:
+            self.parser = self._options_parser = kept
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add sections for the callbacks, the defaults, and the linked arguments."""

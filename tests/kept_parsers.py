@@ -1,8 +1,9 @@
-"""Parsers of the command line are made once in a process: they took a tenth of all tests' time.
+"""Parsers of verbs are made once in a process, too: parsers took a tenth of all tests' time.
 
 A command makes one parser and reads with it once. Tests read thousands of configs in one process,
 and each parser would be made of the same signatures and would look for every key in the same
-hundreds of options. Reading does not change a parser (`tests/test_kept_parsers.py`).
+hundreds of options. Reading does not change a parser (`tests/test_kept_parsers.py`), so that
+`ConfigCLI` itself makes the one without verbs once.
 """
 
 import sys
@@ -19,18 +20,22 @@ LOOK_UP = "find_action_and_subcommand"
 
 
 def install(reader: Any) -> None:
-    """From now on a class that reads configs has one parser, and one for each verb."""
+    """From now on a class that reads configs has one parser for each verb."""
     attributes: dict[Any, dict[str, Any]] = {}
     lookups: Lookups = {}
     make = reader.setup_parser
 
     def setup_parser(self: Any, add_subcommands: bool, *options: Any) -> None:
-        kind = type(self), *(self.subcommands() if add_subcommands else ())
+        if not add_subcommands:
+            make(self, add_subcommands, *options)
+            lookups.setdefault(id(self.parser), {})
+            return
+        kind = type(self), *self.subcommands()
         if kind not in attributes:
             before = set(vars(self))
             make(self, add_subcommands, *options)
             attributes[kind] = {name: vars(self)[name] for name in vars(self).keys() - before}
-            of_verbs = attributes[kind].get("_subcommand_parsers", {}).values()
+            of_verbs = attributes[kind]["_subcommand_parsers"].values()
             lookups.update({id(parser): {} for parser in (self.parser, *of_verbs)})
         vars(self).update(attributes[kind])
 
