@@ -20,7 +20,7 @@ COLUMNS = ["benchmark", "table", "fold", "num_rows", *SCORES, "error"]
 def measure(checkpoint: Path, scale: Scale, device: str, tables: Path) -> pd.DataFrame:
     """Columns benchmark (cc18, tabarena), table, fold, num_rows (of the context), scores, error."""
     parts = [
-        _scores(checkpoint, capped(folder_benchmark(tables, suite), scale.real, name), name)
+        scores(_model(checkpoint), capped(folder_benchmark(tables, suite), scale.real, name), name)
         for name, suite in SUITES.items()
     ]
     return pd.concat(parts, ignore_index=True)
@@ -29,7 +29,7 @@ def measure(checkpoint: Path, scale: Scale, device: str, tables: Path) -> pd.Dat
 def development(checkpoint: Path, scale: Scale, device: str, tables: Path) -> pd.DataFrame:
     """The same columns for a folder of development tables, on which recipes may be chosen."""
     of_folder = capped(folder_benchmark(tables, None), scale.real, DEVELOPMENT)
-    return _scores(checkpoint, of_folder, DEVELOPMENT)
+    return scores(_model(checkpoint), of_folder, DEVELOPMENT)
 
 
 def capped(benchmark: Benchmark, about: Tree, name: str) -> Benchmark:
@@ -58,12 +58,13 @@ def check(tables: Path, suites: bool) -> None:
         folder_benchmark(tables, suite)
 
 
-def _scores(checkpoint: Path, benchmark: Benchmark, name: str) -> pd.DataFrame:
+def _model(checkpoint: Path) -> Candidate:
+    return Candidate("model", "", "model", checkpoint, "paper")
+
+
+def scores(candidate: Candidate, benchmark: Benchmark, name: str) -> pd.DataFrame:
     """Every fold of every table; one that fails is a row with its reason."""
-    candidate, number = (
-        Candidate("model", "", "model", checkpoint, "paper"),
-        benchmark.protocol.folds,
-    )
+    number = benchmark.protocol.folds
     rows = []
     for source in benchmark.sources:
         context = len(benchmark.table(source).y) * (number - 1) // number
