@@ -31,6 +31,22 @@ SCORES, PAIRS = "scores.csv", "pairs.csv"
 MACHINE = "machine.json"
 """In a kept folder of results: machine, commit and date at the end of scoring."""
 
+ABOUT = (
+    "How the classifiers that ship do on real tables, by the paper's protocol ([evaluation.md]"
+    "(../evaluation.md)) and with the statistics of [report.md](../report.md). `default` is the "
+    "classifier as it comes, `network` the same with `trees=False`, `random_feature_ridge` the "
+    "closed form alone.\n\n"
+    "- **These tables are not quite unseen.** Recipes were chosen on other tables, but those of "
+    "OpenML-CC18 were looked at four times meanwhile and five times since trees are the default, "
+    "those of TabArena twice and four times.\n"
+    "- **Better or level**: one model is called better than another only where they share no "
+    "letter.\n"
+    "- **Seconds**: wall-clock seconds depend on the load of the machine, CPU seconds hardly do.\n"
+    f"- **Numbers**: [{SCORES}]({SCORES}) has every metric of every model on every table (the mean "
+    f"over folds, not rounded), [{PAIRS}]({PAIRS}) every pair of models in every metric, with p "
+    "before and after Holm's correction."
+)
+
 
 class Made(NamedTuple):
     """How a page came to be.
@@ -77,7 +93,7 @@ def page(
         warnings.append("Nothing is missing: every model has every fold of every table.")
     parts = [
         "# Benchmarks",
-        _how(folders, made),
+        ABOUT,
         *(f"> {line}" for line in warnings),
         "## Means",
         markdown(report_tables.means_table(scored)),
@@ -93,6 +109,7 @@ def page(
     parts += _weak(scored, benchmarks, reference, baselines)
     if missing.rows():
         parts += ["## Missing", markdown(missing)]
+    parts += ["## How this page was made", _how(folders, made)]
     numbers = {
         SCORES: _scores(scored).to_csv(index=False, lineterminator="\n"),
         PAIRS: report_tables.pairs_frame(scored).to_csv(index=False, lineterminator="\n"),
@@ -107,21 +124,12 @@ def _how(folders: Sequence[Path], made: Made) -> str:
         identities |= {name: _identity(text) for name, text in one["models"].items()}
     calls = "\n".join(shlex.join(["tabicl-linear", "evaluate", *x]) for x in made.evaluations)
     return (
-        "The paper's protocol on real tables ([evaluation.md](../evaluation.md)), with the "
-        "statistics of [report.md](../report.md). Recipes were chosen on other tables; those "
-        "of OpenML-CC18 were looked at four times meanwhile, and five times since trees are the "
-        "default, those of TabArena twice and four times, so they are not quite unseen. A model "
-        "is called better than another only where their letters differ, otherwise level with it. "
-        "This page and its figures are written by a command, not by hand:\n\n"
+        "A command writes this page and its figures:\n\n"
         f"    {made.command}\n\n"
-        f"It scores what is not scored yet by\n\n```\n{calls}\n```\n\n"
-        f"{_machines(folders)}\n\n"
+        f"It scores what has not been scored yet with\n\n```\n{calls}\n```\n\n"
+        f"Where and when each folder was scored:\n\n{_machines(folders)}\n\n"
         f"What was scored: {'; '.join(f'`{name}` {text}' for name, text in identities.items())}. "
-        f"Libraries: {_versions(about)}. Wall-clock seconds depend on what else the machine did; "
-        "CPU seconds hardly do.\n\n"
-        f"[{SCORES}]({SCORES}) has every metric of every model on every table, the mean over folds "
-        f"and not rounded; [{PAIRS}]({PAIRS}) every pair of models in every metric, with p before "
-        "and after Holm's correction."
+        f"Libraries: {_versions(about)}."
     )
 
 
