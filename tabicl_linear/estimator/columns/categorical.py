@@ -56,7 +56,7 @@ class CategoryColumn:
     missing: int | None
 
     def encode(self, cells: pd.Series) -> FloatArray:
-        """Codes in float64: `other` for unknown categories, NaN for missing ones new to training."""
+        """Codes in float64: `other` for unknown categories; NaN if missing values are new."""
         names = category_names(cells, boolean=self.kind == "boolean")
         codes = looked_up(names, self.codes)
         absent = pd.isna(names)

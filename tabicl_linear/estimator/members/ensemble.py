@@ -100,7 +100,7 @@ class FittedEnsemble:
 
     @cached_property
     def solved_states(self) -> tuple[State, ...]:
-        """The states that predictions read: solved here, once, if the learner left that to later."""
+        """The states that predictions read; solved here, once, if the learner has not done so."""
         if not isinstance(self.model, SolvedLater):
             return self.states
         with torch.inference_mode():
