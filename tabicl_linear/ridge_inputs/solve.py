@@ -33,7 +33,7 @@ LARGEST_LEVERAGE = 1 - 1e-6
 To clamp 1 - h instead would let rows see their own labels: short contexts have h of 0.99 and more.
 """
 SURE_LEVERAGE = 0.5
-"""Up to this leverage float32 is enough: its relative error in 1 - h is 2e-4 with a million rows."""
+"""Up to this leverage float32 is enough: with a million rows, 1 - h is off by 2e-4 of itself."""
 STEPS_OF_GOOD_FACTORS = 2
 """If this many corrections make solutions exact to 1e-8, each leaves at most 1e-4 of an error."""
 

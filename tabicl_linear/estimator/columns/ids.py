@@ -116,8 +116,8 @@ def merged_in_float64(cells: pd.Series) -> tuple[int, int] | None:
     are_large = np.abs(values) >= EXACT
     if not are_large.any():
         return None
-    num_given, num_left = cells[are_large].nunique(), len(np.unique(values[are_large]))
-    return (num_given, num_left) if num_left < num_given else None
+    num_integers, num_floats = cells[are_large].nunique(), len(np.unique(values[are_large]))
+    return (num_integers, num_floats) if num_floats < num_integers else None
 
 
 def warn_of_ids(frame: pd.DataFrame, readings: Sequence[Reading], labels: IntArray) -> None:
@@ -148,8 +148,8 @@ def warn_of_merged(frame: pd.DataFrame, readings: Sequence[Reading]) -> None:
     }
     if merged:
         columns = [
-            f"{brief(name)} ({num_given:,} different ones become {num_left:,})"
-            for name, (num_given, num_left) in merged.items()
+            f"{brief(name)} ({num_integers:,} different ones become {num_floats:,})"
+            for name, (num_integers, num_floats) in merged.items()
         ]
         warn_user(
             "Whole numbers beyond 2**53 are rounded to float64, in which different ones become "

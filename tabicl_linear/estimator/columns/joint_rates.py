@@ -97,7 +97,7 @@ def fit_joint_rates(
             if len(candidate.names) > MIN_CATEGORIES:
                 categories[column.position] = candidate
     records = list[JointRateColumn]()
-    for first, second in _chosen(categories, labels):
+    for first, second in _better_pairs(categories, labels):
         codes, names = _joined(categories[first], categories[second])
         pair = frame.columns[first], first, frame.columns[second], second
         for rate in class_rates(codes, labels):
@@ -106,7 +106,7 @@ def fit_joint_rates(
     return tuple(records[:MOST_RATES])
 
 
-def _chosen(categories: dict[int, _Categories], labels: IntArray) -> list[tuple[int, int]]:
+def _better_pairs(categories: dict[int, _Categories], labels: IntArray) -> list[tuple[int, int]]:
     """Positions of pairs of columns that predict labels better together; largest gain first."""
     rows = judged_rows(len(labels), MOST_ROWS)
     labels = labels[rows]

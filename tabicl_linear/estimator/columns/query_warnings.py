@@ -82,7 +82,7 @@ def _unknown(
     no message if this chance explains that all cells are unknown, nor for identifiers: columns
     with nearly as many categories as rows.
     """
-    categories = _known(column, records)
+    categories = _training_categories(column, records)
     names = category_names(cells, boolean=column.kind == "boolean")
     present = names[~pd.isna(names)]
     share = len(categories) / num_rows
@@ -95,7 +95,7 @@ def _unknown(
     return [f"{brief(column.name)} ({present[0]!r} here, {nearest!r} in training)"]
 
 
-def _known(column: CategoryColumn, records: Sequence[Column]) -> Collection[str]:
+def _training_categories(column: CategoryColumn, records: Sequence[Column]) -> Collection[str]:
     """All categories of the training rows; empty if not all of them have been kept."""
     for record in records:
         if record.position != column.position:

@@ -146,9 +146,9 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
         if isinstance(cells.dtype, pd.ArrowDtype) and not _is_number(cells.dtype.pyarrow_dtype):
             replacement = _from_arrow(cells, name)
         elif isinstance(cells.dtype, np.dtype):
-            given = cells.to_numpy()
-            plain = computable_array(given)
-            if plain is given:
+            array = cells.to_numpy()
+            plain = computable_array(array)
+            if plain is array:
                 continue
             replacement = pd.Series(plain, index=cells.index, dtype=plain.dtype)
         else:

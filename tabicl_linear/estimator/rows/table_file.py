@@ -132,9 +132,9 @@ class TableFile:
         if not isinstance(self._cells, TextCells):
             return
         with self._faults():
-            found = self._cells.thousands(first)
-        if found:
-            columns = listed([f"{brief(name)} ({text})" for name, text in found.items()])
+            examples = self._cells.thousands(first)
+        if examples:
+            columns = listed([f"{brief(name)} ({text})" for name, text in examples.items()])
             warn_user(
                 f"{self.name}: points are read as decimal signs, and may stand between thousands, "
                 f"in columns {columns}. If they do, leave them out."

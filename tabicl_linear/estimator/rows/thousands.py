@@ -39,12 +39,12 @@ def columns_of_thousands(
     has_commas = any(_has_decimal_commas(frame[name]) for name in frame if name not in floats)
     if not has_commas and (sep != ";" or suspects != fractions):
         return {}
-    found = dict[str, str]()
+    examples = dict[str, str]()
     for name, texts in texts_of(suspects).items():
         present = texts.dropna().str.strip()
         if present.map(lambda text: _WITH_POINTS.fullmatch(text) is not None).all():
-            found[str(name)] = str(present[present.str.contains(".", regex=False)].iloc[0])
-    return found if has_commas or len(found) == len(fractions) else {}
+            examples[str(name)] = str(present[present.str.contains(".", regex=False)].iloc[0])
+    return examples if has_commas or len(examples) == len(fractions) else {}
 
 
 def _may_be_thousands(numbers: pd.Series) -> bool:

@@ -104,7 +104,7 @@ class OutOfFold(NamedTuple):
         return float(errors[self.solutions > 0].mean())
 
 
-class _Tried(NamedTuple):
+class _PenaltyTrials(NamedTuple):
     """The trials of one penalty, one for each division, and their predictions of the sample."""
 
     trials: list[Trial]
@@ -132,19 +132,22 @@ class PenaltySearch:
         narrow: bool,
     ) -> None:
         self._deviation, self._targets, self._num_solutions = deviation, targets, num_solutions
-        self._penalties, self._narrow, self._tried = penalties, narrow, dict[float, _Tried]()
+        self._penalties, self._narrow = penalties, narrow
+        self._by_penalty = dict[float, _PenaltyTrials]()
 
     def add(self, regression: Solvable, places: Tensor) -> None:
         """Solve another division, which leaves out the rows at `places` of the sample."""
-        if self._narrow and not self._tried:
+        if self._narrow and not self._by_penalty:
             self._add_first_of_many(regression, places)
             return
-        for penalty in list(self._tried or self._penalties):
+        for penalty in list(self._by_penalty or self._penalties):
             self._try(penalty, regression, places)
         best = self._best()
-        if len(self._tried[best].trials) == HALVES:
-            smaller = sorted(penalty for penalty in self._tried if penalty <= best)
-            self._tried = {penalty: self._tried[penalty] for penalty in smaller[-AFTER_A_ROUND:]}
+        if len(self._by_penalty[best].trials) == HALVES:
+            smaller = sorted(penalty for penalty in self._by_penalty if penalty <= best)
+            self._by_penalty = {
+                penalty: self._by_penalty[penalty] for penalty in smaller[-AFTER_A_ROUND:]
+            }
 
     def _add_first_of_many(self, regression: Solvable, places: Tensor) -> None:
         for penalty in PENALTIES_OF_MANY:
@@ -152,27 +155,27 @@ class PenaltySearch:
             if self._best() != penalty:
                 break
         best = self._best()
-        self._tried = {best: self._tried[best]}
+        self._by_penalty = {best: self._by_penalty[best]}
         self._try(best / 4, regression, places)
 
     def best(self) -> tuple[list[Solution], OutOfFold]:
         """The solutions with the best penalty, and their predictions of the rows left out."""
-        best = self._tried[self._best()]
+        best = self._by_penalty[self._best()]
         return [trial.solution() for trial in best.trials], best.out_of_fold
 
     def _try(self, penalty: float, regression: Solvable, places: Tensor) -> None:
-        nothing = _Tried([], OutOfFold.empty(self._targets))
-        tried = self._tried.setdefault(penalty, nothing)
+        nothing = _PenaltyTrials([], OutOfFold.empty(self._targets))
+        of_penalty = self._by_penalty.setdefault(penalty, nothing)
         trial = regression.solve(penalty, self._deviation)
-        tried.trials.append(trial)
-        tried.out_of_fold.add_(places, trial.left_out)
+        of_penalty.trials.append(trial)
+        of_penalty.out_of_fold.add_(places, trial.left_out)
 
     def _best(self) -> float:
         def error(penalty: float) -> float:
-            out_of_fold = self._tried[penalty].out_of_fold
+            out_of_fold = self._by_penalty[penalty].out_of_fold
             return out_of_fold.squared_error(self._targets, self._num_solutions)
 
-        return min(self._tried, key=error)
+        return min(self._by_penalty, key=error)
 
 
 def part_of_fixed(
