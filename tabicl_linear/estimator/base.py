@@ -232,7 +232,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _scored(self, X: Any) -> tuple[npt.NDArray[Any], FloatArray]:
         """The class labels `[classes]` and the `Fitted.scores` of rows `[rows, classes]`.
 
-        Both come from the same fit, even if another thread fits anew meanwhile.
+        Both come from the same fit, even if another thread fits the classifier again meanwhile.
         """
         check_is_fitted(self)
         plan, fitted = self._plan(), self.fitted_

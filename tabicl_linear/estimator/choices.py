@@ -32,8 +32,8 @@ class LongContext(NamedTuple):
     Attributes:
         num_blocks: Contexts that the rows were divided into.
         held_out_rows: Rows that the two were compared on; 0 if nothing had to be compared.
-        full_log_loss: Mean log-loss on these rows, in nats, after one context of all others.
-        blocks_log_loss: The same after blocks of all others.
+        full_log_loss: Mean log-loss (nats) on these rows after reading all others as one context.
+        blocks_log_loss: The same after reading all others in blocks.
         standard_error: Standard error of the mean difference between the two.
     """
 

@@ -204,7 +204,8 @@ class TabICLLinearClassifier(EnsembleClassifier):
                 first piece is only read.
 
         Raises:
-            AttributeError: The model cannot be extended; the cause of the error says which can.
+            AttributeError: The model cannot be extended; the cause of the error names those that
+                can.
             DataError: The rows cannot be used (see `fit`), or a label is not one of the classes.
             ConfigError: A constructor argument is out of range.
             CheckpointError: The model cannot be loaded.

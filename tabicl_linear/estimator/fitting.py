@@ -174,7 +174,7 @@ def _fit_held_rows(
 ) -> Fitted:
     """Fit on all rows so far, and hold them while there are fewer than `rows_that_grow`.
 
-    While rows are held, each member reads them in an order of its own, since all will be read anew
+    While rows are held, each member reads them in an order of its own, since all will be read again
     with the rows to come. Once there are enough, the first ones teach the columns and grow the
     trees for good, and the rows beyond them are added.
     """

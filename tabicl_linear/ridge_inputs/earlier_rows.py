@@ -1,6 +1,6 @@
 """Predicts rows from rows before them, for models that read causally and can be extended.
 
-The regressions are solved anew whenever the context has grown by a factor. Until then every row,
+The regressions are solved again whenever the context has grown by a factor. Until then every row,
 whether written or only read, is predicted by the last solution: a query equals an appended row, and
 pieces of a context equal the whole. Penalty and confidence are those that have predicted best so
 far, each row by solutions that had not seen it. The class map is fitted to the last rows.

@@ -24,8 +24,8 @@ FEWEST_ROWS = 50
 """With fewer rows there is no evidence, and the column is read as numbers."""
 MOST_ROWS = 20_000
 MOST_DISTINCT = 0.9
-"""Maximum of different values per row; with more, they say nothing one by one, and are read as
-numbers."""
+"""Maximum of different values per row. With more, nearly every row has its own, which says nothing
+about other rows, and the column is read as numbers."""
 NUM_BINS = 16
 STRENGTHS = (1.0, 10.0, 100.0)
 """Numbers of rows of the mean rate to add to those of a bin or a name; the best one is taken."""
@@ -36,7 +36,7 @@ TIMES_AS_MUCH, LEAST_GAIN = 3.0, 0.01
 """Ids must explain three times as much one by one as by their order, and at least a hundredth of
 the squared error."""
 SIGNIFICANCE = 0.05
-"""Chance that some column is taken for ids in a table whose columns say nothing (Bonferroni)."""
+"""Chance that some column is taken for ids in a table of uninformative columns (Bonferroni)."""
 MOST_COMMON = 0.5
 """Maximum share of rows with the most frequent number; with more, the column is a count or an
 amount that is mostly 0."""

@@ -14,8 +14,8 @@ from tabicl_linear.estimator.arrays import Float32Array, FloatArray, IntArray
 NUM_BINS = 16
 """Number of equally frequent intervals into which numbers are sorted to be judged."""
 FALSE_DISCOVERIES = 0.05
-"""Expected share of columns that say nothing among those that are kept (Benjamini and Hochberg,
-1995). If no column says anything, it is the chance that any is kept."""
+"""Expected share of uninformative columns among those that are kept (Benjamini and Hochberg, 1995).
+If all columns are uninformative, it is the chance that any is kept."""
 
 FEWEST_ROWS = 4
 """With fewer rows, the variance of Pearson's statistic over all orders is not defined."""
@@ -42,7 +42,7 @@ def telling(items: Sequence[Item], gains: Sequence[float], p_values: Sequence[fl
 
 
 def information(places: IntArray, classes: IntArray) -> float:
-    """Mutual information in nats, less its mean for a column that says nothing.
+    """Mutual information in nats, less its mean for an uninformative column.
 
     Places (bins or intervals) and classes are numbered from 0; some may have no rows.
     """
@@ -62,7 +62,7 @@ def bins(values: npt.NDArray[np.generic]) -> IntArray:
 
 
 def p_value(gain: float, places: IntArray, classes: IntArray) -> float:
-    """The probability that places which say nothing have an `information` of `gain` or more.
+    """The probability that uninformative places have an `information` of `gain` or more.
 
     For such places, twice the mutual information times the number of rows has about a chi-squared
     distribution (Wilks, 1938).
@@ -75,7 +75,7 @@ def p_value(gain: float, places: IntArray, classes: IntArray) -> float:
 
 
 def p_value_of_rare(places: IntArray, classes: IntArray) -> float:
-    """The probability that places which say nothing tell as much; each may have few rows.
+    """The probability that uninformative places seem as informative; each may have few rows.
 
     Over all orders of the classes, the mean and variance of Pearson's statistic are known (Dawson,
     1954; Lewis, Saunders and Westcott, 1984). Its distribution is approximated by the gamma

@@ -56,8 +56,8 @@ def fit_scores(
     """Regress the classes on the columns that hold numbers.
 
     Returns the function, and the scores of the training rows, each predicted without the rows of
-    its own fold. Returns None if there are few columns, or if the best `SEEN` of them, as many as
-    a member sees, predict as well.
+    its own fold. Returns None if there are few columns, or if the class shares alone or the best
+    `SEEN` columns, as many as a member sees, predict as well.
     """
     num_columns = int(np.count_nonzero(are_numbers))
     if num_columns < FEWEST_COLUMNS:

@@ -79,7 +79,7 @@ class TablePreprocessor:
 
         `labels` are class indices of the rows. Without them, columns of many categories get no
         rates, a few missing values get no column, and wide tables get no scores. With
-        `more_will_come`, columns will be learnt anew from more rows, so none has to vary yet.
+        `more_will_come`, columns will be learnt again from more rows, so none has to vary yet.
 
         The matrix differs from that of `transform` in class rates and scores: here those of a row
         leave out the row itself (and its fold), since they would contain its label.

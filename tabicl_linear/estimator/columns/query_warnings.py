@@ -21,7 +21,7 @@ FEWEST_CELLS = 10
 MOST_CHANCE = 0.001
 """Chance of a warning about unknown categories for rows drawn in the same way as training rows."""
 TIMES_AS_FAR = 10.0
-"""A warning needs numbers this many times as far from zero, or as near, as all training values."""
+"""A warning needs numbers this many times farther from zero, or nearer, than in training."""
 
 
 def warn_of_queries(

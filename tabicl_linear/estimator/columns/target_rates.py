@@ -79,7 +79,7 @@ class ClassRate(NamedTuple):
 
 
 def fit_rates(cells: pd.Series, position: int, labels: IntArray) -> tuple[RateColumn, ...]:
-    """Rates of the classes in the categories of a training column; empty if they say nothing."""
+    """Rates of the classes in a training column's categories; empty if they are uninformative."""
     codes, distinct = numbered_categories(cells)
     if len(distinct) <= MIN_CATEGORIES:
         return ()

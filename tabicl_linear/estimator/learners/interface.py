@@ -99,7 +99,7 @@ class Learners(ABC):
 
     @property
     def is_causal(self) -> bool:
-        """Whether rows can be added to the states of its learners, unless classes are too many."""
+        """Whether rows can be added to states of its learners, even if made without `grows`."""
         return False
 
     @abstractmethod

@@ -27,7 +27,7 @@ from tabicl_linear.types import Bool, Float, Int, Tensor
 ROWS_ARRANGED = 1 << 16
 """Rows that are arranged for a member at a time, if all rows do not fit into memory."""
 WIDE_MEMBERS = 4
-"""Minimum number of members for a wide table, even if its columns say nothing about the classes
+"""Minimum number of members for a wide table, even if its columns are uninformative
 (docs/training_log.md)."""
 MIN_ROWS = 8
 """Fewer query rows than this are padded: matrix products of one or two rows run other kernels, and
@@ -67,7 +67,7 @@ class Encoded:
         """How many columns should have a place in some member, if each member sees `width` columns.
 
         All, if `WIDE_MEMBERS` members have room for them. Otherwise as many as these have room for,
-        or as many as say something about the classes, if those are more.
+        or as many as are informative, if those are more.
         """
         num_columns, num_seen = self.matrix.shape[1], WIDE_MEMBERS * width
         return num_columns if num_columns <= num_seen else max(num_seen, self.relevance.num_telling)

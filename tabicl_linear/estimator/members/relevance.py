@@ -18,8 +18,8 @@ MAX_ROWS = 10_000
 """Maximum number of rows that columns are judged by, so that the time for a column does not grow
 with the table."""
 FEW_COLUMNS = 100
-"""Tables with up to this many columns count all as telling: among 100 columns of noise, the number
-of telling ones would be estimated with a standard error of 10."""
+"""Tables with up to this many columns count all as informative: among 100 columns of noise, the
+number of informative ones would be estimated with a standard error of 10."""
 
 
 class Relevance(NamedTuple):
@@ -27,7 +27,7 @@ class Relevance(NamedTuple):
 
     Attributes:
         gains: Information in nats, less what noise gives on average.
-        p_values: How likely a column that says nothing has at least as much information.
+        p_values: How likely an uninformative column has at least as much information.
     """
 
     gains: FloatArray
@@ -35,9 +35,9 @@ class Relevance(NamedTuple):
 
     @property
     def num_telling(self) -> int:
-        """An estimate of how many columns say something about the class, even if little.
+        """An estimate of how many columns are informative, even if only slightly.
 
-        Half of the columns that say nothing have a p-value above a half (Storey, 2002). All columns
+        Half of the uninformative columns have a p-value above a half (Storey, 2002). All columns
         count if the estimate is most of them, or if they are too few for an estimate.
         """
         num_columns = len(self.p_values)
@@ -49,8 +49,8 @@ def relevance(matrix: Float32Array, labels: IntArray, categorical: BoolArray) ->
     """Judge every column of a table.
 
     The information is the mutual information of the class and the column's bin or category, less
-    its mean for a column that says nothing (Miller, 1955), so that columns of many categories are
-    not preferred. Missing values have a bin of their own. At most `MAX_ROWS` rows are used.
+    its mean for an uninformative column (Miller, 1955), so that columns of many categories are not
+    preferred. Missing values have a bin of their own. At most `MAX_ROWS` rows are used.
     """
     rows = judged_rows(len(matrix), MAX_ROWS)
     matrix, labels = matrix[rows], labels[rows]
@@ -69,8 +69,8 @@ def choose_columns(
     """The columns of each member, in ascending order: `width` of them, fewer than there are.
 
     Half of a member's places go to the most relevant columns, which all members see. The other
-    columns are dealt to the members, each once. If there are too few places, only columns that say
-    something are dealt, and fewer columns are seen by all if that makes room for each of them. The
+    columns are dealt to the members, each once. If there are too few places, only informative
+    columns are dealt, and fewer columns are seen by all if that makes room for each of them. The
     remaining places go to columns drawn with probability 1 / (1 + rank).
     """
     num_columns, num_places, core = len(relevances.gains), num_members * width, width // 2

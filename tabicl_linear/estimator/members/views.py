@@ -134,7 +134,7 @@ def _fit_or_reason(values: FloatArray) -> PowerColumn | str:
     scaler = StandardScaler().set_output(transform="default")
     present = values[~np.isnan(values)]
     try:
-        # By errors of NumPy: to catch warnings would catch those of all threads.
+        # NumPy raises errors here, since catching warnings would catch those of all threads.
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             exponent = yeo_johnson_exponent(present)
             scaled = scaler.fit_transform(yeo_johnson(present, exponent)[:, None])

@@ -70,10 +70,10 @@ def grow(
 ) -> GrownTrees:
     """Grow trees by gradient boosting of the log-loss of all classes at once (Friedman, 2001).
 
-    With many classes, questions are chosen by random projections of the residuals, drawn anew for
-    each tree (Iosipoi and Vakhrushev, 2022). Rows are standardised, without missing values, float32
-    on the CPU; some classes may have no rows. `seed` draws the projections and the columns that
-    nodes choose from.
+    With many classes, questions are chosen by random projections of the residuals, drawn for each
+    tree (Iosipoi and Vakhrushev, 2022). Rows are standardised, without missing values, float32 on
+    the CPU; some classes may have no rows. `seed` draws the projections and the columns that nodes
+    choose from.
     """
     cells = binned(z)
     # One-hot labels of the classes that occur, [n, k]; of two, the second alone grows a tree.

@@ -52,8 +52,8 @@ BOOSTING_PENALTY = 30.0
 """Penalty on the squared distance of the two factors, of the logits of solutions and of boosting,
 from (1, 0).
 
-Least squares fits shares and boosting fits logits: boosting says more where trees are certain of a
-rare class."""
+Least squares fits shares and boosting fits logits, which predict better where trees are certain of
+a rare class."""
 COLUMNS_PENALTY = 5.0
 """The same for the logits of columns beside all others. It is multiplied by the number of classes,
 since the map of many classes has more numbers, which were fitted to the same labels."""

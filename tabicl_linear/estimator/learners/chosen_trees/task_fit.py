@@ -74,7 +74,9 @@ class GrownDivision(NamedTuple):
 
 
 class TreePredictor(NamedTuple):
-    """Predicts rows of one task: class shares, linear in leaves and fixed features, made logits.
+    """Predicts logits of one task's rows, from class shares linear in leaves and fixed features.
+
+    Leaves and columns also add to the logits directly.
 
     Attributes:
         trees: All trees; None if there are too few rows for any.
