@@ -94,6 +94,7 @@ class Fitted:
     def _scores_of(
         self, members: FittedEnsemble, temperature: float, matrix: Float32Array, plan: Plan
     ) -> FloatArray:
+        """The pooled logits `[rows, classes]` of some members for the encoded rows."""
         plan = plan.with_preset_of(members.model, self.num_rows, matrix.shape[1])
         pool = partial(
             pooled,

@@ -90,6 +90,7 @@ class RidgeFeatures(nn.Module):
         return {kind: slice(end - sizes[kind], end) for kind, end in zip(sizes, ends, strict=True)}
 
     def _sizes(self, num_columns: int) -> dict[Kind, int]:
+        """Number of features of each kind."""
         sizes: dict[Kind, int] = {
             "values": num_columns * (2 + 2 * len(WAVES)),
             "tanh": self.options.num_tanh,

@@ -227,6 +227,7 @@ class RidgeContext(NamedTuple):
         return self.regressions.shown(predictions), after
 
     def _from_earlier_rows(self, x: Tensor, y: Tensor) -> tuple[RidgePredictions, RidgeState]:
+        """Predict the next rows from the rows before them, and return the state after them."""
         earlier, regressions = self.state.solution, self.regressions
         assert isinstance(earlier, EarlierRows), "rows added to a context that has been solved"
         features = regressions.of_rows(x, self.state.thresholds, self.statistics)
@@ -235,6 +236,7 @@ class RidgeContext(NamedTuple):
         return predictions, self.state._replace(solution=after)
 
     def _from_all_others(self, x: Tensor, y: Tensor, left_out: LeaveOneOut) -> RidgePredictions:
+        """Predict the next rows, each from all other rows of the context."""
         if left_out.predictions is not None:
             return left_out.predictions.rows(slice(self.rows_read, self.rows_read + x.shape[1]))
         features = self.regressions.of_rows(x, self.state.thresholds, self.statistics)

@@ -160,6 +160,10 @@ def _choose(
     prior: Float[Tensor, "b y"],
     calibration: Calibration,
 ) -> _Choice:
+    """Choose by the predictions of left-out rows with every set and penalty.
+
+    `targets` are the one-hot labels of these rows, and `prior` the class shares of the context.
+    """
     errors = (left_out - targets).square().sum((-1, -2))
     best = errors.argmin(1)
     predictions = chosen_penalties(left_out, best)

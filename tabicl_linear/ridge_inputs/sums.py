@@ -69,7 +69,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, sums: Sequence[RidgeSums]) -> "Moments":
-        """Moments of several contexts of the same tasks; all tasks of the first come first."""
+        """Moments of several contexts of the same tasks, the tasks of the first context first."""
         _, *parts = zip(*sums, strict=True)
         return cls.centred_(*(torch.cat(part) for part in parts))
 

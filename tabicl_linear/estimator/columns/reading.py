@@ -134,6 +134,7 @@ def _read_objects_as(cells: pd.Series) -> Reading:
 
 
 def _read_as_numbers(values: pd.Series) -> Reading | None:
+    """How to read values as numbers of one unit and with one decimal sign; None if not possible."""
     plain = ~np.isnan(parsed_numbers(values, ""))
     if plain.all():
         return PLAIN_NUMBERS._replace(note=_note_of_points(values))
@@ -257,6 +258,7 @@ def _warn_of_unit_behind(values: pd.Series) -> None:
 
 
 def _refuse_free_text(present: pd.Series) -> None:
+    """Raise `DataError` if a column of text holds sentences rather than categories."""
     texts = present.drop_duplicates().astype(str)
     words = texts.str.split().str.len().mean()
     if len(texts) < MIN_FREE_TEXTS or len(texts) < len(present) / 2 or words < MIN_FREE_WORDS:

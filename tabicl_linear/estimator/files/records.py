@@ -98,6 +98,7 @@ class Packer:
         return name
 
     def _array(self, value: Any, where: str) -> Any:
+        """The JSON of a NumPy array or scalar; numbers and dates become a tensor, others items."""
         array = np.asarray(value)
         about = {"scalar": isinstance(value, np.generic), "dtype": array.dtype.str}
         if array.dtype.kind in "biufmM" and array.dtype.itemsize <= 8:
@@ -132,6 +133,7 @@ class Packer:
         return {_KIND: "cells", "arrow": self.pack(_arrow(cells, where), where)}
 
     def _record(self, value: Any, where: str) -> Any:
+        """The JSON of a model, a learner without parameters, or an instance of a tagged class."""
         if isinstance(value, InContextModel):
             assert self.model is None or self.model is value, "members of several models"
             self.model = value

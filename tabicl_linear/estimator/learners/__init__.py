@@ -1,1 +1,1 @@
-"""Learners, which read labelled rows and predict others: their protocol and all of its kinds."""
+"""Learners, which read labelled rows and predict others: their protocol and its implementations."""

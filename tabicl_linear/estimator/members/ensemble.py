@@ -79,7 +79,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class FittedEnsemble:
-    """Views of a table, and the learner's states after reading them; holds no training rows.
+    """Views of a table, and the states of a learner that has read them.
 
     Attributes:
         model: The learner.

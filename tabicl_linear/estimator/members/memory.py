@@ -61,7 +61,7 @@ def retried_smaller(
 ) -> Result:
     """Return `compute(rows)` or, if memory runs out, the same with `SHRINK` times fewer rows.
 
-    `what` is computed, for the message: for example "fitting 1000 rows x 20 columns".
+    `what` tells the message what is computed, for example "fitting 1000 rows x 20 columns".
 
     Raises:
         DataError: Memory ran out twice; the message names sizes and remedies.

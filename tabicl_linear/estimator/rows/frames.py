@@ -159,6 +159,7 @@ def computable(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _check_names(names: pd.Index) -> None:
+    """Raise `DataError` if column names are missing, occur twice, or mix text and other types."""
     twice = names[names.duplicated()]
     if len(twice):
         raise DataError(f"Column name {brief(twice[0])} occurs more than once; rename the columns.")
@@ -185,6 +186,7 @@ def computable_array(array: np.ndarray) -> np.ndarray:
 
 
 def _from_arrow(cells: pd.Series, name: Hashable) -> pd.Series:
+    """A column of an Arrow type as one of a pandas or Python type."""
     values = pa.array(cells.array)
     if values.type == "time64[ns]":  # Python's times have microseconds
         values = values.cast("time64[us]", safe=False)

@@ -158,6 +158,7 @@ def joined(tables: list[Table]) -> Table:
 
 
 def _joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """The arrays of all pieces as one; see `joined` for floats of several types."""
     if len({array.dtype for array in arrays}) > 1:
         arrays = [
             decimals(array.astype(np.float64), array.dtype) if array.dtype.kind == "f" else array

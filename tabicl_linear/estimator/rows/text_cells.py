@@ -127,6 +127,7 @@ class TextCells:
             yield from (piece for piece in reader if len(piece))
 
     def _names(self) -> list[str]:
+        """The names of the columns, read from the header."""
         # pandas would rename a name that occurs twice, and would take the first fields of a row
         # that is longer than the header as row names. Read as two rows of cells, the header stays
         # as it is, and a longer row is refused.

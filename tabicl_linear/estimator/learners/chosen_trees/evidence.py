@@ -93,8 +93,8 @@ class OutOfFold(NamedTuple):
         """Estimate the squared error that the mean of all solutions will have on new rows.
 
         The rows predicted so far were each predicted by only some of all `num_solutions` solutions.
-        The mean of fewer varies more, as the variance between solutions over their number; this
-        excess is subtracted.
+        The mean of fewer solutions varies more: by the variance between solutions over their
+        number. This excess is subtracted.
         """
         mean, are_several = self.mean(), self.solutions > 1
         count = self.solutions.clamp(min=2)
@@ -150,6 +150,7 @@ class PenaltySearch:
             }
 
     def _add_first_of_many(self, regression: Solvable, places: Tensor) -> None:
+        """Solve the first division of a long context, and leave two penalties to try."""
         for penalty in PENALTIES_OF_MANY:
             self._try(penalty, regression, places)
             if self._best() != penalty:
@@ -187,8 +188,8 @@ def part_of_fixed(
     """The weight (0 to 1) of fixed features beside chosen trees, by log-loss on left-out rows.
 
     It is the smallest that is not clearly worse than the best, the rule by which Breiman et al.
-    (1984) prune trees. The evidence is biased against chosen trees, since only half of the
-    solutions with trees that predict a new row predict a left-out row; and it is weak where a class
+    (1984) prune trees. The evidence is biased against chosen trees, since a left-out row is
+    predicted by only half as many solutions with trees as a new row; and it is weak where a class
     has few rows.
 
     `chosen` and `fixed` are shares predicted with trees and with fixed features alone, and
